@@ -63,7 +63,7 @@ def test_it_is_hidden(system: str, tmp_path: Path, there: dict[str, str | None])
     code = (
         "from pytest_failure_taxonomy.system import process\n"
         "from pytest_failure_taxonomy.system.files import move_high\n"
-        "print(process.sys.platform, hasattr(process.os, 'pidfd_open'), process._stat_fields(1))\n"
+        "print(process.sys.platform, hasattr(process.os, 'pidfd_open'), process.fields_of(1))\n"
         "print(hasattr(process.os, 'fork'), process.os.path.exists('/proc/self/stat'))\n"
         "print(move_high(high := process.os.dup(1)) == high)\n"
     )

@@ -1,14 +1,165 @@
-"""The entry point: parse, run a command, and turn a user's mistake into a line and exit code 2."""
+"""The command line as `commands.toml` has it, with the values that its options take.
+
+A user's mistake becomes a line and exit code 2.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
 
-from pytest_failure_taxonomy.cli.arguments import command_line
+from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.report.render import FORMATS
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+
+_AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
+_HOURS: Final = {"h": 1, "d": 24, "w": 168}
+_MAX_SHARDS: Final = 10_000
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of the command line; what it parses says in `runs` what is to run."""
+    parser = argparse.ArgumentParser(
+        prog="failure-taxonomy",
+        description="Say why a test run failed, and what is to be mended.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
+    top = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    others = ["for harnesses and benches:"]
+    parents: dict[str, argparse.ArgumentParser] = {}
+    below: dict[str, Any] = {}
+    formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
+    table = tomllib.loads(
+        files("pytest_failure_taxonomy.cli").joinpath("commands.toml").read_text("utf-8")
+    )
+    for entry in table["command"]:
+        parent, _, name = entry["name"].rpartition(" ")
+        if parent and parent not in below:
+            below[parent] = parents[parent].add_subparsers(title="commands", metavar="COMMAND")
+        words = entry["help"]
+        about = entry.get("description", f"{words[:1].upper()}{words[1:]}.")
+        given = {"description": about.replace("{formats}", formats), "allow_abbrev": False}
+        if entry.get("is_for_harnesses", False):  # argparse lists what has a help
+            others.append(f"    {name:<10}{words}")
+        else:
+            given["help"] = words
+        command = (below[parent] if parent else top).add_parser(
+            name, usage=entry.get("usage"), **given
+        )
+        command.set_defaults(runs=entry.get("runs"), about=command.format_help)
+        _add_arguments(command, entry.get("arguments", ()), table["shared"])
+        parents[name] = command
+    parser.epilog = "\n".join(others)
+    return parser
+
+
+def _add_arguments(
+    parser: argparse.ArgumentParser,
+    entries: Iterable[dict[str, Any]],
+    shared: Mapping[str, list[dict[str, Any]]],
+) -> None:
+    groups: dict[str, Any] = {}
+    for entry in entries:
+        for argument in shared[entry["use"]] if "use" in entry else [entry]:
+            given = dict(argument)
+            into: Any = parser
+            if (title := given.pop("group", None)) is not None:
+                if title not in groups:
+                    about = "In patterns * stands for any text, ? for a letter."
+                    groups[title] = parser.add_argument_group(title, about)
+                into = groups[title]
+            if (pick := given.pop("pick", None)) is not None:
+                if pick not in groups:
+                    required = pick == "one"
+                    groups[pick] = parser.add_mutually_exclusive_group(required=required)
+                into = groups[pick]
+            if given.pop("is_inherited", False):
+                given["default"] = argparse.SUPPRESS
+            if "type" in given:
+                given["type"] = _TYPES[given["type"]]
+            if isinstance(given.get("choices"), str):
+                given["choices"] = _CHOICES[given["choices"]]
+            into.add_argument(*given.pop("names"), **given)
+
+
+def _seconds(text: str) -> float:
+    seconds = _number(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds above 0; give one such as 0.5 or 600"
+        )
+    return seconds
+
+
+def _share(text: str) -> float:
+    share = _number(text)
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; give a number from 0 to 1")
+    return share
+
+
+def _number(text: str) -> float:
+    """Return a number; a negative one for what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
+
+
+def _whole_number(what: str, most: int) -> Callable[[str], int]:
+    """Return what parses a whole number from 1 on; `what` says what it is, and what is right."""
+
+    def parse(text: str) -> int:
+        is_number = text.isascii() and text.isdecimal() and len(text) < 10
+        if not is_number or not 0 < int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {what}")
+        return int(text)
+
+    return parse
+
+
+def _time(text: str) -> datetime:
+    """Return a time in UTC and without a zone, of a date, a time or `90d`."""
+    try:
+        if ago := _AGO.fullmatch(text):
+            at = datetime.now(UTC) - timedelta(hours=int(ago[1]) * _HOURS[ago[2]])
+        else:
+            at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time; give one such as 2026-01-31, 2026-01-31T12:00Z, 12h, 7d or 4w"
+        ) from None
+    return at.replace(tzinfo=None) if at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None)
+
+
+_TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "path": Path,
+    "int": int,
+    "seconds": _seconds,
+    "share": _share,
+    "count": _whole_number("count; give a whole number from 1", 999_999_999),
+    "shards": _whole_number(f"number of shards; give one from 1 to {_MAX_SHARDS}", _MAX_SHARDS),
+    "limit": _whole_number("number of rows; give 1 or more", 999_999),
+    "time": _time,
+}
+_CHOICES: Final = {
+    "stages": [stage.value for stage in Stage],
+    "reasons": [reason.value for reason in FailureReason],
+    "formats": list(FORMATS),
+}
+
 
 _EXIT_USAGE = 2
 

@@ -18,8 +18,7 @@ from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.layout import PAGE
 from pytest_failure_taxonomy.record.parsing import parse
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of
-from pytest_failure_taxonomy.system.journal import whole_lines
+from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of, whole_lines
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Interruption,

@@ -24,13 +24,14 @@ from pytest_failure_taxonomy.record.layout import PAGE, remove_record, why_it_st
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_free_texts
 from pytest_failure_taxonomy.system.files import (
     Folder,
+    Journal,
     identity_of,
     make_folder,
     move_high,
     open_folder,
+    whole_lines,
 )
 from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.system.journal import Journal, whole_lines
 from pytest_failure_taxonomy.system.process import read_identity
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 

@@ -27,8 +27,11 @@ from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_sec
 from pytest_failure_taxonomy.recorder.session import SessionRecorder, is_of_mismatch
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.files import Folder
-from pytest_failure_taxonomy.system.memory import peak_rss_of_children
-from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
+from pytest_failure_taxonomy.system.memory import (
+    oom_events_file,
+    peak_rss_of_children,
+    read_oom_count,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Location,
     ProcessExit,

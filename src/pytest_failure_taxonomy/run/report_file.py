@@ -34,12 +34,11 @@ from pytest_failure_taxonomy.report.write import (
 )
 from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.interpreter import isolate_module, our_command
+from pytest_failure_taxonomy.system.memory import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.system.process import (
     enclosing_limits,
-    oom_events_file,
     outlives_this_process,
     read_identity,
-    read_oom_count,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
 from pytest_failure_taxonomy.taxonomy.values import value

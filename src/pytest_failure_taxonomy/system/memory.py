@@ -12,12 +12,13 @@ import stat
 import sys
 import time
 
+from pytest_failure_taxonomy.system.proc import children_of, read_text
+
 CGROUPS = "/sys/fs/cgroup"
 _NO_LIMIT = 1 << 60
 """From here on a limit is none: what version 1 says for that is the largest number of pages."""
 _NAMES_V2 = ("memory.max", "memory.current", "memory.peak")
 _NAMES_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes")
-_MAX_BYTES = 65_536
 CACHE_SHARE = 0.8
 """The share of the limit from which on the cache of files is asked for and left out."""
 
@@ -55,7 +56,9 @@ class ControlGroup:
         used = _number_in(self._use)
         if used is None or self.limit_bytes is None or used < CACHE_SHARE * self.limit_bytes:
             return used
-        return max(0, used - _inactive_cache(self._cache))
+        # Version 1 has two figures, of which the total has the groups in this one, too.
+        unused = _field_in(self._cache, "total_inactive_file")
+        return max(0, used - (unused or _field_in(self._cache, "inactive_file") or 0))
 
     @property
     def peak_bytes(self) -> int | None:
@@ -72,17 +75,41 @@ def find_control_group(
         described: the file that names the groups of the process.
         base: where the hierarchies are mounted.
     """
-    for line in _read(described).splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if "memory" in controllers.split(","):
-            found = _tightest(f"{base}/memory", path, _NAMES_V1)
-        elif controllers:
-            continue
-        else:
-            found = _tightest(base, path, _NAMES_V2)
+    for mount, path, is_v1 in _hierarchies(described, base):
+        found = _tightest(mount, path, _NAMES_V1 if is_v1 else _NAMES_V2)
         if found is not None:
             return found
     return None
+
+
+def oom_events_file() -> str | None:
+    """Return the file with the number of OOM kills in this process's group, if it can be read."""
+    for mount, path, is_v1 in _hierarchies("/proc/self/cgroup", CGROUPS):
+        name = "memory.oom_control" if is_v1 else "memory.events"
+        for folder in (mount + path, mount):  # a container sees its own group as the root
+            file = f"{folder.rstrip('/')}/{name}"
+            if _field_in(file, "oom_kill") is not None:
+                return file
+    return None
+
+
+def read_oom_count(path: str | None) -> int | None:
+    """Return the count in such a file; a path from a record may be any, and is checked."""
+    if path is None or os.path.normpath(path) != path or not path.startswith(f"{CGROUPS}/"):
+        return None
+    return _field_in(path, "oom_kill")
+
+
+def _hierarchies(described: str, base: str) -> list[tuple[str, str, bool]]:
+    """Return where groups are that count memory: the mount, the path in it, if it is version 1."""
+    found = []
+    for line in read_text(described).splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if "memory" in controllers.split(","):
+            found.append((f"{base}/memory", path, True))
+        elif not controllers:
+            found.append((base, path, False))
+    return found
 
 
 def _tightest(base: str, path: str, names: tuple[str, str, str]) -> ControlGroup | None:
@@ -97,18 +124,6 @@ def _tightest(base: str, path: str, names: tuple[str, str, str]) -> ControlGroup
     if limited:
         return min(limited, key=lambda group: group.limit_bytes or 0)
     return groups[0] if groups else None
-
-
-def _inactive_cache(path: str) -> int:
-    """Return the bytes of files in memory that nobody has used lately."""
-    found = 0
-    for line in _read(path).splitlines():
-        name, _, number = line.partition(" ")
-        if name == "total_inactive_file":  # version 1: that of the groups in it included
-            return _number(number) or 0
-        if name == "inactive_file":
-            found = _number(number) or 0
-    return found
 
 
 def peak_rss_bytes() -> int | None:
@@ -137,24 +152,13 @@ def peak_rss_of_children() -> int:
 def memory_of(process: int | str) -> dict[str, int]:
     """Return the sizes in `/proc/PID/status` in bytes, such as `VmHWM`; none of a zombie."""
     sizes = {}
-    for line in _read(f"/proc/{process}/status").splitlines():
+    for line in read_text(f"/proc/{process}/status").splitlines():
         if line.startswith(("Vm", "Rss")):
             name, _, rest = line.partition(":")
             number = _number(rest.strip().removesuffix(" kB"))
             if number is not None:
                 sizes[name] = number * 1024
     return sizes
-
-
-def children_of(process_id: int) -> list[int]:
-    """Return the children of a process, of all of its threads."""
-    folder = f"/proc/{process_id}/task"
-    try:
-        threads = os.listdir(folder)
-    except OSError:
-        return []
-    listed = (_read(f"{folder}/{thread}/children").split() for thread in threads)
-    return [int(each) for children in listed for each in children if each.isdigit()]
 
 
 def own_limits() -> dict[str, tuple[int, int]]:
@@ -269,22 +273,16 @@ def _open_file(folder: str) -> int:
 
 
 def _number_in(path: str) -> int | None:
-    return _number(_read(path).strip())
+    return _number(read_text(path).strip())
+
+
+def _field_in(path: str, name: str) -> int | None:
+    """Return the number behind a name, in a file that has a name and a number a line."""
+    for line in read_text(path).splitlines():
+        if line.startswith(f"{name} "):
+            return _number(line.removeprefix(f"{name} "))
+    return None
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-def _read(path: str) -> str:
-    """Return the beginning of a file of the kernel's; nothing if it can't be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    except OSError:
-        return ""
-    try:
-        return os.read(descriptor, _MAX_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)

@@ -11,10 +11,9 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.system.files import read_file
+from pytest_failure_taxonomy.system.proc import fields_of, read_text
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -33,8 +32,7 @@ _RESTARTED: Final = (
 )  # fmt: skip
 """How the functions of Linux begin in which locks, children, pipes and sockets are waited for."""
 
-_CGROUPS: Final = "/sys/fs/cgroup/"
-_MAX_BYTES: Final = 1024 * 1024
+_MAX_COMMAND_BYTES: Final = 1024 * 1024
 
 MAX_ANCESTORS: Final = 12
 """Ancestors among which a `timeout` command is looked for."""
@@ -47,36 +45,28 @@ def read_identity(process_id: int) -> dict[str, Any]:
         `pid`, `start_ticks` (its start in clock ticks since the boot) and `boot_id`; the last two
         are `None` if they can't be read.
     """
-    fields = _stat_fields(process_id)
+    fields = fields_of(process_id)
     return {
         "pid": process_id,
         "start_ticks": int(fields[19]) if fields else None,
-        "boot_id": _read("/proc/sys/kernel/random/boot_id").strip() or None,
+        "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip() or None,
     }
 
 
 def is_alive(identity: dict[str, Any]) -> bool:
     """Tell whether the process with an identity still runs; a zombie does not."""
-    if identity["boot_id"] != read_identity(identity["pid"])["boot_id"]:
-        return False
-    fields = _stat_fields(identity["pid"])
-    if fields and int(fields[19]) != identity["start_ticks"]:
-        return False
-    return has_process(identity["pid"])
+    now = read_identity(identity["pid"])
+    is_same = now["start_ticks"] in (None, identity["start_ticks"])
+    return is_same and now["boot_id"] == identity["boot_id"] and has_process(identity["pid"])
 
 
 def has_process(process_id: int) -> bool:
     """Tell whether any process with a number runs; a zombie does not."""
-    fields = _stat_fields(process_id)
+    fields = fields_of(process_id)
     if fields:
-        return fields[0] not in "ZX"
+        return fields[0] not in (b"Z", b"X")
     if os.path.exists("/proc/self/stat") or process_id <= 0:
         return False
-    return _answers(process_id)
-
-
-def _answers(process_id: int) -> bool:
-    """Tell whether there is a process with an id, on systems without `/proc`."""
     if sys.platform == "win32":
         return _is_alive_on_windows(process_id)
     try:
@@ -110,53 +100,24 @@ def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
         For each: `pid`, `budget_seconds`, and `started_ns` on the monotonic clock, to a precision
         of one clock tick (10 ms).
     """
+    suspended_seconds = 0.0  # start times count that since the boot, the monotonic clock does not
+    with suppress(AttributeError, OSError):
+        clocks = time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC
+        suspended_seconds = time.clock_gettime(clocks[0]) - time.clock_gettime(clocks[1])
     found = []
+    fields = fields_of(process_id)
     for _ in range(MAX_ANCESTORS):
-        fields = _stat_fields(process_id)
         if not fields:
             break
         process_id = int(fields[1])
-        if _read(f"/proc/{process_id}/comm").strip() != "timeout":
+        fields = fields_of(process_id)
+        if not fields or name_of(process_id) != "timeout":
             continue
-        budget = _timeout_budget(command_of(process_id))
-        ticks = _stat_fields(process_id)
-        if budget and ticks:
-            seconds = int(ticks[19]) / os.sysconf("SC_CLK_TCK") - _suspended_seconds()
-            found.append(
-                {
-                    "pid": process_id,
-                    "budget_seconds": budget,
-                    "started_ns": int(seconds * 1e9),
-                }
-            )
+        if budget := _timeout_budget(command_of(process_id)):
+            seconds = int(fields[19]) / os.sysconf("SC_CLK_TCK") - suspended_seconds
+            started_ns = int(seconds * 1e9)
+            found.append({"pid": process_id, "budget_seconds": budget, "started_ns": started_ns})
     return found
-
-
-def oom_events_file() -> str | None:
-    """Return the file with the number of OOM kills in this process's cgroup, if it can be read."""
-    for line in _read("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        base, name = _CGROUPS.rstrip("/"), "memory.events"
-        if "memory" in controllers.split(","):  # version 1
-            base, name = f"{_CGROUPS}memory", "memory.oom_control"
-        elif controllers:
-            continue
-        for folder in (base + path, base):  # a container sees its own group as the root
-            if _oom_count(Path(folder) / name) is not None:
-                return str(Path(folder) / name)
-    return None
-
-
-def read_oom_count(path: str | None) -> int | None:
-    """Return the count in such a file; a path from a record may be any, and is checked."""
-    if path is None or os.path.normpath(path) != path or not path.startswith(_CGROUPS):
-        return None
-    return _oom_count(Path(path))
-
-
-def _oom_count(path: Path) -> int | None:
-    found = re.search(r"^oom_kill ([0-9]{1,18})$", _read(str(path)), re.MULTILINE)
-    return int(found.group(1)) if found else None
 
 
 def _timeout_budget(arguments: list[str]) -> float | None:
@@ -171,57 +132,19 @@ def _timeout_budget(arguments: list[str]) -> float | None:
     return None
 
 
-def _suspended_seconds() -> float:
-    """Return how long the machine has been suspended since its boot.
-
-    The start times of processes count that time, the monotonic clock does not.
-    """
-    with suppress(AttributeError, OSError):
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
-    return 0.0
-
-
-def _stat_fields(process_id: int) -> list[str]:
-    """Return the fields of `/proc/PID/stat` after the name: state, parent, …; 19 is the start."""
-    return _read(f"/proc/{process_id}/stat").rpartition(") ")[2].split()
-
-
-def _read(path: str) -> str:
-    try:
-        return read_file(path, _MAX_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def name_of(process_id: int) -> str | None:
     """Return the name of a process, as `ps` shows it; `None` if it is gone."""
-    return _read(f"/proc/{process_id}/comm").strip() or None
+    return read_text(f"/proc/{process_id}/comm").strip() or None
 
 
 def command_of(process_id: int) -> list[str]:
     """Return the words of a process's command line; none of them if it is gone."""
-    return _read(f"/proc/{process_id}/cmdline").split("\0")
-
-
-def is_running(process_id: int) -> bool:
-    """Tell whether there is a process with an id that is no zombie."""
-    fields = _stat_fields(process_id)
-    return bool(fields) and fields[0] not in "ZX"
-
-
-def state_of(process_id: int) -> str | None:
-    """Return the state of a process as `ps` shows it; `None` if it is gone or can't be read.
-
-    The usual ones are `R` running, `S` sleeping, `D` waiting for a disk, `T` stopped, `t` stopped
-    by a debugger, `Z` ended.
-    """
-    fields = _stat_fields(process_id)
-    return fields[0] if fields else None
+    return read_text(f"/proc/{process_id}/cmdline", _MAX_COMMAND_BYTES).split("\0")
 
 
 def catches(process_id: int, number: int) -> bool | None:
     """Tell whether a process has a handler for a signal; `None` if that can't be known."""
-    status = _read(f"/proc/{process_id}/status")
+    status = read_text(f"/proc/{process_id}/status")
     found = re.search(r"^SigCgt:\s*([0-9a-f]{1,32})$", status, re.MULTILINE)
     return None if found is None else bool(int(found[1], 16) >> (number - 1) & 1)
 
@@ -231,7 +154,7 @@ def is_restarted(process_id: int) -> bool:
 
     Calls that sleep or poll don't; nor is it known of those that have no name here.
     """
-    return _read(f"/proc/{process_id}/wchan").startswith(_RESTARTED)
+    return read_text(f"/proc/{process_id}/wchan").startswith(_RESTARTED)
 
 
 def descendants(process_id: int) -> list[int]:
@@ -239,7 +162,7 @@ def descendants(process_id: int) -> list[int]:
     parents: dict[int, list[int]] = {}
     with suppress(OSError):
         for entry in os.listdir("/proc"):
-            fields = _stat_fields(int(entry)) if entry.isdigit() else []
+            fields = fields_of(int(entry)) if entry.isdigit() else []
             if fields:
                 parents.setdefault(int(fields[1]), []).append(int(entry))
     found = []
@@ -298,7 +221,7 @@ def has_to_allow_reading() -> bool:
     That is the security module Yama's scope 1. In scope 0 it needs no permission, and in the
     others none is enough.
     """
-    return _read("/proc/sys/kernel/yama/ptrace_scope").strip() == "1"
+    return read_text("/proc/sys/kernel/yama/ptrace_scope").strip() == "1"
 
 
 def allow_to_read(process_id: int) -> bool:

@@ -46,7 +46,8 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
-from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
+from pytest_failure_taxonomy.system.memory import read_oom_count
+from pytest_failure_taxonomy.system.process import is_alive
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Faces,

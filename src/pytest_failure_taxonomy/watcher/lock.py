@@ -12,9 +12,8 @@ from typing import Final
 
 from pytest_failure_taxonomy.record.layout import STATE
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.system.files import Folder, identity_of, open_shared
+from pytest_failure_taxonomy.system.files import Folder, KeptDescriptor, identity_of, open_shared
 from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.system.journal import KeptDescriptor
 from pytest_failure_taxonomy.system.process import is_alive, read_identity
 
 json = isolate_module(json)

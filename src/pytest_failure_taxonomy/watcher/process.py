@@ -164,9 +164,10 @@ class Stalls:
         seconds = float(given.get("seconds", "0"))
         if seconds > 0:
             try:
+                from pytest_failure_taxonomy.system.proc import start_of
                 from pytest_failure_taxonomy.watcher.stalls import detect
 
-                process = process_id, detect.start_of(process_id)
+                process = process_id, start_of(process_id)
                 self._standstill = detect.Standstill(
                     files[0], given["folder"], process, seconds, time.monotonic_ns()
                 )
@@ -257,7 +258,7 @@ def _wait_status(pidfd: int, process_id: int) -> int | None:
     """
     import fcntl
 
-    from pytest_failure_taxonomy.watcher.stalls.detect import fields_of
+    from pytest_failure_taxonomy.system.proc import fields_of
 
     for _ in range(50):
         fields = fields_of(process_id)

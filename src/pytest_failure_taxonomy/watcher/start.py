@@ -14,10 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.system.files import READ
+from pytest_failure_taxonomy.system.files import READ, KeptDescriptor
 from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.system.journal import KeptDescriptor
-from pytest_failure_taxonomy.system.process import command_of, is_running
+from pytest_failure_taxonomy.system.process import command_of, has_process
 
 os = isolate_module(os)
 
@@ -273,7 +272,7 @@ def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
                 continue
             watched = [word for word in words if word.isdigit()]
             is_of_report = any(os.path.realpath(word) == place for word in words if word)
-            if is_of_report and not any(is_running(int(each)) for each in watched):
+            if is_of_report and not any(has_process(int(each)) for each in watched):
                 _wait_for_end(int(entry), deadline)
 
 

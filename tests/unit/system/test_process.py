@@ -21,9 +21,7 @@ from pytest_failure_taxonomy.system.process import (
     is_alive,
     is_interactive_shell,
     name_of,
-    oom_events_file,
     read_identity,
-    read_oom_count,
 )
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
@@ -175,70 +173,6 @@ def test_timeouts_within_timeouts_are_all_found() -> None:
 def test_a_process_that_is_gone_has_no_limits() -> None:
     """Nothing is raised for a number that is no process."""
     assert enclosing_limits(2**22 + 7) == []
-
-
-# Memory.
-
-
-@pytest.mark.parametrize(
-    ("content", "count"),
-    [
-        ("low 0\nhigh 0\nmax 3\noom 2\noom_kill 2\noom_group_kill 0\n", 2),
-        ("oom_kill 17", 17),
-        ("oom 5\noom_group_kill 4\n", None),
-        ("oom_kill many\n", None),
-        ("", None),
-        ("\udcff\n", None),
-    ],
-)
-def test_the_kernels_count_of_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, count: int | None
-) -> None:
-    """The count of this cgroup's own kills is read, and nothing else taken for it."""
-    monkeypatch.setattr(process, "_CGROUPS", f"{tmp_path}/")
-    (tmp_path / "memory.events").write_text(content, "utf-8", "surrogateescape")
-    assert read_oom_count(str(tmp_path / "memory.events")) == count
-
-
-def test_no_file_is_no_count(tmp_path: Path) -> None:
-    """Where the kernel does not count, nothing is known."""
-    assert read_oom_count(None) is None
-    assert read_oom_count("/sys/fs/cgroup/gone") is None
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_count_of_another_hand_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record may name any path; what is outside of the cgroups, or is no file, is not opened."""
-    (tmp_path / "memory.events").write_text("oom_kill 2\n")
-    os.mkfifo(tmp_path / "pipe")
-    assert read_oom_count(str(tmp_path / "memory.events")) is None
-    assert read_oom_count(f"/sys/fs/cgroup/../../..{tmp_path}/memory.events") is None
-    assert read_oom_count("memory.events") is None
-    monkeypatch.setattr(process, "_CGROUPS", f"{tmp_path}/")
-    assert read_oom_count(str(tmp_path / "memory.events")) == 2
-    assert read_oom_count(str(tmp_path / "pipe")) is None
-
-
-@pytest.mark.parametrize(
-    ("cgroup", "path"),
-    [
-        ("0::/user.slice/a b\n", "/sys/fs/cgroup/user.slice/a b/memory.events"),
-        ("4:memory:/x\n0::/\n", "/sys/fs/cgroup/memory.events"),
-        ("4:cpu,memory:/x\n", "/sys/fs/cgroup/memory/x/memory.oom_control"),
-        ("4:memory:/x\n0::/\n", "/sys/fs/cgroup/memory/memory.oom_control"),
-        ("4:cpu:/x\n", None),
-        ("", None),
-    ],
-)
-def test_the_file_of_this_cgroup(
-    monkeypatch: pytest.MonkeyPatch, cgroup: str, path: str | None
-) -> None:
-    """The unified hierarchy's file is used where it can be read, or that of version 1."""
-    files = {"/proc/self/cgroup": cgroup, path: "oom_kill 0\n"}
-    monkeypatch.setattr(process, "_read", lambda name: files.get(name, ""))
-    assert oom_events_file() == path
 
 
 @pytest.mark.parametrize(

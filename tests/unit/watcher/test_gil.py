@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.system.process import state_of
+from pytest_failure_taxonomy.system.proc import fields_of
 from pytest_failure_taxonomy.watcher.stalls import other_process
 from pytest_failure_taxonomy.watcher.stalls.other_process import is_gil_held
 from tests.helpers.waiting import wait_until
@@ -39,7 +39,7 @@ def asleep(*command: str) -> Iterator[int]:
         assert child.stdout is not None
         try:
             child.stdout.readline()
-            wait_until(lambda: state_of(child.pid) == "S", "the wait")
+            wait_until(lambda: fields_of(child.pid)[:1] == [b"S"], "the wait")
             yield child.pid
         finally:
             child.kill()

@@ -18,7 +18,8 @@ import pytest
 from pytest_failure_taxonomy.record import stack_dumps
 from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
 from pytest_failure_taxonomy.system import process
-from pytest_failure_taxonomy.system.process import catches, state_of
+from pytest_failure_taxonomy.system.proc import fields_of
+from pytest_failure_taxonomy.system.process import catches
 from pytest_failure_taxonomy.watcher.stalls import other_process
 from pytest_failure_taxonomy.watcher.stalls.other_process import (
     MAX_CHILDREN,
@@ -98,7 +99,7 @@ def test_a_blocked_process_tells_its_stacks_and_waits_on(tmp_path: Path) -> None
     """A signal makes it write them. Its wait goes on, and the file is as before."""
     with waiting(tmp_path, LOCK) as (child, dump, number):
         assert number == signal.SIGURG
-        wait_until(lambda: state_of(child.pid) == "S", "the wait")
+        wait_until(lambda: fields_of(child.pid)[:1] == [b"S"], "the wait")
         dump.write_text("what another has written\n")
         found = ask(child.pid, dump, number)
         assert isinstance(found, Stacks)
@@ -126,7 +127,7 @@ test_b()
 def test_a_call_that_holds_the_gil_is_no_hindrance(tmp_path: Path) -> None:
     """The handler is in C and needs no GIL."""
     with waiting(tmp_path, FROZEN) as (child, dump, number):
-        wait_until(lambda: state_of(child.pid) == "S", "the wait")
+        wait_until(lambda: fields_of(child.pid)[:1] == [b"S"], "the wait")
         found = ask(child.pid, dump, number)
         assert isinstance(found, Stacks)
         assert found.where(tmp_path) == "pthread_mutex_lock (script.py:14)"
@@ -157,9 +158,9 @@ def test_a_c_function_that_a_signal_would_end_is_left_alone(tmp_path: Path) -> N
 def test_py_spy_reads_a_stopped_process(tmp_path: Path) -> None:
     """It needs nothing of the process. A stopped one would not write its stacks itself."""
     with waiting(tmp_path, LOCK) as (child, dump, number):
-        wait_until(lambda: state_of(child.pid) == "S", "the wait")
+        wait_until(lambda: fields_of(child.pid)[:1] == [b"S"], "the wait")
         os.kill(child.pid, signal.SIGSTOP)
-        wait_until(lambda: state_of(child.pid) == "T", "the stop")
+        wait_until(lambda: fields_of(child.pid)[:1] == [b"T"], "the stop")
         found = ask(child.pid, dump, number)
         if isinstance(found, str):  # in a container that may not read other processes
             assert "py-spy: " in found
@@ -206,11 +207,13 @@ def test_a_process_that_would_not_understand_is_not_asked(
     )
     with waiting(tmp_path, code) as (child, dump, number):
         has_ended = "ended" in reason
-        marks = {"stopped": "T", "ended": "Z"}
-        wanted = next((state for word, state in marks.items() if word in reason), "S")
+        marks = {"stopped": b"T", "ended": b"Z"}
+        wanted = next((state for word, state in marks.items() if word in reason), b"S")
         name = "sleep" if "execv" in code else None
         wait_until(
-            lambda: state_of(child.pid) == wanted and name in (None, process.name_of(child.pid)),
+            lambda: (
+                fields_of(child.pid)[:1] == [wanted] and name in (None, process.name_of(child.pid))
+            ),
             "the state",
         )
         if wanted == "S" and name is None:
@@ -339,7 +342,7 @@ def test_the_watcher_is_allowed_to_read_where_that_matters(
     """Under Yama it has to be named, which takes an import; without py-spy it has no use."""
     allowed: list[int] = []
     files = {"/proc/sys/kernel/yama/ptrace_scope": f"{scope}\n"}
-    monkeypatch.setattr(process, "_read", lambda path: files.get(path, ""))
+    monkeypatch.setattr(process, "read_text", lambda path: files.get(path, ""))
     monkeypatch.setattr(stack_dumps, "allow_to_read", allowed.append)
     for program in (None, "/usr/bin/py-spy"):
         monkeypatch.setattr(stack_dumps, "find_py_spy", lambda program=program: program)
@@ -373,5 +376,5 @@ def test_children_are_named_by_their_command_lines(tmp_path: Path) -> None:
         finally:
             os.killpg(child.pid, signal.SIGKILL)
     assert children_of(child.pid) == ()
-    assert state_of(child.pid) is None
+    assert not fields_of(child.pid)
     assert catches(child.pid, 10) is None

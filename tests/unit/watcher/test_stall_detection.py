@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.record.write import DiskRecord
 if sys.platform == "win32":
     pytest.skip("stalls are seen from outside on Linux", allow_module_level=True)
 
+from pytest_failure_taxonomy.system.proc import start_of
 from pytest_failure_taxonomy.watcher.stalls import detect
 from pytest_failure_taxonomy.watcher.stalls.detect import Movement, Standstill, state_of
 
@@ -90,7 +91,7 @@ class Clock:
     def __init__(self, folder: Path) -> None:
         self.record = DiskRecord(folder)
         self.state = os.open(folder / layout.STATE, os.O_RDONLY)
-        process = os.getpid(), detect.start_of(os.getpid())
+        process = os.getpid(), start_of(os.getpid())
         self.now_ns = SECOND
         self.standstill = Standstill(self.state, str(folder), process, LIMIT, self.now_ns)
         self.done: dict[str, Any] = {}

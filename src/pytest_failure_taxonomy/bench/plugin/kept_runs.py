@@ -45,8 +45,7 @@ from pytest_failure_taxonomy.bench.runs.reader import (
 )
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.named_files import STORAGE
-from pytest_failure_taxonomy.system import journal
-from pytest_failure_taxonomy.system.files import make_folder, open_folder, write_new
+from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import has_process
 
 if TYPE_CHECKING:
@@ -233,12 +232,12 @@ class KeptRuns:
         folder = Path(self._storage.folder)
         with suppress(OSError):  # the file's own error says what is wrong
             if self._storage.is_temporary:
-                make_folder(folder).close()
+                files.make_folder(folder).close()
             elif not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
-                write_new(folder / ".gitignore", _IGNORE)
+                files.write_new(folder / ".gitignore", _IGNORE)
             elif folder == self._rootdir / STORAGE:  # a worker has created it
-                write_new(folder / ".gitignore", _IGNORE)
+                files.write_new(folder / ".gitignore", _IGNORE)
         return folder
 
     @cached_property
@@ -404,7 +403,7 @@ class Journal:
     def __init__(self, folder: Path, worker: str) -> None:
         self._folder = folder
         self._name = f"{worker}{_JOURNAL_SUFFIX}"
-        self._journal: journal.Journal | None = None
+        self._journal: files.Journal | None = None
 
     def begin(self) -> None:
         """Create the folder, which tells the controller that there will be results."""
@@ -433,7 +432,7 @@ class Journal:
 
     def remove(self) -> None:
         """Remove our files, and the folder if that leaves it empty."""
-        with suppress(OSError), open_folder(self._folder) as folder:
+        with suppress(OSError), files.open_folder(self._folder) as folder:
             for name in folder.names():
                 if name.endswith(_OWN_SUFFIXES):
                     folder.unlink(name)
@@ -444,12 +443,12 @@ class Journal:
         with suppress(OSError):
             if self._journal is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                with make_folder(self._folder) as folder:
-                    self._journal = journal.Journal(folder.open_file(self._name, flags))
+                with files.make_folder(self._folder) as folder:
+                    self._journal = files.Journal(folder.open_file(self._name, flags))
             self._journal.append(line.encode("utf-8", "backslashreplace"))
 
     def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
-        with suppress(OSError), open_folder(self._folder) as folder:
+        with suppress(OSError), files.open_folder(self._folder) as folder:
             for name in folder.names():
                 if not name.endswith(_JOURNAL_SUFFIX):
                     continue
@@ -457,7 +456,7 @@ class Journal:
                     content = folder.read(name, _MAX_JOURNAL_BYTES)
                 except OSError:  # a link, a pipe
                     continue
-                for _, line in journal.whole_lines(BytesIO(content)):
+                for _, line in files.whole_lines(BytesIO(content)):
                     fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
                     if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
                         yield name, fields

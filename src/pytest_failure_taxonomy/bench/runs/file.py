@@ -35,8 +35,7 @@ from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.named_files import RUN_SUFFIX
-from pytest_failure_taxonomy.system.files import CAREFUL, READ, create_file
-from pytest_failure_taxonomy.system.journal import Journal, whole_lines
+from pytest_failure_taxonomy.system.files import CAREFUL, READ, Journal, create_file, whole_lines
 
 SCHEMA_VERSION: Final = 1
 

@@ -11,7 +11,7 @@ import os
 import struct
 from types import SimpleNamespace
 
-from pytest_failure_taxonomy.system.memory import children_of
+from pytest_failure_taxonomy.system.proc import children_of, fields_of, read, start_of
 
 # As in record/layout.py; a test compares them.
 PAGE = 4096
@@ -248,7 +248,7 @@ class Standstill:
         except OSError:
             names = []
         for name in names[:MAX_WORKERS]:
-            page = read_page(f"{self._folder}/{name}/state")
+            page = read(f"{self._folder}/{name}/state", PAGE)
             if len(page) < PAGE:
                 continue
             started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
@@ -338,40 +338,15 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
 
 def _switches_of(process: str) -> tuple[int, int]:
     """Return how often a thread has given up its core: to wait, and because it had to."""
-    path, name = f"/proc/{process}/status", b"\nvoluntary_ctxt_switches:"
-    words = read_page(path).partition(name)[2].split()
+    status = read(f"/proc/{process}/status", PAGE)
+    words = status.partition(b"\nvoluntary_ctxt_switches:")[2].split()
     return (int(words[0]), int(words[2])) if len(words) > 2 else (0, 0)
 
 
 def _written_by(process: int | str) -> int:
     """Return how many bytes a thread or a process has written."""
-    words = read_page(f"/proc/{process}/io").partition(b"wchar:")[2].split(None, 1)
+    words = read(f"/proc/{process}/io", PAGE).partition(b"wchar:")[2].split(None, 1)
     return int(words[0]) if words else 0
-
-
-def read_page(path: str) -> bytes:
-    """Return the first page of a state file; an empty one if there is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.pread(descriptor, PAGE, 0)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
-
-
-def fields_of(process: int | str) -> list[bytes]:
-    """Return the fields of `/proc/PID/stat` after the name: state, parent, group and so on."""
-    return read_page(f"/proc/{process}/stat").rpartition(b") ")[2].split()
-
-
-def start_of(process_id: int) -> int:
-    """Return when a process started, in clock ticks since the boot; -1 if it has ended."""
-    fields = fields_of(process_id)
-    return int(fields[19]) if len(fields) > 21 and fields[0] not in (b"Z", b"X") else -1
 
 
 def is_suspended(process_id: int) -> bool:

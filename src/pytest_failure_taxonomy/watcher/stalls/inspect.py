@@ -33,6 +33,7 @@ from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.system.files import open_folder
+from pytest_failure_taxonomy.system.proc import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import words_at
@@ -41,9 +42,6 @@ from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
 from pytest_failure_taxonomy.watcher.stalls.detect import (
     POLLING_LIMITS,
     Unit,
-    fields_of,
-    read_page,
-    start_of,
     state_of,
 )
 from pytest_failure_taxonomy.watcher.stalls.other_process import (
@@ -312,7 +310,7 @@ class StallInspection:
 
     def _page_of(self, worker: str = "") -> bytes:
         """Return the numbers of a worker's record, by the name of its folder, or of pytest's."""
-        return read_page(str(self._folder / worker / layout.STATE))
+        return read(str(self._folder / worker / layout.STATE), PAGE)
 
     def _workers(self) -> list[str]:
         """Return the names of the workers' folders."""

@@ -20,16 +20,15 @@ from typing import Any, Final
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
 from pytest_failure_taxonomy.system.files import CAREFUL, identity_of
+from pytest_failure_taxonomy.system.proc import fields_of, start_of
 from pytest_failure_taxonomy.system.process import (
     catches,
     command_of,
     descendants,
+    has_process,
     is_restarted,
-    is_running,
     name_of,
-    state_of,
 )
-from pytest_failure_taxonomy.watcher.stalls.detect import start_of
 from pytest_failure_taxonomy.watcher.stalls.stacks import (
     MAX_STACKS_CHARACTERS,
     Stacks,
@@ -75,7 +74,7 @@ def children_of(process_id: int, redact: Callable[..., Sequence[str]] = list) ->
     for child in sorted(descendants(process_id)):
         if len(lines) == MAX_CHILDREN:
             break
-        if is_running(child):
+        if has_process(child):
             words = command_of(child)[:-1] or [f"[{name_of(child)}]"]
             lines.append(shlex.join(redact(words))[:MAX_COMMAND])
     return tuple(lines)
@@ -224,10 +223,9 @@ def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
     """
     process = os.pidfd_open(process_id)
     try:
-        state = state_of(process_id)
-        if state is None or state in "ZX":
+        if not has_process(process_id):
             raise NoStacksError("the process has ended")
-        if state in "Tt":
+        if fields_of(process_id)[:1] in ([b"T"], [b"t"]):
             raise NoStacksError("the process is stopped")
         folder, opened = f"/proc/{process_id}/fd", set()
         for name in os.listdir(folder):
