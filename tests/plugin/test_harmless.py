@@ -143,8 +143,8 @@ SCENARIOS: Final = {
     "SessionRecorder.pytest_runtest_logreport": ORDINARY,
     "SessionRecorder.pytest_runtest_logstart": ORDINARY,
     "SessionRecorder.pytest_warning_recorded": ORDINARY,
-    "TimerRecorder.pytest_timeout_cancel_timer": LIMITED,
-    "TimerRecorder.pytest_timeout_set_timer": LIMITED,
+    "ActivityRecorder.pytest_timeout_cancel_timer": LIMITED,
+    "ActivityRecorder.pytest_timeout_set_timer": LIMITED,
     "ControllerRecorder.pytest_collectreport": DISTRIBUTED,
     "ControllerRecorder.pytest_configure_node": DISTRIBUTED,
     "ControllerRecorder.pytest_runtest_logreport": DISTRIBUTED,
@@ -180,7 +180,6 @@ def test_each_of_our_hooks_is_broken_once() -> None:
         session.SessionRecorder,
         controller.ControllerRecorder,
         worker.WorkerRecorder,
-        other_plugins.TimerRecorder,
         progress.ActivityRecorder,
         other_plugins.CrashDump,
     ]

@@ -1,4 +1,4 @@
-"""Let another process see the stacks of this one: what a process that may hang does at its start.
+"""Leave the stacks of this process where another one sees them: at a SIGTERM, and when it asks.
 
 py-spy reads the stacks from outside, where it is installed and allowed to. Without it, faulthandler
 writes them to a file when a signal asks for it. Its handler is in C and needs no GIL. It costs
@@ -21,15 +21,29 @@ from pytest_failure_taxonomy.system.process import allow_to_read, catches, has_t
 _PY_SPY: Final = "py-spy.exe" if os.name == "nt" else "py-spy"
 
 
-class Readable:
-    """Let the watcher read the stacks of this process, until `end`."""
+class StackDump:
+    """A file into which faulthandler writes the stacks of all threads at a signal, until `end`."""
 
     def __init__(self) -> None:
         self._descriptor = -1
         self._signal: int | None = None
 
-    def begin(self, record: Record, watcher_id: int | None) -> None:
-        """Allow it, and write the signal that asks for the stacks into the record."""
+    def begin_at_sigterm(self, record: DiskRecord) -> None:
+        """Have them written when a SIGTERM comes, even during a call into C.
+
+        The signal's own effect and the exit status stay.
+        """
+        is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        if is_free and hasattr(faulthandler, "register"):
+            with suppress(OSError, RuntimeError):
+                self._descriptor = record.open_stacks()
+                faulthandler.register(
+                    signal.SIGTERM, file=self._descriptor, all_threads=True, chain=True
+                )
+                self._signal = signal.SIGTERM
+
+    def begin_when_asked(self, record: Record, watcher_id: int | None) -> None:
+        """Let the watcher read them, and record the signal that asks for them."""
         if not isinstance(record, DiskRecord):
             return
         with suppress(OSError):
@@ -40,15 +54,16 @@ class Readable:
         record.set_dump_signal(self._signal or 0)
 
     def end(self, *, is_child: bool = False) -> None:
-        """Ignore the signal from now on.
+        """Do nothing at the signal from now on.
+
+        If the program has since installed a handler of its own, that stays: faulthandler would
+        restore the one from before.
 
         Args:
             is_child: this is a forked child, which shares the file with its parent.
         """
         if self._signal is not None:
-            if (
-                signal.getsignal(self._signal) == signal.SIG_DFL
-            ):  # unless the program uses it by now
+            if signal.getsignal(self._signal) == signal.SIG_DFL:
                 faulthandler.unregister(self._signal)
             self._signal = None
         if self._descriptor >= 0 and not is_child:

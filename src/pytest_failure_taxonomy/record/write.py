@@ -159,6 +159,15 @@ class Record:
         """Record the descriptors of the files with what is captured, 0 for none."""
         layout.CAPTURE.pack_into(self._map, layout.CAPTURE_AT, self._process_id, stdout, stderr)
 
+    def finish(self, exit_code: int) -> None:
+        """Record that the session has ended."""
+        magic, _, _, count = layout.HEAD.unpack_from(self._map)
+        layout.HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
+
+    def mark_written(self) -> None:
+        """Record that the whole report has been written, so that the record is no longer needed."""
+        _NUMBER.pack_into(self._map, layout.WRITTEN_AT, 1)
+
 
 class DiskRecord(Record):
     """A record that outlives its process.
@@ -260,15 +269,6 @@ class DiskRecord(Record):
             return
         except OSError as error:
             self._lose(error)
-
-    def finish(self, exit_code: int) -> None:
-        """Record that the session has ended."""
-        magic, _, _, count = layout.HEAD.unpack_from(self._map)
-        layout.HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
-
-    def mark_written(self) -> None:
-        """Record that the whole report has been written, so that the record is no longer needed."""
-        _NUMBER.pack_into(self._map, layout.WRITTEN_AT, 1)
 
     def keep_room(self) -> None:
         """Reserve room on the disk for the report.

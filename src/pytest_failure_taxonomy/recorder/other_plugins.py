@@ -1,16 +1,15 @@
 """What other plugins do that changes how a run ends, and where they write when it does.
 
-The thread method of pytest-timeout leaves no trace of its own. pytest-cov adds one to the session's
-count of failed tests, and only its own object says why. pytest's own plugin has faulthandler write
-to a copy of stderr, where no other process could read it. It is moved to a file only where another
-process reads that file when this one has died, and writes what it reads to stderr.
+pytest-cov adds one to the session's count of failed tests, and only its own object says why.
+pytest's own plugin has faulthandler write to a copy of stderr, where no other process could read
+it. It is moved to a file only where another process reads that file when this one has died, and
+writes what it reads to stderr.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -22,7 +21,6 @@ from pytest_failure_taxonomy.record.layout import (
     STDERR,
     STDOUT,
     TERMINAL,
-    TIMER_METHODS,
 )
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
@@ -112,38 +110,6 @@ def captured_files(config: pytest.Config) -> dict[str, int]:
             os.fstat(descriptor)
             found[name] = descriptor
     return found
-
-
-def knows_timers(manager: pytest.PytestPluginManager) -> bool:
-    """Tell whether pytest-timeout is loaded, by the hook that it adds.
-
-    The name it is registered under depends on how it was loaded.
-    """
-    return hasattr(manager.hook, "pytest_timeout_set_timer")
-
-
-class TimerRecorder:
-    """A plugin that records when pytest-timeout arms and cancels the timer of a test."""
-
-    def __init__(self, record: Record, faults: Faults) -> None:
-        self.faults = faults
-        self._record = record
-        self._clock = time.monotonic_ns
-
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    @guarded
-    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
-        """Record the limit of the test that starts."""
-        del item
-        if settings.method in TIMER_METHODS:
-            self._record.arm_timer(self._clock(), float(settings.timeout), settings.method)
-
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    @guarded
-    def pytest_timeout_cancel_timer(self, item: pytest.Item) -> None:
-        """Record that no timer is armed."""
-        del item
-        self._record.arm_timer(0, 0.0, "")
 
 
 def faulthandler_exit_seconds(config: pytest.Config) -> float | None:

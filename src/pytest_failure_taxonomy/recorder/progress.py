@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.record.layout import (
     IN_TEARDOWN,
     NOT_STARTED,
     PHASES,
+    TIMER_METHODS,
 )
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
@@ -246,7 +247,7 @@ def state_after(phase: str | None, *, passed: bool) -> int:
 
 
 class ActivityRecorder:
-    """A plugin that records what is collected, and which hook starts or ends the session."""
+    """A plugin that records what pytest is at besides tests, and the timers of pytest-timeout."""
 
     def __init__(self, config: pytest.Config, record: Record, faults: Faults) -> None:
         self.faults = faults
@@ -311,6 +312,19 @@ class ActivityRecorder:
     def pytest_runtestloop(self) -> None:
         """Record that the session has started: a controller of xdist collects nothing itself."""
         self._tell(NOT_STARTED, "")
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    @guarded
+    def pytest_timeout_set_timer(self, settings: Any) -> None:
+        """Record the limit of the test that starts: pytest-timeout's thread leaves no trace."""
+        if settings.method in TIMER_METHODS:
+            self._record.arm_timer(self._clock(), float(settings.timeout), settings.method)
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    @guarded
+    def pytest_timeout_cancel_timer(self) -> None:
+        """Record that no timer is armed."""
+        self._record.arm_timer(0, 0.0, "")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.record.layout import (
     STDOUT,
     worker_folder,
 )
-from pytest_failure_taxonomy.record.stack_dumps import Readable
+from pytest_failure_taxonomy.record.stack_dumps import StackDump
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.exceptions import message_of
 from pytest_failure_taxonomy.recorder.failures import ExceptionMemory
@@ -47,8 +47,8 @@ class WorkerRecorder:
         self.record = _open_record(config)
         given = getattr(config, "workerinput", {}).get(OUTPUT_KEY, {})
         if given.get("watcher") is not None:
-            self._readable = Readable()
-            self._readable.begin(self.record, given["watcher"])
+            self._asked = StackDump()
+            self._asked.begin_when_asked(self.record, given["watcher"])
         self._config = config
         self._exceptions = ExceptionMemory(config, self.faults)
         self._deselected = 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import signal
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,16 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.record.layout import (
-    CRASH_FILE,
-    EVENTS,
-    OBSERVED,
-    RESERVE,
-    STATE,
-    TERMINAL,
-    record_folder,
-)
-from pytest_failure_taxonomy.record.stack_dumps import Readable
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.layout import record_folder
+from pytest_failure_taxonomy.record.stack_dumps import StackDump
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
@@ -40,34 +31,25 @@ from pytest_failure_taxonomy.system.process import (
     outlives_this_process,
     read_identity,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
-from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record, lock_path
-from pytest_failure_taxonomy.watcher.start import Watch, settings_word
+from pytest_failure_taxonomy.watcher.mailbox import send_to_supervisor
+from pytest_failure_taxonomy.watcher.stalls.in_pytest import is_program
+from pytest_failure_taxonomy.watcher.start import Watch, is_observable, is_watchable, settings_word
 
 os = isolate_module(os)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed
 
-_NO_STACKS: Final = -1
 LOOK_SECONDS: Final = 1.0
 """How long pytest waits at its end for a watcher that rewrites the report."""
 
 
-@value
-class Observer:
-    """How another process looks at the run while it lives."""
-
-    seconds: float = 0.0
-    """After how long without progress something is stalled; 0 for never."""
-    ends_stalled: bool = False
-    is_program: bool = False
-    """pytest is all that its process does."""
-
-
 class ReportFile:
-    """The file of one run's report, from the first report, `running`, to the last one."""
+    """The file of one run's report, from the first report, `running`, to the last one.
+
+    Beside it are the lock of its path, the run's record, the watcher, and the stacks.
+    """
 
     def __init__(self, settings: Settings, run_id: str) -> None:
         """Check the path, and touch nothing.
@@ -77,12 +59,19 @@ class ReportFile:
         """
         refuse_special_file(settings.report, f"{settings.report_by}: ")
         self.path = settings.report
-        self.crash_record = CrashRecord(self.path, run_id)
+        self.record: Record = Record()
+        self.is_watched = settings.watcher and is_watchable()
+        """A process is to be started that completes the report if this one dies."""
+        self.remains: str | None = None
+        """A sentence about what could not be removed of the record, set by `close`."""
         self._settings = settings
         self._run_id = run_id
         self._moved = ""
-        self.remains: str | None = None
-        """A sentence about what could not be removed of the record, set by `close`."""
+        self._lock = ReportLock(self.path)
+        self._watch = Watch()
+        self._at_sigterm = StackDump()
+        self._asked = StackDump()
+        self._has_started_watcher = False
 
     def open(self, report: dict[str, Any], header: dict[str, Any]) -> None:
         """Write the first report, to the temporary folder if the default path can't be written.
@@ -99,7 +88,7 @@ class ReportFile:
         try:
             make_folder(self.path.parent)
             try:  # the path is locked, or one beside it if another run or user has locked it
-                is_free = self.crash_record.claim()
+                is_free = self._lock.acquire()
                 why = None if is_free else f"another run writes to {self.path.name}"
             except PermissionError:
                 lock = lock_path(self.path)
@@ -108,12 +97,12 @@ class ReportFile:
                 why = f"{lock.name} belongs to another user"
             if why is not None:
                 self._move(path_of_run(self.path, self._run_id), why)
-            self.crash_record.begin(header)
+            self._begin_record(header)
             write_report(self.path, report)
         except OSError as error:
             remove_report(self.path)
             if self._settings.report_was_named:
-                self.crash_record.close(keep_record=False)
+                self._let_go(keep_record=False)
                 raise SettingsError(
                     f"{self._settings.report_by}: {self.path} can't be written: {error.strerror}; "
                     "give a path in a folder that can be"
@@ -121,8 +110,100 @@ class ReportFile:
             with suppress(OSError):  # the last line of the run says so, then
                 why = f"{self.path.parent} can't be written"
                 self._move(fallback_path(self.path, self._run_id), why)
-                self.crash_record.begin(header)
+                self._begin_record(header)
                 write_report(self.path, report)
+
+    def _begin_record(self, header: dict[str, Any]) -> None:
+        """Begin the record on disk, or in memory if that is not possible."""
+        try:
+            record = DiskRecord(record_folder(self.path, self._run_id))
+        except OSError as error:
+            self.record = Record(f"no record could be kept: {error.strerror or error}")
+            return
+        memory_events = oom_events_file()
+        record.write(
+            "run",
+            **header,
+            run_id=self._run_id,
+            process=read_identity(os.getpid()),
+            enclosing_limits=enclosing_limits(os.getpid()),
+            memory={"events_file": memory_events, "oom_kills": read_oom_count(memory_events)},
+        )
+        if record.lost is not None:  # a record without its first event can't be read
+            record.remove()
+            self.record = Record(f"no record could be kept: {record.lost.rpartition(': ')[2]}")
+            return
+        self.record = record
+
+    def _move(self, path: Path, why: str) -> None:
+        self._let_go(keep_record=False)
+        self.path, self.record, self._lock = path, Record(), ReportLock(path)
+        self._moved = why
+
+    def watch(self) -> str | None:
+        """Start the watcher; return why there is none that was wanted to complete the report."""
+        settings, record = self._settings, self.record
+        if isinstance(record, DiskRecord):
+            with suppress(OSError):  # the disk is nearly full, and the record matters more
+                record.keep_room()
+            self._at_sigterm.begin_at_sigterm(record)
+        stall_seconds = settings.stall_seconds if settings.observer and is_observable() else 0.0
+        if not self.is_watched and not stall_seconds:
+            return None
+        why = record.lost
+        if why is None:
+            if isinstance(record, DiskRecord):
+                with suppress(OSError):
+                    record.make_memory_file()
+            libraries: Sequence[str] = ()
+            if settings.faces.html is not None:
+                from pytest_failure_taxonomy.report.render import LIBRARIES
+
+                libraries = LIBRARIES["html"]
+            word = settings_word(
+                record_folder(self.path, self._run_id),
+                stall_seconds=stall_seconds,
+                ends_stalled=settings.ends_stalled,
+                completes=self.is_watched,
+                is_program=is_program(),
+            )
+            why = self._watch.start(self.path, self._run_id, self.record_files, word, libraries)
+        self._has_started_watcher = self.is_watched and why is None
+        if why is None and stall_seconds:
+            self._asked.begin_when_asked(record, self.watcher_id)
+        return why if self.is_watched else None
+
+    @property
+    def watcher_id(self) -> int | None:
+        """The process that looks at the run, if there is one."""
+        return self._watch.process_id
+
+    @property
+    def record_files(self) -> list[Path]:
+        """The files of the record; none if the record is in memory."""
+        if not isinstance(self.record, DiskRecord):
+            return []
+        return [self.record.folder / name for name in (layout.STATE, layout.EVENTS)]
+
+    def hand_over(self, descriptors: Mapping[str, int]) -> bool:
+        """Give descriptors of what this process leaves to the one that sees its end.
+
+        Returns:
+            Whether that reads the stacks of a crash and shows them on stderr.
+        """
+        if self._settings.mailbox is not None:
+            return send_to_supervisor(self._settings.mailbox, self._run_id, descriptors)
+        terminal = descriptors.get(layout.TERMINAL)
+        if terminal is not None and not outlives_this_process(terminal):
+            of_crash = (layout.CRASH_FILE, layout.TERMINAL)
+            descriptors = {name: each for name, each in descriptors.items() if name not in of_crash}
+        return self._watch.hand_over(descriptors) and layout.CRASH_FILE in descriptors
+
+    def leave_to_parent(self) -> None:
+        """Let go of everything in a forked child."""
+        self._asked.end(is_child=True)
+        self._at_sigterm.end(is_child=True)
+        self._watch.leave_to_parent()
 
     def correct(self, report: dict[str, Any]) -> None:
         """Replace the first report, if there is room for that."""
@@ -133,6 +214,27 @@ class ReportFile:
         """Remove the file, which is not a report of this run."""
         remove_report(self.path)
 
+    def has_lost_watcher(self) -> bool:
+        """Tell whether the watcher was started and has ended."""
+        return self._has_started_watcher and self._watch.is_lost()
+
+    def read_observed(self) -> Observed | None:
+        """Return what the watcher has seen of the run; `None` if that is nothing.
+
+        To be called once the session has ended: the watcher does not rewrite the report from here
+        on.
+        """
+        if self.watcher_id is None or not isinstance(self.record, DiskRecord):
+            return None
+        with suppress(OSError), self.record.opened() as folder:
+            with held_record(folder, LOOK_SECONDS):
+                pass  # the watcher is done with the report
+            if layout.OBSERVED in folder.names():
+                from pytest_failure_taxonomy.record.observed import read_observed
+
+                return read_observed(folder)
+        return None
+
     def close(self, report: dict[str, Any]) -> str | None:
         """Write the last report.
 
@@ -141,7 +243,7 @@ class ReportFile:
         Returns:
             What went wrong, for the line that names the report's path; `None` if nothing did.
         """
-        reserve = record_folder(self.path, self._run_id) / RESERVE
+        reserve = record_folder(self.path, self._run_id) / layout.RESERVE
         problem = None
         is_whole = True
         try:
@@ -167,13 +269,29 @@ class ReportFile:
                 problem += (
                     f"; make room and complete it by: {our_command('finalize', str(self.path))}"
                 )
-        self.remains = self.crash_record.close(keep_record=not is_whole)
+        self.remains = self._let_go(keep_record=not is_whole)
         return problem
 
     def give_up(self, error: OSError) -> str:
         """Leave the first report and the record to `failure-taxonomy finalize`; return why."""
-        self.crash_record.close(keep_record=True)
+        self._let_go(keep_record=True)
         return f"could not be written to {self.path}: {error.strerror or error}"
+
+    def _let_go(self, *, keep_record: bool) -> str | None:
+        """Unlock the path, stop the watcher's run and, unless `keep_record`, remove the record.
+
+        Returns:
+            A sentence about what could not be removed, or `None`.
+        """
+        remains = None
+        self._watch.stop()
+        self._asked.end()
+        self._at_sigterm.end()
+        if isinstance(self.record, DiskRecord) and not keep_record:
+            self.record.mark_written()
+            remains = self.record.remove()
+        self._lock.release()
+        return remains
 
     def path_from(self, started_in: Path) -> str:
         """Return the path of the report, relative to where pytest was started if it lies below."""
@@ -184,192 +302,6 @@ class ReportFile:
         """Return the same, with the reason if it is not the path that was asked for."""
         path = self.path_from(started_in)
         return f"{path} ({self._moved})" if self._moved else path
-
-    def _move(self, path: Path, why: str) -> None:
-        self.crash_record.close(keep_record=False)
-        self.crash_record = CrashRecord(path, self._run_id)
-        self.path = path
-        self._moved = why
-
-
-class CrashRecord:
-    """What completes the report of a run if its process dies: lock, record, watcher, stacks."""
-
-    def __init__(self, report: Path, run_id: str) -> None:
-        self.record: Record = Record()
-        self._report = report
-        self._run_id = run_id
-        self._lock = ReportLock(report)
-        self._watch = Watch()
-        self._stacks = _NO_STACKS
-        self._readable = Readable()
-        self._completes = False
-
-    def claim(self) -> bool:
-        """Lock the path of the report; tell whether no other run has locked it.
-
-        Raises:
-            OSError: if the folder of the report does not exist or can't be written.
-        """
-        return self._lock.acquire()
-
-    def watch(
-        self, *, completes: bool, observer: Observer, libraries: Sequence[str] = ()
-    ) -> str | None:
-        """Start the watcher; return why there is none that was wanted.
-
-        Args:
-            completes: the watcher is to complete the report at the end.
-            observer: how it is to look at the run until then.
-            libraries: what it needs to import for the faces of the report.
-        """
-        why = self.record.lost
-        if isinstance(self.record, DiskRecord):
-            with suppress(OSError):  # the disk is nearly full, and the record matters more
-                self.record.keep_room()
-            # faulthandler writes the stacks of all threads when a SIGTERM comes, even during a call
-            # into C. The signal's own effect and the exit status stay.
-            is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-            if is_free and hasattr(faulthandler, "register"):
-                with suppress(OSError, RuntimeError):
-                    self._stacks = self.record.open_stacks()
-                    faulthandler.register(
-                        signal.SIGTERM, file=self._stacks, all_threads=True, chain=True
-                    )
-        if not completes and not observer.seconds:
-            return None
-        if why is None:
-            if isinstance(self.record, DiskRecord):
-                with suppress(OSError):
-                    self.record.make_memory_file()
-            settings = settings_word(
-                record_folder(self._report, self._run_id),
-                stall_seconds=observer.seconds,
-                ends_stalled=observer.ends_stalled,
-                completes=completes,
-                is_program=observer.is_program,
-            )
-            why = self._watch.start(self._report, self._run_id, self.files, settings, libraries)
-        self._completes = completes and why is None
-        if why is None and observer.seconds:
-            self._readable.begin(self.record, self._watch.process_id)
-        return why if completes else None
-
-    @property
-    def watcher_id(self) -> int | None:
-        """The process that looks at the run, if there is one."""
-        return self._watch.process_id
-
-    def read_observed(self) -> Observed | None:
-        """Return what the watcher has seen of the run; `None` if that is nothing.
-
-        To be called once the session has ended: the watcher does not rewrite the report from here
-        on.
-        """
-        if self._watch.process_id is None or not isinstance(self.record, DiskRecord):
-            return None
-        with suppress(OSError), self.record.opened() as folder:
-            with held_record(folder, LOOK_SECONDS):
-                pass  # the watcher is done with the report
-            if OBSERVED in folder.names():
-                from pytest_failure_taxonomy.record.observed import read_observed
-
-                return read_observed(folder)
-        return None
-
-    def begin(self, header: dict[str, Any]) -> None:
-        """Begin the record on disk, or in memory if that is not possible."""
-        try:
-            record = DiskRecord(record_folder(self._report, self._run_id))
-        except OSError as error:
-            self.record = Record(f"no record could be kept: {error.strerror or error}")
-            return
-        memory_events = oom_events_file()
-        record.write(
-            "run",
-            **header,
-            run_id=self._run_id,
-            process=read_identity(os.getpid()),
-            enclosing_limits=enclosing_limits(os.getpid()),
-            memory={"events_file": memory_events, "oom_kills": read_oom_count(memory_events)},
-        )
-        if record.lost is not None:  # a record without its first event can't be read
-            record.remove()
-            self.record = Record(f"no record could be kept: {record.lost.rpartition(': ')[2]}")
-            return
-        self.record = record
-
-    def record_watcher(self, watcher: WatcherState) -> None:
-        """Record the state of the watcher."""
-        self.record.write("watcher", watcher=watcher)
-
-    def has_lost_watcher(self) -> bool:
-        """Tell whether the watcher was started and has ended."""
-        return self._completes and self._watch.is_lost()
-
-    @property
-    def files(self) -> list[Path]:
-        """The files of the record; none if the record is in memory."""
-        if not isinstance(self.record, DiskRecord):
-            return []
-        return [self.record.folder / name for name in (STATE, EVENTS)]
-
-    def record_end(self, exit_code: int, should_fail: str, coverage: str) -> None:
-        """Record that the session has ended, before its report is written."""
-        if isinstance(self.record, DiskRecord):
-            self.record.write("end", should_fail=should_fail, coverage=coverage)
-            self.record.finish(exit_code)
-
-    def close(self, *, keep_record: bool) -> str | None:
-        """Unlock the path, stop the watcher's run and, unless `keep_record`, remove the record.
-
-        Returns:
-            A sentence about what could not be removed, or `None`.
-        """
-        remains = None
-        self._watch.stop()
-        self._readable.end()
-        if self._stacks != _NO_STACKS:
-            _stop_dumping()
-            with suppress(OSError):
-                os.close(self._stacks)
-            self._stacks = _NO_STACKS
-        if isinstance(self.record, DiskRecord) and not keep_record:
-            self.record.mark_written()
-            remains = self.record.remove()
-        self._lock.release()
-        return remains
-
-    def leave_to_parent(self) -> None:
-        """Let go of everything in a forked child."""
-        self._readable.end(is_child=True)
-        if self._stacks != _NO_STACKS:
-            _stop_dumping()
-        self._watch.leave_to_parent()
-
-    def hand_over(self, descriptors: Mapping[str, int]) -> bool:
-        """Give the watcher descriptors of what this process leaves when it dies.
-
-        Returns:
-            Whether it reads the stacks of a crash and shows them on stderr.
-        """
-        terminal = descriptors.get(TERMINAL)
-        if terminal is not None and not outlives_this_process(terminal):
-            descriptors = {
-                name: each
-                for name, each in descriptors.items()
-                if name not in (CRASH_FILE, TERMINAL)
-            }
-        return self._watch.hand_over(descriptors) and CRASH_FILE in descriptors
-
-
-def _stop_dumping() -> None:
-    """Remove faulthandler's handler, unless the program has since installed one of its own.
-
-    faulthandler would restore the handler from before, and the program's would be lost.
-    """
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        faulthandler.unregister(signal.SIGTERM)
 
 
 def call_after_fork(*methods: Any) -> None:
