@@ -22,7 +22,7 @@ import pytest
 from pytest_failure_taxonomy.bench.runs.file import KeptAttempt, RunHeader, ScheduledCase
 from pytest_failure_taxonomy.cli.main import main as command_line
 from pytest_failure_taxonomy.report.json_schema import packaged_schema
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -105,7 +105,7 @@ def kinds(page: str) -> str:
     """Return the words in which the terminal puts each kind."""
     rows = [
         (kind.name, kind.one if kind.one == kind.many else f"{kind.one}; {kind.many}")
-        for kind in KINDS.values()
+        for kind in known_kinds().values()
     ]
     return _table(("kind", "in words"), rows)
 

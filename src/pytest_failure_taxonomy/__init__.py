@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.read.marker_search import find_marker
     from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, primary_reason
-    from pytest_failure_taxonomy.taxonomy.recovery import (
+    from pytest_failure_taxonomy.taxonomy.reasons import (
+        FailureReason,
         FailureType,
         RecoveryAction,
+        Stage,
         is_circular_fix,
+        primary_reason,
         recommend_recovery,
     )
 
@@ -40,16 +42,16 @@ __all__ = [
 _HOMES = {
     "FailureReason": "taxonomy.reasons",
     "FailureReport": "report.model",
-    "FailureType": "taxonomy.recovery",
-    "RecoveryAction": "taxonomy.recovery",
+    "FailureType": "taxonomy.reasons",
+    "RecoveryAction": "taxonomy.reasons",
     "Stage": "taxonomy.reasons",
     "classify_failure": "taxonomy.failure_text",
     "find_marker": "report.read.marker_search",
-    "is_circular_fix": "taxonomy.recovery",
+    "is_circular_fix": "taxonomy.reasons",
     "load_report": "report.reading",
     "merge_reports": "report.merging",
     "primary_reason": "taxonomy.reasons",
-    "recommend_recovery": "taxonomy.recovery",
+    "recommend_recovery": "taxonomy.reasons",
 }
 
 

@@ -34,8 +34,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import marked_finding
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
+from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST: Final = "test_cart.py::test_total"
@@ -408,12 +408,12 @@ def test_what_is_busy_is_no_reason(what: Activity | None) -> None:
 def test_every_kind_of_this_version_is_in_the_table() -> None:
     """The tables and the code know the same kinds."""
     merged = {"shard.missing"}  # by `failure-taxonomy merge`, of no run
-    assert {row[0] for row in TABLE} | {*STALLS.values()} | merged == set(KINDS)
+    assert {row[0] for row in TABLE} | {*STALLS.values()} | merged == set(known_kinds())
 
 
 def test_a_kind_is_lower_case_and_dotted() -> None:
     """A kind's name is lower-case words joined by one dot, and is the key it stands under."""
-    for kind, row in KINDS.items():
+    for kind, row in known_kinds().items():
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*\.[a-z]+(_[a-z]+)*", kind)
         assert row.name == kind
 
@@ -423,17 +423,17 @@ def test_a_kind_has_one_reason_of_its_own() -> None:
     expected = {
         kind: reason for kind, reason, _ in (*KINDS_THAT_TESTS_GIVE[:-1], *KINDS_THAT_RUNS_GIVE)
     }
-    assert {kind: KINDS[kind].reason for kind in expected} == expected
+    assert {kind: known_kinds()[kind].reason for kind in expected} == expected
 
 
 def test_some_kinds_leave_the_reason_to_a_table() -> None:
     """A kind of the exit table or of a stage names no reason of its own."""
-    assert [kind for kind in REASON_LEFT_TO_A_TABLE if KINDS[kind].reason is not None] == []
+    assert [kind for kind in REASON_LEFT_TO_A_TABLE if known_kinds()[kind].reason is not None] == []
 
 
 def test_a_kind_is_put_in_words() -> None:
     """A kind says in words what happened, once and often, with the number filled in."""
-    for kind, row in KINDS.items():
+    for kind, row in known_kinds().items():
         assert row.phrase(1) == row.one, kind
         assert "{" not in row.phrase(1) + row.phrase(23), kind
         assert (row.one == row.many) or ("23" in row.phrase(23)), kind

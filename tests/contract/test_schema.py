@@ -24,8 +24,12 @@ from pytest_failure_taxonomy.report.json_schema import (
 )
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.reading import parse_report
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    FailureReason,
+    FailureType,
+    RecoveryAction,
+    Stage,
+)
 from tests.helpers.reports import assert_valid_report, make_report
 
 ROOT: Final = Path(__file__).parents[2]
@@ -39,7 +43,7 @@ MAPS: Final = {
 }
 
 
-def packaged_text() -> str:
+def packaged() -> str:
     """Return the packaged schema as it is on disk."""
     return files("pytest_failure_taxonomy.report").joinpath(FILE_NAME).read_text("utf-8")
 
@@ -58,7 +62,7 @@ def objects(schema: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]
 
 def test_the_packaged_schema_is_the_models() -> None:
     """The file is generated, and was generated again after the last change of the model."""
-    assert packaged_text() == render_schema(report_json_schema()), (
+    assert packaged() == render_schema(report_json_schema()), (
         f"run: python -m pytest_failure_taxonomy.report.json_schema > {FILE_NAME} (and see whether "
         "the schema's version must change)"
     )
@@ -73,7 +77,7 @@ def test_the_schema_is_printed_on_demand() -> None:
         text=True,
         timeout=60,
     )
-    assert (printed.stdout, printed.stderr) == (packaged_text(), "")
+    assert (printed.stdout, printed.stderr) == (packaged(), "")
 
 
 def test_the_schema_says_what_it_is() -> None:

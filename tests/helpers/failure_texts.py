@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     EXCEPTIONS,
 )
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, known_phrases
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import FailureType
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "tests/data/failure_texts"

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
+from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, known_kinds
 from tests.helpers.faults import CONFIGURATIONS, FAULTS, SECOND, Configuration, End, Fault
 
 PAGE: Final = Path(__file__).parents[2] / "docs/explanation/fault-matrix.md"
@@ -64,7 +63,9 @@ def render_page() -> str:
 
 def reason_in(end: End) -> str | None:
     """Return the verdict's reason: the kind's own, where the row names none."""
-    return None if end.kind is None else end.reason or str(KINDS[end.kind].reason or "UNKNOWN")
+    return (
+        None if end.kind is None else end.reason or str(known_kinds()[end.kind].reason or "UNKNOWN")
+    )
 
 
 def _note(fault: Fault) -> str:

@@ -18,8 +18,11 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    exit_code_from_returncode,
+    known_kinds,
+    signal_name,
+)
 
 if sys.platform == "win32":  # its names for signals are needed by what follows
     pytest.skip("the deaths are by signal", allow_module_level=True)
@@ -101,7 +104,7 @@ def test_every_kind_of_a_cell_is_published() -> None:
     """The table names no kind that is not in the list of kinds, and each row says something new."""
     assert len(BY_NAME) == len(FAULTS)
     kinds = {end.kind for fault in FAULTS for end in fault.ends.values()}
-    assert kinds - {None} <= KINDS.keys()
+    assert kinds - {None} <= known_kinds().keys()
 
 
 def skip_unless_possible(fault: Fault) -> None:

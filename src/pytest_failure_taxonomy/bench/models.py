@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
 
 _T = TypeVar("_T")
 # Strict validation rejects a list for a tuple; here lists are accepted because JSON has no tuples.
@@ -390,9 +390,9 @@ def _check_kinds(pattern: str) -> str:
     Raises:
         WrongError: No kind matches it.
     """
-    if any(fnmatchcase(kind, pattern) for kind in KINDS):
+    if any(fnmatchcase(kind, pattern) for kind in known_kinds()):
         return pattern
-    near = nearest(pattern, KINDS)
+    near = nearest(pattern, known_kinds())
     right = f"near it are {', '.join(near)}" if near else "write kinds such as llm.rate_limited"
     raise WrongError(f"{quoted(pattern)} is no kind of failure; {right}")
 

@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_code import describe, safe
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+from pytest_failure_taxonomy.taxonomy import packaged_table
 
 _MAX_NAME: Final = 1_000
 """Characters of a key or code in a detail: a rubric may invent one of any length."""

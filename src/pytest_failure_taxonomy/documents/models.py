@@ -32,7 +32,7 @@ from pytest_failure_taxonomy.documents.problems import (
     right_words,
     shown,
 )
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+from pytest_failure_taxonomy.taxonomy import packaged_table
 
 MAX_TEXT: Final = 200
 """Characters of a line of text."""

@@ -20,8 +20,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+from pytest_failure_taxonomy.taxonomy.reasons import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 T = TypeVar("T")

@@ -14,8 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, SeenMarker
-from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.reasons import KIND_PATTERN, FailureReason
 
 _SAID: Final = pytest.StashKey[Attribution]()
 

@@ -18,6 +18,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder import inspection, longrepr, origin
 from pytest_failure_taxonomy.report.text import cap_between_words, with_place
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Fact,
     LinkedException,
@@ -25,7 +26,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RaisedException,
     RaisingFrame,
 )
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 MAX_LINKS: Final = 8

@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.recorder import inspection, origin
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, RaisingFrame
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:

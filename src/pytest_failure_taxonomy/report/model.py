@@ -23,9 +23,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestOutcome,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import CauseOwner, Confidence
-from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    KIND_PATTERN,
+    FailureReason,
+    FailureType,
+    RecoveryAction,
+    Stage,
+)
 
 _T = TypeVar("_T")
 # Strict validation of Python objects takes no list for a tuple and no string for an enum's member;

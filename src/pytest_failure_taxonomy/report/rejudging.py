@@ -34,9 +34,12 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
-from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    FailureReason,
+    FailureType,
+    Stage,
+    describe_kind,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _MOST: Final = 1_000_000

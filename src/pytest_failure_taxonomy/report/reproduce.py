@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.report.limits import (
     texts_at,
 )
 from pytest_failure_taxonomy.report.text import encodable, safe_text
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
 
 LONGEST_WORD: Final = 400

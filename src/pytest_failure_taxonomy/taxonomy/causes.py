@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
 from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding, owner_of_most
-from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
-from pytest_failure_taxonomy.taxonomy.recognition import recognise
-from pytest_failure_taxonomy.taxonomy.recovery import (
+from pytest_failure_taxonomy.taxonomy.reasons import (
     FailureType,
     RecoveryAction,
+    describe_kind,
     recovery_of_failure,
 )
+from pytest_failure_taxonomy.taxonomy.recognition import recognise
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     OUTCOMES,

@@ -10,8 +10,12 @@ from typing import Final
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS, reason_of
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    PHASE_KINDS,
+    FailureType,
+    known_kinds,
+    reason_of,
+)
 
 MAX_TEXT_READ: Final = 20_000
 """Characters of a log's text that are searched for a failure type."""
@@ -277,7 +281,7 @@ def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
 
 def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
     """Return the failure type that the exception says, or else the kind."""
-    if failure.attributed is not None and kind in KINDS and kind.startswith(_SERVICES):
+    if failure.attributed is not None and kind in known_kinds() and kind.startswith(_SERVICES):
         is_too_long = kind == "llm.context_exceeded"
         return FailureType.CONTEXT_EXHAUSTED if is_too_long else FailureType.UNKNOWN
     if kind == "sandbox.memory":

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     ProcessExit,
@@ -24,9 +25,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     first_lines,
@@ -76,7 +75,7 @@ def judge_death(
     return replace(
         died,
         nodeid=_node_of(activity),
-        headline=f"{died.headline or KINDS[died.kind].one}, while {doing}",
+        headline=f"{died.headline or known_kinds()[died.kind].one}, while {doing}",
     )
 
 
@@ -256,7 +255,7 @@ def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None)
         "\n".join([how, *([stall.stack] if stall.stack else []), *children]),
         nodeid=nodeid,
         confidence="certain" if is_certain else "likely",
-        headline=f"{KINDS[kind].one}: {how}",
+        headline=f"{known_kinds()[kind].one}: {how}",
         words=(how,),
     )
 
@@ -321,7 +320,7 @@ def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
     signal = end.signal or ""
     if signal in _OWN_SIGNALS:
         kind = _OWN_SIGNALS[signal]
-        said = f"{KINDS[kind].one} ({signal})" if kind == "process.crashed" else None
+        said = f"{known_kinds()[kind].one} ({signal})" if kind == "process.crashed" else None
         return finding(kind, end.source, signal, nodeid=running, headline=said)
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if end.sender == "timeout":
@@ -345,7 +344,7 @@ def _judge_kill(end: ProcessExit, running: str | None) -> Finding:
             "kernel log",
             f"SIGKILL by the kernel's OOM killer: {said}{last}",
             nodeid=running,
-            headline=f"{KINDS['process.oom'].one}: {said}",
+            headline=f"{known_kinds()['process.oom'].one}: {said}",
         )
     if end.out_of_memory:
         words = f"SIGKILL; the cgroup counts one more process killed for want of memory{last}"

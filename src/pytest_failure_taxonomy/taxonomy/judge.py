@@ -59,13 +59,15 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     stacks_of,
     words_of_evidence,
 )
-from pytest_failure_taxonomy.taxonomy.kinds import (
-    KINDS,
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    STAGE_FAILURE_REASONS,
     STAGE_KINDS,
-    STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
+    TIME_LIMIT_EXIT_CODES,
+    FailureReason,
+    FailureType,
+    Stage,
+    known_kinds,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     words_of_collection_failure,
@@ -312,9 +314,13 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
         if failure.limit is not None:
             return headline_of_timeout(failure.limit)
         budget = re.search(_BUDGET, failure.message)
-        return f"{KINDS[kind].one} of {float(budget[1]):g} s" if budget else KINDS[kind].one
+        return (
+            f"{known_kinds()[kind].one} of {float(budget[1]):g} s"
+            if budget
+            else known_kinds()[kind].one
+        )
     if failure.stall is not None and kind == "test.stalled":
-        return f"{KINDS[kind].one}: {words_of_stall(failure.stall)}"
+        return f"{known_kinds()[kind].one}: {words_of_stall(failure.stall)}"
     return None
 
 
@@ -464,7 +470,7 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
 
 def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
     """Yield what a log says of a command of which nothing else is known, not even a marker."""
-    if run.tool_message is not None and run.stage in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+    if run.tool_message is not None and run.stage in STAGE_FAILURE_REASONS:
         reason = FailureReason.from_stage(run.stage, 1) or FailureReason.UNKNOWN
         yield replace(_stage_finding(run, reason), confidence="likely")
         return
@@ -495,7 +501,7 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         yield finding("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.coverage:
         yield finding("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
-    elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and (
+    elif run.stage not in STAGE_FAILURE_REASONS and (
         run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) or code not in TIME_LIMIT_EXIT_CODES
     ):  # else the stage itself has something to say of it
         reason = FailureReason.from_pytest_exit_code(code)
@@ -524,7 +530,7 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
     """Return the stage's own reason, and why, if the tool that it has called says so."""
     kind, said = STAGE_KINDS[reason], f"{run.stage} ended with exit code {run.exit.code}"
     told = run.tool_message
-    if told is None or run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+    if told is None or run.stage not in STAGE_FAILURE_REASONS:
         return finding(kind, "stage", said, reason=reason)
     if reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT):
         return finding(kind, "stage", said, reason=reason)
@@ -533,7 +539,7 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
         "output",
         told.line.text,
         reason=reason,
-        headline=f"{KINDS[kind].one}: {words_of_tool(told)}",
+        headline=f"{known_kinds()[kind].one}: {words_of_tool(told)}",
         retryable=meaning_of(told).get("retryable"),
     )
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
-from pytest_failure_taxonomy.taxonomy.kinds import rank_of, reason_of
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.recovery import (
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    FailureReason,
     FailureType,
     RecoveryAction,
+    rank_of,
+    reason_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import first_lines

@@ -14,10 +14,9 @@ from itertools import pairwise, takewhile
 from types import MappingProxyType
 from typing import Final, Literal
 
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
-from pytest_failure_taxonomy.taxonomy.kinds import reason_of
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, reason_of
 
 _SUBPROCESS_COMMAND: Final = "subprocess.CalledProcessError"
 _GITPYTHON_COMMANDS: Final = frozenset(

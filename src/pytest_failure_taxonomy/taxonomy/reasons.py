@@ -1,13 +1,23 @@
-"""The stages, the fifteen failure reasons, and the tables from exit codes and markers to them."""
+"""What words there are: stages, failure reasons and the kinds that refine them, markers, failure
+types, and what to do next; with the tables from exit codes to reasons.
+
+What is recommended is advice only: nothing here runs git, reruns a test or notifies anybody.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
+
+from pytest_failure_taxonomy.taxonomy import packaged, packaged_table
+from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 
 class Stage(StrEnum):
@@ -240,3 +250,235 @@ def validate_marker(name: str, known: Iterable[str] = ()) -> str:
         known: words that are valid beside the three of `MARKER_REASONS`.
     """
     return name if name in MARKER_REASONS or name in set(known) else UNKNOWN_MARKER
+
+
+KIND_PATTERN: Final = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
+"""What a kind's name looks like, whoever gives it."""
+
+
+class Kind(NamedTuple):
+    """Describe one kind of failure."""
+
+    name: str
+    """Lower-case and dotted, as it stands in the report."""
+    reason: FailureReason | None
+    """The reason it refines; `None` where the exit table or the stage decides."""
+    retryable: bool | None
+    """Whether running the same thing again could end differently; `None` if nothing speaks
+    either way."""
+    one: str
+    """What happened, in words, when it happened to one test."""
+    many: str
+    """The same with `{count}`; equal to `one` for what can happen only once a run."""
+
+    def phrase(self, count: int) -> str:
+        """Say in words that this happened to `count` tests, or `count` times."""
+        return self.one if count == 1 else self.many.replace("{count}", f"{count:,}")
+
+
+@cache
+def known_kinds() -> Mapping[str, Kind]:
+    """Return every kind that this version itself gives, by name, in the order of the published table.
+
+    Rules and plugins may name others. The table is `data/kinds.json`: to each name the reason, whether
+    a retry may help, and the words for one and, where there can be more than one a run, for several.
+    """
+    kinds = {}
+    for name, (reason, retryable, one, *many) in json.loads(packaged("kinds.json")).items():
+        refined = None if reason is None else FailureReason(reason)
+        kinds[name] = Kind(name, refined, retryable, one, many[0] if many else one)
+    return MappingProxyType(kinds)
+
+
+def rank_of(kind: str) -> tuple[int, str]:
+    """Return where a kind stands among others of one reason that hold as often.
+
+    That is the order of the table; kinds that are not in it follow by name.
+    """
+    order = list(known_kinds())
+    return order.index(kind) if kind in order else len(order), kind
+
+
+def reason_of(kind: str) -> FailureReason:
+    """Return the reason that a kind of ours refines.
+
+    Raises:
+        ValueError: it has none of its own; the exit table or the stage decides.
+    """
+    reason = known_kinds()[kind].reason
+    if reason is None:
+        raise ValueError(f"the kind {kind} has no reason of its own")
+    return reason
+
+
+STAGE_KINDS: Final[Mapping[FailureReason, str]] = MappingProxyType(
+    {
+        reason: f"stage.{reason.lower()}"
+        for reason in (
+            *STAGE_FAILURE_REASONS.values(),
+            FailureReason.SETUP_TIMEOUT,
+            FailureReason.BASELINE_NOT_FAILING,
+            FailureReason.TIMEOUT,
+        )
+    }
+)
+"""The kind of a reason that `FailureReason.from_stage` gave."""
+
+PHASE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"setup": "test.setup_error", "call": "test.failed", "teardown": "test.teardown_error"}
+)
+"""The kind of a failed test by the phase that failed."""
+
+
+def describe_kind(name: str, reason: FailureReason) -> Kind:
+    """Return the row of a kind; a kind that is not ours is described by its name."""
+    words = f"1 failure of the kind {name}", f"{{count}} failures of the kind {name}"
+    return known_kinds().get(name) or Kind(name, reason, None, *words)
+
+
+class FailureType(StrEnum):
+    """Sort a failure by what recovering from it takes."""
+
+    BROKEN_BUILD = "BROKEN_BUILD"
+    VERIFICATION_FAILED = "VERIFICATION_FAILED"
+    CIRCULAR_FIX = "CIRCULAR_FIX"
+    CONTEXT_EXHAUSTED = "CONTEXT_EXHAUSTED"
+    UNKNOWN = "UNKNOWN"
+
+
+class RecoveryAction(StrEnum):
+    """Recommend the next step after a failure; nothing here is ever done by the product itself."""
+
+    ROLLBACK = "rollback"
+    RETRY = "retry"
+    SKIP = "skip"
+    CONTINUE = "continue"
+    ESCALATE = "escalate"
+
+
+EARLIER_ATTEMPTS_COMPARED: Final = 3
+SIMILAR_ATTEMPTS_OF_A_CIRCLE: Final = 2
+ATTEMPTS_AT_VERIFICATION: Final = 3
+"""Attempts at one subtask, the first included, before it is skipped."""
+ATTEMPTS_AT_UNKNOWN: Final = 2
+"""The first attempt and one retry."""
+
+
+@value
+class Advice:
+    """A recovery action, explained for people."""
+
+    action: RecoveryAction
+    reason: str
+    """Why, in one sentence."""
+    hints: tuple[str, ...]
+    """What to do, the most useful step first."""
+
+
+def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
+    """Tell whether an approach was tried before: two of the last three earlier ones are similar.
+
+    Two approaches are similar if more than 30 % of all their words are in both. Words are runs of
+    letters, digits and underscores, without the stop words.
+
+    Args:
+        approach: The approach of this attempt, in words.
+        earlier_approaches: Those of earlier attempts at the same subtask, the oldest first.
+
+    Raises:
+        TypeError: `approach` is not a string, or `earlier_approaches` is one.
+    """
+    if not isinstance(approach, str):
+        raise TypeError(f"approach: {approach!r} is not a string; say in words what is tried")
+    if isinstance(earlier_approaches, str):
+        raise TypeError("earlier_approaches: got a string; give a list of strings")
+    words = _keywords(approach)
+    window = earlier_approaches[-EARLIER_ATTEMPTS_COMPARED:]
+    # Whole numbers: a share of exactly 0.3 must not depend on how a float rounds.
+    similar = sum(10 * len(words & each) > 3 * len(words | each) for each in map(_keywords, window))
+    return similar >= SIMILAR_ATTEMPTS_OF_A_CIRCLE
+
+
+def recommend_recovery(
+    failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
+) -> RecoveryAction:
+    """Recommend the next step after a failure.
+
+    Args:
+        failure_type: The type of the failure, or its name.
+        attempt_count: Attempts made so far at this subtask, including this one; 1 or more.
+        last_good_commit: The commit to roll back to, if one is known.
+
+    Raises:
+        ValueError: There is no such type, or `attempt_count` is not a positive integer.
+    """
+    try:
+        known = FailureType(failure_type)
+    except ValueError:
+        names = ", ".join(FailureType)
+        raise ValueError(
+            f"failure_type: {failure_type!r} is not a failure type; give one of {names}"
+        ) from None
+    is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
+    if not is_whole or attempt_count < 1:
+        raise ValueError(
+            f"attempt_count: {attempt_count!r} is not a number of attempts; give 1 or more,"
+            " including this attempt"
+        )
+    if known is FailureType.BROKEN_BUILD:
+        return RecoveryAction.ROLLBACK if last_good_commit else RecoveryAction.ESCALATE
+    if known is FailureType.VERIFICATION_FAILED:
+        may_try = attempt_count < ATTEMPTS_AT_VERIFICATION
+        return RecoveryAction.RETRY if may_try else RecoveryAction.SKIP
+    if known is FailureType.UNKNOWN:
+        may_try = attempt_count < ATTEMPTS_AT_UNKNOWN
+        return RecoveryAction.RETRY if may_try else RecoveryAction.ESCALATE
+    is_circular = known is FailureType.CIRCULAR_FIX
+    return RecoveryAction.SKIP if is_circular else RecoveryAction.CONTINUE
+
+
+def recovery_of_failure(failure_type: FailureType, retryable: bool | None) -> RecoveryAction:  # noqa: FBT001 - the second half of a pair
+    """Recommend the next step after a failure in a report, in agreement with its `retryable`.
+
+    A retry is never recommended if it can't help, and comes first if it can. If that isn't known,
+    the type alone decides.
+
+    Args:
+        failure_type: The type of the failure.
+        retryable: Whether running the same again could end differently; `None` if unknown.
+    """
+    action = recommend_recovery(failure_type, attempt_count=1)
+    if retryable is None or action is RecoveryAction.CONTINUE:
+        return action
+    if retryable:
+        return RecoveryAction.RETRY
+    return RecoveryAction.ESCALATE if action is RecoveryAction.RETRY else action
+
+
+def explain_recovery(
+    failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
+) -> Advice:
+    """Recommend the next step, and explain it for people.
+
+    Takes and raises the same as `recommend_recovery`.
+    """
+    action = recommend_recovery(
+        failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
+    )
+    words = packaged_table("recovery")[failure_type][action]
+    told = {
+        "attempt": attempt_count,
+        "attempts": counted(attempt_count, "attempt"),
+        "limit": ATTEMPTS_AT_VERIFICATION,
+        "commit": last_good_commit,
+    }
+    return Advice(
+        action=action,
+        reason=words["reason"].format_map(told),
+        hints=tuple(hint.format_map(told) for hint in words["hints"]),
+    )
+
+
+def _keywords(approach: str) -> frozenset[str]:
+    words = frozenset(re.findall("[a-z0-9_]+", approach.lower()))
+    return words.difference(packaged_table("recovery")["stop_words"])

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure
 from pytest_failure_taxonomy.taxonomy.libraries import (
     dotted_names,
@@ -20,7 +21,6 @@ from pytest_failure_taxonomy.taxonomy.libraries import (
     public_name,
     which_to_install,
 )
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table, packaged_text, parsed
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import said_in_one_line, words_of_pressure
 
@@ -359,7 +359,7 @@ def _head() -> dict[str, Any]:
 
 @cache
 def _blocks() -> list[str]:
-    return packaged_text("causes").split("\n[[")
+    return packaged("causes.toml").split("\n[[")
 
 
 @lru_cache(maxsize=1_000)

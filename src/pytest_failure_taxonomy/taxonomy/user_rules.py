@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, Phase, RaisedException
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.libraries import dotted_names
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import value
 
 Severity = Literal["block", "warn", "info"]
@@ -62,7 +61,7 @@ def default_kind(reason: FailureReason) -> str:
 
 def reasons_of_kind(kind: str) -> tuple[FailureReason, ...]:
     """Return the reasons that a kind may refine; none where any one will do."""
-    known = KINDS.get(kind)
+    known = known_kinds().get(kind)
     if known is not None and known.reason is not None:
         return (known.reason,)
     return KIND_FAMILIES.get(kind.partition(".")[0], ())

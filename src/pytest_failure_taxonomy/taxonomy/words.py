@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    Interruption,
-    Location,
-    MemoryPressure,
-    MemorySample,
-    OomKill,
-    RunError,
-    SeenStall,
-    TestFailure,
-)
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.evidence import (
+        CollectionFailure,
+        Interruption,
+        Location,
+        MemoryPressure,
+        MemorySample,
+        OomKill,
+        RunError,
+        SeenStall,
+        TestFailure,
+    )
 
 _WHOLE_SECONDS: Final = 10
 _MINUTE: Final = 60

@@ -12,9 +12,9 @@ from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.report.read.log_answer import classify_log
 from pytest_failure_taxonomy.report.read.log_lines import chunks_of_text, read_log
 from pytest_failure_taxonomy.report.read.tool_messages import MAX_LINES_AFTER, WORDINGS, ToolOutput
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.deaths import meaning_of
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 SAID: Final[list[tuple[str, str, str]]] = [
     (*heading.split(), text)

@@ -25,8 +25,12 @@ from pytest_failure_taxonomy.report.read.foreign import MAX_INTEGER_DIGITS
 from pytest_failure_taxonomy.report.reading import MAX_PROBLEMS, load_report, parse_report
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS
 from pytest_failure_taxonomy.report.write import encode
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    FailureReason,
+    FailureType,
+    RecoveryAction,
+    Stage,
+)
 from tests.helpers.reports import assert_valid_report, make_report
 
 RIGHT = "; give the path of a report, the JSON file that `pytest --why` writes"

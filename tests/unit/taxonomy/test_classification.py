@@ -23,9 +23,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, Verdict
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, FailureType, known_kinds
 
 BUILD, CHECK, UNKNOWN, CONTEXT = (
     FailureType.BROKEN_BUILD,
@@ -50,7 +48,7 @@ def failed(
     *bases: str, phase: Any = "call", message: str = PHRASE, kind: str = "", **how: Any
 ) -> TestFailure:
     """Return a failed test: by an exception, or without one; attributed where a kind is given."""
-    reason = KINDS[kind].reason if kind in KINDS else FailureReason.TESTS_FAILED
+    reason = known_kinds()[kind].reason if kind in known_kinds() else FailureReason.TESTS_FAILED
     said = Attribution(reason=reason, kind=kind, source="rule", **how) if kind and reason else None
     return TestFailure(
         nodeid="test_a.py::test_a",
@@ -174,10 +172,10 @@ def test_an_error_outside_of_tests(
     assert type_of("conftest") is in_conftest
 
 
-@pytest.mark.parametrize("kind", sorted({*KINDS, "ours.patch"}))
+@pytest.mark.parametrize("kind", sorted({*known_kinds(), "ours.patch"}))
 def test_action_and_retryable_agree(kind: str) -> None:
     """Whatever the kind and the type: no retry where it can't help, and one where it can."""
-    reason = KINDS[kind].reason if kind in KINDS else None
+    reason = known_kinds()[kind].reason if kind in known_kinds() else None
     for failure_type, said in product([*FailureType, None], [True, False, None]):
         finding = Finding(
             reason=reason or FailureReason.UNKNOWN,

@@ -29,11 +29,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Finding
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import (
     CRASH_SIGNALS,
     FailureReason,
     Stage,
+    known_kinds,
     signal_name,
     signal_of_exit_code,
 )
@@ -210,7 +210,7 @@ def test_a_kill_can_have_two_causes() -> None:
     """SIGKILL without a word from the kernel may be either of two things, and says so."""
     both = ("process.oom", "process.killed")
     assert judge_death(end(137, "SIGKILL")).ambiguous == both
-    assert set(both) <= KINDS.keys()
+    assert set(both) <= known_kinds().keys()
     assert judge_death(end(137, "SIGKILL", out_of_memory=True)).ambiguous == ()
     assert judge_death(end(143, "SIGTERM")).ambiguous == ()
 
@@ -323,7 +323,7 @@ def test_every_death_has_a_kind_of_ours_and_a_reason(seen: ProcessExit) -> None:
     and no end at all is inferred.
     """
     finding = judge_death(seen, RUNNING)
-    assert KINDS[finding.kind].reason is finding.reason
+    assert known_kinds()[finding.kind].reason is finding.reason
     assert finding.detail
     if finding.confidence == LIKELY:
         assert finding.kind in {
@@ -339,7 +339,7 @@ def test_every_death_has_a_kind_of_ours_and_a_reason(seen: ProcessExit) -> None:
 @given(seen=ENDS)
 def test_every_late_death_is_judged(seen: ProcessExit) -> None:
     """A process that ended otherwise than its session said has a reason, whatever was seen."""
-    assert judge_late_death(seen).kind in KINDS
+    assert judge_late_death(seen).kind in known_kinds()
 
 
 # A session that was finished, and a process that ended otherwise.
@@ -694,7 +694,7 @@ def test_a_command_that_answers_zero_has_succeeded(is_pytest: bool) -> None:
 def test_every_exit_code_of_a_command_has_a_reason(code: int, is_pytest: bool) -> None:
     """No exit code but 0 is a success."""
     (finding,) = judge_command(code, "supervisor", is_pytest=is_pytest)
-    assert finding.kind in KINDS
+    assert finding.kind in known_kinds()
 
 
 # Signals.

@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.taxonomy.failure_text import (
     failure_type_at_head,
     known_phrases,
 )
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import FailureType
 from tests.helpers.failure_texts import LabelledText, labelled_texts
 
 BUILD = FailureType.BROKEN_BUILD

@@ -26,8 +26,7 @@ from pytest_failure_taxonomy.taxonomy.fingerprints import (
     title_of,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Group, Judgement
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 CONNECT = OriginPlace(

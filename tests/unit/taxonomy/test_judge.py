@@ -38,9 +38,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import MAX_EVIDENCE, Evidence, Judgement
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, FailureType, Stage, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 A: Final = "test_cart.py::test_a"
@@ -1270,7 +1268,7 @@ TEXTS: Final = st.sampled_from(
 )
 REASONS: Final = st.sampled_from(list(FailureReason))
 KIND_NAMES: Final = st.one_of(
-    st.sampled_from([*(kind for kind in KINDS if "marker" not in kind), "ours.{x}"]),
+    st.sampled_from([*(kind for kind in known_kinds() if "marker" not in kind), "ours.{x}"]),
     st.text(min_size=1, max_size=8),
 )
 EXIT_CODES: Final = st.sampled_from([None, 0, 1, 2, 3, 4, 5, 6, 42, 124, 128, 137, 139])

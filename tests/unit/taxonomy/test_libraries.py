@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.libraries import (
     classify_exception,
     git_subcommand,
     kinds_by_exception,
 )
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
 
 WITHIN_GENAI: Final = "lib/site-packages/google/generativeai/generative_models.py:331: in generate"
 
@@ -37,7 +37,7 @@ def kind_of(exception: RaisedException, traceback: str | None = None) -> str | N
     if found is None:
         return None
     reason, kind = found
-    assert KINDS[kind].reason is reason
+    assert known_kinds()[kind].reason is reason
     return kind
 
 
@@ -214,7 +214,9 @@ def test_every_kind_of_the_tables_is_one_of_ours() -> None:
         "sandbox.memory",  # given by how near a limit of memory was
     }
     prefixes = ("sandbox.", "llm.", "git.", "tool.")
-    assert given | {"sandbox.memory"} == {kind for kind in KINDS if kind.startswith(prefixes)}
+    assert given | {"sandbox.memory"} == {
+        kind for kind in known_kinds() if kind.startswith(prefixes)
+    }
     assert set(table["only_within"]) <= set(table["modules"])
 
 
@@ -224,7 +226,7 @@ def test_no_library_is_imported() -> None:
         "import sys\n"
         "before = set(sys.modules)\n"  # an installed namespace package is loaded by then
         "from pytest_failure_taxonomy.taxonomy.libraries import classify_exception\n"
-        "from pytest_failure_taxonomy.taxonomy.tables import packaged_table\n"
+        "from pytest_failure_taxonomy.taxonomy import packaged_table\n"
         "from pytest_failure_taxonomy.taxonomy.evidence import RaisedException as R\n"
         "MODULES = packaged_table('libraries')['modules']\n"
         "for m in MODULES: classify_exception(R(type='X', module=m, message=''))\n"

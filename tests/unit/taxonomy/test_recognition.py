@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from pytest_failure_taxonomy.taxonomy import packaged, packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ErrorOrigin,
@@ -23,7 +24,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.judgement import Finding
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.recognition import MAX_READ, Diagnosis, recognise
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table, packaged_text
 
 FINGERPRINT: Final = "0123456789abcdef"
 
@@ -1683,7 +1683,7 @@ def test_every_row_can_be_read() -> None:
         assert ("{install}" in str(row)) <= ("asks" in row), row
         assert all(name[1:] in table["names"] for name in row["of"] if name.startswith("@")), row
         assert not row["what"].endswith("."), row
-    assert packaged_text("causes").index("\n[[code]]") > packaged_text("causes").rindex(
+    assert packaged("causes.toml").index("\n[[code]]") > packaged("causes.toml").rindex(
         "\n[[environment]]"
     )
 

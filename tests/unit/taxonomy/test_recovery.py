@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.taxonomy.recovery import (
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.reasons import (
     FailureType,
     RecoveryAction,
     explain_recovery,
@@ -16,7 +17,6 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
     recommend_recovery,
     recovery_of_failure,
 )
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 FIRST, SECOND, THIRD = (
     "Using async await for fetch",

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.report.read.output_readers import (
     PytestOutput,
     exception_of,
 )
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Counts,
@@ -36,7 +37,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import Stage, signal_of_exit_code
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 _EXIT: Final = "_pytest.outcomes.Exit: "
 _CTRL_C: Final = 130

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.report.read.log_lines import Line
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import OutputLine, ToolCause, ToolMessage
-from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 MAX_LINES_AFTER: Final = 50
 """How far from the end a message may be: what came long before was got over."""

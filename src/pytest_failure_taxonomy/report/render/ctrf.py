@@ -29,8 +29,7 @@ from pytest_failure_taxonomy.report.limits import (
     texts_at,
 )
 from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure
-from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, describe_kind
 
 SPEC_VERSION: Final = "0.0.0"
 """The version of CTRF, which is not final yet: that of its published schema."""
