@@ -1,5 +1,6 @@
-"""What words there are: stages, failure reasons and the kinds that refine them, markers, failure
-types, and what to do next; with the tables from exit codes to reasons.
+"""The words of a judgement: stages, reasons, kinds, markers, failure types and what to do next.
+
+With the tables from stages and exit codes to reasons.
 
 What is recommended is advice only: nothing here runs git, reruns a test or notifies anybody.
 """
@@ -278,10 +279,10 @@ class Kind(NamedTuple):
 
 @cache
 def known_kinds() -> Mapping[str, Kind]:
-    """Return every kind that this version itself gives, by name, in the order of the published table.
+    """Return every kind that this version gives, by name, in the order of the published table.
 
-    Rules and plugins may name others. The table is `data/kinds.json`: to each name the reason, whether
-    a retry may help, and the words for one and, where there can be more than one a run, for several.
+    Rules and plugins may name others. The table is `data/kinds.json`: to each name the reason,
+    whether a retry may help, and the words for one and, where a run can have several, for those.
     """
     kinds = {}
     for name, (reason, retryable, one, *many) in json.loads(packaged("kinds.json")).items():
