@@ -178,6 +178,7 @@ class Secrets:
 
         The user's patterns are searched in each of them. The texts are not remembered.
         """
+        self._suspicion.see_environment()
         if self._elsewhere or not self._is_found_in_none(texts):
             return False
         if not self.patterns:

@@ -55,7 +55,7 @@ def may_hold_login(text: str) -> bool:
 
 def may_hold_signature(lower: str) -> bool:
     """Return whether the text, in lower case, may hold the signature of a URL."""
-    return any(each in lower for each in _SIGNATURES)
+    return "sig" in lower and any(each in lower for each in _SIGNATURES)
 
 
 def may_hold_secret(text: str) -> bool:
@@ -128,12 +128,14 @@ class Suspicion:
         return len(self._words)
 
     def looks_clean(self, texts: Sequence[str]) -> bool:
-        """Tell whether none of the texts shows any sign that there is a secret in it."""
+        """Tell whether none of the texts shows any sign that there is a secret in it.
+
+        Of the environment it knows what `see_environment` has seen.
+        """
         together = BETWEEN_TEXTS.join(texts)
         if len(together) > _LONGEST:
             return False
-        self.see_environment()
-        return not any(word in together for word in self._words) and not may_hold_secret(together)
+        return not any([word in together for word in self._words]) and not may_hold_secret(together)
 
     def see_environment(self) -> None:
         """Add the values of variables that were set or changed to what is looked for.
@@ -205,7 +207,7 @@ _LETTERS_OF_HEAD: Final = 3
 _LETTERS_OF_JOINED: Final = 4
 _MOST_PLAIN: Final = 10_000
 _LONGEST_PLAIN: Final = 100
-"""How many words are remembered to have no token, and their characters: failures repeat them."""
+"""How many lines are remembered to have no token, and their characters: failures repeat them."""
 
 
 class Tokens:
@@ -217,9 +219,6 @@ class Tokens:
         self._shapes = {shape["regex"]: shape["id"] for shape in table["shapes"]}
         self._forms: dict[str, str] = {}
         """An expression for the tokens in which a literal stands, by the literal."""
-        self._shortest = min(
-            len(prefix) + form["least"] for form in table["tokens"] for prefix in form["prefixes"]
-        )
         for form in table["tokens"]:
             most = form.get("most", "")
             rest = f"[{form['alphabet']}]{{{form['least']},{most}}}+"
@@ -241,31 +240,29 @@ class Tokens:
         letters: dict[str, list[str]] = {}
         for prefix in self._ids:
             letters.setdefault(prefix[0], []).append(re.escape(prefix[1:]))
-        # The letter first, which `re` looks for much faster than it tries what stands before it.
-        self._head = re.compile(
-            "|".join(
-                f"{first}(?={'|'.join(rests)})"
-                rf"(?:(?<![A-Za-z0-9]{first})|(?<=\\[nrtbf]{first})|(?<=%[0-9A-F]{{2}}{first}))"
-                for first, rests in letters.items()
-            )
-        )
+        # From the beginning of a word to that of the next: most are none of the letters.
+        heads = "|".join(f"{first}(?:{'|'.join(rests)})" for first, rests in letters.items())
+        self._no_head = re.compile(rf"[^A-Za-z0-9]*+(?:(?!{heads})[A-Za-z0-9]++[^A-Za-z0-9]*+)*+\Z")
         self._plain: set[str] = set()
-        """Words in which no token stands or begins."""
+        """Lines in which no token stands or begins."""
 
     def literals_in(self, text: str) -> list[str]:
         """Return the literals of the forms that may have a token in a text.
 
-        It is in a long word, or begins with the last word of a line, also of one in a repr.
+        One that a line was broken in begins with the last word of a line, also of one in a repr.
         """
-        text = text.replace(BETWEEN_TEXTS, "\n").replace("\\n", "\n")
-        if " \n" in text or "\t\n" in text:
-            text = re.sub(r"[ \t]+\n", "\n", text)
-        # The last word of a line keeps its end. Short words, too, are left out that are known.
-        words = set(text.replace("\n", "\n ").split(" ")) - self._plain
-        together = "  ".join(word for word in words if len(word) >= self._shortest or "\n" in word)
+        lines = (
+            set(text.replace(BETWEEN_TEXTS, "\n").replace("\\n", "\n").split("\n")) - self._plain
+        )
+        if not lines:
+            return []
+        together = "\n".join([*map(str.rstrip, lines), ""])
+        words = together
+        if "\\" in words or "%" in words:  # behind which a word may begin
+            words = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", words)
         literals = [
             literal
-            for literal in (self._forms if self._head.search(together) else self._inside)
+            for literal in (self._inside if self._no_head.match(words) else self._forms)
             if literal in together
             and (
                 self._whole([literal]).search(together)
@@ -276,7 +273,7 @@ class Tokens:
             )
         ]
         if not literals and len(self._plain) < _MOST_PLAIN:
-            self._plain.update(word for word in words if len(word) <= _LONGEST_PLAIN)
+            self._plain.update([line for line in lines if len(line) <= _LONGEST_PLAIN])
         return literals
 
     def remove(self, text: str, search: Search, *, cut: bool) -> str:

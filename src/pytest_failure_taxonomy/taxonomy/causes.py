@@ -227,37 +227,44 @@ class _Members:
     ) -> None:
         self._first = findings[0]
         self._diagnosis = diagnosis
-        self._failures = [each.failure for each in findings if each.failure is not None]
-        self._of_tests = [each for each in self._failures if isinstance(each, TestFailure)]
-        self._tests = tuple(dict.fromkeys(each.nodeid for each in self._of_tests if each.nodeid))
+        self._failures: list[TestFailure | CollectionFailure | RunError] = []
+        self._of_tests: list[TestFailure] = []
+        tests: dict[str, None] = {}
         self._files: list[str] = []
-        self._unnamed = sum(not each.nodeid for each in self._of_tests)
+        self._unnamed = 0
         self._counts: dict[tuple[FailureReason, str], int] = {}
         self._nodeids: dict[str, None] = {}
         self._fingerprints: dict[str, None] = {}
+        answers: set[bool | None] = set()
+        hung_at: dict[RaisingFrame | None, str | None] = {}
         for found in findings:
-            failure, kind = found.failure, (found.reason, found.kind)
-            is_test = isinstance(failure, TestFailure)
-            is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
-            count = 0 if is_sum and found.nodeid in with_subtests else found.count
+            failure, nodeid, count = found.failure, found.nodeid, found.count
+            if failure is not None:
+                self._failures.append(failure)
+            if isinstance(failure, TestFailure):
+                self._of_tests.append(failure)
+                if failure.nodeid:
+                    tests[failure.nodeid] = None
+                else:
+                    self._unnamed += 1
+                if failure.part == "sum" and nodeid in with_subtests:
+                    count = 0
+            elif isinstance(failure, CollectionFailure):
+                if not failure.nodeid or failure.nodeid not in self._files:
+                    self._files.append(failure.nodeid)
+            elif found.kind == "test.failed" and not (nodeid or found.headline):
+                self._unnamed += count
+            kind = found.reason, found.kind
             self._counts[kind] = self._counts.get(kind, 0) + count
-            if found.nodeid:
-                self._nodeids[found.nodeid] = None
+            if nodeid:
+                self._nodeids[nodeid] = None
             for fingerprint in (found.fingerprint, *found.explains):
                 if fingerprint:
                     self._fingerprints[fingerprint] = None
-            if isinstance(failure, CollectionFailure):
-                if not failure.nodeid or failure.nodeid not in self._files:
-                    self._files.append(failure.nodeid)
-            elif (
-                not is_test and found.kind == "test.failed" and not (found.nodeid or found.headline)
-            ):
-                self._unnamed += found.count
+            answers.add(_retryable(found, diagnosis, hung_at))
+        self._tests = tuple(tests)
         self._count = sum(self._counts.values()) or 1
-        hung_at: dict[RaisingFrame | None, str | None] = {}
-        self._retryable = _all_retryable(
-            {_retryable(found, diagnosis, hung_at) for found in findings}
-        )
+        self._retryable = _all_retryable(answers)
 
     def as_cause(self, key: str) -> Cause:
         diagnosis = self._diagnosis
@@ -270,7 +277,7 @@ class _Members:
             reason=reason,
             kind=kind,
             owner=(diagnosis and diagnosis.owner)
-            or owner_of_most(failure.exception for failure in self._failures),
+            or owner_of_most([failure.exception for failure in self._failures]),
             retryable=self._retryable,
             failure_type=self._first.failure_type or FailureType.UNKNOWN,
             count=self._count,
@@ -462,8 +469,8 @@ def _key_of(found: Finding) -> str:
 
 
 def _digest(key: str) -> str:
+    if len(key) == 16 and not key.strip("0123456789abcdef"):
+        return key
     from hashlib import blake2s
 
-    if len(key) == 16 and set(key) <= set("0123456789abcdef"):
-        return key
     return blake2s(key.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()

@@ -296,15 +296,11 @@ def owner_of_most(raised: Iterable[RaisedException | None]) -> CodeOwner | None:
 
     Of owners with as many exceptions it is the first in the order of `CodeOwner`.
     """
-    counts: dict[CodeOwner, int] = {}
-    for each in raised:
-        if each is not None and each.frame is not None:
-            owner = each.frame.owner
-            counts[owner] = counts.get(owner, 0) + 1
-    if len(counts) < 2:
-        return next(iter(counts), None)
+    owners = [each.frame.owner for each in raised if each is not None and each.frame is not None]
+    if not owners or owners.count(owners[0]) == len(owners):
+        return owners[0] if owners else None
     order = get_args(CodeOwner)
-    return min(counts, key=lambda each: (-counts[each], order.index(each)))
+    return min(set(owners), key=lambda each: (-owners.count(each), order.index(each)))
 
 
 def stacks_of(run: RunEvidence, first: Finding) -> Iterator[Evidence]:

@@ -213,6 +213,8 @@ def one_line(text: str, limit: int = MAX_WORDS) -> str:
     A longer line is cut between words where possible: half of a secret would not be recognised as
     one.
     """
+    if len(text) <= limit and text.isprintable() and text != _TRACEBACK:
+        return text.strip()  # most are one short line
     lines = [line for each in text.splitlines() if (line := each.strip())]
     if not lines:
         return ""

@@ -108,8 +108,10 @@ def test_a_value_of_the_environment_is_suspicious(
     text = f"assert {form(password)} == 1"
     suspicion = Suspicion()
     monkeypatch.setenv(name, value)
+    suspicion.see_environment()
     assert not suspicion.looks_clean((text,))
     monkeypatch.delenv(name)
+    suspicion.see_environment()
     assert not suspicion.looks_clean((text,))
 
 
