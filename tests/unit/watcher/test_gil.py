@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.system.proc import fields_of
-from pytest_failure_taxonomy.watcher.stalls import other_process
-from pytest_failure_taxonomy.watcher.stalls.other_process import is_gil_held
+from pytest_failure_taxonomy.watcher.stalls import stacks
+from pytest_failure_taxonomy.watcher.stalls.stacks import is_gil_held
 from tests.helpers.waiting import wait_until
 
 pytestmark = [
@@ -84,8 +84,8 @@ def refuse(*args: Any, **kwargs: Any) -> Any:
     "change",
     [
         lambda patch: patch.setattr("builtins.open", refuse),
-        lambda patch: patch.setattr(other_process, "_place_of_lock", lambda: (("x", "y"), 0)),
-        lambda patch: patch.setattr(other_process, "_place_of_lock", lambda: None),
+        lambda patch: patch.setattr(stacks, "_place_of_lock", lambda: (("x", "y"), 0)),
+        lambda patch: patch.setattr(stacks, "_place_of_lock", lambda: None),
         lambda patch: patch.setattr("os.pread", lambda *_: b""),
         lambda patch: patch.setattr("os.pread", lambda *_: b"\xff" * 20),
         lambda patch: patch.setattr("os.pread", refuse),

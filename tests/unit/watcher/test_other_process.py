@@ -20,16 +20,17 @@ from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
 from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.proc import fields_of
 from pytest_failure_taxonomy.system.process import catches
-from pytest_failure_taxonomy.watcher.stalls import other_process
-from pytest_failure_taxonomy.watcher.stalls.other_process import (
+from pytest_failure_taxonomy.watcher.stalls.inspect import (
     MAX_CHILDREN,
     MAX_COMMAND,
+    commands_of_children,
+)
+from pytest_failure_taxonomy.watcher.stalls.stacks import (
     NoStacksError,
-    children_of,
+    Stacks,
     is_gil_held,
     read_stacks,
 )
-from pytest_failure_taxonomy.watcher.stalls.stacks import Stacks
 from tests.helpers.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.linux("reads other processes by /proc, and asks by a real-time signal")
@@ -78,7 +79,7 @@ def ask(
 @pytest.fixture
 def no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have py-spy be not installed."""
-    monkeypatch.setattr(other_process, "find_py_spy", lambda: None)
+    monkeypatch.setattr(stack_dumps, "find_py_spy", lambda: None)
 
 
 LOCK: Final = """\
@@ -216,7 +217,7 @@ def test_a_process_that_would_not_understand_is_not_asked(
             ),
             "the state",
         )
-        if wanted == "S" and name is None:
+        if wanted == b"S" and name is None:
             assert child.stdout is not None
             assert child.stdout.readline() == "done\n"
         assert ask(child.pid, dump, number, seconds=0.1) == f"py-spy is not installed; {reason}"
@@ -311,7 +312,9 @@ def test_a_program_called_py_spy_is_not_trusted(
         assert (found.source, found.where(Path("/nowhere"))) == ("py-spy", "test_b (test_x.py:6)")
     else:
         assert found == f"{reason}; the process does not write its stacks itself"
-    assert not [each for each in children_of(os.getpid()) if "sleep 60" in each or "yes" in each]
+    assert not [
+        each for each in commands_of_children(os.getpid()) if "sleep 60" in each or "yes" in each
+    ]
 
 
 def test_py_spy_is_that_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +369,8 @@ def test_children_are_named_by_their_command_lines(tmp_path: Path) -> None:
         child.stdout.readline()
         try:
             found = wait_until(
-                lambda: len(each := children_of(child.pid)) == MAX_CHILDREN and each, "children"
+                lambda: len(each := commands_of_children(child.pid)) == MAX_CHILDREN and each,
+                "children",
             )
             # One that has just been started may have no command line yet, and goes by its name,
             # which is its parent's for a moment.
@@ -375,6 +379,6 @@ def test_children_are_named_by_their_command_lines(tmp_path: Path) -> None:
             assert all(len(each) <= MAX_COMMAND for each in found)
         finally:
             os.killpg(child.pid, signal.SIGKILL)
-    assert children_of(child.pid) == ()
+    assert commands_of_children(child.pid) == ()
     assert not fields_of(child.pid)
     assert catches(child.pid, 10) is None

@@ -46,6 +46,11 @@ _STATES = ("blocked", "polling", "busy")
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
+def period_of(seconds: float) -> float:
+    """Return the seconds between two looks, by the time after which something is stalled."""
+    return min(max(seconds / LOOKS_A_LIMIT, SHORTEST_SECONDS), LONGEST_SECONDS)
+
+
 class Movement(SimpleNamespace):
     """What a process has done so far: the thread that runs the tests, its children, the others."""
 
@@ -162,7 +167,7 @@ class Standstill:
             seconds: after how many without progress something counts as stalled.
             now_ns: the time on the monotonic clock.
         """
-        self.period_seconds = min(max(seconds / LOOKS_A_LIMIT, SHORTEST_SECONDS), LONGEST_SECONDS)
+        self.period_seconds = period_of(seconds)
         self.units: list[Unit] = [Unit("", process, 0, now_ns)]
         self._limit_ns = int(seconds * 1e9)
         self._period_ns = int(self.period_seconds * 1e9)

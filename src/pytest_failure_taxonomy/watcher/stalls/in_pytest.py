@@ -26,7 +26,7 @@ import pytest
 
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed
@@ -41,9 +41,6 @@ _END_OFFSET: Final = 11
 """Of the signal that ends a stalled session, from SIGRTMIN on; see `record/stack_dumps.py`."""
 _STDERR: Final = 2
 
-_LOOKS: Final = 8
-"""Looks within the limit; not more often than four times a second, nor less than every 5 s."""
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.25, 5.0
 _IDLE_SHARE: Final = 0.01
 """The most CPU time of a process that is blocked, as a share of one core."""
 _TURNS: Final = 4
@@ -52,18 +49,11 @@ _END_SECONDS: Final = 1.0
 """How long pytest waits at its end for a report that is being rewritten."""
 
 
-@value
-class Terminal:
-    """Where the user reads what pytest writes to standard error."""
+def find_terminal(config: pytest.Config) -> tuple[int, bool] | None:
+    """Return where the user reads: a descriptor, and whether what is printed there has colours.
 
-    descriptor: int
-    is_coloured: bool
-
-
-def find_terminal(config: pytest.Config) -> Terminal | None:
-    """Return where the user reads: pytest's capture keeps a copy of the real standard error.
-
-    With `-qq` nothing is to be printed, and the answer is `None`.
+    pytest's capture keeps a copy of the real standard error. With `-qq` nothing is to be printed,
+    and the answer is `None`.
     """
     if config.get_verbosity() < -1:
         return None
@@ -74,10 +64,7 @@ def find_terminal(config: pytest.Config) -> Terminal | None:
         descriptor = _STDERR
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     is_coloured = reporter is not None and bool(reporter._tw.hasmarkup)  # noqa: SLF001 - there is no public way
-    return Terminal(
-        descriptor=descriptor,
-        is_coloured=is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor),
-    )
+    return descriptor, is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor)
 
 
 class StalledRun:
@@ -93,10 +80,10 @@ class StalledRun:
         with suppress(OSError, ValueError, AttributeError):
             terminal = find_terminal(config)
             if terminal is not None:
-                flags = layout.IS_SHOWN | (layout.IS_COLOURED if terminal.is_coloured else 0)
+                number, is_coloured = terminal
+                flags = layout.IS_SHOWN | (layout.IS_COLOURED if is_coloured else 0)
                 if os.environ.get("CI") or config.get_verbosity() > 0:
                     flags |= layout.TELLS_WORK
-                number = terminal.descriptor
                 record.set_terminal(os.fstat(number), number, flags)
         if ends and threading.current_thread() is threading.main_thread():
             # The signal by which the watcher ends a stalled session.
@@ -244,7 +231,9 @@ class StallThread:
         self._in_debugger = False
 
     def _run(self) -> None:
-        wait = min(max(self._seconds / _LOOKS, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+        from pytest_failure_taxonomy.watcher.stalls.detect import period_of
+
+        wait = period_of(self._seconds)
         before: object = None
         began_ns = since_ns = last_ns = monotonic_ns()
         cpu_seconds = process_time()
@@ -268,18 +257,23 @@ class StallThread:
                     self._look(began_ns, now_ns - since_ns, "blocked" if is_idle else "busy")
 
     def _look(self, began_ns: int, lasts_ns: int, state: StallState) -> None:
-        """Look closely, and tell of it at 1, 2, 4, 8 … times the limit."""
-        from pytest_failure_taxonomy.record.observed import (
-            Observed,
-            times_of_limit,
-            words_of_subject,
+        """Look closely, and tell of it at 1, 2, 4, 8 … times the limit.
+
+        Raises:
+            OSError, ReportError: if it can't be written.
+        """
+        from pytest_failure_taxonomy.record import observed
+        from pytest_failure_taxonomy.record.read import (
+            parse_record,
+            parse_worker,
+            read_contents,
         )
-        from pytest_failure_taxonomy.record.read import parse_worker
         from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
         from pytest_failure_taxonomy.report.text import safe_text
         from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall
         from pytest_failure_taxonomy.taxonomy.words import words_at
-        from pytest_failure_taxonomy.watcher.stalls.other_process import line_of_its_own
+        from pytest_failure_taxonomy.watcher.complete import write_running
+        from pytest_failure_taxonomy.watcher.stalls.inspect import line_of_its_own
         from pytest_failure_taxonomy.watcher.stalls.stacks import current_frames_stacks
 
         test = next(reversed(self._progress.in_flight()), None)
@@ -313,30 +307,20 @@ class StallThread:
             name=None if activity is None else activity.name,
             told=0 if last is None else last.told,
         )
-        times = times_of_limit(seen, self._seconds)
+        times = observed.times_of_limit(seen, self._seconds)
         is_news = state != "busy" and seen.told < times
-        self._observed = Observed(stalls=(replace(seen, told=times) if is_news else seen,))
+        stalls = (replace(seen, told=times) if is_news else seen,)
+        self._observed = observed.Observed(stalls=stalls)
         if not is_news:
             return
-        self._publish(self._observed)
-        if self._terminal is not None and os.getpid() == self._process_id:
-            words = f"{words_of_subject(seen)} {words_at(state, seen.stall.where)}"
-            line = f"stalled {seen.stall.seconds:.0f} s: {safe_text(self._redact(words))}"
-            shown = line_of_its_own(line, is_coloured=self._terminal.is_coloured)
-            os.write(self._terminal.descriptor, shown)
-
-    def _publish(self, observed: Observed) -> None:
-        """Write what is stalled into the record, and the report of the running run anew.
-
-        Raises:
-            OSError, ReportError: if that is not possible.
-        """
-        from pytest_failure_taxonomy.record.observed import encode_observed, write_observed
-        from pytest_failure_taxonomy.record.read import parse_record, read_contents
-        from pytest_failure_taxonomy.watcher.complete import write_running
-
+        # Into the record, and into the report of the running run.
         if isinstance(self._record, DiskRecord):
             with self._record.opened() as folder:
-                write_observed(folder, encode_observed(observed))
+                observed.write_observed(folder, observed.encode_observed(self._observed))
                 run = parse_record(*read_contents(folder), self._run_id, "the record")
-                write_running(self._report, run, folder, observed)
+                write_running(self._report, run, folder, self._observed)
+        if self._terminal is not None and os.getpid() == self._process_id:
+            descriptor, is_coloured = self._terminal
+            words = f"{observed.words_of_subject(seen)} {words_at(state, seen.stall.where)}"
+            line = f"stalled {seen.stall.seconds:.0f} s: {safe_text(self._redact(words))}"
+            os.write(descriptor, line_of_its_own(line, is_coloured=is_coloured))

@@ -7,24 +7,17 @@ the watcher stays small. Whatever can't be read or written is left out: the user
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.layout import PAGE, record_folder, worker_of
-from pytest_failure_taxonomy.record.observed import (
-    encode_observed,
-    parse_observed,
-    stalled_activities,
-    times_of_limit,
-    words_of_subject,
-    write_observed,
-)
+from pytest_failure_taxonomy.record import layout, observed
 from pytest_failure_taxonomy.record.read import has_ended, parse_record, parse_worker
 from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.recorder.secrets import Secrets
@@ -32,27 +25,16 @@ from pytest_failure_taxonomy.report.build import with_stalls_at_end
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
-from pytest_failure_taxonomy.system.files import open_folder
+from pytest_failure_taxonomy.system import process
+from pytest_failure_taxonomy.system.files import identity_of, open_folder
 from pytest_failure_taxonomy.system.proc import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import words_at
 from pytest_failure_taxonomy.watcher.complete import LOCK_SECONDS, read_report, write_running
 from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
-from pytest_failure_taxonomy.watcher.stalls.detect import (
-    POLLING_LIMITS,
-    Unit,
-    state_of,
-)
-from pytest_failure_taxonomy.watcher.stalls.other_process import (
-    NoStacksError,
-    children_of,
-    is_gil_held,
-    print_on_terminal,
-    read_stacks,
-    send_signal,
-    waits_for_input,
-)
+from pytest_failure_taxonomy.watcher.stalls import stacks as stack_reading
+from pytest_failure_taxonomy.watcher.stalls.detect import POLLING_LIMITS, Unit, state_of
 from pytest_failure_taxonomy.watcher.stalls.stacks import Stacks
 
 GRACE_SECONDS: Final = 5.0
@@ -62,6 +44,19 @@ _POLL_SECONDS: Final = 0.02
 MAX_NOTES: Final = 3
 _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy", "pudb")
 """Files and folders of debuggers, at which a thread waits for the user."""
+
+MAX_CHILDREN: Final = 20
+"""Child processes that are named."""
+MAX_COMMAND: Final = 200
+"""Characters kept of a command line."""
+
+_TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
+_READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
+"""By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
+_PIDFD_GETFD: Final = 438
+"""The number of the system call on all machines (Linux 5.6)."""
+_STDERR: Final = 2
+_YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
 
 
 def _key(stall: SeenStall) -> tuple[object, ...]:
@@ -92,7 +87,7 @@ class StallInspection:
         """
         self._state, events = contents
         run = parse_record(self._state, events, run_id, "the record")
-        self._before = parse_observed(os.pread(said, os.fstat(said).st_size, 0))
+        self._before = observed.parse_observed(os.pread(said, os.fstat(said).st_size, 0))
         self._said = said
         self._notes: list[str] = []
         self._now_ns = now_ns
@@ -102,10 +97,11 @@ class StallInspection:
         """Nothing is to come after pytest in its process."""
         self._report = Path(report)
         self._run = run
-        self._folder = record_folder(self._report, run_id)
+        self._folder = layout.record_folder(self._report, run_id)
         self._rootdir = Path(run.header.context.rootdir)
         self._secrets = Secrets(run.header.redact)
         self._main = run.header.process.pid
+        self._started = run.header.process.start_ticks or 0
         self._tells_work = bool(
             layout.READER.unpack_from(self._state, layout.READER_AT)[3] & layout.TELLS_WORK
         )
@@ -135,8 +131,8 @@ class StallInspection:
     def _keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
         """Write what is observed into the record, and the report of the running run anew."""
         notes = tuple(f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes))
-        observed = replace(self._before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
-        encoded = encode_observed(observed)
+        seen = replace(self._before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
+        encoded = observed.encode_observed(seen)
         os.ftruncate(self._said, 0)
         os.pwrite(self._said, encoded, 0)
         if self._run.exit_code is None:
@@ -145,23 +141,23 @@ class StallInspection:
                 open_folder(self._folder) as folder,
                 held_record(folder, LOCK_SECONDS) as is_held,
             ):
-                is_on = self._is_alive() and not has_ended(folder.read(layout.STATE, PAGE))
+                is_on = self._is_alive() and not has_ended(folder.read(layout.STATE, layout.PAGE))
                 if is_held and is_on:  # pytest still runs its session
-                    write_observed(folder, encoded)
+                    observed.write_observed(folder, encoded)
                     report = self._own_report() if writes_report else None
                     if report is not None and report["completeness"] == "running":
-                        write_running(self._report, self._run, folder, observed)
+                        write_running(self._report, self._run, folder, seen)
             return
         # What keeps the interpreter from ending is added to the report of the session. The record
         # is gone by now, and a later run may be about to write to the same path.
         lock = ReportLock(self._report)
-        seen = stalled_activities(observed, None, is_over=True)
-        is_told = any(each.stall.state != "busy" for each in seen)
+        at_end = observed.stalled_activities(seen, None, is_over=True)
+        is_told = any(each.stall.state != "busy" for each in at_end)
         with suppress(OSError):
             if is_told and lock.acquire():
                 report = self._own_report()
                 if report is not None:
-                    write_report(self._report, with_stalls_at_end(report, seen))
+                    write_report(self._report, with_stalls_at_end(report, at_end))
         lock.release()
 
     def _own_report(self) -> dict[str, Any] | None:
@@ -176,10 +172,10 @@ class StallInspection:
         What works is told from twice the limit on, where that is wanted.
         """
         state, seconds = stall.stall.state, stall.stall.seconds
-        times = times_of_limit(stall, self._limit_seconds)
+        times = observed.times_of_limit(stall, self._limit_seconds)
         if stall.told >= times or (state == "busy" and (times == 1 or not self._tells_work)):
             return stall
-        what, place = words_of_subject(stall), stall.place
+        what, place = observed.words_of_subject(stall), stall.place
         if state in ("polling", "busy"):
             begin = "polling for" if state == "polling" else "still running"
             self._print(f"{begin} {seconds:.0f} s: {what}" + (f", {place}" if place else ""))
@@ -194,7 +190,7 @@ class StallInspection:
 
     def _end(self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
-        by_worker = {worker_of(unit.name) if unit.name else None: unit for unit in units}
+        by_worker = {layout.worker_of(unit.name) if unit.name else None: unit for unit in units}
         keys = {_key(each) for each in found if self._is_to_end(each, by_worker[each.worker])}
         mine = [each for each in stalls if _key(each) in keys]
         if not mine:
@@ -203,7 +199,9 @@ class StallInspection:
         ended = [replace(each, stall=replace(each.stall, is_ended=True)) for each in mine]
         self._keep([*others, *ended])
         for each in mine:
-            self._print(f"ended: {words_of_subject(each)} (--failure-taxonomy-end-stalled)")
+            self._print(
+                f"ended: {observed.words_of_subject(each)} (--failure-taxonomy-end-stalled)"
+            )
         tests = [each for each in mine if each.worker is not None and each.what == "test"]
         for each in tests:
             send_signal(by_worker[each.worker].identity, signal.SIGKILL)
@@ -251,7 +249,7 @@ class StallInspection:
         found = []
         for name in self._workers():
             page = self._page_of(name)
-            if len(page) == PAGE:
+            if len(page) == layout.PAGE:
                 started, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)
                 if start_of(process_id) == started:
                     found.append((process_id, started))
@@ -261,8 +259,7 @@ class StallInspection:
 
     def _end_run(self, *, is_frozen: bool) -> None:
         """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
-        process = self._run.header.process
-        identity = process.pid, process.start_ticks or 0
+        identity = self._main, self._started
         number = self._state[layout.END_SIGNAL_AT]
         was_ended = any(each.stall.is_ended and each.worker is None for each in self._before.stalls)
         if number and not is_frozen and not was_ended:
@@ -288,7 +285,7 @@ class StallInspection:
             stall=nothing,
             began_ns=unit.began_ns,
             seen_ns=self._now_ns,
-            worker=worker_of(unit.name) if unit.name else None,
+            worker=layout.worker_of(unit.name) if unit.name else None,
         )
         activity = run.activity
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
@@ -310,12 +307,12 @@ class StallInspection:
 
     def _page_of(self, worker: str = "") -> bytes:
         """Return the numbers of a worker's record, by the name of its folder, or of pytest's."""
-        return read(str(self._folder / worker / layout.STATE), PAGE)
+        return read(str(self._folder / worker / layout.STATE), layout.PAGE)
 
     def _workers(self) -> list[str]:
         """Return the names of the workers' folders."""
         with suppress(OSError), open_folder(self._folder) as folder:
-            return [name for name in folder.names() if worker_of(name)]
+            return [name for name in folder.names() if layout.worker_of(name)]
         return []
 
     def _stall(self, unit: Unit, subject: SeenStall) -> SeenStall | None:
@@ -336,7 +333,7 @@ class StallInspection:
             return None
         # A thread that has to wait for the GIL looks for it every 5 ms.
         if state in ("blocked", "polling"):
-            is_held = is_gil_held(process_id)
+            is_held = stack_reading.is_gil_held(process_id)
             if is_held is None and _has_owner(stacks):
                 time.sleep(_POLL_SECONDS)
                 is_held = _has_owner(self._stacks_of(unit, asks=False))
@@ -352,7 +349,7 @@ class StallInspection:
             place, known = self._place(subject, stacks)
         children: tuple[str, ...] = ()
         with suppress(Exception):  # the state alone is told, then
-            children = children_of(process_id, self._secrets.redact_arguments)
+            children = commands_of_children(process_id, self._secrets.redact_arguments)
         stall = replace(
             known,
             state=state,
@@ -392,21 +389,140 @@ class StallInspection:
 
     def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
         page = self._page_of(unit.name)
-        number = page[layout.DUMP_SIGNAL_AT] if len(page) == PAGE and asks else 0
+        number = page[layout.DUMP_SIGNAL_AT] if len(page) == layout.PAGE and asks else 0
         dump = self._folder / unit.name / layout.ASKED
         try:
-            return read_stacks(unit.identity[0], dump, number)
-        except NoStacksError as error:
+            return stack_reading.read_stacks(unit.identity[0], dump, number)
+        except stack_reading.NoStacksError as error:
             self._notes.append(safe_text(str(error)))
         except Exception as error:  # noqa: BLE001 - the state alone is told, then
             self._notes.append(type(error).__name__)
         return None
 
     def _is_alive(self) -> bool:
-        process = self._run.header.process
-        return start_of(process.pid) == (process.start_ticks or 0)
+        return start_of(self._main) == self._started
 
 
 def _has_owner(stacks: Stacks | None) -> bool:
     """Tell whether a thread owns the GIL, as far as the stacks say so."""
     return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
+
+
+def commands_of_children(
+    process_id: int, redact: Callable[..., Sequence[str]] = list
+) -> tuple[str, ...]:
+    """Return the command lines of a process's descendants, by process id.
+
+    Args:
+        process_id: the process.
+        redact: removes the secrets from the words of a command.
+    """
+    lines: list[str] = []
+    for child in sorted(process.descendants(process_id)):
+        if len(lines) == MAX_CHILDREN:
+            break
+        if process.has_process(child):
+            words = process.command_of(child)[:-1] or [f"[{process.name_of(child)}]"]
+            lines.append(shlex.join(redact(words))[:MAX_COMMAND])
+    return tuple(lines)
+
+
+def send_signal(identity: tuple[int, int], number: int) -> None:
+    """Send a signal to a process, unless another one has its id by now.
+
+    Args:
+        identity: its id, and its start in clock ticks since the boot.
+        number: the signal.
+    """
+    process_id, started = identity
+    with suppress(OSError):
+        descriptor = os.pidfd_open(process_id)
+        try:
+            if start_of(process_id) == started:
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def waits_for_input(process_id: int) -> bool:
+    """Tell whether the main thread of a process waits for a line from a terminal."""
+    try:
+        with open(f"/proc/{process_id}/syscall", encoding="ascii") as file:
+            words = file.read().split()
+        number, descriptor = int(words[0]), int(words[1], 16)
+        read, waits = _READS.get(os.uname().machine, (-1, ()))
+        if number in waits and descriptor in (0, 1):  # readline waits for standard input alone
+            descriptor = 0
+        elif number != read:
+            return False
+        return os.readlink(f"/proc/{process_id}/fd/{descriptor}").startswith(_TERMINALS)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
+    """Print a line where the user of a pytest reads; tell whether that worked.
+
+    While a test runs, pytest's capture has the test's output, and keeps a copy of the real standard
+    error. The record says which descriptor that is. This process opens the same file through
+    `/proc`, writes, and closes it: it holds no pipe that somebody may be waiting for.
+
+    Args:
+        process_id: the pytest process.
+        state: the contents of its record's state file.
+        line: without control characters.
+    """
+    if len(state) < layout.PAGE:
+        return False
+    device, inode, number, flags = layout.READER.unpack_from(state, layout.READER_AT)
+    if not flags & layout.IS_SHOWN:
+        return False
+    shown = line_of_its_own(line, is_coloured=bool(flags & layout.IS_COLOURED))
+    # Once the capture has ended, standard error is itself again.
+    for each in dict.fromkeys((number, _STDERR)):
+        with suppress(OSError, ValueError):
+            descriptor = _open_for_writing(process_id, each, (device, inode))
+            try:
+                return os.write(descriptor, shown) > 0
+            finally:
+                os.close(descriptor)
+    return False
+
+
+def line_of_its_own(line: str, *, is_coloured: bool) -> bytes:
+    """Return what prints a line by itself, even if pytest has written half of one."""
+    return f"\n{_YELLOW}{line}{_PLAIN}\n".encode() if is_coloured else f"\n{line}\n".encode()
+
+
+def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -> int:
+    """Open what a process has open under a number, if that is still the same file.
+
+    Raises:
+        OSError: if it is not, or can't be opened.
+    """
+    path = f"/proc/{process_id}/fd/{number}"
+    status = os.stat(path)
+    if identity_of(status) != identity:
+        raise FileNotFoundError(path)
+    appends = True
+    if stat.S_ISREG(status.st_mode):
+        with open(f"/proc/{process_id}/fdinfo/{number}", encoding="ascii") as file:
+            words = file.read().split()
+        appends = bool(int(words[words.index("flags:") + 1], 8) & os.O_APPEND)
+    if appends:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(path, flags)
+    # What is written by another opening of the file, pytest would write over. So get a descriptor
+    # that has its position in common with that of the process.
+    import ctypes
+
+    call: Any = ctypes.CDLL(None, use_errno=True).syscall
+    opened = os.pidfd_open(process_id)
+    try:
+        descriptor = int(call(_PIDFD_GETFD, opened, number, 0))
+    finally:
+        os.close(opened)
+    if descriptor < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return descriptor

@@ -13,15 +13,29 @@ import ast
 import json
 import os
 import re
+import selectors
+import signal
+import stat
+import struct
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, location
-from pytest_failure_taxonomy.system.files import read_file
+from pytest_failure_taxonomy.system.files import CAREFUL, identity_of, read_file
+from pytest_failure_taxonomy.system.proc import fields_of
+from pytest_failure_taxonomy.system.process import (
+    catches,
+    has_process,
+    is_restarted,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more
@@ -423,3 +437,246 @@ def current_frames_stacks(*, without: Collection[int | None] = ()) -> Stacks | N
         if number not in without
     )
     return Stacks(threads=threads, source="current frames") if threads else None
+
+
+_MAX_COMPLAINT: Final = 4096
+_MAX_REASON: Final = 200
+_LOOK_SECONDS: Final = 0.005
+_QUIET_SECONDS: Final = 0.03
+"""faulthandler doesn't say when it is done; it takes a millisecond for the stacks of a pytest."""
+
+_LOCK: Final = struct.Struct("=QQi")
+"""Interval in microseconds, address of a thread's state, 1 if it is held."""
+_MAX_RUNTIME_BYTES: Final = 1 << 20
+"""`_PyRuntime` has 100 KiB to 750 KiB."""
+_LOOKS_AT_LOCK: Final = 3
+_LOOK_AT_LOCK_SECONDS: Final = 0.01
+
+
+# Its stacks.
+
+
+class NoStacksError(Exception):
+    """The stacks of a process can't be read; says why."""
+
+
+def read_stacks(process_id: int, dump: Path, number: int, seconds: float = 2.0) -> Stacks:
+    """Return the stacks of a process that is blocked or frozen.
+
+    py-spy reads them where it is installed and allowed to. Or else the process is asked to write
+    them, which faulthandler does in a signal handler without the GIL. Don't ask a process that is
+    busy: its stacks change while they are written.
+
+    Args:
+        process_id: the process.
+        dump: the file that it writes its own stacks to. What is read is removed from it.
+        number: the signal that `prepare_to_be_read` returned in that process; 0 for none.
+        seconds: how long each of both may take.
+
+    Raises:
+        NoStacksError: if neither works.
+    """
+    reasons = []
+    ways = (
+        partial(_ask_py_spy, process_id, seconds),
+        partial(_ask_itself, process_id, dump, number, seconds),
+    )
+    for read in ways:
+        try:
+            return read()
+        except NoStacksError as error:
+            reasons.append(str(error))
+        except OSError as error:
+            reasons.append(error.strerror or str(error))
+    raise NoStacksError("; ".join(reasons))
+
+
+def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
+    # Here, because what completes a report parses stacks, too, and starts no py-spy.
+    from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
+
+    program = find_py_spy()
+    if program is None:
+        raise NoStacksError("py-spy is not installed")
+    deadline = time.monotonic() + seconds
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    child = subprocess.Popen(  # noqa: S603 - the arguments are ours
+        [program, "dump", "--nonblocking", "--json", "--pid", str(process_id)],
+        stdin=null,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,  # a process group of its own, which is killed at the end
+    )
+    assert child.stdout is not None  # noqa: S101 - both are pipes
+    assert child.stderr is not None  # noqa: S101 - likewise
+    output, complaint = bytearray(), bytearray()
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ, (output, MAX_STACKS_CHARACTERS))
+            selector.register(child.stderr, selectors.EVENT_READ, (complaint, _MAX_COMPLAINT))
+            while selector.get_map():
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise NoStacksError(f"py-spy took more than {seconds:g} s")
+                for key, _ in ready:
+                    piece = os.read(key.fd, 1 << 16)
+                    kept, most = key.data
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    elif len(kept) + len(piece) <= most:
+                        kept += piece
+                    elif kept is output:
+                        raise NoStacksError("py-spy printed too much")
+    finally:
+        with suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.stdout.close()
+        child.stderr.close()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+    stacks = parse_py_spy(output.decode("utf-8", "replace"))
+    if stacks is None or not any(thread.frames for thread in stacks.threads):
+        said = " ".join(complaint.decode("utf-8", "replace").split())[:_MAX_REASON]
+        raise NoStacksError(f"py-spy: {said}" if said else "py-spy printed no stacks")
+    return stacks
+
+
+def _ask_itself(process_id: int, dump: Path, number: int, seconds: float) -> Stacks:
+    if not number:
+        raise NoStacksError("the process does not write its stacks itself")
+    descriptor = os.open(dump, os.O_RDWR | CAREFUL)
+    try:
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            raise NoStacksError("what should be the file for its stacks is none")
+        _send_if_sure(process_id, number, before)
+        deadline = time.monotonic() + seconds
+        size, changed = before.st_size, time.monotonic()
+        while (now := time.monotonic()) < deadline:
+            if (larger := os.fstat(descriptor).st_size) != size:
+                size, changed = larger, now
+            elif size > before.st_size and now - changed > _QUIET_SECONDS:
+                break
+            time.sleep(_LOOK_SECONDS)
+        length = min(max(0, size - before.st_size), MAX_STACKS_CHARACTERS)
+        text = os.pread(descriptor, length, before.st_size).decode("utf-8", "replace")
+        with suppress(OSError):  # what the process writes at its end is read apart from this
+            os.ftruncate(descriptor, before.st_size)
+    finally:
+        os.close(descriptor)
+    stacks = parse_faulthandler(text)
+    if stacks is None:
+        raise NoStacksError(f"the process did not write its stacks within {seconds:g} s")
+    return stacks
+
+
+def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
+    """Send a process the signal, if it is sure that this makes it write to the file.
+
+    Without a handler the signal would end the process. And a test may have closed the descriptor
+    and opened a file of its own under that number.
+
+    Raises:
+        OSError: if the process is gone, or it can't be known.
+        NoStacksError: if it is not so.
+    """
+    process = os.pidfd_open(process_id)
+    try:
+        if not has_process(process_id):
+            raise NoStacksError("the process has ended")
+        if fields_of(process_id)[:1] in ([b"T"], [b"t"]):
+            raise NoStacksError("the process is stopped")
+        folder, opened = f"/proc/{process_id}/fd", set()
+        for name in os.listdir(folder):
+            with suppress(OSError):
+                opened.add(identity_of(os.stat(f"{folder}/{name}")))
+        if identity_of(file) not in opened:
+            raise NoStacksError("the process has closed the file for its stacks")
+        if not catches(process_id, number):
+            raise NoStacksError("the process no longer writes its stacks when it is asked to")
+        if not is_restarted(process_id) and is_gil_held(process_id):
+            raise NoStacksError("the process is in a C function that a signal might end early")
+        signal.pidfd_send_signal(process, number)
+    finally:
+        os.close(process)
+
+
+# Its GIL. To tell who holds it takes three words of the memory of the process, which the system
+# lets root read, and the same user unless the security module Yama forbids it. Where they lie is
+# found in this very process, which has to run the same program: the lock is a part of `_PyRuntime`,
+# where CPython has the interval of switches, the thread that was the last to hold it, and whether
+# it is held (`struct _gil_runtime_state`; 3.11 to 3.13).
+
+
+def is_gil_held(process_id: int) -> bool | None:
+    """Tell whether one thread of a process holds the GIL for 20 ms without a break.
+
+    Of a process that uses no CPU time it is one that waits in a C function.
+
+    Returns:
+        `None` if it can't be known: on another system than Linux, of another program than this one,
+        without the right to read its memory, or of a Python without a GIL.
+    """
+    try:
+        place = _place_of_lock()
+        if place is None:
+            return None
+        file, offset = place
+        base = min(start for start, _, mapped in _mappings(process_id) if mapped == file)
+        seen = set()
+        with open(f"/proc/{process_id}/mem", "rb", buffering=0) as memory:
+            for look in range(_LOOKS_AT_LOCK):
+                time.sleep(_LOOK_AT_LOCK_SECONDS if look else 0)
+                content = os.pread(memory.fileno(), _LOCK.size, base + offset)
+                interval, holder, is_held = _LOCK.unpack(content)
+                if is_held not in (0, 1) or not 0 < interval < 1 << 40:
+                    return None
+                seen.add((holder, is_held))
+    except (OSError, ValueError, OverflowError, struct.error):  # ValueError: no mapping of the file
+        return None
+    return len(seen) == 1 and seen.pop()[1] == 1
+
+
+@lru_cache(maxsize=1)
+def _place_of_lock() -> tuple[tuple[str, str], int] | None:
+    """Return the file with the interpreter's code, and the place of the lock relative to it."""
+    if not sys.platform.startswith("linux") or sys.implementation.name != "cpython":
+        return None
+    if sys.maxsize < 1 << 32:  # other sizes, below and in the call of the C library
+        return None
+    import ctypes
+
+    try:
+        runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+        state = ctypes.pythonapi.PyThreadState_Get
+    except (ValueError, AttributeError):
+        return None
+    state.restype = ctypes.c_size_t
+    mappings = _mappings(os.getpid())
+    file = next((mapped for start, end, mapped in mappings if start <= runtime < end), None)
+    if file is None:
+        return None
+    held = _LOCK.pack(round(sys.getswitchinterval() * 1e6), state(), 1)
+    # By a system call, which ends at what can't be read, where an access would end the process; and
+    # by ctypes, because `os.pread` releases the GIL meanwhile.
+    pread = ctypes.PyDLL(None).pread
+    pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+    buffer = ctypes.create_string_buffer(_MAX_RUNTIME_BYTES)
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        length = pread(memory.fileno(), buffer, _MAX_RUNTIME_BYTES, runtime)
+    content = buffer.raw[: max(0, length)]
+    at = content.find(held)
+    if at < 0 or content.find(held, at + 1) >= 0:
+        return None
+    return file, runtime + at - min(start for start, _, mapped in mappings if mapped == file)
+
+
+def _mappings(process_id: int) -> list[tuple[int, int, tuple[str, str]]]:
+    """Return start, end, and the file of each part of a process's memory: device and inode."""
+    found = []
+    with open(f"/proc/{process_id}/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            addresses, _, _, device, inode, *_ = line.split()
+            start, _, end = addresses.partition("-")
+            found.append((int(start, 16), int(end, 16), (device, inode)))
+    return found
