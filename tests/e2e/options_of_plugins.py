@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy import libraries
+from pytest_failure_taxonomy import taxonomy
 
 LEFT_OUT: Final = frozenset(
     {
@@ -119,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wheels", type=Path)
     given = parser.parse_args()
-    file = Path(libraries.__file__).parent / "data" / "plugins.toml"
+    file = Path(taxonomy.__file__).parent / "data" / "plugins.toml"
     text = file.read_text("utf-8")
     plugins: dict[str, dict[str, Iterable[str]]] = tomllib.loads(text)
     with tempfile.TemporaryDirectory() as temporary:

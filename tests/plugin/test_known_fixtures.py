@@ -9,14 +9,20 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.libraries import (
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.recognition import (
     distributions_with,
-    names_by_distribution,
 )
 from tests.helpers.children import run_plain_pytest
 
-FIXTURES: Final = names_by_distribution("fixtures")
-MARKS: Final = names_by_distribution("marks")
+FIXTURES: Final = {
+    name: added["fixtures"]
+    for name, added in packaged_table("plugins").items()
+    if "fixtures" in added
+}
+MARKS: Final = {
+    name: added["marks"] for name, added in packaged_table("plugins").items() if "marks" in added
+}
 MARK: Final = re.compile(r"@pytest\.mark\.(\w+)")
 NAME: Final = re.compile(r"(\w+)(?: \[\w+ scope\])? -- ")
 

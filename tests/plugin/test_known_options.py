@@ -9,12 +9,20 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.libraries import names_by_distribution
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from tests.helpers.children import run_plain_pytest
 from tests.plugin.test_known_fixtures import plugins_of
 
-OPTIONS: Final = names_by_distribution("options")
-INI_NAMES: Final = names_by_distribution("settings")
+OPTIONS: Final = {
+    name: added["options"]
+    for name, added in packaged_table("plugins").items()
+    if "options" in added
+}
+INI_NAMES: Final = {
+    name: added["settings"]
+    for name, added in packaged_table("plugins").items()
+    if "settings" in added
+}
 MADE_FROM: Final = {
     "hypothesis": (6, 170),
     "pytest-asyncio": (1, 5),

@@ -219,7 +219,7 @@ def _idle_plugin(said: str, config: pytest.Config) -> str:
         return ""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    from pytest_failure_taxonomy.taxonomy.libraries import (
+    from pytest_failure_taxonomy.taxonomy.recognition import (
         NOT_LOADED,
         distributions_with_option,
         refused_options,

@@ -45,7 +45,9 @@ def attribute(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tup
     for index in open_ones:
         failure = failures[index]
         if failure.attributed is None and failure.exception is not None:
-            from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
+            from pytest_failure_taxonomy.taxonomy.classification import (
+                classify_exception,
+            )
 
             known = classify_exception(failure.exception, failure.traceback)
             if known is not None:

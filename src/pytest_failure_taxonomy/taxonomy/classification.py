@@ -1,17 +1,32 @@
-"""Classify each failure by itself: its reason and kind, its failure type and its fingerprint."""
+"""Classify each failure by itself: its reason and kind, its failure type and its fingerprint.
+
+An exception is recognised by the dotted names of its class and base classes, which are made of
+`__module__` and `__qualname__`; a class is not always imported by that name. No library is imported
+for it: what those of well-known libraries mean is in `data/libraries.toml`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise, takewhile
 from types import MappingProxyType
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
-from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    RaisedException,
+    RunError,
+    TestFailure,
+    public_name,
+)
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
 from pytest_failure_taxonomy.taxonomy.reasons import (
     PHASE_KINDS,
+    FailureReason,
     FailureType,
     known_kinds,
     reason_of,
@@ -26,10 +41,8 @@ _LASTING: Final = frozenset({FailureType.VERIFICATION_FAILED, FailureType.BROKEN
 _SERVICES: Final = ("sandbox.", "llm.", "tool.", "git.")
 """How the kinds begin that stand for the failure of a service or a tool."""
 
-
 _BUILD: Final = FailureType.BROKEN_BUILD
 _CHECK: Final = FailureType.VERIFICATION_FAILED
-_UNKNOWN: Final = FailureType.UNKNOWN
 
 EXCEPTIONS: Final[Mapping[str, FailureType]] = MappingProxyType(
     {
@@ -102,43 +115,34 @@ def judge_test_failures(
     from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of_failure
 
     of_subtests: dict[str, str] = {}
-    known: dict[tuple[object, ...], FailureJudgement] = {}
+    known: dict[FailureJudgement, FailureJudgement] = {}
     judged = []
     for failure in failures:
-        said = failure.attributed
-        timed_out = is_timeout(failure)
-        if said is None:
-            kind = _kind_of(failure, timed_out=timed_out)
-            reason = reason_of(kind)
-        else:
-            reason, kind = said.reason, said.kind
+        said, timed_out = failure.attributed, is_timeout(failure)
+        kind = _kind_of(failure, timed_out=timed_out) if said is None else said.kind
         failure_type = _type_of_test_failure(failure, kind)
         if reads_text:
             failure_type = _type_with_text(failure_type, failure)
         if said is not None:
             retryable = said.retryable
         else:
-            fails_again = failure_type in _LASTING and kind in _PLAIN_KINDS
+            fails_again = failure_type in _LASTING and kind in PHASE_KINDS.values()
             retryable = False if fails_again else None
         fingerprint = of_subtests.get(failure.nodeid) if failure.part == "sum" else None
         if fingerprint is None:
             fingerprint = fingerprint_of_failure(failure, kind)
         if failure.part == "subtest":
             of_subtests.setdefault(failure.nodeid, fingerprint)
-        rule = None if said is None else said.rule
-        key = (reason, kind, failure_type, retryable, rule, timed_out, fingerprint)
-        one = known.get(key)
-        if one is None:
-            one = known[key] = FailureJudgement(
-                reason=reason,
-                kind=kind,
-                failure_type=failure_type,
-                retryable=retryable,
-                rule=rule,
-                timed_out=timed_out,
-                fingerprint=fingerprint,
-            )
-        judged.append(one)
+        one = FailureJudgement(
+            reason=reason_of(kind) if said is None else said.reason,
+            kind=kind,
+            failure_type=failure_type,
+            retryable=retryable,
+            rule=None if said is None else said.rule,
+            timed_out=timed_out,
+            fingerprint=fingerprint,
+        )
+        judged.append(known.setdefault(one, one))
     return tuple(judged)
 
 
@@ -150,24 +154,20 @@ def judge_collection_failures(
         return ()
     from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of_failure
 
-    kind = "collection.error"
     judged = []
     for failure in failures:
-        raised = failure.exception
-        if raised is None:
+        if failure.exception is None:
             failure_type = _type_at_head(failure.message) or FailureType.BROKEN_BUILD
         else:
-            failure_type = failure_type_of(
-                raised.type, raised.module, raised.bases, raised.message, collecting=True
-            )
+            failure_type = failure_type_of(failure.exception, collecting=True)
         if reads_text:
             failure_type = _type_with_text(failure_type, failure)
         judged.append(
             FailureJudgement(
-                reason=reason_of(kind),
-                kind=kind,
+                reason=reason_of("collection.error"),
+                kind="collection.error",
                 failure_type=failure_type,
-                fingerprint=fingerprint_of_failure(failure, kind),
+                fingerprint=fingerprint_of_failure(failure, "collection.error"),
             )
         )
     return tuple(judged)
@@ -179,12 +179,9 @@ def judge_run_error(error: RunError) -> FailureJudgement:
     A conftest that could not be loaded is broken code. Of anything else the exception alone can say
     so: what pytest refuses is no failed check, whatever words it uses.
     """
-    raised = error.exception
     is_conftest = error.origin == "conftest"
-    if raised is not None:
-        found: FailureType | None = failure_type_of(
-            raised.type, raised.module, raised.bases, raised.message, collecting=is_conftest
-        )
+    if error.exception is not None:
+        found: FailureType | None = failure_type_of(error.exception, collecting=is_conftest)
     else:
         found = _type_at_head(error.message)
     if is_conftest:
@@ -220,14 +217,7 @@ def type_in_text(text: str) -> FailureType:
     return classify_failure(text[:MAX_TEXT_READ], "")
 
 
-def failure_type_of(
-    exception_type: str,
-    module: str,
-    bases: Sequence[str],
-    text: str,
-    *,
-    collecting: bool = False,
-) -> FailureType:
+def failure_type_of(raised: RaisedException, *, collecting: bool = False) -> FailureType:
     """Return the failure type of an exception in a report.
 
     The first of its classes that is listed decides. Any other exception failed a test, whatever its
@@ -236,23 +226,22 @@ def failure_type_of(
     exceptions that its tracebacks name.
 
     Args:
-        exception_type: The class's qualified name.
-        module: The module that the class says it is from.
-        bases: Dotted names of its classes, itself first; may be empty.
-        text: The message or the traceback.
+        raised: the exception.
         collecting: The failure is a collection error, not a test's.
     """
     otherwise = _BUILD if collecting else _CHECK
-    names = tuple(bases) or (f"{module}.{exception_type}",)
-    for name in names:
+    for name in raised.names:
         if name in EXCEPTIONS:
             return EXCEPTIONS[name]
         if name in ENVIRONMENT_EXCEPTIONS:
-            return _UNKNOWN
+            return FailureType.UNKNOWN
         if name in WRAPPERS:
-            return _type_at_head(text) or otherwise
-    errno = _ERRNO.search(text[:MAX_TEXT_READ]) if "builtins.OSError" in names else None
-    return _UNKNOWN if errno is not None and int(errno[1]) in ENVIRONMENT_ERRNOS else otherwise
+            return _type_at_head(raised.message) or otherwise
+    if "builtins.OSError" in raised.names:
+        errno = _ERRNO.search(raised.message[:MAX_TEXT_READ])
+        if errno is not None and int(errno[1]) in ENVIRONMENT_ERRNOS:
+            return FailureType.UNKNOWN
+    return otherwise
 
 
 def _type_at_head(text: str) -> FailureType | None:
@@ -260,10 +249,6 @@ def _type_at_head(text: str) -> FailureType | None:
     from pytest_failure_taxonomy.taxonomy.failure_text import failure_type_at_head
 
     return failure_type_at_head(text)
-
-
-_PLAIN_KINDS: Final = frozenset(PHASE_KINDS.values())
-"""Kinds of a test that failed by itself, whose failure type says whether it would fail again."""
 
 
 def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
@@ -286,9 +271,8 @@ def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
         return FailureType.CONTEXT_EXHAUSTED if is_too_long else FailureType.UNKNOWN
     if kind == "sandbox.memory":
         return FailureType.UNKNOWN
-    raised = failure.exception
-    if raised is not None:
-        return failure_type_of(raised.type, raised.module, raised.bases, raised.message)
+    if failure.exception is not None:
+        return failure_type_of(failure.exception)
     if kind == "test.xpass_strict":
         return FailureType.VERIFICATION_FAILED
     if failure.crashed:
@@ -311,3 +295,145 @@ def _type_with_text(
     if at_head is not None and at_head is not FailureType.UNKNOWN:
         return at_head
     return type_in_text(text) if failure_type is FailureType.UNKNOWN else failure_type
+
+
+_GITPYTHON_COMMANDS: Final = frozenset(
+    {"git.exc.CommandError", "git.exc.GitCommandError", "git.exc.GitCommandNotFound"}
+)
+_WORTH_A_PHRASE: Final = frozenset({"llm.bad_request", "llm.rate_limited", "llm.error"})
+_STATUS: Final = r"(?:Error code: )?([1-5][0-9]{2})\b"
+
+
+def classify_exception(
+    raised: RaisedException, traceback: str | None = None
+) -> tuple[FailureReason, str] | None:
+    """Return the reason and kind of a well-known library's exception.
+
+    The most derived class in the tables decides. A user's own class counts as the library's class
+    that it is derived from.
+
+    Args:
+        raised: The exception. If its base classes are unknown, only its own name is looked up.
+        traceback: The traceback that pytest printed, if any; it shows which library raised an
+            exception of a shared module.
+
+    Returns:
+        `None` for any other exception.
+    """
+    names = [
+        public_name(name)
+        for name in raised.names
+        if not name.startswith(("builtins.", "_pytest.", "pytest."))
+    ]
+    if not names:
+        return None
+    tables = packaged_table("libraries")
+    is_of_gitpython = not _GITPYTHON_COMMANDS.isdisjoint(names)
+    if is_of_gitpython or "subprocess.CalledProcessError" in names:
+        subcommand = git_subcommand(raised.message)
+        if subcommand is None and not is_of_gitpython:
+            return None
+        kind = tables["git"].get(subcommand, "tool.git")
+        return reason_of(kind), kind
+    known = [(kinds_by_exception().get(name), name.rpartition(".")[0]) for name in names]
+    known += [(tables["modules"].get(module), module) for _, module in known]
+    seen = raised.message + (traceback or "").replace("\\", "/")
+    kind = next(
+        (
+            kind
+            for kind, module in known
+            if kind is not None
+            and any(text in seen for text in tables["only_within"].get(module, ("",)))
+        ),
+        None,
+    )
+    if kind == "llm.error":
+        status = re.match(_STATUS, raised.message)
+        kind = tables["http"].get(status and status[1], kind)
+    if kind in _WORTH_A_PHRASE:
+        said = raised.message.lower()
+        kind = next((each for phrase, each in tables["phrases"].items() if phrase in said), kind)
+    return None if kind is None else (reason_of(kind), kind)
+
+
+@cache
+def kinds_by_exception() -> Mapping[str, str]:
+    """Return the kinds of single exceptions, by their dotted names."""
+    return {
+        f"{module}.{name}": kind
+        for module, rows in packaged_table("libraries")["exceptions"].items()
+        for kind, names in rows.items()
+        for name in names
+    }
+
+
+_MAX_COMMAND: Final = 2_000
+"""Characters of a command that are looked at; the sub-command stands near its beginning."""
+_MAX_SHELLS: Final = 3
+"""How deep a shell may be started within a shell."""
+
+_PROGRAMS: Final = frozenset({"git", "git.exe"})
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh"})
+_PREFIXES: Final = frozenset({"sudo", "env", "exec", "command", "nice", "nohup", "time"})
+"""Programs that start another one, in the form without options of their own."""
+_WITHOUT_WORK: Final = frozenset({"cd", "set", "export", "mkdir", "true", "echo", "umask"})
+"""Commands of a shell's line that hardly fail, so that the git beside them was the one that did."""
+_OPTIONS_WITH_A_VALUE: Final = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"}
+)
+"""git's own options whose value is the next word, as `git help git` lists them."""
+
+_ELEMENT: Final = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
+_WORD: Final = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+"
+_ASSIGNMENT: Final = r"[A-Za-z_][A-Za-z0-9_]*="
+_NEXT_COMMAND: Final = r"&&|\|\||[;|\n]"
+
+
+def git_subcommand(message: str) -> str | None:
+    """Return the sub-command of the git that a message says has failed, such as `clone`.
+
+    Args:
+        message: of a `subprocess.CalledProcessError` or a `git.exc.CommandError`.
+
+    Returns:
+        An empty text for a git without a sub-command, `None` where it was no git, or where a
+        shell's line has several commands and the message doesn't say which of them failed.
+    """
+    if not message.startswith("Command '"):
+        _, found, rest = message.partition("cmdline: ")
+        words = rest.partition("\n")[0][:_MAX_COMMAND].split() if found else []
+        return _subcommand_in(words, _MAX_SHELLS)
+    command = message.removeprefix("Command '")
+    command = command.rpartition("' ")[0] or command
+    if not command.startswith(("[", "(")):
+        return _subcommand_in(["sh", "-c", command.strip("'")], _MAX_SHELLS)
+    elements = re.finditer(_ELEMENT, command[:_MAX_COMMAND])
+    words = [
+        (found[1] or found[2] or "").replace("\\\\", "\\").replace("\\n", "\n")
+        for found in elements
+    ]
+    return _subcommand_in(words, _MAX_SHELLS)
+
+
+def _subcommand_in(words: Sequence[str], shells_left: int) -> str | None:
+    prefixes = takewhile(lambda word: word in _PREFIXES or re.match(_ASSIGNMENT, word), words)
+    words = words[len(list(prefixes)) :]
+    program = re.split(r"[/\\]", words[0])[-1] if words else ""
+    if program in _PROGRAMS:
+        is_value = False
+        for word in words[1:]:
+            if not is_value and not word.startswith("-"):
+                return word
+            is_value = not is_value and word in _OPTIONS_WITH_A_VALUE
+        return ""
+    if program in _SHELLS and shells_left:
+        for option, line in pairwise(words[1:]):
+            if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
+                commands = [
+                    command
+                    for part in re.split(_NEXT_COMMAND, line[:_MAX_COMMAND])
+                    if (command := [word.strip("'\"") for word in re.findall(_WORD, part)])
+                    and command[0] not in _WITHOUT_WORK
+                ]
+                return _subcommand_in(commands[0], shells_left - 1) if len(commands) == 1 else None
+    return None

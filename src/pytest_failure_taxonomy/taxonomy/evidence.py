@@ -6,6 +6,7 @@ from a record on disk or from a log alike.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -132,6 +133,16 @@ class RaisedException:
     """What it was raised from, or while it was handled, from the nearest to the root."""
     fixture: str | None = None
     """The name of the fixture whose setup or teardown raised it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Dotted names of its class and base classes, its own first."""
+        return self.bases or (f"{self.module}.{self.type}",)
+
+
+def public_name(name: str) -> str:
+    """Return a name without private modules, which some versions of a library have in it."""
+    return re.sub(r"\._[a-z]\w*(?=\.)", "", name) if "._" in name else name
 
 
 @value

@@ -11,16 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
-from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure
-from pytest_failure_taxonomy.taxonomy.libraries import (
-    dotted_names,
-    install_command,
-    public_name,
-    which_to_install,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure, public_name
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import said_in_one_line, words_of_pressure
 
@@ -142,7 +136,7 @@ def _links_of(failure: TestFailure | CollectionFailure | RunError) -> list[_Link
     raised = failure.exception
     links: list[_Link] = []
     if raised is not None:
-        links.append(_Link(_names_of(dotted_names(raised)), raised.message, raised.facts))
+        links.append(_Link(_names_of(raised.names), raised.message, raised.facts))
         links += _links_behind(raised)
     elif failure.message.startswith(_XPASS):
         links.append(_Link(("pytest.xpass",), failure.message.removeprefix(_XPASS).strip()))
@@ -170,7 +164,7 @@ def _names_of(names: tuple[str, ...]) -> tuple[str, ...]:
 def _links_behind(raised: RaisedException) -> Iterator[_Link]:
     """Yield what is behind an exception, as far as that may be what it is about."""
     wrappers = tuple(_head()["wrappers"])
-    names, message, is_passed_on = dotted_names(raised), raised.message, True
+    names, message, is_passed_on = raised.names, raised.message, True
     for each in raised.chain:
         is_wrapper = any(name.startswith(wrappers) for name in names)
         if not is_wrapper and not each.is_cause:
@@ -283,7 +277,7 @@ def _install(values: _Values, row: _Row) -> str:
         # Of a dotted name all but its last part is there: Python would have missed that first.
         reviewed = packaged_table("distributions").get(values.get("module") or name, "")
         found = [values["distribution"]] if "distribution" in values else reviewed.split()[:1]
-        return install_command(found) if found else ""
+        return f"pip install {found[0]}" if found else ""
     if asked == "libraries":
         return str(_head()["libraries"].get(name, ""))
     return which_to_install(asked, name)
@@ -385,3 +379,57 @@ def _rows_about(name: str) -> tuple[_Row, ...]:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
+
+
+Sort = Literal["options", "settings", "fixtures", "marks"]
+"""What a plugin can add."""
+
+_REFUSED: Final = r"unrecognized arguments: (?P<options>.+?)(?: \(from .+\))?$"
+_REQUIREMENT: Final = r"[^\w.-]"
+NOT_LOADED: Final = "is installed but not loaded"
+"""What is said of a plugin that is there; installing it would not help."""
+_SHORT: Final = r"(-[a-zA-Z])(?!-).*"
+
+
+def distributions_with(sort: Sort, name: str) -> tuple[str, ...]:
+    """Return the sorted names of the distributions that have something of one sort."""
+    plugins = packaged_table("plugins").items()
+    return tuple(sorted(each for each, added in plugins if name in added.get(sort, ())))
+
+
+def distributions_with_option(argument: str) -> tuple[str, ...]:
+    """Return the sorted names of the distributions that have an option.
+
+    Args:
+        argument: as it is typed, such as `--cov=src` or `-n4`.
+    """
+    short = re.fullmatch(_SHORT, argument)
+    return distributions_with("options", short[1] if short else argument.partition("=")[0])
+
+
+def refused_options(said: str) -> tuple[str, ...]:
+    """Return the options that pytest has refused, by its words; none if it says something else."""
+    found = re.match(_REFUSED, said)
+    words = found["options"].split() if found else ()
+    return tuple(each for each in words if each.startswith("-"))
+
+
+def which_to_install(sort: Sort | Literal["plugins"], names: str) -> str:
+    """Return how to install the plugins that have what is missing; empty where nobody is known.
+
+    Args:
+        sort: of what is missing; `plugins` themselves, with versions perhaps.
+        names: one name, or for options and plugins several, as pytest lists them.
+    """
+    if sort == "options":
+        options = refused_options(f"unrecognized arguments: {names}")
+        wanted = dict.fromkeys(map(distributions_with_option, options))
+    elif sort == "plugins":
+        listed = [re.split(_REQUIREMENT, each.strip())[0] for each in names.split(",")]
+        wanted = {(each,): None for each in listed if each in packaged_table("plugins")}
+    else:
+        wanted = {distributions_with(sort, names): None}
+    known = [each for each in wanted if each]
+    if any(len(each) > 1 for each in known):
+        return f"install {' and '.join(' or '.join(each) for each in known)}"
+    return f"pip install {' '.join(each[0] for each in known)}" if known else ""

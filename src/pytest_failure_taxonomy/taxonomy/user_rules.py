@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, Phase, RaisedException
-from pytest_failure_taxonomy.taxonomy.libraries import dotted_names
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -131,7 +130,7 @@ def is_exception(raised: RaisedException, name: str) -> bool:
     because libraries offer their classes in other modules than those that define them.
     """
     wanted = name.split(".")
-    return any(_is_name(each, wanted, f".{name}") for each in dotted_names(raised))
+    return any(_is_name(each, wanted, f".{name}") for each in raised.names)
 
 
 def _is_package(package: str, pattern: str) -> bool:

@@ -517,7 +517,9 @@ def _is_of_missing_plugin(option: str) -> bool:
     """Tell whether an argument is an option of a well-known plugin that is not installed."""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    from pytest_failure_taxonomy.taxonomy.libraries import distributions_with_option
+    from pytest_failure_taxonomy.taxonomy.recognition import (
+        distributions_with_option,
+    )
 
     names = distributions_with_option(option)
     for name in names:

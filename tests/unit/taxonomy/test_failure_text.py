@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.taxonomy.classification import failure_type_of
+from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.failure_text import (
     classify_failure,
     failure_type_at_head,
@@ -171,13 +172,15 @@ def test_a_reports_exception_decides(
 ) -> None:
     """The nearest listed base decides, and the message never does where a type is known."""
     module, _, name = bases[0].rpartition(".")
-    found = failure_type_of(name, module, bases, text, collecting=bool(collecting))
+    raised = RaisedException(type=name, module=module, bases=bases, message=text)
+    found = failure_type_of(raised, collecting=bool(collecting))
     assert found is expected
 
 
 def test_an_exception_without_bases() -> None:
     """An exception of which no bases are known is classified by its own name."""
-    assert failure_type_of("ImportError", "builtins", (), "") is BUILD
+    raised = RaisedException(type="ImportError", module="builtins", message="")
+    assert failure_type_of(raised) is BUILD
 
 
 @pytest.mark.parametrize(
@@ -305,7 +308,8 @@ def test_what_fails_to_collect_is_broken_whatever_it_says() -> None:
     """The words of an error that is not listed decide nothing while pytest collects."""
     text = "E   ValueError: expected a context"
     bases = ("_pytest.nodes.Collector.CollectError",)
-    assert failure_type_of("CollectError", "_pytest.nodes", bases, text, collecting=True) is BUILD
+    raised = RaisedException(type="CollectError", module="_pytest.nodes", bases=bases, message=text)
+    assert failure_type_of(raised, collecting=True) is BUILD
 
 
 @pytest.mark.parametrize(

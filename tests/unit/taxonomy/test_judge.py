@@ -1504,8 +1504,8 @@ def test_each_failure_is_classified_once(monkeypatch: pytest.MonkeyPatch) -> Non
     """Reading a failure's type costs time, so it is read once, whoever needs it."""
     asked: list[str] = []
 
-    def failure_type_of(name: str, *_: object, **__: object) -> FailureType:
-        asked.append(name)
+    def failure_type_of(raised: RaisedException, **_: object) -> FailureType:
+        asked.append(raised.type)
         return FailureType.VERIFICATION_FAILED
 
     monkeypatch.setattr(classification, "failure_type_of", failure_type_of)

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.libraries import (
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.recognition import (
     Sort,
     distributions_with_option,
-    names_by_distribution,
     refused_options,
     which_to_install,
 )
@@ -60,7 +60,10 @@ def test_only_options_are_refused() -> None:
 def test_the_tables_are_sorted_and_whole() -> None:
     """A name stands once, and every option is one."""
     sorts: tuple[Sort, ...] = ("options", "settings", "fixtures", "marks")
-    options, *others = map(names_by_distribution, sorts)
+    plugins = packaged_table("plugins").items()
+    options, *others = (
+        {name: added[sort] for name, added in plugins if sort in added} for sort in sorts
+    )
     for table in (options, *others):
         assert list(table) == sorted(table)
         for name, names in table.items():
@@ -79,9 +82,9 @@ def test_our_own_names_are_those_of_the_help() -> None:
     options = {name for head in heads for name in re.findall(r"(?:^|, )(--[\w-]+)", head)}
     settings = re.findall(r"^  (\w+) \(", shown, re.MULTILINE)
     ours = {each for each in options if re.match("--(why|failure-taxonomy|bench)(-|$)", each)}
-    assert sorted(ours) == names_by_distribution("options")["pytest-failure-taxonomy"]
+    assert sorted(ours) == packaged_table("plugins")["pytest-failure-taxonomy"]["options"]
     ours = {each for each in settings if re.match("(failure_taxonomy|bench)(_|$)", each)}
-    assert sorted(ours) == names_by_distribution("settings")["pytest-failure-taxonomy"]
+    assert sorted(ours) == packaged_table("plugins")["pytest-failure-taxonomy"]["settings"]
 
 
 @pytest.mark.parametrize("option", ["--cov", "--cov=x", "--cov=--x=y"])

@@ -11,12 +11,12 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
-from pytest_failure_taxonomy.taxonomy.libraries import (
+from pytest_failure_taxonomy.taxonomy.classification import (
     classify_exception,
     git_subcommand,
     kinds_by_exception,
 )
+from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
 
 WITHIN_GENAI: Final = "lib/site-packages/google/generativeai/generative_models.py:331: in generate"
@@ -225,7 +225,7 @@ def test_no_library_is_imported() -> None:
     code = (
         "import sys\n"
         "before = set(sys.modules)\n"  # an installed namespace package is loaded by then
-        "from pytest_failure_taxonomy.taxonomy.libraries import classify_exception\n"
+        "from pytest_failure_taxonomy.taxonomy.classification import classify_exception\n"
         "from pytest_failure_taxonomy.taxonomy import packaged_table\n"
         "from pytest_failure_taxonomy.taxonomy.evidence import RaisedException as R\n"
         "MODULES = packaged_table('libraries')['modules']\n"
