@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.merging import merge_reports
     from pytest_failure_taxonomy.report.model import FailureReport
-    from pytest_failure_taxonomy.report.read.marker_search import find_marker
+    from pytest_failure_taxonomy.report.read.log_lines import find_marker
     from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
     from pytest_failure_taxonomy.taxonomy.reasons import (
@@ -46,7 +46,7 @@ _HOMES = {
     "RecoveryAction": "taxonomy.reasons",
     "Stage": "taxonomy.reasons",
     "classify_failure": "taxonomy.failure_text",
-    "find_marker": "report.read.marker_search",
+    "find_marker": "report.read.log_lines",
     "is_circular_fix": "taxonomy.reasons",
     "load_report": "report.reading",
     "merge_reports": "report.merging",

@@ -334,7 +334,7 @@ def test_file_and_stdin_are_read_alike(tmp_path: Path) -> None:
 
 REFUSED: Final = (
     pytest.param(["absent"], "absent: there is no such file; give the file of a log", id="missing"),
-    pytest.param(["."], ".: this is a folder; give the file of a log", id="folder"),
+    pytest.param(["."], ".: is a directory and not a file; give the", id="folder"),
     pytest.param(["empty"], "empty: this log has no output of pytest, ", id="empty"),
     pytest.param(["binary"], "binary: this log has no output of pytest, ", id="binary"),
     pytest.param(["empty", "--exit-code=256"], "--exit-code: 256 is no exit code", id="code"),

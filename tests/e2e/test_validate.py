@@ -78,7 +78,7 @@ def test_paths_that_can_not_be_read(tmp_path: Path) -> None:
     assert run.stderr.splitlines()[:3] == [
         f"none.yaml: there is no such file; {RIGHT}",
         f".: has no task class in it; {RIGHT}",
-        f"fifo: is no regular file; {RIGHT}",
+        f"fifo: is a named pipe and not a file; {RIGHT}",
     ]
     assert run.stderr.splitlines()[3].startswith(f"bad.yaml:{BAD_LINES[0]}")
 

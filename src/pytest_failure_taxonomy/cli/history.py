@@ -406,7 +406,7 @@ def recover(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.history.attempts import recover as recommend
     from pytest_failure_taxonomy.recorder.machine import find_commit
     from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.report.read.log_lines import open_argument
+    from pytest_failure_taxonomy.report.read.log_lines import open_log
 
     redact = Secrets().redact
     report = error = None
@@ -424,7 +424,7 @@ def recover(options: argparse.Namespace) -> int:
         commit = None if state is None or state.dirty else state.commit
     if options.error is not None:
         end = b""
-        with open_argument(options.error) as chunks:
+        with open_log(options.error) as chunks:
             for chunk in chunks:
                 end = (end + chunk)[-MAX_ERROR_BYTES:]
         error = redact(end.decode("utf-8", "replace"))

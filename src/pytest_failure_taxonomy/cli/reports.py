@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +22,7 @@ from pytest_failure_taxonomy.cli.output import (
     write_answer,
     writing_to,
 )
-from pytest_failure_taxonomy.documents.json_text import pick
+from pytest_failure_taxonomy.documents.content import STDIN, open_stdin, pick
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.render import render
@@ -51,7 +50,6 @@ from pytest_failure_taxonomy.watcher.complete import (
 )
 from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
-_STDIN: Final = "-"
 _FAILED: Final = 1
 
 
@@ -76,7 +74,7 @@ def show(options: argparse.Namespace) -> int:
         raise SettingsError(
             "show: --format agent is one answer; leave it out with --all, --json or --retryable"
         )
-    report = _load_stdin() if options.report == _STDIN else load(Path(options.report))
+    report = _load_stdin() if options.report == STDIN else load(Path(options.report))
     if options.retryable:
         return _answer_retryable(report)
     if options.json is not None:
@@ -90,7 +88,7 @@ def show(options: argparse.Namespace) -> int:
 
         answer(render(report))
     else:
-        where = "stdin" if options.report == _STDIN else options.report
+        where = "stdin" if options.report == STDIN else options.report
         answer_lines(_lines(report, where, is_all=options.all))
     return _FAILED if report["verdict"] is not None or _is_running(report) else 0
 
@@ -98,14 +96,8 @@ def show(options: argparse.Namespace) -> int:
 def _load_stdin() -> dict[str, Any]:
     from pytest_failure_taxonomy.report.reading import parse_report
 
-    if sys.stdin is None:
-        raise ReportError("stdin: it is closed; give a file")
-    try:
-        content = sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
-    except OSError as error:
-        raise ReportError(
-            f"stdin: the report can't be read: {error.strerror}; give a file"
-        ) from None
+    with open_stdin(ReportError) as stdin:
+        content = stdin.read(MAX_REPORT_BYTES + 1)
     return parse_report(content, "stdin").model_dump(mode="json", by_alias=True)
 
 
@@ -295,12 +287,12 @@ def classify(options: argparse.Namespace) -> int:
     """Print why a run failed of which there is only a log."""
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.report.read.log_answer import classify_log
-    from pytest_failure_taxonomy.report.read.log_lines import STDIN, open_argument
+    from pytest_failure_taxonomy.report.read.log_lines import open_log
 
     code: int | None = options.exit_code
     if code is not None and not -64 <= code <= 255:
         raise SettingsError(f"--exit-code: {code} is no exit code; give 0 to 255, or -1 to -64")
-    with open_argument(options.log) as chunks:
+    with open_log(options.log) as chunks:
         found = classify_log(
             chunks,
             name="stdin" if options.log == STDIN else options.log,

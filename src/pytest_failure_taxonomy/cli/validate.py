@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from pytest_failure_taxonomy.bench.load.folder import (
 )
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 from pytest_failure_taxonomy.cli.reports import load
+from pytest_failure_taxonomy.documents.content import why_no_file, why_unread
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy.words import counted
@@ -96,20 +96,15 @@ def _validate(path: Path) -> int:
 
 def _why_unread(path: Path) -> str | None:
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
+        if path.is_dir():
             with os.scandir(path):
                 return "has no task class in it"
-        if not stat.S_ISREG(mode):
-            return "is no regular file"
-        read_named_file(path, 1)
-        return None
-    except FileNotFoundError:
-        return "there is no such file"
-    except OSError as error:
-        return f"can't be read ({error.strerror or error})"
-    except ValueError as error:
-        return f"is no path ({error})"
+        why = why_no_file(path)
+        if why is None:
+            read_named_file(path, 1)
+    except (OSError, ValueError) as error:
+        return why_unread(error)
+    return why
 
 
 def _checked(path: Path) -> str:

@@ -28,6 +28,17 @@ class WrongError(ValueError):
     """A value can't be used; the message says what is wrong; what would be right."""
 
 
+class UnfitError(WrongError):
+    """A file or a text can't be read as what it should be."""
+
+    def __init__(self, what: str, right: str = "", *, line: int | None = None) -> None:
+        """Take what is wrong; what would be right, whatever file it is; and the line."""
+        super().__init__(f"{what}; {right}" if right else what)
+        self.what = what
+        self.right = right
+        self.line = line
+
+
 class Problems:
     """The problems of one file, each with its line if it has one."""
 
@@ -43,6 +54,11 @@ class Problems:
     def add(self, line: int | None, what: str) -> None:
         """Add a problem in words: what is wrong; what would be right."""
         self._found.append((line or 0, what))
+
+    def ended_by(self, error: UnfitError, right: str) -> FailureTaxonomyError:
+        """Add what ends the reading of the file, and return the error that lists all problems."""
+        self.add(error.line, f"{error.what}; {right}")
+        return self.as_error()
 
     def as_error(self) -> FailureTaxonomyError:
         """Return the error that lists all problems in the order of their lines."""

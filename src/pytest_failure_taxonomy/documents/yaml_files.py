@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-import stat
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,11 +17,13 @@ import yaml
 from yaml.composer import Composer
 from yaml.resolver import Resolver
 
+from pytest_failure_taxonomy.documents.content import read_text
 from pytest_failure_taxonomy.documents.problems import (
     MAX_DEPTH,
     WRONG,
     Problems,
     Tree,
+    UnfitError,
     WrongError,
     kind_of,
     line_of,
@@ -31,8 +31,6 @@ from pytest_failure_taxonomy.documents.problems import (
     quoted,
     shown,
 )
-from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _YAML: Final = "tag:yaml.org,2002:"
@@ -43,6 +41,7 @@ _MERGE: Final = f"{_YAML}merge"
 _Places = dict[int, dict[str, tuple[int, yaml.Node]]]
 """For each mapping, by the `id` of its node, the line of each key and the node of its value."""
 
+_TOO_DEEP: Final = "nested too deep"
 REFUSED: Final = "!refused"
 """The tag of a node that was already reported as a problem."""
 MAX_REPEATED: Final = 100_000
@@ -95,89 +94,19 @@ def read_document(path: str | os.PathLike[str], problems: Problems, form: Form) 
         FailureTaxonomyError: The file can't be read or isn't YAML; of the problems' error class.
     """
     text = read_text(path, problems, right=form.right, max_bytes=form.max_bytes)
-    return _compose(text, problems, form)
-
-
-def read_text(
-    path: str | os.PathLike[str], problems: Problems, *, right: str, max_bytes: int
-) -> str:
-    """Return the text of a file in UTF-8.
-
-    Args:
-        path: Of a regular file.
-        problems: Receives the problem that makes this raise.
-        right: What the file should be, for the message.
-        max_bytes: The maximal size.
-
-    Raises:
-        FailureTaxonomyError: The file can't be read as text; of the problems' error class.
-    """
-    refusal = _Refusal(problems, right)
-    return _decode(_read(Path(path), max_bytes, refusal), refusal)
-
-
-def why_no_file(path: Path) -> str | None:
-    """Return in words why a path is not a regular file, or `None` if it is one.
-
-    Ask before opening it: opening a FIFO blocks, and opening a device can have side effects.
-    """
     try:
-        if stat.S_ISREG(path.stat().st_mode):
-            return None
-        return "is a directory" if path.is_dir() else "is no regular file"
-    except FileNotFoundError:
-        return "there is no such file"
-    except OSError as error:
-        return f"can't be read ({error.strerror or error})"
-    except ValueError as error:
-        return f"is no path ({error})"
-
-
-class _Refusal:
-    """Creates the error that ends the reading of a file."""
-
-    def __init__(self, problems: Problems, right: str) -> None:
-        self._problems = problems
-        self._right = right
-
-    def __call__(self, what: str, *, line: int | None = None) -> FailureTaxonomyError:
-        self._problems.add(line, f"{what}; {self._right}")
-        return self._problems.as_error()
-
-
-def _read(path: Path, max_bytes: int, refusal: _Refusal) -> bytes:
-    why = why_no_file(path)
-    if why is not None:
-        raise refusal(why)
-    try:
-        content = read_named_file(path, max_bytes + 1)
-    except OSError as error:
-        raise refusal(f"can't be read ({error.strerror or error})") from None
-    if len(content) > max_bytes:
-        raise refusal(f"bigger than {max_bytes // 1024:,} KiB")
-    return content
-
-
-def _decode(content: bytes, refusal: _Refusal) -> str:
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise refusal("is UTF-16")
-    at = content.find(b"\0")
-    if at >= 0:
-        raise refusal("holds a NUL byte", line=_line_of(content, at))
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = _line_of(content, error.start)
-        raise refusal(f"not UTF-8 at byte {error.start}", line=line) from None
+        return _compose(text, problems, form)
+    except UnfitError as error:
+        raise problems.ended_by(error, form.right) from None
 
 
 def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
-    refusal = _Refusal(problems, form.right)
     # Checked here because libyaml and PyYAML report it with different words and positions.
     forbidden = yaml.reader.Reader.NON_PRINTABLE.search(text)
     if forbidden is not None:
         line = text.count("\n", 0, forbidden.start()) + 1
-        raise refusal(f"holds the character {quoted(forbidden[0])}, which YAML forbids", line=line)
+        what = f"holds the character {quoted(forbidden[0])}, which YAML forbids"
+        raise UnfitError(what, line=line)
     loader = (_FastLoader if form.is_fast else _Loader)(text)
     loader.yaml_implicit_resolvers = _CORE_RESOLVERS
     loader.problems = problems
@@ -187,39 +116,18 @@ def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         # libyaml's own limit, in the words of PyYAML 6.0.4 and later.
         if error.problem is not None and error.problem.endswith("maximum nesting depth"):
-            raise refusal("nested too deep") from None
+            raise UnfitError(_TOO_DEEP) from None
         mark = error.problem_mark or error.context_mark
+        words = "; ".join(part for part in (error.context, error.problem) if part)
         at = mark.line + 1 if mark is not None else None
-        raise refusal(f"not YAML ({shown(_words(error))})", line=at) from None
+        raise UnfitError(f"not YAML ({shown(words)})", line=at) from None
     except yaml.YAMLError as error:
-        raise refusal(f"not YAML ({shown(str(error))})") from None
-    except _TooManyError as error:
-        raise refusal(str(error), line=error.line) from None
-    except (_TooDeepError, RecursionError):
-        raise refusal("nested too deep") from None
+        raise UnfitError(f"not YAML ({shown(str(error))})") from None
+    except RecursionError:
+        raise UnfitError(_TOO_DEEP) from None
     finally:
         loader.dispose()
     return root
-
-
-def _words(error: yaml.MarkedYAMLError) -> str:
-    return "; ".join(part for part in (error.context, error.problem) if part)
-
-
-def _line_of(content: bytes, position: int) -> int:
-    return content.count(b"\n", 0, position) + 1
-
-
-class _TooDeepError(Exception):
-    """A value is nested deeper than `MAX_DEPTH`."""
-
-
-class _TooManyError(Exception):
-    """Aliases repeat more values than `MAX_REPEATED`."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(f"its references repeat more than {MAX_REPEATED:,} values")
-        self.line = line
 
 
 class _Bounded(Composer):
@@ -245,7 +153,7 @@ class _Bounded(Composer):
         if self.check_event(yaml.AliasEvent):
             return self._follow(parent, index)
         if self._depth == MAX_DEPTH:
-            raise _TooDeepError
+            raise UnfitError(_TOO_DEEP)
         anchor = self.peek_event().anchor
         count, deepest = self._count, self._deepest
         self._count += 1
@@ -269,10 +177,11 @@ class _Bounded(Composer):
         self._count += count
         self._repeated += count
         if self._repeated > MAX_REPEATED:
-            raise _TooManyError(event.start_mark.line + 1)
+            what = f"its references repeat more than {MAX_REPEATED:,} values"
+            raise UnfitError(what, line=event.start_mark.line + 1)
         self._deepest = max(self._deepest, self._depth + levels)
         if self._deepest > MAX_DEPTH:
-            raise _TooDeepError
+            raise UnfitError(_TOO_DEEP)
         return super().compose_node(parent, index)  # raises if there is no such anchor
 
     def _refuse(self, what: str) -> yaml.Node:

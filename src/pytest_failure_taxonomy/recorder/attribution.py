@@ -121,7 +121,7 @@ def marker_in_output_of(
     """
     for _, text in reversed(report.sections):
         if _MARKER_START in text:
-            from pytest_failure_taxonomy.report.read.marker_search import locate_marker
+            from pytest_failure_taxonomy.report.read.log_lines import locate_marker
             from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
 
             found = locate_marker(text, known=more)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
+from pytest_failure_taxonomy.documents.content import parse_json
+from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.read.foreign import (
     MAX_WORD,
-    UnfitJSONError,
-    parse_json,
     read_input,
     refusal,
 )
@@ -97,8 +97,8 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         raise _refusal(where, f"bigger than {MAX_REPORT_BYTES // 1024**2} MiB")
     try:
         content = parse_json(data)
-    except UnfitJSONError as error:
-        raise _refusal(where, str(error)) from None
+    except UnfitError as error:
+        raise _refusal(where, error.what) from None
     if not isinstance(content, dict):
         raise _refusal(where, f"{_JSON_SORTS[type(content)]} and not an object")
     _check_version(content.get("schema_version"), where)

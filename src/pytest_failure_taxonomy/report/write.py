@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -27,15 +26,6 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC
 
 _MAX_SUFFIX_BYTES: Final = 32
 _DIGEST_DIGITS: Final = 16
-
-_SPECIAL: Final = (
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 def encode(report: dict[str, Any]) -> bytes:
@@ -69,16 +59,9 @@ def refuse_special_file(path: Path, what: str) -> None:
         mode = os.lstat(path).st_mode
     except (OSError, ValueError):
         return
-    name = name_of_special_file(mode)
+    name = files.name_of_special_file(mode)
     if name is not None:
         raise SettingsError(f"{what}{path} is {name}; give the name of a file")
-
-
-def name_of_special_file(mode: int) -> str | None:
-    """Return in words what a file is that is not an ordinary one; `None` for one that is."""
-    if stat.S_ISREG(mode):
-        return None
-    return next((name for is_sort, name in _SPECIAL if is_sort(mode)), "a special file")
 
 
 def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None) -> None:

@@ -46,6 +46,14 @@ _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | CAREFUL
 _REPARSE_POINT: Final = 0x400
 """Windows' attribute of its links, junctions among them."""
 _PIECE_BYTES: Final = 1 << 20
+_SPECIAL: Final = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 MAX_NAMES: Final = 100_000
 """Names that are read of one folder."""
 
@@ -56,6 +64,13 @@ Identity = tuple[int, int]
 def identity_of(status: os.stat_result) -> Identity:
     """Return the identity of a file, which no other existing file on this machine has."""
     return status.st_dev, status.st_ino
+
+
+def name_of_special_file(mode: int) -> str | None:
+    """Return in words what a file is that is not an ordinary one; `None` for one that is."""
+    if stat.S_ISREG(mode):
+        return None
+    return next((name for is_sort, name in _SPECIAL if is_sort(mode)), "a special file")
 
 
 def read_file(path: str | Path, max_bytes: int) -> bytes:

@@ -157,9 +157,9 @@ def test_the_ini_value_is_relative_to_the_configuration_file(runs: PytestRuns) -
     ("name", "what"),
     [
         ("no.json", "there is no such file; give a kept run"),
-        ("bench", "is a directory; give"),
+        ("bench", "is a directory and not a file; give"),
         ("conftest.py", "not JSON"),
-        ("", "is a directory; give"),
+        ("", "is a directory and not a file; give"),
     ],
 )
 @SERIAL

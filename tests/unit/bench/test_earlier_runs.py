@@ -82,7 +82,7 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, wha
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """A folder and a missing file are named as such."""
-    with pytest.raises(BenchError, match=r"is a directory; give a kept run"):
+    with pytest.raises(BenchError, match=r"is a directory and not a file; give a kept run"):
         read(tmp_path)
     with pytest.raises(BenchError, match=r"no.json: there is no such file; give a kept run"):
         read(tmp_path / "no.json")

@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.report.read.log_lines import (
     Line,
     chunks_of,
     clean,
-    open_argument,
+    open_log,
     read_log,
 )
 
@@ -28,14 +28,14 @@ from pytest_failure_taxonomy.report.read.log_lines import (
 @pytest.mark.skipif("sys.platform == 'win32'", reason="of POSIX systems")
 def test_a_log_that_never_ends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device is refused at once, and a pipe once it has brought too much."""
-    with pytest.raises(LogError, match=f"{path}: this is a device"), open_argument(path):
+    with pytest.raises(LogError, match=f"{path}: is a device"), open_log(path):
         pass
     monkeypatch.setattr(log_lines, "MAX_STREAM_BYTES", 3 * log_lines.CHUNK_BYTES)
     with open("/dev/zero", encoding="latin-1") as endless:
         monkeypatch.setattr("sys.stdin", endless)
-        with pytest.raises(LogError, match="stdin: it doesn't end"), open_argument("-") as chunks:
+        with pytest.raises(LogError, match="stdin: it doesn't end"), open_log("-") as chunks:
             list(chunks)
-    with open_argument("/dev/null") as chunks:
+    with open_log("/dev/null") as chunks:
         assert list(chunks) == []
 
 

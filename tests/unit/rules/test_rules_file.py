@@ -272,9 +272,9 @@ def test_paths_without_a_file(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     if hasattr(os, "mkfifo"):
         os.mkfifo(fifo)
-        assert problems_of(fifo) == [f" is no regular file; {RIGHT}"]
+        assert problems_of(fifo) == [f" is a named pipe and not a file; {RIGHT}"]
     assert problems_of(tmp_path / "none.yaml") == [f" there is no such file; {RIGHT}"]
-    assert problems_of(tmp_path) == [f" is a directory; {RIGHT}"]
+    assert problems_of(tmp_path) == [f" is a directory and not a file; {RIGHT}"]
     with pytest.raises(RulesError, match=r"is no path|can't be read|no such file"):
         load_rules("a\0b")
 

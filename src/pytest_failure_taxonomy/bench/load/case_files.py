@@ -21,7 +21,12 @@ from typing import Any, Final
 from pytest_failure_taxonomy.bench.answers import json_problem
 from pytest_failure_taxonomy.bench.load.folder import CASES_MODULE, ClassFolder
 from pytest_failure_taxonomy.bench.user_code import describe, ends_run
-from pytest_failure_taxonomy.documents.json_text import parse_json
+from pytest_failure_taxonomy.documents.content import (
+    parse_value,
+    read_text,
+    why_no_file,
+    why_unread,
+)
 from pytest_failure_taxonomy.documents.problems import (
     WRONG,
     Problems,
@@ -31,7 +36,7 @@ from pytest_failure_taxonomy.documents.problems import (
     quoted,
     shown,
 )
-from pytest_failure_taxonomy.documents.yaml_files import Form, read_text, read_tree, why_no_file
+from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted
@@ -146,8 +151,7 @@ class _Lines:
                         return
                     yield line
         except OSError as error:
-            what = f"can't be read ({error.strerror or error}); {self._right}"
-            self._problems.add(self.number or None, what)
+            self._problems.add(self.number or None, f"{why_unread(error)}; {self._right}")
 
     def decode(self, line: bytes) -> str | None:
         """Return the text of the last line; `None` if it is no UTF-8, which becomes a problem."""
@@ -169,7 +173,7 @@ def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
         if text is None:
             continue
         try:
-            fields = parse_json(text)
+            fields = parse_value(text)
         except WrongError as error:
             problems.add(lines.number, str(error))
             continue
@@ -289,7 +293,7 @@ def _fields_of(row: Mapping[str, str], line: int, problems: Problems) -> dict[st
         try:
             if column.endswith(_JSON):
                 if cell.strip():
-                    fields[column.removesuffix(_JSON)] = parse_json(cell, right=_CELL_RIGHT)
+                    fields[column.removesuffix(_JSON)] = parse_value(cell, right=_CELL_RIGHT)
             elif column == "tags":
                 if cell.strip():
                     fields["tags"] = [tag for tag in _SEPARATORS.split(cell) if tag]
@@ -459,7 +463,7 @@ def _as_json(given: Any, line: int | None, problems: Problems) -> dict[str, Any]
         problems.add(line, f"{shown(problem)}; give what JSON can hold")
         return None
     try:
-        found: dict[str, Any] = parse_json(json.dumps(given))
+        found: dict[str, Any] = parse_value(json.dumps(given))
     except WrongError as error:
         problems.add(line, str(error))
         return None

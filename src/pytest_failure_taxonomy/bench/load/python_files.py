@@ -11,8 +11,8 @@ from typing import Final
 
 from pytest_failure_taxonomy.bench.load.folder import RUBRIC, RUBRICS, ClassFolder
 from pytest_failure_taxonomy.bench.models import banned_part, marked_part
+from pytest_failure_taxonomy.documents.content import read_text
 from pytest_failure_taxonomy.documents.problems import Problems, quoted, shown
-from pytest_failure_taxonomy.documents.yaml_files import read_text
 from pytest_failure_taxonomy.errors import BenchError
 
 _NAME: Final = re.compile(r"[^\W_][\w-]*")

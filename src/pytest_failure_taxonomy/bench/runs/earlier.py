@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,9 +15,8 @@ from pytest_failure_taxonomy.bench.comparing import ComparedRun, compared_run
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.runs import reader
 from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunHeader
-from pytest_failure_taxonomy.documents.json_text import parse_json
-from pytest_failure_taxonomy.documents.problems import WrongError, shown
-from pytest_failure_taxonomy.documents.yaml_files import why_no_file
+from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
+from pytest_failure_taxonomy.documents.problems import UnfitError, shown
 from pytest_failure_taxonomy.errors import BenchError
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
@@ -118,23 +118,10 @@ class LatestRuns:
 def _read_reports(path: Path) -> list[ComparedRun]:
     """Return the runs of task classes in a file of JSON."""
     where = shown(os.fspath(path))
-    why = why_no_file(path)
     try:
-        if why is None:
-            with path.open("rb") as file:
-                text = file.read(_MAX_BYTES + 1)
-            if len(text) > _MAX_BYTES:
-                why = f"bigger than {_MAX_BYTES // 1024**2} MiB"
-            else:
-                content = parse_json(text.decode("utf-8-sig"))
-    except OSError as error:
-        why = f"can't be read ({error.strerror or error})"
-    except UnicodeDecodeError:
-        why = "not UTF-8"
-    except WrongError as error:
-        why = str(error).partition(";")[0]
-    if why is not None:
-        raise BenchError(f"{where}: {why}; {_RIGHT}")
+        content = parse_json(read_content(path, _MAX_BYTES).removeprefix(BOM_UTF8))
+    except UnfitError as error:
+        raise BenchError(f"{where}: {error.what}; {_RIGHT}") from None
     reports = content.get("bench") if isinstance(content, dict) else content
     if not isinstance(reports, list):
         raise BenchError(f"{where}: has no runs of task classes; {_RIGHT}")

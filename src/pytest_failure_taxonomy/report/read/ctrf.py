@@ -7,13 +7,11 @@ outside of any test, and that is read again.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
 from pytest_failure_taxonomy.report.read.foreign import (
     MAX_WORD,
@@ -105,21 +103,18 @@ def read_run(path: Path) -> ForeignRun:
 
 
 def _check(document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes) -> None:
-    where = safe_text(os.fspath(path))
     if document.get("reportFormat", "CTRF") != "CTRF" or not isinstance(results.get("tests"), list):
         right = _RIGHT if "reportFormat" in document else hint_for(content) or _RIGHT
-        raise refusal(where, "it is no CTRF: it has no `results.tests`", right)
+        raise refusal(path, "it is no CTRF: it has no `results.tests`", right)
     said = text_at(document, "specVersion")
     version = _VERSION.match(said)
     if version is not None and int(version[1]) > NEWEST_VERSION:
-        raise ReportError(
-            f"{where}: CTRF {safe_text(said, MAX_WORD)} is newer than this program reads "
-            f"({NEWEST_VERSION}); upgrade pytest-failure-taxonomy"
-        )
+        what = f"CTRF {safe_text(said, MAX_WORD)} is newer than this program reads"
+        raise refusal(path, f"{what} ({NEWEST_VERSION})", "upgrade pytest-failure-taxonomy")
     for number, test in enumerate(results["tests"]):
         if not isinstance(test, dict) or text_at(test, "status") not in _OUTCOMES:
             what = f"results.tests[{number}] has no `status` that CTRF knows"
-            raise refusal(where, what, f"give one of {', '.join(_OUTCOMES)}")
+            raise refusal(path, what, f"give one of {', '.join(_OUTCOMES)}")
 
 
 def _identity(test: dict[str, Any]) -> str:

@@ -29,7 +29,6 @@ from pytest_failure_taxonomy.report.read.foreign import (
     text_at,
     time_from,
 )
-from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     Location,
@@ -58,7 +57,7 @@ def read_run(path: Path) -> ForeignRun:
     code = document.get("exitcode")
     if type(code) is not int or not isinstance(document.get("summary"), dict):
         what = "it has no `exitcode` and `summary` of pytest-json-report"
-        raise refusal(safe_text(os.fspath(path)), what, hint_for(content) or _RIGHT)
+        raise refusal(path, what, hint_for(content) or _RIGHT)
     refuse_duplicates(
         (text_at(test, "nodeid") for test in objects_at(document, "tests")),
         path,

@@ -1,8 +1,8 @@
-"""Open a log of any size and encoding, and read the lines that can matter, in bounded memory.
+"""Open a log of any size and encoding, and read what can matter, in bounded memory.
 
 Only a few lines of a log say why a run failed. They are recognised by their first byte or by one
 search for a few words, and only these are decoded and cleaned. A reader that is in the middle of
-something asks for all lines until it is done.
+something asks for all lines until it is done. Who looks for a marker alone reads none of them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,23 @@ import math
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import BinaryIO, Final, NamedTuple, Protocol
 
+from pytest_failure_taxonomy.documents.content import STDIN, open_stdin, why_unread
+from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import LogError
+from pytest_failure_taxonomy.system.files import name_of_special_file
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    MARKER_BLANKS,
+    MARKER_COLOUR,
+    MARKER_START,
+    UNKNOWN_MARKER,
+    validate_marker,
+)
+from pytest_failure_taxonomy.taxonomy.values import value
 
 CHUNK_BYTES: Final = 1 << 20
 MAX_STREAM_BYTES: Final = 1 << 30
@@ -27,8 +38,10 @@ MAX_LINE_BYTES: Final = 32_768
 TAIL_BYTES: Final = 65_536
 """How much of the end is always kept, whatever is in it."""
 
-STDIN: Final = "-"
+MAX_MARKER_LINE_BYTES: Final = 4_096
+"""The longest line of a marker, with its blanks and its line ending."""
 
+_RIGHT: Final = "give the file of a log"
 _HALF: Final = MAX_LINE_BYTES // 2
 _FIRST_BYTES: Final = frozenset(bytes([byte]) for byte in b"=_!+[EFIN.\x1b")
 """How lines of pytest's output begin that matter, and coloured ones."""
@@ -117,53 +130,30 @@ class Tail:
 
 @contextmanager
 def open_log(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
-    """Open a log and yield its content in chunks, as `chunks_of` does.
+    """Open a log and yield its content in chunks, as `chunks_of` does; the text `-` is stdin.
 
     Raises:
         LogError: The file doesn't exist, is a folder, or can't be read.
     """
-    shown = os.fspath(path)
+    if path == STDIN:
+        with open_stdin(LogError) as stdin:
+            yield chunks_of(stdin, name="stdin", most=MAX_STREAM_BYTES)
+        return
+    where = os.fspath(path)
     try:
         status = os.stat(path)
-        if _is_endless(status):
-            raise LogError(f"{shown}: this is a device or a socket; give the file of a log")
-        wait = 0 if stat.S_ISFIFO(status.st_mode) else getattr(os, "O_NONBLOCK", 0)
+        is_null = stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev
+        is_pipe = stat.S_ISFIFO(status.st_mode)
+        name = name_of_special_file(status.st_mode)
+        if name is not None and not is_null and not is_pipe:  # a device may have no end
+            raise LogError(f"{where}: is {name} and not a file; {_RIGHT}")
+        wait = 0 if is_pipe else getattr(os, "O_NONBLOCK", 0)
         with open(
             path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | wait)
         ) as file:
-            yield chunks_of(file, name=shown, most=max(status.st_size, MAX_STREAM_BYTES))
-    except IsADirectoryError:
-        raise LogError(f"{shown}: this is a folder; give the file of a log") from None
-    except FileNotFoundError:
-        raise LogError(f"{shown}: there is no such file; give the file of a log") from None
-    except ValueError as error:
-        raise LogError(f"{shown!r}: no path: {error}; give the file of a log") from None
-    except OSError as error:
-        raise LogError(
-            f"{shown}: the log can't be read: {error.strerror}; give a file that can be"
-        ) from None
-
-
-def _is_endless(status: os.stat_result) -> bool:
-    """Tell whether a file is a device that has no end, or can't be read at all."""
-    is_null = stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev
-    kinds = (stat.S_ISREG, stat.S_ISFIFO, stat.S_ISDIR)
-    return not is_null and not any(is_kind(status.st_mode) for is_kind in kinds)
-
-
-@contextmanager
-def open_argument(path: str) -> Iterator[Iterator[bytes]]:
-    """Open a log that an argument names, stdin for `-`; as `open_log`, which it may raise from."""
-    if path != STDIN:
-        with open_log(path) as chunks:
-            yield chunks
-        return
-    if sys.stdin is None:
-        raise LogError("stdin: it is closed; give a file")
-    try:
-        yield chunks_of(sys.stdin.buffer, name="stdin", most=MAX_STREAM_BYTES)
-    except OSError as error:
-        raise LogError(f"stdin: it can't be read: {error.strerror}; give a file") from None
+            yield chunks_of(file, name=where, most=max(status.st_size, MAX_STREAM_BYTES))
+    except (OSError, ValueError) as error:
+        raise LogError(f"{shown(where)}: {why_unread(error)}; {_RIGHT}") from None
 
 
 def chunks_of(file: BinaryIO, *, name: str = "the log", most: float = math.inf) -> Iterator[bytes]:
@@ -177,42 +167,28 @@ def chunks_of(file: BinaryIO, *, name: str = "the log", most: float = math.inf) 
     Raises:
         LogError: it has more.
     """
-    first = _read_full(file, 4)
+    first = b""
+    while len(first) < 4 and (more := file.read(4 - len(first))):  # a pipe may bring less at once
+        first += more
     mark, encoding = next(
         ((mark, name) for mark, name in _BYTE_ORDER_MARKS if first.startswith(mark)), (b"", None)
     )
-    pieces = _pieces(first[len(mark) :], file, name, most)
-    if encoding is None:
-        yield from pieces
-        return
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    for piece in pieces:
-        yield decoder.decode(piece).encode("utf-8", "replace")
-    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+    decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
+    piece = first[len(mark) :]
+    while piece or (piece := file.read(CHUNK_BYTES)):
+        most -= len(piece)
+        if most < 0:
+            raise LogError(f"{name}: it doesn't end; give a file, or the end of it by tail -c 1G")
+        yield piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
+        piece = b""
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode("utf-8", "replace")
 
 
 def chunks_of_text(text: str) -> Iterator[bytes]:
     """Yield a text in chunks of UTF-8."""
     for start in range(0, len(text), CHUNK_BYTES):
         yield text[start : start + CHUNK_BYTES].encode("utf-8", "replace")
-
-
-def _pieces(first: bytes, file: BinaryIO, name: str, most: float) -> Iterator[bytes]:
-    if first:
-        yield first
-    while piece := file.read(CHUNK_BYTES):
-        most -= len(piece)
-        if most < 0:
-            raise LogError(f"{name}: it doesn't end; give a file, or the end of it by tail -c 1G")
-        yield piece
-
-
-def _read_full(file: BinaryIO, count: int) -> bytes:
-    """Return the first bytes, even if a pipe delivers them one by one."""
-    read = b""
-    while len(read) < count and (more := file.read(count - len(read))):
-        read += more
-    return read
 
 
 def read_log(chunks: Iterable[bytes], *readers: Reader) -> Tail:
@@ -225,7 +201,13 @@ def read_log(chunks: Iterable[bytes], *readers: Reader) -> Tail:
         tail.add(block)
         for raw in block[:-1].split(b"\n"):
             number += 1
-            if not (_can_matter(raw) or any(reader.wants_all for reader in readers)):
+            start = raw[:1]
+            if not (
+                start in _FIRST_BYTES
+                or (start in _DIGITS and _NUMBERED.match(raw))
+                or _WORDS.search(raw)
+                or any(reader.wants_all for reader in readers)
+            ):
                 continue
             line = Line(number, clean(raw))
             for reader in readers:
@@ -246,13 +228,6 @@ def clean(raw: bytes) -> str:
     return text.rstrip("\r\n")
 
 
-def _can_matter(raw: bytes) -> bool:
-    first = raw[:1]
-    if first in _FIRST_BYTES or (first in _DIGITS and _NUMBERED.match(raw)):
-        return True
-    return _WORDS.search(raw) is not None
-
-
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield pieces that end with a newline; the middle of a very long line is dropped."""
     carried = b""
@@ -266,3 +241,87 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             carried = carried[:_HALF] + carried[-_HALF:]
     if carried:
         yield carried + b"\n"
+
+
+# Markers.
+
+_MARKER_START: Final = MARKER_START.encode()
+
+
+@value
+class FoundMarker:
+    """A marker and its place."""
+
+    name: str
+    """As written."""
+    reason: str
+    """The same if it is a known one, else `UNKNOWN`."""
+    line: int
+    """The line number, counted from 1."""
+
+
+def find_marker(text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> str:
+    """Return the reason of the last marker in a failed task's output.
+
+    Args:
+        text_or_path: The output, or the path of a file with it. A `str` is always the output; a
+            path is a `pathlib.Path` or another `os.PathLike`.
+        known: Reasons that are valid besides `MAX_TURNS`, `TEST_FAILURE` and `UNKNOWN`.
+
+    Returns:
+        The reason; `UNKNOWN` if it is not a known one, or if there is no marker.
+
+    Raises:
+        LogError: The file can't be read.
+        TypeError: The argument is neither, for example bytes.
+    """
+    found = locate_marker(text_or_path, known=known)
+    return UNKNOWN_MARKER if found is None else found.reason
+
+
+def locate_marker(
+    text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()
+) -> FoundMarker | None:
+    """Return the last marker with its line, `None` if there is none.
+
+    Takes and raises the same as `find_marker`.
+    """
+    if isinstance(text_or_path, str):
+        return last_marker(chunks_of_text(text_or_path), known=known)
+    if not isinstance(text_or_path, os.PathLike):
+        raise TypeError(
+            f"a marker is looked for in a str or in a file, not in {type(text_or_path).__name__}; "
+            "decode bytes to a str, or give the file as a pathlib.Path"
+        )
+    with open_log(text_or_path) as chunks:
+        return last_marker(chunks, known=known)
+
+
+def last_marker(chunks: Iterable[bytes], *, known: Iterable[str] = ()) -> FoundMarker | None:
+    """Return the last marker of a log that comes in chunks."""
+    name, line, lines_before = None, 0, 0
+    for block in _whole_lines(chunks):
+        if _MARKER_START in block:
+            last = None
+            for match in _marker().finditer(b"\n" + block):
+                if match.end() - match.start() <= MAX_MARKER_LINE_BYTES:
+                    last = match
+            if last is not None:
+                name = last[1].decode("ascii")
+                line = lines_before + last.string.count(b"\n", 0, last.start() + 1)
+        lines_before += block.count(b"\n")
+    if name is None:
+        return None
+    return FoundMarker(name=name, reason=validate_marker(name, known), line=line)
+
+
+@cache
+def _marker() -> re.Pattern[bytes]:
+    """Return the pattern of a marker, with the newline before it.
+
+    The search for its first byte is fast, and nothing in it backtracks.
+    """
+    blanks = f"(?:[{MARKER_BLANKS}]|{MARKER_COLOUR})*+".encode()
+    return re.compile(
+        rb"\n%b%b([A-Za-z0-9_]++)\]%b(?=\n)" % (blanks, re.escape(_MARKER_START), blanks)
+    )

@@ -6,12 +6,13 @@ It is the one foreign format that a dying pytest leaves behind. A log without it
 
 from __future__ import annotations
 
-import os
 import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.documents.content import parse_json
+from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.limits import object_at, objects_at
 from pytest_failure_taxonomy.report.read.foreign import (
@@ -19,13 +20,11 @@ from pytest_failure_taxonomy.report.read.foreign import (
     PHASES,
     Attempted,
     ForeignRun,
-    UnfitJSONError,
     collection_failure_of,
     evidence_of_tests,
     failure_of,
     hint_for,
     number_at,
-    parse_json,
     read_input,
     refusal,
     text_at,
@@ -70,22 +69,22 @@ def read_run(path: Path) -> ForeignRun:
         if line.strip():
             log.take(number, _entry(path, number, line))
     if not log.pytest_version:
-        raise refusal(log.where, "it is empty", _RIGHT)
+        raise refusal(path, "it is empty", _RIGHT)
     return log.told(content)
 
 
 def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    where = f"{safe_text(os.fspath(path))}: line {number}"
+    where = f"{path}: line {number}"
     try:
         entry = parse_json(line)
-    except UnfitJSONError as error:
+    except UnfitError as error:
         if number > 1 and not line.endswith(b"\n"):
             raise refusal(
                 where,
                 "it is cut off: pytest is writing it, or was stopped while it was",
                 "remove that line, and the others say how far the run has come",
             ) from None
-        raise refusal(where, str(error), hint_for(line) or _RIGHT) from None
+        raise refusal(where, error.what, hint_for(line) or _RIGHT) from None
     if not isinstance(entry, dict) or not text_at(entry, _MARK):
         hint = hint_for(line) if number == 1 else ""
         raise refusal(where, f"it has no `{_MARK}`", hint or _RIGHT)
@@ -186,7 +185,6 @@ class _Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.where = safe_text(os.fspath(path))
         self.pytest_version = ""
         self._exit_code: int | None = None
         self._is_finished = False
@@ -302,7 +300,7 @@ class _Log:
         return test
 
     def _refusal(self, number: int, what: str, right: str = _RIGHT) -> ReportError:
-        return refusal(f"{self.where}: line {number}", what, right)
+        return refusal(f"{self.path}: line {number}", what, right)
 
 
 def _place_of_test(entry: dict[str, Any]) -> tuple[str | None, int | None]:

@@ -125,7 +125,7 @@ GRADE: Final = "write `def grade(case, output):`"
         ("a:\n- \x07", rf"2: holds the character '\x07', which YAML forbids; {CODES_FORM}"),
         ("a: {}".encode("utf-16"), f" is UTF-16; {CODES_FORM}"),
         ("[" * 5_000, f" nested too deep; {CODES_FORM}"),
-        ("a" * (1024 * 1024 + 1), f" bigger than 1,024 KiB; {CODES_FORM}"),
+        ("a" * (1024 * 1024 + 1), f" bigger than 1 MiB; {CODES_FORM}"),
     ],
 )
 def test_failure_modes(tmp_path: Path, content: str | bytes, problem: str) -> None:

@@ -240,7 +240,7 @@ def test_what_is_no_file(tmp_path: Path, name: str, problem: str) -> None:
     write_class(tmp_path)
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
-    assert problems_of(tmp_path) == [f"{name}: is no regular file; {problem}"]
+    assert problems_of(tmp_path) == [f"{name}: is a named pipe and not a file; {problem}"]
 
 
 @pytest.mark.parametrize(

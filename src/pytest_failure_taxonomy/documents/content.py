@@ -1,0 +1,346 @@
+"""The content of what a user has named: its bytes, its text, its JSON, and what a path leads to.
+
+JSON is parsed strictly: what the standard forbids and what parsers disagree about is refused. A
+value is picked by a path such as `failures[0].nodeid`: a key, followed by any number of `.key`,
+`[0]` (an element, counted from 0, or from the end: `[-1]`), `[]` (every element) and `["any key"]`;
+a path may also begin with one of these. `.` alone is the whole document. What is picked from null
+is null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn
+
+from pytest_failure_taxonomy.documents.problems import (
+    MAX_DEPTH,
+    Problems,
+    UnfitError,
+    quoted,
+    shown,
+)
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, SettingsError
+from pytest_failure_taxonomy.system.files import name_of_special_file, read_named_file
+from pytest_failure_taxonomy.taxonomy.words import listed
+
+STDIN: Final = "-"
+"""What names standard input where a file can be named."""
+
+
+def why_no_file(path: Path) -> str | None:
+    """Return in words why a path is not a regular file, or `None` if it is one.
+
+    Ask before opening it: opening a FIFO blocks, and opening a device can have side effects.
+    """
+    try:
+        name = name_of_special_file(path.stat().st_mode)
+    except (OSError, ValueError) as error:
+        return why_unread(error)
+    return None if name is None else f"is {name} and not a file"
+
+
+def why_unread(error: OSError | ValueError) -> str:
+    """Return in words why a file can't be opened or read."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, OSError):
+        return f"can't be read ({error.strerror or error})"
+    return f"is no path ({error})"
+
+
+def read_content(path: Path, limit: int) -> bytes:
+    """Return the content of a regular file, or of a link to one.
+
+    Args:
+        path: of the file.
+        limit: bytes that it may have; at most one more is read.
+
+    Raises:
+        UnfitError: it can't be read, is no file, or is bigger than the limit.
+    """
+    why = why_no_file(path)
+    if why is not None:
+        raise UnfitError(why)
+    try:
+        is_big = path.stat().st_size > limit
+        content = b"" if is_big else read_named_file(path, limit + 1)
+    except OSError as error:
+        raise UnfitError(why_unread(error)) from None
+    if is_big or len(content) > limit:  # it may grow, or not tell its size
+        is_small = limit < 1024**2
+        size = f"{limit // 1024} KiB" if is_small else f"{limit // 1024**2} MiB"
+        raise UnfitError(f"bigger than {size}")
+    return content
+
+
+@contextmanager
+def open_stdin(error: type[FailureTaxonomyError]) -> Iterator[BinaryIO]:
+    """Yield standard input; raises an error of the class if it is closed or can't be read."""
+    if sys.stdin is None:
+        raise error("stdin: it is closed; give a file")
+    try:
+        yield sys.stdin.buffer
+    except OSError as problem:
+        raise error(f"stdin: {why_unread(problem)}; give a file") from None
+
+
+def read_text(
+    path: str | os.PathLike[str], problems: Problems, *, right: str, max_bytes: int
+) -> str:
+    """Return the text of a file in UTF-8.
+
+    Args:
+        path: Of a regular file.
+        problems: Receives the problem that makes this raise.
+        right: What the file should be, for the message.
+        max_bytes: The maximal size.
+
+    Raises:
+        FailureTaxonomyError: The file can't be read as text; of the problems' error class.
+    """
+    try:
+        content = read_content(Path(path), max_bytes)
+        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise UnfitError("is UTF-16")
+        at = content.find(b"\0")
+        if at >= 0:
+            raise UnfitError("holds a NUL byte", line=content.count(b"\n", 0, at) + 1)
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problem = UnfitError(f"not UTF-8 at byte {error.start}", line=line)
+    except UnfitError as error:
+        problem = error
+    raise problems.ended_by(problem, right) from None
+
+
+# JSON
+
+MAX_INTEGER_DIGITS: Final = 4_300
+"""Python's own limit, which writers of JSON are held to; beyond it, time grows with the square."""
+_QUOTE: Final = "write null or put it in quotes"
+_FLATTER: Final = "write a flatter value"
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Return what JSON says; bytes are UTF-8.
+
+    Raises:
+        UnfitError: It is no JSON, or holds NaN, a number that is too big, or the same key twice in
+            one object.
+    """
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        if text.startswith("\ufeff"):
+            raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
+        return _DECODER.decode(text)
+    except UnicodeDecodeError as error:
+        raise UnfitError(f"not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        at = f"column {error.colno}"
+        if "\n" in error.doc.rstrip("\n"):
+            at = f"line {error.lineno} {at}"
+        raise UnfitError(f"not JSON ({shown(error.msg)} at {at})") from None
+    except RecursionError:
+        raise UnfitError("nested too deep", _FLATTER) from None
+
+
+def parse_value(text: str, right: str = "write one JSON object a line") -> Any:
+    """Return the value of a JSON text that can be written as JSON in UTF-8 again, at any place.
+
+    Args:
+        text: The text.
+        right: What would be right, for the message about what is not JSON.
+
+    Raises:
+        WrongError: As `parse_json`; or it is nested too deep, or holds an unpaired surrogate.
+    """
+    try:
+        value = parse_json(text)
+    except UnfitError as error:
+        raise UnfitError(error.what, error.right or right) from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise UnfitError("nested too deep", _FLATTER)
+    if _SURROGATE.search(text) is not None:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = quoted(error.object[error.start])
+            what = f"holds half a character ({half}), which UTF-8 can't"
+            raise UnfitError(what, "write a whole one") from None
+    return value
+
+
+def _depth(value: Any) -> int:
+    """Return the nesting depth of a value, without recursion."""
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            each
+            for parent in level
+            if isinstance(parent, list | dict)
+            for each in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+    return depth
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        raise UnfitError(f"the key {quoted(twice)} stands twice in one object", "give it once")
+    return found
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise UnfitError(f"the number {quoted(digits)} is too big", _QUOTE)
+    return number
+
+
+def _int(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_INTEGER_DIGITS:
+        raise UnfitError(f"an integer of more than {MAX_INTEGER_DIGITS} digits", _QUOTE)
+    return int(digits)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise UnfitError(f"{quoted(name)} is no number to JSON", _QUOTE)
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_float=_float,
+    parse_int=_int,
+    parse_constant=_refuse_constant,
+)
+"""Created once: `json.loads` would create one for each line."""
+
+
+# Paths
+
+MAX_KEYS: Final = 40
+"""Keys that an error lists."""
+_PART: Final = re.compile(
+    r"(?P<dot>\.?)(?P<key>[A-Za-z_$][A-Za-z0-9_$-]*)"
+    r"|\[(?P<index>-?[0-9]{1,9})\]"
+    r"|(?P<every>\[\])"
+    r'|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]'
+)
+_RIGHT: Final = "give one such as verdict.kind, failures[0].nodeid or groups[].title"
+
+Part = str | int | None
+"""A key, an index, or `None` for every element."""
+
+
+def parse_path(text: str) -> tuple[Part, ...]:
+    """Return the parts of a path.
+
+    Raises:
+        SettingsError: it is not written as a path is.
+    """
+    if text == ".":
+        return ()
+    parts: list[Part] = []
+    position = 0
+    while position < len(text) or not parts:
+        found = _PART.match(text, position)
+        if found is None or (found["key"] and bool(found["dot"]) is not bool(parts)):
+            raise SettingsError(
+                f"--json: {text!a} is no path at character {position + 1}; {_RIGHT}"
+            )
+        parts.append(_part(found, text))
+        position = found.end()
+    return tuple(parts)
+
+
+def _part(found: re.Match[str], text: str) -> Part:
+    if found["index"] is not None:
+        return int(found["index"])
+    if found["every"] is not None:
+        return None
+    if found["quoted"] is None:
+        return found["key"]
+    try:
+        return str(json.loads(found["quoted"]))
+    except ValueError:
+        raise SettingsError(f"--json: {text!a}: {found['quoted']} is no JSON string") from None
+
+
+def pick(document: Any, text: str) -> Iterator[Any]:
+    """Yield what a path leads to: one value, or one for each element where it has `[]`.
+
+    Raises:
+        SettingsError: the path is wrong, or leads nowhere; the message says how far it leads.
+    """
+    yield from _pick(document, parse_path(text), 0, text)
+
+
+def _pick(value: Any, parts: tuple[Part, ...], done: int, text: str) -> Iterator[Any]:
+    if done == len(parts):
+        yield value
+        return
+    part = parts[done]
+    if value is None:
+        yield None
+    elif part is None:
+        if not isinstance(value, list):
+            raise _leads_nowhere(value, parts[:done], text)
+        for each in value:
+            yield from _pick(each, parts, done + 1, text)
+    else:
+        yield from _pick(_step(value, part, parts, done, text), parts, done + 1, text)
+
+
+def _step(value: Any, part: str | int, parts: tuple[Part, ...], done: int, text: str) -> Any:
+    try:
+        if isinstance(value, dict) and isinstance(part, str):
+            return value[part]
+        if isinstance(value, list) and isinstance(part, int):
+            return value[part]
+    except LookupError:
+        pass
+    raise _leads_nowhere(value, parts[:done], text)
+
+
+def _leads_nowhere(value: Any, so_far: tuple[Part, ...], text: str) -> SettingsError:
+    where = f"{_shown(so_far)} " if so_far else "the report "
+    return SettingsError(f"--json: there is no {text}; {where}{_content_words(value)}")
+
+
+def _shown(parts: tuple[Part, ...]) -> str:
+    text = ""
+    for part in parts:
+        if part is None:
+            text += "[]"
+        elif isinstance(part, int):
+            text += f"[{part}]"
+        elif re.fullmatch(r"[A-Za-z_$][A-Za-z0-9_$-]*", part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{json.dumps(part)}]"
+    return text
+
+
+def _content_words(value: Any) -> str:
+    if isinstance(value, dict):
+        keys = [json.dumps(key) if not key.isidentifier() else key for key in value]
+        return f"has the keys {listed(keys, MAX_KEYS)}" if keys else "is empty"
+    if isinstance(value, list):
+        if not value:
+            return "is an empty list"
+        return f"is a list of {len(value)}; give an index, or [] for every element"
+    sort = {str: "a text", bool: "true or false"}.get(type(value), "a number")
+    return f"is {sort} and has no parts"
