@@ -109,9 +109,60 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
         members[key][1].append(found)
     recognised_first = sorted(members.items(), key=lambda each: each[1][0] is None)
     return in_order(
-        _Members(diagnosis, of_one, with_subtests).as_cause(key)
-        for key, (diagnosis, of_one) in recognised_first
+        [
+            _cause(key, diagnosis, of_one, with_subtests)
+            for key, (diagnosis, of_one) in recognised_first
+        ]
     )
+
+
+def _cause(
+    key: str,
+    diagnosis: Diagnosis | None,
+    findings: Sequence[Finding],
+    with_subtests: set[str | None],
+) -> Cause:
+    failures = [each.failure for each in findings if each.failure is not None]
+    of_tests = [each for each in failures if isinstance(each, TestFailure)]
+    tests = tuple(dict.fromkeys([each.nodeid for each in of_tests if each.nodeid]))
+    nodeids = tuple(dict.fromkeys([each.nodeid for each in findings if each.nodeid]))
+    # A test that failed only because its subtests did is not counted beside them.
+    counts: dict[tuple[FailureReason, str], int] = {}
+    files: list[str] = []
+    unnamed = len([each for each in of_tests if not each.nodeid])
+    for found in findings:
+        failure = found.failure
+        is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
+        count = 0 if is_sum and found.nodeid in with_subtests else found.count
+        kind = found.reason, found.kind
+        counts[kind] = counts.get(kind, 0) + count
+        if isinstance(failure, CollectionFailure):
+            files += [failure.nodeid] if not failure.nodeid or failure.nodeid not in files else []
+        elif found.kind == "test.failed" and failure is None and not found.nodeid:
+            unnamed += 0 if found.headline else count
+    hung_at: dict[RaisingFrame | None, str | None] = {}
+    reason, most = max(counts, key=counts.__getitem__)  # of equals, the first
+    cause = Cause(
+        key=_digest(key),
+        what="",
+        fix=None if diagnosis is None else diagnosis.fix,
+        reason=reason,
+        kind=most,
+        owner=(diagnosis and diagnosis.owner) or owner_of_most(failures),
+        retryable=_all_retryable([_retryable(each, diagnosis, hung_at) for each in findings]),
+        failure_type=findings[0].failure_type or FailureType.UNKNOWN,
+        count=sum(counts.values()) or 1,
+        nodeids=nodeids,
+        tests=nodeids if tests == nodeids else tests,
+        files=tuple(files),
+        unnamed=unnamed,
+        fingerprints=tuple(
+            dict.fromkeys(
+                [one for each in findings for one in (each.fingerprint, *each.explains) if one]
+            )
+        ),
+    )
+    return replace(cause, what=_what(cause, findings[0], of_tests, diagnosis))
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -216,162 +267,90 @@ def _joined_by(ending: Cause) -> str:
     return "then" if came_later else "and"
 
 
-class _Members:
-    """What was found of one cause."""
+def _what(
+    cause: Cause, found: Finding, of_tests: Sequence[TestFailure], diagnosis: Diagnosis | None
+) -> str:
+    """Return what is wrong, and where, by the first that was found of it."""
+    sentence = ""
+    if diagnosis is not None:
+        sentence = diagnosis.what
+    elif found.failure is not None and not found.headline and (found.nodeid or found.words):
+        sentence = found.words[0] if found.words else _sentence_of(found.failure)
+        if len(cause.files) > 1:  # which of them imported it first tells nothing
+            sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
+    if not sentence:
+        return one_line(_in_words_of_the_kind(cause, found, of_tests), _MAX_ENDING)
+    where = _where(cause, found, of_tests, sentence)
+    if not where:
+        return one_line(sentence, MAX_WHAT)
+    return f"{one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))}: {where}"
 
-    def __init__(
-        self,
-        diagnosis: Diagnosis | None,
-        findings: Sequence[Finding],
-        with_subtests: set[str | None],
-    ) -> None:
-        self._first = findings[0]
-        self._diagnosis = diagnosis
-        self._failures: list[TestFailure | CollectionFailure | RunError] = []
-        self._of_tests: list[TestFailure] = []
-        tests: dict[str, None] = {}
-        self._files: list[str] = []
-        self._unnamed = 0
-        self._counts: dict[tuple[FailureReason, str], int] = {}
-        self._nodeids: dict[str, None] = {}
-        self._fingerprints: dict[str, None] = {}
-        answers: set[bool | None] = set()
-        hung_at: dict[RaisingFrame | None, str | None] = {}
-        for found in findings:
-            failure, nodeid, count = found.failure, found.nodeid, found.count
-            if failure is not None:
-                self._failures.append(failure)
-            if isinstance(failure, TestFailure):
-                self._of_tests.append(failure)
-                if failure.nodeid:
-                    tests[failure.nodeid] = None
-                else:
-                    self._unnamed += 1
-                if failure.part == "sum" and nodeid in with_subtests:
-                    count = 0
-            elif isinstance(failure, CollectionFailure):
-                if not failure.nodeid or failure.nodeid not in self._files:
-                    self._files.append(failure.nodeid)
-            elif found.kind == "test.failed" and not (nodeid or found.headline):
-                self._unnamed += count
-            kind = found.reason, found.kind
-            self._counts[kind] = self._counts.get(kind, 0) + count
-            if nodeid:
-                self._nodeids[nodeid] = None
-            for fingerprint in (found.fingerprint, *found.explains):
-                if fingerprint:
-                    self._fingerprints[fingerprint] = None
-            answers.add(_retryable(found, diagnosis, hung_at))
-        self._tests = tuple(tests)
-        self._count = sum(self._counts.values()) or 1
-        self._retryable = _all_retryable(answers)
 
-    def as_cause(self, key: str) -> Cause:
-        diagnosis = self._diagnosis
-        reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
-        nodeids = tuple(self._nodeids)
-        return Cause(
-            key=_digest(key),
-            what=self._what(),
-            fix=None if diagnosis is None else diagnosis.fix,
-            reason=reason,
-            kind=kind,
-            owner=(diagnosis and diagnosis.owner)
-            or owner_of_most([failure.exception for failure in self._failures]),
-            retryable=self._retryable,
-            failure_type=self._first.failure_type or FailureType.UNKNOWN,
-            count=self._count,
-            nodeids=nodeids,
-            tests=nodeids if self._tests == nodeids else self._tests,
-            files=tuple(self._files),
-            unnamed=self._unnamed,
-            fingerprints=tuple(self._fingerprints),
-        )
+def _in_words_of_the_kind(cause: Cause, found: Finding, of_tests: Sequence[TestFailure]) -> str:
+    """Return what happened in the words of its kind, with the name of the test that it was."""
+    kind, nodeid = describe_kind(found.kind, found.reason), found.nodeid
+    words = found.headline or ": ".join(filter(None, (kind.one, *found.words[:1])))
+    count = len(cause.tests) + cause.unnamed or len(cause.files) or cause.count
+    if count > 1 and kind.many != kind.one:
+        where = _tests_in_words(cause, of_tests, "") if of_tests else ""
+        at = f": {where}" if where and not where.startswith("first ") else ""
+        if found.kind == "worker.crashed" and nodeid:
+            at = "".join(words.partition(" while ")[1:])
+        rest = words.removeprefix(kind.one)
+        return kind.phrase(count) + ("" if rest == words else rest) + at
+    if nodeid is None or nodeid in words:
+        return words
+    if "1 test " in words:
+        at = _place_in_words(_own_place(of_tests[0])) if of_tests else ""
+        return words.replace("1 test", _name_of(nodeid), 1) + at
+    if not found.kind.startswith("process."):
+        return words
+    head, colon, rest = words.partition(": ")
+    return f"{head} while it ran {nodeid}{colon}{rest}"
 
-    def _what(self) -> str:
-        """Return what is wrong, and where."""
-        found, sentence = self._first, ""
-        if self._diagnosis is not None:
-            sentence = self._diagnosis.what
-        elif found.failure is not None and not found.headline and (found.nodeid or found.words):
-            sentence = next(iter(found.words), _sentence_of(found.failure))
-            if len(self._files) > 1:  # which of them imported it first tells nothing
-                sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
-        if not sentence:
-            return one_line(self._in_words_of_the_kind(), _MAX_ENDING)
-        where = self._where(sentence)
-        if not where:
-            return one_line(sentence, MAX_WHAT)
-        return f"{one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))}: {where}"
 
-    def _in_words_of_the_kind(self) -> str:
-        """Return what happened in the words of its kind, with the name of the test that it was."""
-        found = self._first
-        kind = describe_kind(found.kind, found.reason)
-        words = found.headline or ": ".join(filter(None, (kind.one, *found.words[:1])))
-        count = len(self._tests) + self._unnamed or len(self._files) or self._count
-        if count > 1 and kind.many != kind.one:
-            rest = words.removeprefix(kind.one)
-            where = self._tests_in_words("")
-            at = f": {where}" if where and not where.startswith("first ") else ""
-            if found.kind == "worker.crashed" and found.nodeid:
-                at = "".join(words.partition(" while ")[1:])
-            return kind.phrase(count) + ("" if rest == words else rest) + at
-        nodeid = found.nodeid
-        if nodeid is None or nodeid in words:
-            return words
-        if "1 test " in words:
-            at = _place_in_words(_own_place(self._of_tests[0])) if self._of_tests else ""
-            return words.replace("1 test", _name_of(nodeid), 1) + at
-        if not found.kind.startswith("process."):
-            return words
-        head, colon, rest = words.partition(": ")
-        return f"{head} while it ran {nodeid}{colon}{rest}"
+def _where(cause: Cause, found: Finding, of_tests: Sequence[TestFailure], sentence: str) -> str:
+    """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
+    failure = found.failure
+    if cause.files:
+        raised = None if failure is None else failure.exception
+        is_import = raised is not None and raised.type not in _REFUSALS
+        first, *others = cause.files
+        told = []
+        if others or cause.tests or first.partition("::")[0] not in sentence:
+            what = f"{len(cause.files):,} test files" if others else one_line(first, _MAX_PATH)
+            how = "imported" if is_import and "::" not in first else "collected"
+            told.append(f"{what} can't be {how}")
+        if cause.tests:
+            told.append(f"{counted(len(cause.tests), 'test')} failed")
+        return ", ".join(told)
+    if isinstance(failure, RunError) and failure.origin == "conftest":
+        file = re.search(_CONFTEST, failure.message)
+        return "" if file is None or file[0] in sentence else f"{file[0]} can't be imported"
+    return _tests_in_words(cause, of_tests, sentence) if of_tests else ""
 
-    def _where(self, sentence: str) -> str:
-        """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
-        failure = self._first.failure
-        if self._files:
-            raised = self._failures[0].exception
-            is_import = raised is not None and raised.type not in _REFUSALS
-            first = self._files[0]
-            where = f"{counted(len(self._files), 'test file')} can't be "
-            if len(self._files) == 1:
-                is_named = first.partition("::")[0] in sentence and not self._tests
-                where = "" if is_named else f"{one_line(first, _MAX_PATH)} can't be "
-            if where:
-                where += "imported" if is_import and "::" not in first else "collected"
-            tests = f"{counted(len(self._tests), 'test')} failed" if self._tests else ""
-            return ", ".join(filter(None, (where, tests)))
-        if isinstance(failure, RunError) and failure.origin == "conftest":
-            file = re.search(_CONFTEST, failure.message)
-            is_named = file is None or file[0] in sentence
-            return "" if is_named or file is None else f"{file[0]} can't be imported"
-        return self._tests_in_words(sentence)
 
-    def _tests_in_words(self, sentence: str) -> str:
-        if not self._of_tests:
-            return ""
-        first = self._of_tests[0]
-        name, raised, at = _name_of(first.nodeid), first.exception, _own_place(first)
-        place = _place_in_words(at)
-        if place.strip(" ()") in sentence:
-            place = ""
-        if raised is not None and raised.fixture is not None:
-            fixtures = {each.exception and each.exception.fixture for each in self._of_tests}
-            if None not in fixtures:
-                return f"fixture {raised.fixture}{place}{and_more(len(fixtures) - 1)}"
-        is_one = len(self._tests) == 1 or not name  # a log may not say which
-        origin = None if raised is None else raised.origin
-        function = origin.function if origin is not None and place else ""
-        if function and not is_one and len({*map(_own_place, self._of_tests)}) == 1:
-            return f"{function}{place}"
-        where = f"{name}{place}".strip()
-        is_of_test = function == name.partition("[")[0].replace("::", ".")
-        file = first.nodeid.partition("::")[0]
-        if function and not is_of_test and at is not None and at.path not in (file, ""):
-            where = f"{function}{place}, in {name}"
-        return where if is_one else f"first {where}"
+def _tests_in_words(cause: Cause, of_tests: Sequence[TestFailure], sentence: str) -> str:
+    first = of_tests[0]
+    name, raised, at = _name_of(first.nodeid), first.exception, _own_place(first)
+    place = _place_in_words(at)
+    if place.strip(" ()") in sentence:
+        place = ""
+    if raised is not None and raised.fixture is not None:
+        fixtures = {each.exception and each.exception.fixture for each in of_tests}
+        if None not in fixtures:
+            return f"fixture {raised.fixture}{place}{and_more(len(fixtures) - 1)}"
+    is_one = len(cause.tests) == 1 or not name  # a log may not say which
+    origin = None if raised is None else raised.origin
+    function = origin.function if origin is not None and place else ""
+    if function and not is_one and len({*map(_own_place, of_tests)}) == 1:
+        return f"{function}{place}"
+    where = f"{name}{place}".strip()
+    is_of_test = function == name.partition("[")[0].replace("::", ".")
+    file = first.nodeid.partition("::")[0]
+    if function and not is_of_test and at is not None and at.path not in (file, ""):
+        where = f"{function}{place}, in {name}"
+    return where if is_one else f"first {where}"
 
 
 _USERS: Final = ("test", "conftest", "project")

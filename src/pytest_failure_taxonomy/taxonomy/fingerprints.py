@@ -361,7 +361,7 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
                 else title_of(raised.type, raised.message, raised.origin),
                 count=len(group),
                 nodeids=tuple(dict.fromkeys(failure.nodeid for failure, _ in group)),
-                owner=owner_of_most([failure.exception for failure, _ in group]),
+                owner=owner_of_most([failure for failure, _ in group]),
             )
         )
     return tuple(sorted(groups, key=lambda group: -group.count))

@@ -7,57 +7,35 @@ yields what it found; that is grouped by reason and kind and sorted by precedenc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
+from pytest_failure_taxonomy.taxonomy import deaths, words
 from pytest_failure_taxonomy.taxonomy.classification import (
     judge_collection_failures,
     judge_run_error,
     judge_test_failures,
     type_in_text,
 )
-from pytest_failure_taxonomy.taxonomy.deaths import (
-    ENDED_FROM_OUTSIDE,
-    TIMEOUT_EXIT_CODE,
-    headline_of_timeout,
-    in_words_of_command,
-    is_ended_as_stalled,
-    judge_command,
-    judge_death,
-    judge_late_death,
-    judge_sandbox,
-    judge_stalls,
-    judge_worker,
-    meaning_of,
-    words_of_stall,
-    words_of_tool,
-)
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
     Interruption,
     OutputLine,
-    RaisedException,
-    RunError,
     RunEvidence,
     TestFailure,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
+    MAX_LINES,
     Cause,
     Evidence,
     Finding,
     HeldReason,
     Judgement,
     Verdict,
-    deciding_lines,
     finding,
-    group_findings,
     marked_finding,
     owner_of_most,
-    primary_of,
-    stacks_of,
-    words_of_evidence,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import (
     STAGE_FAILURE_REASONS,
@@ -67,14 +45,9 @@ from pytest_failure_taxonomy.taxonomy.reasons import (
     FailureType,
     Stage,
     known_kinds,
+    rank_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import (
-    words_of_collection_failure,
-    words_of_interruption,
-    words_of_run_error,
-    words_of_test_failure,
-)
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
@@ -84,6 +57,9 @@ _BUDGET: Final = re.compile(r"Timeout \(?>(\d+(?:\.\d+)?)s")
 
 _OF_XDIST: Final = re.compile(r"<WorkerController|\((?:xdist|execnet)/[^()]*\)$")
 """What xdist's own errors name: a worker, or a place in itself or in what it talks through."""
+
+_PYTESTS_STAGES: Final = (Stage.AGENT_RUN, Stage.FINAL_TEST)
+"""Whose table of exit codes is pytest's."""
 
 _ENVIRONMENT_REASONS: Final = frozenset(
     {
@@ -125,14 +101,55 @@ def judge(run: RunEvidence) -> Judgement:
         if not found and not run.counts.ran:
             note = f"no test ran, yet exit code {run.exit.code} counts as a failing baseline"
             judged = replace(judged, notes=(f"baseline: {note}",))
-    held = group_findings(found)
+    held = _held(found)
+    # The verdict is the first reason that was seen, not only told.
+    primary = next((each for each in held if not each.findings[0].is_hearsay), *held[:1] or [None])
     causes = _causes_of(found, run)
-    lines: tuple[OutputLine, ...] = ()
-    if run.output is not None:
-        kinds = (primary_of(held).kind, *(each.kind for each in held)) if held else ()
-        lines = deciding_lines(run.output, kinds, is_cut_off=not run.finished)
-    verdict = _verdict(held, causes, run, judged, lines)
-    return replace(judged, verdict=verdict, reasons=held, causes=causes, lines=lines)
+    lines = _lines_about([primary, *held], run) if primary is not None else ()
+    return replace(
+        judged,
+        verdict=None if primary is None else _verdict(primary, causes, run, lines),
+        reasons=held,
+        causes=causes,
+        lines=lines,
+    )
+
+
+def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
+    """Gather findings by reason and kind, in an order that doesn't depend on who came first.
+
+    That is by precedence, then by how many tests it was found on, then by the table of kinds.
+    """
+    grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
+    for each in found:
+        grouped.setdefault((each.reason, each.kind), []).append(each)
+    held = [
+        HeldReason(reason=reason, kind=kind, findings=tuple(of_one))
+        for (reason, kind), of_one in grouped.items()
+    ]
+    held.sort(key=lambda each: (each.reason.precedence, -each.count, rank_of(each.kind)))
+    return tuple(held)
+
+
+def _lines_about(held: Sequence[HeldReason], run: RunEvidence) -> tuple[OutputLine, ...]:
+    """Return the lines of a log that speak for reasons, by number.
+
+    Those of the first reason are the last to be left out. The last line says where a log ends that
+    ends before its program did.
+    """
+    output = run.output
+    if output is None:
+        return ()
+    chosen: dict[int, OutputLine] = {}
+    for each in held:
+        for line in output.lines_about(each.kind):
+            if len(chosen) < MAX_LINES - 1:  # room for the summary
+                chosen.setdefault(line.number, line)
+    if output.summary is not None:
+        chosen[output.summary.number] = output.summary
+    elif output.last is not None and (not run.finished or not chosen):
+        chosen[output.last.number] = output.last
+    return tuple(chosen[number] for number in sorted(chosen))
 
 
 def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
@@ -149,26 +166,27 @@ def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
 
 
 def _verdict(
-    held: Sequence[HeldReason],
-    causes: Sequence[Cause],
-    run: RunEvidence,
-    judged: Judgement,
-    lines: Sequence[OutputLine],
-) -> Verdict | None:
-    if not held:
-        return None
-    from pytest_failure_taxonomy.taxonomy.causes import (
-        action_of,
-        headline_of_run,
-        retryable_of,
-    )
+    primary: HeldReason, causes: Sequence[Cause], run: RunEvidence, lines: Sequence[OutputLine]
+) -> Verdict:
+    from pytest_failure_taxonomy.taxonomy.causes import action_of, headline_of_run, retryable_of
 
-    primary = primary_of(held)
     first = primary.findings[0]
     least, action = action_of(causes, primary.kind)
     failure_type = least.failure_type
     if lines and failure_type is FailureType.UNKNOWN:
         failure_type = type_in_text("\n".join(line.text for line in lines))
+    evidence = []
+    for found in primary.findings[:MAX_EVIDENCE]:
+        is_named = found.nodeid is None or found.nodeid in found.detail
+        detail = found.detail if is_named else f"{found.nodeid}: {found.detail}"
+        evidence.append(Evidence(source=found.source, detail=detail))
+    # What the threads were at, where the end of the process is the verdict.
+    is_death = first.kind.startswith("process.")
+    if run.exit.stacks and (is_death or first.kind in ("stage.setup_timeout", "stage.timeout")):
+        evidence.append(Evidence(source="stacks at SIGTERM", detail=run.exit.stacks))
+    if is_death and run.traces is not None and run.traces.stack:
+        stack = words.first_lines(run.traces.stack)
+        evidence.append(Evidence(source="stack of the crash", detail=stack))
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,
@@ -178,32 +196,10 @@ def _verdict(
         retryable=retryable_of(causes),
         message=headline_of_run(causes, run),
         nodeid=next(iter(least.nodeids), None),
-        evidence=(
-            *(
-                Evidence(source=found.source, detail=words_of_evidence(found))
-                for found in primary.findings[:MAX_EVIDENCE]
-            ),
-            *stacks_of(run, first),
-        ),
+        evidence=tuple(evidence),
         ambiguous=first.ambiguous,
-        owner=owner_of_most(_exceptions_of(primary, run, judged)),
+        owner=owner_of_most([each.failure for each in primary.findings]),
     )
-
-
-def _exceptions_of(
-    held: HeldReason, run: RunEvidence, judged: Judgement
-) -> Iterator[RaisedException | None]:
-    """Yield what was raised in each failure and error of one reason and kind."""
-    reason, kind = held.reason, held.kind
-    seen: tuple[tuple[Sequence[TestFailure | CollectionFailure | RunError], Any], ...] = (
-        (run.failures, judged.failures),
-        (run.collection_failures, judged.collection_failures),
-        (run.errors, judged.errors),
-    )
-    for failures, judgements in seen:
-        for failure, one in zip(failures, judgements, strict=True):
-            if one.kind == kind and one.reason is reason:
-                yield failure.exception
 
 
 def _judge_each_failure(run: RunEvidence) -> Judgement:
@@ -249,9 +245,10 @@ def _is_green(run: RunEvidence) -> bool:
     )
 
 
-def _from_tests(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+def _from_tests(
+    run: RunEvidence, judged: Judgement, told: Mapping[int, WorkerEnd]
+) -> Iterator[Finding]:
     """Yield what failed in tests, and the ends of the workers that ran them."""
-    told = _told_by_workers(run)
     for index, (failure, one) in enumerate(zip(run.failures, judged.failures, strict=True)):
         if index in told:
             continue
@@ -264,7 +261,7 @@ def _from_tests(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             retryable=one.retryable,
             failure_type=one.failure_type,
             headline=_headline_of(failure, one.kind),
-            words=words_of_test_failure(failure),
+            words=words.words_of_test_failure(failure),
             failure=failure,
             fingerprint=one.fingerprint,
         )
@@ -275,7 +272,7 @@ def _from_tests(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
     for worker in run.workers:
         if worker.ending not in ("died", "interrupted"):  # an exit is told as that
             continue
-        ended, place = judge_worker(worker), places.get(id(worker))
+        ended, place = deaths.judge_worker(worker), places.get(id(worker))
         if place is not None:
             fingerprint = judged.failures[place].fingerprint
             if worker.ending == "interrupted":
@@ -312,7 +309,7 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     """Return what names the cause of one failed test better than its kind does."""
     if kind == "test.timeout":
         if failure.limit is not None:
-            return headline_of_timeout(failure.limit)
+            return deaths.headline_of_timeout(failure.limit)
         budget = re.search(_BUDGET, failure.message)
         return (
             f"{known_kinds()[kind].one} of {float(budget[1]):g} s"
@@ -320,7 +317,7 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
             else known_kinds()[kind].one
         )
     if failure.stall is not None and kind == "test.stalled":
-        return f"{known_kinds()[kind].one}: {words_of_stall(failure.stall)}"
+        return f"{known_kinds()[kind].one}: {deaths.words_of_stall(failure.stall)}"
     return None
 
 
@@ -333,7 +330,7 @@ def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Find
             failed.message,
             nodeid=failed.nodeid or None,
             failure_type=one.failure_type,
-            words=words_of_collection_failure(failed),
+            words=words.words_of_collection_failure(failed),
             failure=failed,
             fingerprint=one.fingerprint,
         )
@@ -350,7 +347,7 @@ def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Find
             f"{error.origin} error",
             error.message,
             failure_type=one_error.failure_type,
-            words=words_of_run_error(error),
+            words=words.words_of_run_error(error),
             failure=error,
         )
 
@@ -359,7 +356,9 @@ def _has_exited(run: RunEvidence) -> bool:
     return any(_interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions)
 
 
-def _from_session(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+def _from_session(
+    run: RunEvidence, judged: Judgement, told: Mapping[int, WorkerEnd]
+) -> Iterator[Finding]:
     """Yield what ended the session, and what is known of it by its count alone."""
     if run.mismatch is not None:
         # Imported here, because a run whose workers agree needs none of its words.
@@ -395,7 +394,7 @@ def _from_session(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
         nodeid = running if kind == "interrupt.keyboard" else None
         explains = tuple(
             judged.failures[index].fingerprint
-            for index, worker in _told_by_workers(run).items()
+            for index, worker in told.items()
             if worker.ending == "exited" and kind == "interrupt.exit"
         )
         yield finding(
@@ -403,7 +402,7 @@ def _from_session(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             "session",
             stop.message or stop.exception,
             nodeid=nodeid,
-            words=words_of_interruption(stop),
+            words=words.words_of_interruption(stop),
             explains=explains,
         )
     lacking = run.unrecorded  # it could be of another kind, or another reason
@@ -431,41 +430,44 @@ def _interruption_kind(stop: Interruption) -> str:
 
 
 def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
-    if is_ended_as_stalled(run):
-        return _findings_of(run, judged, [*judge_stalls(run)])
-    found = _findings_of(run, judged, [])
-    was_ended = any(each.kind in ENDED_FROM_OUTSIDE for each in found)
-    return [*judge_stalls(run), *found] if was_ended else found
-
-
-def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> list[Finding]:
-    """Return all findings; `ended` are those of stalls for which we have ended the run."""
-    found = [*run.settled, *ended, *_from_tests(run, judged)]
-    found += (*_from_outside_of_tests(run, judged), *_from_session(run, judged))
-    if ended and (not run.finished or run.exit.session_code not in (None, run.exit.code)):
+    stalled, is_ended = [*deaths.judge_stalls(run)], deaths.is_ended_as_stalled(run)
+    told = _told_by_workers(run)
+    found = [
+        *run.settled,
+        *(stalled if is_ended else ()),
+        *_from_tests(run, judged, told),
+        *_from_outside_of_tests(run, judged),
+        *_from_session(run, judged, told),
+    ]
+    is_late = run.exit.session_code not in (None, run.exit.code)
+    if is_ended and stalled and (is_late or not run.finished):
         return found
     if not run.finished:
         if run.early_refusal is not None and run.exit.code == 0:
-            found += judge_command(0, run.exit.source, is_pytest=True, refusal=run.early_refusal)
-        death = judge_death(run.exit, run.in_flight, run.activity, run.traces)
-        return [*found, _of_stage(in_words_of_command(death, run), run)]
-    if run.exit.session_code not in (None, run.exit.code):
-        late = _of_stage(judge_late_death(run.exit), run)
-        # A session that had failed for reasons of its own left with another code: they still hold.
-        if not (found and run.exit.session_code and late.kind == "exit_status.changed"):
-            found.append(late)
-    if run.recorded:
-        found += _from_exit_code(run, explained=bool(found))
-    elif sandbox := [*judge_sandbox(run)]:
-        found += sandbox
-    elif run.exit.code is None:
-        found += _from_error_line(run)
-    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and not _was_interrupted(run):
-        found += judge_command(
-            run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
-        )
-    found += _from_stage(run, found)
-    return found
+            found += deaths.judge_command(
+                0, run.exit.source, is_pytest=True, refusal=run.early_refusal
+            )
+        death = deaths.judge_death(run.exit, run.in_flight, run.activity, run.traces)
+        found.append(_of_stage(deaths.in_words_of_command(death, run), run))
+    else:
+        if is_late:
+            late = _of_stage(deaths.judge_late_death(run.exit), run)
+            # A session that had failed for reasons of its own left with another code: they hold.
+            if not (found and run.exit.session_code and late.kind == "exit_status.changed"):
+                found.append(late)
+        if run.recorded:
+            found += _from_exit_code(run, explained=bool(found))
+        elif sandbox := [*deaths.judge_sandbox(run)]:
+            found += sandbox
+        elif run.exit.code is None:
+            found += _from_error_line(run)
+        elif run.stage in _PYTESTS_STAGES and not _was_interrupted(run):
+            found += deaths.judge_command(
+                run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
+            )
+        found += _from_stage(run, found)
+    was_ended = not is_ended and any(each.kind in deaths.ENDED_FROM_OUTSIDE for each in found)
+    return [*stalled, *found] if was_ended else found
 
 
 def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
@@ -502,7 +504,7 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     elif run.coverage:
         yield finding("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
     elif run.stage not in STAGE_FAILURE_REASONS and (
-        run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) or code not in TIME_LIMIT_EXIT_CODES
+        run.stage in _PYTESTS_STAGES or code not in TIME_LIMIT_EXIT_CODES
     ):  # else the stage itself has something to say of it
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"
@@ -512,7 +514,7 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
 def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     """Yield the stage's own reason, unless evidence names one that says more."""
     code = run.exit.code
-    if code is None or run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST):
+    if code is None or run.stage in _PYTESTS_STAGES:
         return
     if any(each.kind in STAGE_KINDS.values() for each in found):
         return
@@ -539,8 +541,8 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
         "output",
         told.line.text,
         reason=reason,
-        headline=f"{known_kinds()[kind].one}: {words_of_tool(told)}",
-        retryable=meaning_of(told).get("retryable"),
+        headline=f"{known_kinds()[kind].one}: {deaths.words_of_tool(told)}",
+        retryable=deaths.meaning_of(told).get("retryable"),
     )
 
 
@@ -550,10 +552,10 @@ def _of_stage(death: Finding, run: RunEvidence) -> Finding:
     A limit counts as exit code 124 does. In the stages whose table is pytest's, the end of a pytest
     says more of itself: what was in flight.
     """
-    is_plain = run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST)
+    is_plain = run.stage in _PYTESTS_STAGES
     if death.kind != "process.timeout" or (is_plain and (run.recorded or run.is_pytest)):
         return death
-    reason = FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE) or death.reason
+    reason = FailureReason.from_stage(run.stage, deaths.TIMEOUT_EXIT_CODE) or death.reason
     kind = STAGE_KINDS[reason]
     says_more = is_plain or run.activity is not None
     headline = death.headline if says_more else None
@@ -562,7 +564,7 @@ def _of_stage(death: Finding, run: RunEvidence) -> Finding:
 
 def _exit_reason(run: RunEvidence) -> FailureReason | None:
     if run.exit.enforced_limit_seconds is not None:
-        return FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE)
+        return FailureReason.from_stage(run.stage, deaths.TIMEOUT_EXIT_CODE)
     if run.exit.code is None:
         return None
     exception = KeyboardInterrupt if _was_interrupted(run) else None

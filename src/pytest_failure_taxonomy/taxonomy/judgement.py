@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
@@ -10,25 +10,17 @@ from pytest_failure_taxonomy.taxonomy.reasons import (
     FailureReason,
     FailureType,
     RecoveryAction,
-    rank_of,
     reason_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import first_lines
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
         CollectionFailure,
-        Output,
         OutputLine,
-        RaisedException,
         RunError,
-        RunEvidence,
         TestFailure,
     )
-
-_LIMITS_OF_STAGES: Final = frozenset({"stage.setup_timeout", "stage.timeout"})
-"""Kinds of a process that its stage's time limit has ended."""
 
 Confidence = Literal["certain", "likely"]
 
@@ -111,7 +103,7 @@ def finding(
     """Return a finding of one kind.
 
     Args:
-        kind: one of `KINDS`.
+        kind: one of `known_kinds`.
         source: where it was seen.
         detail: what was seen.
         reason: needed where the kind has none of its own.
@@ -246,74 +238,16 @@ class Judgement:
     """What contradicts itself in the evidence, in words: a fault of the recorder's."""
 
 
-def group_findings(findings: Iterable[Finding]) -> tuple[HeldReason, ...]:
-    """Gather findings by reason and kind, in an order that doesn't depend on who came first.
+def owner_of_most(
+    failures: Iterable[TestFailure | CollectionFailure | RunError | None],
+) -> CodeOwner | None:
+    """Return whose code most failures were raised in, or `None` if that is known of none.
 
-    That is by precedence, then by how many tests it was found on, then by the table of kinds.
+    Of owners with as many failures it is the first in the order of `CodeOwner`.
     """
-    grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
-    for finding in findings:
-        grouped.setdefault((finding.reason, finding.kind), []).append(finding)
-    held = (
-        HeldReason(reason=reason, kind=kind, findings=tuple(found))
-        for (reason, kind), found in grouped.items()
-    )
-    return tuple(
-        sorted(held, key=lambda each: (each.reason.precedence, -each.count, rank_of(each.kind)))
-    )
-
-
-def primary_of(held: Sequence[HeldReason]) -> HeldReason:
-    """Return the reason that is the verdict: the first one that was seen, not only told."""
-    return next((each for each in held if not each.findings[0].is_hearsay), held[0])
-
-
-def deciding_lines(
-    output: Output, kinds: Iterable[str], *, is_cut_off: bool
-) -> tuple[OutputLine, ...]:
-    """Return the lines of a log that speak for the reasons that hold, sorted by number.
-
-    Args:
-        output: the lines to choose from.
-        kinds: of those reasons, the verdict's first; its lines are the last to be left out.
-        is_cut_off: the log ends before its program did, so its last line says where.
-    """
-    kinds = tuple(kinds)
-    chosen: dict[int, OutputLine] = {}
-    for kind in kinds:
-        for line in output.lines_about(kind):
-            if len(chosen) < MAX_LINES - 1:  # room for the summary
-                chosen.setdefault(line.number, line)
-    if output.summary is not None:
-        chosen[output.summary.number] = output.summary
-    elif output.last is not None and kinds and (is_cut_off or not chosen):
-        chosen[output.last.number] = output.last
-    return tuple(chosen[number] for number in sorted(chosen))
-
-
-def owner_of_most(raised: Iterable[RaisedException | None]) -> CodeOwner | None:
-    """Return whose code most exceptions were raised in, or `None` if that is known of none.
-
-    Of owners with as many exceptions it is the first in the order of `CodeOwner`.
-    """
+    raised = [each.exception for each in failures if each is not None]
     owners = [each.frame.owner for each in raised if each is not None and each.frame is not None]
     if not owners or owners.count(owners[0]) == len(owners):
         return owners[0] if owners else None
     order = get_args(CodeOwner)
     return min(set(owners), key=lambda each: (-owners.count(each), order.index(each)))
-
-
-def stacks_of(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
-    """Yield what the threads were at, where the end of the process is the verdict."""
-    is_death = first.kind.startswith("process.") or first.kind in _LIMITS_OF_STAGES
-    if run.exit.stacks and is_death:
-        yield Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)
-    if run.traces is not None and run.traces.stack and first.kind.startswith("process."):
-        yield Evidence(source="stack of the crash", detail=first_lines(run.traces.stack))
-
-
-def words_of_evidence(finding: Finding) -> str:
-    """Return what a finding says, and the node that it says it of."""
-    if finding.nodeid is None or finding.nodeid in finding.detail:
-        return finding.detail
-    return f"{finding.nodeid}: {finding.detail}"
