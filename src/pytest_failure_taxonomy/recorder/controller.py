@@ -21,10 +21,13 @@ from pytest_failure_taxonomy.record.observed import (
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
 from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.record.write import DiskRecord
-from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
-from pytest_failure_taxonomy.recorder.session import SessionRecorder, is_of_mismatch
+from pytest_failure_taxonomy.recorder.session import (
+    SessionRecorder,
+    is_of_forked_test,
+    is_of_mismatch,
+)
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.memory import (
@@ -186,7 +189,7 @@ class ControllerRecorder:
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
         elif not is_of_forked_test(report):  # xdist's own report of a worker that has died
             worker.seen["crashed_on"] = report.nodeid
-            end = self._session.failures.death = worker.end()
+            end = self._session.death = worker.end()
             self._session.log.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)

@@ -1,8 +1,8 @@
 """What happened in a run besides tests that passed, in memory and in the record on disk.
 
 pytest passes the report of a failed test and the exception behind it to two hooks.
-`ExceptionMemory` describes the exception and keeps that until the report comes by,
-`FailureRecorder` makes one `TestFailure` of both, and `EventLog` keeps all failures and errors.
+`ExceptionMemory` describes the exception and keeps that until the report comes by; `EventLog` keeps
+all failures and errors.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
 from pytest_failure_taxonomy.record.write import Record, to_json
 from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.attribution import ask_user, marker_in_output_of
+from pytest_failure_taxonomy.recorder.attribution import ask_user
 from pytest_failure_taxonomy.recorder.exceptions import (
     cause_of,
     describe_exception,
@@ -33,13 +32,10 @@ from pytest_failure_taxonomy.recorder.inspection import (
     is_of_fixture_lookup,
 )
 from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
-from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, changed_secrets, redacted
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy import evidence
-from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
@@ -51,7 +47,6 @@ json = isolate_module(json)
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """The attribute by which a worker's report carries the description to the controller."""
-_PHASES: Final = frozenset({"setup", "call", "teardown"})
 
 _ASYNC_TEST: Final = "async def functions are not natively supported"
 """What pytest says of an async test that no plugin has taken."""
@@ -74,7 +69,7 @@ class Described:
     attributed: evidence.Attribution | None = None
 
 
-_NOTHING: Final = Described(exception=None)
+NOTHING: Final = Described(exception=None)
 
 
 class EventLog:
@@ -209,12 +204,12 @@ class ExceptionMemory:
         if self._received is not None and self._received[0] is report:
             return self._received[1]
         if not self._raised:
-            return _NOTHING
+            return NOTHING
         node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
         # pytest-forked puts a text there, of a process that has ended.
         error = None if call is None else getattr(call.excinfo, "value", None)
         if node is None or error is None:
-            return _NOTHING
+            return NOTHING
         return self.explain_test(node, error, report)
 
     def explain_test(
@@ -284,7 +279,7 @@ class ExceptionMemory:
         """Return exception and place of a node that could not be collected, and forget them."""
         if self._received is not None and self._received[0] is report:
             return self._received[1]
-        return self._collecting.pop(report.nodeid, _NOTHING)
+        return self._collecting.pop(report.nodeid, NOTHING)
 
     def send_with(self, report: Report) -> None:
         """Attach the exception to a report on a worker."""
@@ -328,128 +323,3 @@ def _missing_fixtures_beside(error: BaseException) -> list[str]:
         known = {missing.argname, "request", *found, *parameters}
         return [f"fixture {name!r} not found" for name in asked if name not in known]
     return []
-
-
-class FailureRecorder:
-    """Record each failure in one event: a second one would cost as much as the first."""
-
-    def __init__(
-        self,
-        log: EventLog,
-        progress: Progress,
-        exceptions: ExceptionMemory,
-        markers: Mapping[str, FailureReason],
-        rootdir: Path,
-    ) -> None:
-        self.awaiting: pytest.TestReport | None = None
-        """The report of a failed test, until pytest passes on the exception or goes on without."""
-        self.death: evidence.WorkerEnd | None = None
-        """How the worker ended whose report comes next."""
-        self.superseded: set[str] = set()
-        """Tests that are going to be run again and have not started yet."""
-        self._with_failed_subtests: set[str] = set()
-        """Tests that have a failed subtest."""
-        self._log = log
-        self._progress = progress
-        self._exceptions = exceptions
-        self._markers = markers
-        self._rootdir = rootdir
-
-    def see(self, report: pytest.TestReport) -> None:
-        """Record a failure, or wait for its exception if this process ran the test."""
-        described = self._exceptions.take_test(report)
-        if described.exception is None and report.when in _PHASES and not hasattr(report, "node"):
-            self.awaiting = report
-        else:
-            self._record(report, described)
-
-    def explain(self, node: pytest.Item, error: BaseException) -> None:
-        """Record the failure that was waiting for its exception."""
-        report, self.awaiting = self.awaiting, None
-        if report is not None:
-            self._record(report, self._exceptions.explain_test(node, error, report))
-
-    def await_no_more(self) -> None:
-        """Record a failure without an exception: a test that passed and should not have."""
-        report, self.awaiting = self.awaiting, None
-        if report is not None:
-            self._record(report, _NOTHING)
-
-    def supersede(self, report: pytest.TestReport) -> None:
-        """Count a test that is run again; its failed subtests no longer count."""
-        nodeid, worker = report.nodeid, _worker_of(report)
-        self._progress.count_rerun(nodeid, getattr(report, "rerun", None))
-        self._log.write("rerun", nodeid=nodeid, worker=worker)
-        if nodeid in self._with_failed_subtests:
-            self._with_failed_subtests.discard(nodeid)
-            self._progress.uncount("failed", self._log.remove_subtests(nodeid, worker))
-        self.superseded.add(nodeid)
-
-    def _record(self, report: pytest.TestReport, described: Described) -> None:
-        nodeid, shown = report.nodeid, report.longrepr
-        is_subtest = hasattr(report, "context")
-        part: evidence.Part = "test"
-        if is_subtest:
-            part = "subtest"
-            if nodeid in self.superseded:
-                return
-            self._with_failed_subtests.add(nodeid)
-        elif isinstance(shown, str) and shown.startswith("contains ") and "failed subtest" in shown:
-            part = "sum"
-        crashed = report.when not in _PHASES
-        forked = crashed and is_of_forked_test(report)
-        death = self.death if crashed and not forked else None
-        phase: evidence.Phase = "call"
-        if report.when in _PHASES:
-            phase = report.when
-        elif not forked:  # its worker has died, and the phase is the last one known
-            phase = self._progress.phase_of(nodeid) or "call"
-        if crashed:
-            self._progress.finish(nodeid)  # its worker can't say that it has
-        self._progress.count("failed" if phase == "call" or crashed else "errors")
-        traces = None if death is None else death.traces
-        text = place = None
-        if len(self._log.failures) < evidence.MAX_LISTED:
-            text = longrepr.text_of(shown)
-            head = getattr(report, "head_line", None) if is_subtest else None
-            text = f"{head}\n\n{text}" if head else text
-            if traces is not None:
-                text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
-                place = traces.location
-            place = place or longrepr.place_of(shown, self._rootdir)
-            if place is None:  # where the test is defined
-                path, line, _ = report.location
-                line = None if line is None else line + 1
-                place = evidence.Location(path=path.replace("\\", "/"), line=line)
-        failure = evidence.TestFailure(
-            nodeid=nodeid,
-            phase=phase,
-            message=longrepr.message_of(shown),
-            exception=described.exception,
-            attributed=described.attributed,
-            marker=marker_in_output_of(report, self._markers),
-            part=part,
-            crashed=crashed,
-            forked=forked,
-            limit=death.limit if death is not None and is_ended_by_limit(death) else None,
-            stall=None if death is None else death.stall,
-            location=place,
-            traceback=text,
-            duration_seconds=None if crashed else report.duration,
-            attempts=self._progress.attempts(nodeid),
-            worker=_worker_of(report),
-        )
-        self._log.add_failure(failure)
-
-
-def is_of_forked_test(report: pytest.TestReport) -> bool:
-    """Tell whether pytest-forked reports a crash, rather than xdist the death of a worker.
-
-    Reports that come from a worker have its id; the one that the controller makes up does not.
-    """
-    return not hasattr(report, "node") or hasattr(report, "worker_id")
-
-
-def _worker_of(report: pytest.TestReport) -> str | None:
-    node = getattr(report, "node", None)
-    return None if node is None else str(node.gateway.id)

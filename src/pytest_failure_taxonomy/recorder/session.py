@@ -16,18 +16,21 @@ import pytest
 from pytest_failure_taxonomy.record.layout import END_MESSAGE
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import longrepr
+from pytest_failure_taxonomy.recorder.attribution import marker_in_output_of
 from pytest_failure_taxonomy.recorder.exceptions import message_of, words_of
-from pytest_failure_taxonomy.recorder.failures import EventLog, ExceptionMemory, FailureRecorder
+from pytest_failure_taxonomy.recorder.failures import NOTHING, Described, EventLog, ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
 from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 
 _WORDS_OF_XDIST: Final = "Different tests were collected between "
 """How the reports begin by which xdist's schedulers refuse to start, one for each worker that
 differs from the first; it is the same in all versions since 1.2."""
+_PHASES: Final = frozenset({"setup", "call", "teardown"})
 _BEFORE_TEARDOWN: Final = frozenset({"setup", "call"})
 _TestReport: Final = pytest.TestReport
 
@@ -51,15 +54,21 @@ class SessionRecorder:
         self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
         self.log = EventLog(record, secrets, self.nodeids)
         self.exceptions = ExceptionMemory(config, faults, secrets.learn)
+        self.death: evidence.WorkerEnd | None = None
+        """How the worker ended whose report comes next."""
         self.should_fail = ""
         self.uncounted = 0
         """Failures that the session has counted, and that no report was of."""
         self._failed_reports = 0
+        self._awaiting: pytest.TestReport | None = None
+        """The report of a failed test, until pytest passes on the exception or goes on without."""
+        self._superseded: set[str] = set()
+        """Tests that are going to be run again and have not started yet."""
+        self._with_failed_subtests: set[str] = set()
+        """Tests that have a failed subtest."""
         self.status: int | None = None
         """The session's own exit status, once it is known."""
-        self.failures = FailureRecorder(
-            self.log, self.progress, self.exceptions, markers, config.rootpath
-        )
+        self._markers = markers
         self._config = config
         self._rootdir = config.rootpath
         self.record = record
@@ -72,10 +81,10 @@ class SessionRecorder:
         """Record that a test starts."""
         try:
             self.progress.start(nodeid)
-            if self.failures.awaiting is not None:
-                self.failures.await_no_more()
-            if self.failures.superseded:
-                self.failures.superseded.discard(nodeid)
+            if self._awaiting is not None:
+                self._await_no_more()
+            if self._superseded:
+                self._superseded.discard(nodeid)
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logstart", error)
 
@@ -89,8 +98,8 @@ class SessionRecorder:
             passed = report.outcome == "passed"
             if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
                 self.progress.advance(nodeid, state_after(when, passed=passed))
-            if self.failures.awaiting is not None:
-                self.failures.await_no_more()
+            if self._awaiting is not None:
+                self._await_no_more()
             if not passed or hasattr(report, "wasxfail"):
                 self._record_other_than_passed(report)
             elif when == "call" and not hasattr(report, "context"):
@@ -103,8 +112,8 @@ class SessionRecorder:
         """Record that a test has ended."""
         try:
             self.progress.finish(nodeid)
-            if self.failures.awaiting is not None:
-                self.failures.await_no_more()
+            if self._awaiting is not None:
+                self._await_no_more()
             self.exceptions.forget()
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logfinish", error)
@@ -138,10 +147,12 @@ class SessionRecorder:
         """
         if isinstance(node, pytest.Collector):
             self.exceptions.see_collector(node, call, report)
-        elif report is not self.failures.awaiting:
+        elif report is not self._awaiting:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
-            self.failures.explain(node, call.excinfo.value)
+            self._awaiting = None
+            described = self.exceptions.explain_test(node, call.excinfo.value, report)
+            self._record_failure(report, described)
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -257,7 +268,7 @@ class SessionRecorder:
         workers: tuple[evidence.WorkerEnd, ...],
     ) -> evidence.RunEvidence:
         """Return all that was recorded, without secrets in node ids, and how the run ended."""
-        self.failures.await_no_more()
+        self._await_no_more()
         log, progress = self.log, self.progress
         run = evidence.RunEvidence(
             stage=stage,
@@ -282,15 +293,89 @@ class SessionRecorder:
         outcome = cast("str", report.outcome)
         if outcome == "failed":
             self._failed_reports += 1
-            self.failures.see(report)
-        elif outcome == "rerun":  # pytest-rerunfailures
-            self.failures.supersede(report)
+            described = self.exceptions.take_test(report)
+            is_here = report.when in _PHASES and not hasattr(report, "node")
+            if described.exception is None and is_here:  # this process ran it: wait for it
+                self._awaiting = report
+            else:
+                self._record_failure(report, described)
+        elif outcome == "rerun":  # pytest-rerunfailures; its failed subtests no longer count
+            nodeid, worker = report.nodeid, _worker_of(report)
+            self.progress.count_rerun(nodeid, getattr(report, "rerun", None))
+            self.log.write("rerun", nodeid=nodeid, worker=worker)
+            if nodeid in self._with_failed_subtests:
+                self._with_failed_subtests.discard(nodeid)
+                self.progress.uncount("failed", self.log.remove_subtests(nodeid, worker))
+            self._superseded.add(nodeid)
         elif hasattr(report, "context") and self._hides_subtests:
             return
         elif hasattr(report, "wasxfail"):
             self.progress.count("xfailed" if outcome == "skipped" else "xpassed")
         elif outcome == "skipped":
             self.progress.count("skipped")
+
+    def _await_no_more(self) -> None:
+        """Record a failure without an exception: a test that passed and should not have."""
+        report, self._awaiting = self._awaiting, None
+        if report is not None:
+            self._record_failure(report, NOTHING)
+
+    def _record_failure(self, report: pytest.TestReport, described: Described) -> None:
+        """Record a failure in one event: a second one would cost as much as the first."""
+        nodeid, shown = report.nodeid, report.longrepr
+        is_subtest = hasattr(report, "context")
+        part: evidence.Part = "test"
+        if is_subtest:
+            part = "subtest"
+            if nodeid in self._superseded:
+                return
+            self._with_failed_subtests.add(nodeid)
+        elif isinstance(shown, str) and shown.startswith("contains ") and "failed subtest" in shown:
+            part = "sum"
+        crashed = report.when not in _PHASES
+        forked = crashed and is_of_forked_test(report)
+        death = self.death if crashed and not forked else None
+        phase: evidence.Phase = "call"
+        if report.when in _PHASES:
+            phase = report.when
+        elif not forked:  # its worker has died, and the phase is the last one known
+            phase = self.progress.phase_of(nodeid) or "call"
+        if crashed:
+            self.progress.finish(nodeid)  # its worker can't say that it has
+        self.progress.count("failed" if phase == "call" or crashed else "errors")
+        traces = None if death is None else death.traces
+        text = place = None
+        if len(self.log.failures) < evidence.MAX_LISTED:
+            text = longrepr.text_of(shown)
+            head = getattr(report, "head_line", None) if is_subtest else None
+            text = f"{head}\n\n{text}" if head else text
+            if traces is not None:
+                text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
+                place = traces.location
+            place = place or longrepr.place_of(shown, self._rootdir)
+            if place is None:  # where the test is defined
+                path, line, _ = report.location
+                line = None if line is None else line + 1
+                place = evidence.Location(path=path.replace("\\", "/"), line=line)
+        failure = evidence.TestFailure(
+            nodeid=nodeid,
+            phase=phase,
+            message=longrepr.message_of(shown),
+            exception=described.exception,
+            attributed=described.attributed,
+            marker=marker_in_output_of(report, self._markers),
+            part=part,
+            crashed=crashed,
+            forked=forked,
+            limit=death.limit if death is not None and is_ended_by_limit(death) else None,
+            stall=None if death is None else death.stall,
+            location=place,
+            traceback=text,
+            duration_seconds=None if crashed else report.duration,
+            attempts=self.progress.attempts(nodeid),
+            worker=_worker_of(report),
+        )
+        self.log.add_failure(failure)
 
     @cached_property
     def _hides_subtests(self) -> bool:
@@ -306,3 +391,16 @@ def is_of_mismatch(report: pytest.CollectReport) -> bool:
     The report is one of a node that could not be collected, and the node is a worker.
     """
     return isinstance(report.longrepr, str) and report.longrepr.startswith(_WORDS_OF_XDIST)
+
+
+def is_of_forked_test(report: pytest.TestReport) -> bool:
+    """Tell whether pytest-forked reports a crash, rather than xdist the death of a worker.
+
+    Reports that come from a worker have its id; the one that the controller makes up does not.
+    """
+    return not hasattr(report, "node") or hasattr(report, "worker_id")
+
+
+def _worker_of(report: pytest.TestReport) -> str | None:
+    node = getattr(report, "node", None)
+    return None if node is None else str(node.gateway.id)
