@@ -94,16 +94,17 @@ STARTED: Final = COUNTERS.index("started")
 """The index of the counter of started tests, which workers have."""
 
 COUNTED_AT: Final = COUNTERS_AT + 4 * len(COUNTERS)
-COUNTED_EVENTS: Final = (
-    "failure",
-    "collection_failure",
-    "error",
-    "interruption",
-    "worker",
-    "recovered",
-)
-"""Events that are counted before they are written: 32 bits each, in this order, at `COUNTED_AT`. A
-full disk loses events but no counts, so that a reader knows how many are missing."""
+COUNTED_EVENTS: Final = {
+    "failure": ("failure", "failures"),
+    "collection_failure": ("collection error", "collection errors"),
+    "error": ("internal error", "internal errors"),
+    "interruption": ("interruption", "interruptions"),
+    "worker": ("worker's state", "workers' states"),
+    "recovered": ("recovered test", "recovered tests"),
+}
+"""Events that are counted before they are written, and what one and several are called: 32 bits
+each, in this order, at `COUNTED_AT`. A full disk loses events but no counts, so that a reader knows
+how many are missing."""
 
 TIMER_AT: Final = 128
 TIMER: Final = struct.Struct("<QdI")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from pytest_failure_taxonomy.record.layout import MEMORY, OBSERVED, OBSERVED_NEW
-from pytest_failure_taxonomy.record.parsing import parse
+from pytest_failure_taxonomy.record.read import parse
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
 from pytest_failure_taxonomy.taxonomy.evidence import (

@@ -6,44 +6,182 @@ import errno
 import json
 import math
 import os
+import re
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from enum import Enum
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.layout import PAGE
-from pytest_failure_taxonomy.record.parsing import parse
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of, whole_lines
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    Interruption,
-    Phase,
-    RunContext,
-    RunError,
-    RunningActivity,
-    TestFailure,
-    WatcherState,
-    WorkerEnd,
-)
+from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.reasons import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 from pytest_failure_taxonomy.taxonomy.values import value
 
-_WORDS: Final = {
-    "failure": ("failure", "failures"),
-    "collection_failure": ("collection error", "collection errors"),
-    "error": ("internal error", "internal errors"),
-    "interruption": ("interruption", "interruptions"),
-    "worker": ("worker's state", "workers' states"),
-    "recovered": ("recovered test", "recovered tests"),
+T = TypeVar("T")
+
+_Parser = Callable[[Any], Any]
+
+_MOST: Final = 1 << 63
+"""Larger than any number in a record; the largest are times in ns."""
+
+_WORDS: Final[dict[Any, str]] = {
+    NoneType: "null",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
 }
-"""What counted events are called in a message, singular and plural."""
+
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
+    return False
+
+
+def _is_kind(text: str) -> bool:
+    return re.fullmatch(KIND_PATTERN, text) is not None and not text.endswith("\n")
+
+
+_SOUND: Final[dict[type, Callable[[Any], bool]]] = {
+    evidence.Attribution: lambda one: _is_kind(one.kind),
+    CollectionMismatch: lambda one: bool(one.workers and one.variants),
+    evidence.Location: lambda one: one.line is None or one.line >= 1,
+    Rule: lambda one: _is_kind(one.kind),
+    evidence.RaisingFrame: lambda one: one.line is None or one.line >= 1,
+    evidence.RunContext: lambda one: _is_time(one.started_at),
+    evidence.TestFailure: lambda one: one.attempts >= 1 and (one.duration_seconds or 0) >= 0,
+    evidence.WorkerEnd: lambda one: one.tests >= 0 and (one.peak_rss_bytes or 0) >= 0,
+}
+"""Checks that annotations can't express."""
+
+
+class ParseError(ValueError):
+    """JSON does not match the annotations of a class."""
+
+
+def parse(kind: Callable[..., T], sent: Any, *, ignores_unknown: bool = False) -> T:
+    """Return a value of a class.
+
+    Args:
+        kind: a class that `taxonomy.values.value` has made.
+        sent: anything that `json.loads` returns.
+        ignores_unknown: ignore fields that the class does not have.
+
+    Raises:
+        ParseError: if `sent` does not match the class; the message says where and why.
+    """
+    if ignores_unknown and isinstance(sent, dict):
+        names = frozenset(_hints(kind))
+        sent = {name: each for name, each in sent.items() if name in names}
+    parsed: T = _parser(kind)(sent)
+    return parsed
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _parser(kind: Any) -> _Parser:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        parsers = [_parser(each) for each in arguments if each is not NoneType]
+        return partial(_parse_either, parsers, NoneType in arguments)
+    if origin is Literal:
+        return partial(_parse_word, arguments)
+    if origin is tuple:
+        return partial(_parse_list, _parser(arguments[0]))
+    if kind in _WORDS:
+        return partial(_parse_plain, kind)
+    if issubclass(kind, Enum):
+        return partial(_parse_member, kind)
+    return partial(_parse_value, kind, {name: _parser(hint) for name, hint in _hints(kind).items()})
+
+
+def _parse_plain(kind: type, sent: Any) -> Any:
+    if kind is float and type(sent) in (int, float):
+        if abs(sent) < _MOST and math.isfinite(sent):
+            return sent
+    elif kind is int and type(sent) is int:
+        if -_MOST <= sent < _MOST:
+            return sent
+    elif type(sent) is kind:
+        return sent
+    raise ParseError(f"is not {_WORDS[kind]}")
+
+
+def _parse_either(parsers: list[_Parser], has_none: bool, sent: Any) -> Any:  # noqa: FBT001 - by position
+    if sent is None and has_none:
+        return None
+    for parser in parsers[:-1]:
+        try:
+            return parser(sent)
+        except ParseError:
+            pass
+    return parsers[-1](sent)
+
+
+def _parse_word(words: tuple[Any, ...], sent: Any) -> Any:
+    if isinstance(sent, str) and sent in words:
+        return sent
+    raise ParseError(f"is none of {', '.join(words)}")
+
+
+def _parse_list(parser: _Parser, sent: Any) -> Any:
+    if not isinstance(sent, list):
+        raise ParseError("is not a list")
+    return tuple(map(parser, sent))
+
+
+def _parse_member(kind: type[Enum], sent: Any) -> Any:
+    try:
+        return kind(sent)
+    except (ValueError, TypeError):
+        raise ParseError(f"is no {kind.__name__}") from None
+
+
+def _parse_value(kind: Any, parsers: dict[str, _Parser], sent: Any) -> Any:
+    if not isinstance(sent, dict):
+        raise ParseError("is not an object")
+    fields = {}
+    for name, each in sent.items():
+        if name not in parsers:
+            raise ParseError("has a field that is unknown")
+        try:
+            fields[name] = parsers[name](each)
+        except ParseError as error:
+            raise ParseError(_within(name, str(error))) from None
+    try:
+        made = kind(**fields)
+    except TypeError as error:
+        raise ParseError(f"lacks something ({error})") from None
+    if not _SOUND.get(kind, bool)(made):
+        raise ParseError("has a field that is out of its range")
+    return made
+
+
+def _within(name: str, words: str) -> str:
+    """Put the name of a field before a message, with a dot if the message begins with a field."""
+    return f"{name} {words}" if words.startswith(("is ", "has ", "lacks ")) else f"{name}.{words}"
+
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Longer events are not read: parsed, they take a multiple of this."""
@@ -68,7 +206,7 @@ class StartedTest:
     """A test that had started and not ended."""
 
     nodeid: str
-    phase: Phase
+    phase: evidence.Phase
     start_ns: int
 
 
@@ -87,7 +225,7 @@ class WorkerState:
     """What an xdist worker has recorded of itself."""
 
     test: StartedTest | None = None
-    activity: RunningActivity | None = None
+    activity: evidence.RunningActivity | None = None
     timer: Timer | None = None
     process_id: int = 0
     """0 where it has not recorded it."""
@@ -140,7 +278,7 @@ class Header:
     process: RecordedProcess
     enclosing_limits: tuple[EnclosingLimit, ...]
     memory: RecordedMemory
-    context: RunContext
+    context: evidence.RunContext
 
 
 @value
@@ -171,12 +309,12 @@ class KeptBenches:
 
 
 _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
-    "failure": ("failure", TestFailure),
-    "collection_failure": ("failure", CollectionFailure),
-    "error": ("error", RunError),
-    "interruption": ("stop", Interruption),
-    "worker": ("worker", WorkerEnd),
-    "watcher": ("watcher", WatcherState),
+    "failure": ("failure", evidence.TestFailure),
+    "collection_failure": ("failure", evidence.CollectionFailure),
+    "error": ("error", evidence.RunError),
+    "interruption": ("stop", evidence.Interruption),
+    "worker": ("worker", evidence.WorkerEnd),
+    "watcher": ("watcher", evidence.WatcherState),
     "mismatch": ("mismatch", CollectionMismatch),
     "thread": ("thread", LeftThread),
     "recovered": (None, _NamedTest),
@@ -211,7 +349,7 @@ class RecordedRun:
     """What is missing could not be written, as on a full disk; a kill loses an event, too."""
     notes: tuple[str, ...] = ()
     """Sentences about what could not be read."""
-    activity: RunningActivity | None = None
+    activity: evidence.RunningActivity | None = None
     """What was being collected or called, where that was no test."""
 
     def named(self, event: str) -> list[Any]:
@@ -282,7 +420,8 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     there = Counter(name for name, _ in rest)
     missing = {name: count - there[name] for name, count in counted.items() if count > there[name]}
     if missing or loss:
-        names = ", ".join(f"{count} {_WORDS[name][count != 1]}" for name, count in missing.items())
+        words = layout.COUNTED_EVENTS
+        names = ", ".join(f"{count} {words[name][count != 1]}" for name, count in missing.items())
         why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
         notes.append(f"the record lacks {names or 'what could not be written'}{why}")
     return RecordedRun(
@@ -317,7 +456,7 @@ def parse_worker(state: bytes) -> WorkerState:
         test = StartedTest(nodeid=name, phase=layout.PHASES[at], start_ns=start_ns)
     elif at in layout.ACTIVITIES:
         what, is_hook = layout.ACTIVITIES[at]
-        activity = RunningActivity(what=what, name=name or None, is_hook=is_hook)
+        activity = evidence.RunningActivity(what=what, name=name or None, is_hook=is_hook)
     armed_ns, budget, method = layout.TIMER.unpack_from(state, layout.TIMER_AT)
     if 0 < method < len(layout.TIMER_METHODS) and math.isfinite(budget):
         method_name = layout.TIMER_METHODS[method]

@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import pytest
 
+from pytest_failure_taxonomy.record import observed
 from pytest_failure_taxonomy.record.layout import worker_folder
-from pytest_failure_taxonomy.record.observed import (
-    oom_kill_of,
-    peak_of,
-    read_memory,
-    read_observed,
-    stall_of_worker,
-)
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
 from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.record.write import DiskRecord
@@ -35,13 +29,7 @@ from pytest_failure_taxonomy.system.memory import (
     peak_rss_of_children,
     read_oom_count,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Location,
-    ProcessExit,
-    RunError,
-    Traces,
-    WorkerEnd,
-)
+from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
 
 if TYPE_CHECKING:
@@ -67,7 +55,7 @@ class _Worker:
         self.seen: dict[str, Any] = {}
         """The other fields of its `WorkerEnd`."""
 
-    def end(self) -> WorkerEnd:
+    def end(self) -> evidence.WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""
         returncode = _returncode(self.node, 0) if self.returncode is None else self.returncode
         signal = signal_name(-returncode) if returncode is not None and returncode < 0 else None
@@ -79,7 +67,7 @@ class _Worker:
             ending = "interrupted"
         elif error is not None or signal in CRASH_SIGNALS:
             ending = "died"
-        return WorkerEnd(
+        return evidence.WorkerEnd(
             id=self.node.gateway.id,
             tests=self.tests,
             exit_code=None if signal else returncode,
@@ -100,7 +88,7 @@ class TracesOfWorkers(Protocol):
     ) -> None:
         """Open the files of a worker."""
 
-    def read(self, worker: str, end: ProcessExit) -> Traces | None:
+    def read(self, worker: str, end: evidence.ProcessExit) -> evidence.Traces | None:
         """Return what a worker has left, once."""
 
 
@@ -216,10 +204,12 @@ class ControllerRecorder:
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
             place = output["exit"]["place"]  # it ends that worker alone
-            where = None if place is None else Location(path=place[0], line=place[1])
+            where = None if place is None else evidence.Location(path=place[0], line=place[1])
             self._session.interrupt("Exit", output["exit"]["message"], where)
         if output.get("refusal"):
-            self._session.log.add_error(RunError(origin="usage", message=output["refusal"]))
+            self._session.log.add_error(
+                evidence.RunError(origin="usage", message=output["refusal"])
+            )
         for fault in output.get("faults", ()):
             self.faults.note(fault)
         if error and not worker.has_exited:
@@ -249,20 +239,20 @@ class ControllerRecorder:
         process_id = seen.get("process_id")
         if isinstance(self._record, DiskRecord):
             with suppress(OSError), self._record.opened() as folder:
-                seen["stall"] = stall_of_worker(read_observed(folder), name)
-                seen["peak_rss_bytes"] = peak_of(read_memory(folder), process_id)
+                seen["stall"] = observed.stall_of_worker(observed.read_observed(folder), name)
+                seen["peak_rss_bytes"] = observed.peak_of(observed.read_memory(folder), process_id)
         # The system tells the peak of all children so far: one that raises it has that peak.
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
             self._peak_of_children = seen["peak_rss_bytes"] = peak
         if worker.returncode == -_SIGKILL and process_id is not None:
             now_ns = time.monotonic_ns()
-            seen["oom_kill"] = oom_kill_of(process_id, worker.ready_ns, now_ns)
+            seen["oom_kill"] = observed.oom_kill_of(process_id, worker.ready_ns, now_ns)
         self._read_traces(worker)
 
     def _read_traces(self, worker: _Worker) -> None:
         end = worker.end()
-        exit_seen = ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
+        exit_seen = evidence.ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
         worker.seen["traces"] = self._traces.read(end.id, exit_seen) or end.traces
 
     @guarded
@@ -277,7 +267,7 @@ class ControllerRecorder:
                 nodeid = self._session.nodeids.real(test.nodeid)
                 self._session.progress.start_unheard(nodeid, test.phase, test.start_ns, worker)
 
-    def ends(self) -> tuple[WorkerEnd, ...]:
+    def ends(self) -> tuple[evidence.WorkerEnd, ...]:
         """Return how each worker ended, sorted by id. To be called when the session is over."""
         workers = [self._workers[name] for name in _sorted(self._workers)]
         for worker in workers:

@@ -3,6 +3,11 @@
 The reports of pytest say how a failure reads. They don't say of which type the exception was. What
 is read of the fields of an exception stands in `taxonomy/data/facts.toml`. As everywhere in the
 recorder no code of the user's runs: see `inspection`.
+
+How a failure reads is the `longrepr` of a report, which may be one of several types. pytest renders
+it by a terminal writer, which takes 100 µs and more. Here its lines are joined, which gives the
+same text. A `longrepr` of a plugin's or the user's own type is asked for its text, as pytest does,
+and whatever comes of it is held.
 """
 
 from __future__ import annotations
@@ -10,24 +15,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
 import pytest
+from _pytest._code.code import ExceptionChainRepr  # not public, and what most failures have
 
-from pytest_failure_taxonomy.recorder import inspection, longrepr, origin
+from pytest_failure_taxonomy.recorder import inspection, origin
 from pytest_failure_taxonomy.report.text import cap_between_words, with_place
-from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Fact,
-    LinkedException,
-    MemoryPressure,
-    RaisedException,
-    RaisingFrame,
-)
+from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
+MAX_TEXT: Final = 100_000
+"""Characters kept of one traceback; the report cuts further. The comparison of large values has
+megabytes: too many to search for secrets, to write to the record and to keep in memory."""
+MAX_MESSAGE: Final = 8_000
+"""Characters kept of one message, an exception's as well; the report cuts further."""
 MAX_LINKS: Final = 8
 """Exceptions that are read of one chain."""
 _MAX_FACT: Final = 1_000
@@ -62,7 +67,7 @@ def describe_exception(
     origins: origin.OriginFinder,
     formatted: str = "",
     report: pytest.TestReport | pytest.CollectReport | None = None,
-) -> RaisedException:
+) -> evidence.RaisedException:
     """Describe an exception by its type, message and origin, and by what is behind it.
 
     Args:
@@ -100,7 +105,7 @@ def describe_exception(
             issued = frame if issubclass(kind, Warning) else None
             more["facts"] = _facts_of(error, bases, origins, issued)
             more["chain"] = _chain_of(error, report and report.longrepr, origins)
-    return RaisedException(
+    return evidence.RaisedException(
         type=inspection.name_of(kind),
         module=inspection.module_of(kind),
         message=message_of(error, formatted),
@@ -115,8 +120,8 @@ def _facts_of(
     error: BaseException,
     bases: tuple[str, ...],
     origins: origin.OriginFinder,
-    frame: RaisingFrame | None,
-) -> tuple[Fact, ...]:
+    frame: evidence.RaisingFrame | None,
+) -> tuple[evidence.Fact, ...]:
     """Return what the fields of an exception and the standard library's own frames say.
 
     Args:
@@ -139,12 +144,12 @@ def _facts_of(
         facts |= distribution_with(facts["name"], str(origins.rootdir))
     if frame is not None:
         facts["place"] = f"{frame.path}:{frame.line}"
-    return tuple(Fact(name=name, text=text) for name, text in facts.items())
+    return tuple(evidence.Fact(name=name, text=text) for name, text in facts.items())
 
 
 def _chain_of(
     error: BaseException, shown: object, origins: origin.OriginFinder
-) -> tuple[LinkedException, ...]:
+) -> tuple[evidence.LinkedException, ...]:
     """Return what an exception was raised from, or while it was handled, the nearest first.
 
     Args:
@@ -152,7 +157,7 @@ def _chain_of(
         shown: what pytest has formatted; it has the texts of the whole chain.
         origins: of the run.
     """
-    links: list[LinkedException] = []
+    links: list[evidence.LinkedException] = []
     entries = inspection.attribute_of(shown, "chain")
     texts = iter(entries[-2::-1] if type(entries) is list else ())
     seen = {id(error)}
@@ -172,7 +177,9 @@ def _chain_of(
         # A warning of an exception that could not be caught was issued far away from it.
         frame = origins.find(linked)[1] if issubclass(type(error), Warning) else None
         facts = _facts_of(linked, bases, origins, frame)
-        links += [LinkedException(bases=bases, message=message, is_cause=is_cause, facts=facts)]
+        links += [
+            evidence.LinkedException(bases=bases, message=message, is_cause=is_cause, facts=facts)
+        ]
         error = linked
     return tuple(links)
 
@@ -250,7 +257,7 @@ def _fields(one: object, name: str) -> Iterator[object]:
             yield held
 
 
-def _memory_pressure() -> MemoryPressure | None:
+def _memory_pressure() -> evidence.MemoryPressure | None:
     """Return the limit of memory of which this process uses most; `None` if it has none.
 
     The exception still holds what its frames had, so that this is nearly what they used.
@@ -265,7 +272,7 @@ def _memory_pressure() -> MemoryPressure | None:
     name = max(shares, key=lambda each: shares[each], default=None)
     if name is None:
         return None
-    return MemoryPressure(limit=name, used_bytes=used[name][0], limit_bytes=used[name][1])
+    return evidence.MemoryPressure(limit=name, used_bytes=used[name][0], limit_bytes=used[name][1])
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -285,7 +292,7 @@ def message_of(error: BaseException, formatted: str = "") -> str:
     The text of a doctest's failure does not say what was wrong, so it is replaced.
     """
     if type(error) is AssertionError:
-        return cap_between_words(inspection.text_of(error, formatted), longrepr.MAX_MESSAGE)
+        return cap_between_words(inspection.text_of(error, formatted), MAX_MESSAGE)
     text = _words_of_doctest(error) or inspection.text_of(error, formatted)
     path, _ = origin.named_place(error)
     # The name of an installed file may be `__init__.py`. The place of a user's is added anyway.
@@ -293,7 +300,7 @@ def message_of(error: BaseException, formatted: str = "") -> str:
         origin.STANDARD_LIBRARY
     ):
         text = text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
-    return cap_between_words(text, longrepr.MAX_MESSAGE)
+    return cap_between_words(text, MAX_MESSAGE)
 
 
 def quotes_a_traceback(message: str) -> bool:
@@ -389,3 +396,129 @@ def _part(text: str) -> str:
     if len(first) > _MAX_PART:
         return f"{first[:_MAX_PART]}…"
     return f"{first} …" if newline else first
+
+
+# What pytest shows of a failure.
+
+
+def shown_text(longrepr: Any) -> str | None:
+    """Return the text of a `longrepr`, without its middle if it is too long."""
+    return None if longrepr is None else cap_between_words(_whole_text(longrepr), MAX_TEXT)
+
+
+def _whole_text(longrepr: Any) -> str:
+    if issubclass(type(longrepr), str):
+        return str.__str__(longrepr)  # not its own method
+    kind = inspection.name_of(type(longrepr)) if _is_pytests(longrepr) else ""
+    if kind == "ExceptionChainRepr":
+        entries = longrepr.chain
+    elif kind == "ReprExceptionInfo" and hasattr(longrepr.reprtraceback, "reprentries"):
+        entries = [(longrepr.reprtraceback, None, None)]
+    else:
+        try:
+            return str(longrepr)
+        except BaseException as failure:  # foreign
+            if inspection.came_from_signal(failure):
+                raise
+            return f"<text not available: {inspection.name_of(type(failure))}>"
+    lines: list[str] = []
+    for reprtraceback, _, description in entries:
+        _add_traceback(lines, reprtraceback)
+        if description:
+            lines += ["", description, ""]
+    return "\n".join(lines)
+
+
+def shown_message(longrepr: Any) -> str:
+    """Return the message that pytest's short summary would show."""
+    crash = _crash_of(longrepr)
+    if crash is not None:
+        return cap_between_words(str(crash.message), MAX_MESSAGE)
+    text = _whole_text(longrepr).strip() if longrepr is not None else ""
+    last = text if issubclass(type(longrepr), str) else text.rpartition("\n")[2]
+    return cap_between_words(last, MAX_MESSAGE)
+
+
+def shown_exception(longrepr: Any) -> str:
+    """Return type and text of an exception as pytest has formatted them; empty if it has not.
+
+    Of a module that can't be imported the text has them in its last lines, after an `E`.
+    """
+    crash = _crash_of(longrepr)
+    if crash is not None:
+        return str(crash.message)
+    if longrepr is None:
+        return ""
+    lines = _whole_text(longrepr)[-MAX_TEXT:].rstrip().splitlines()
+    marked = [*takewhile(lambda line: line.startswith("E   "), reversed(lines))]
+    return "\n".join(line[4:] for line in reversed(marked))
+
+
+def words_for_people(longrepr: Any) -> str:
+    """Return the text that pytest or a custom item shows instead of a traceback, if it does.
+
+    Such a text is meant for people; the `str()` of the exception may be its arguments.
+    """
+    if issubclass(type(longrepr), str):
+        return cap_between_words(_whole_text(longrepr).strip(), MAX_MESSAGE)
+    if type(longrepr) is ExceptionChainRepr:
+        return ""
+    said = inspection.attribute_of(longrepr, "errorstring")
+    if type(said) is not str:
+        return ""
+    # Of a missing fixture; a list of the existing ones follows.
+    return cap_between_words(said.strip().partition("\n")[0].strip(), MAX_MESSAGE)
+
+
+def shown_place(longrepr: Any, rootdir: Path) -> evidence.Location | None:
+    """Return the place that pytest shows; if that is in a library, where the user's code called it.
+
+    If the traceback has no line of the user's code, return pytest's place anyway.
+    """
+    crash = _crash_of(longrepr)
+    if crash is None:
+        return None
+    if not origin.is_own(crash.path, rootdir):
+        shown = inspection.attribute_of(longrepr, "reprtraceback")
+        for entry in reversed(getattr(shown, "reprentries", ())):
+            place = getattr(entry, "reprfileloc", None)
+            if place is not None and origin.is_own(place.path, rootdir):
+                return origin.location(place.path, place.lineno, rootdir)
+    return origin.location(crash.path, crash.lineno, rootdir)
+
+
+def _is_pytests(one: object) -> bool:
+    return inspection.module_of(type(one)).startswith("_pytest.")
+
+
+def _crash_of(longrepr: object) -> Any:
+    """Return pytest's object for the place of a crash and its message; `None` without one."""
+    if type(longrepr) is ExceptionChainRepr:  # that of nearly all failures, which is asked often
+        return longrepr.reprcrash
+    crash = inspection.attribute_of(longrepr, "reprcrash")
+    return crash if _is_pytests(crash) else None
+
+
+def _add_traceback(lines: list[str], reprtraceback: Any) -> None:
+    for index, entry in enumerate(reprtraceback.reprentries):
+        if index and entry.style == "long":
+            lines.append(reprtraceback.entrysep * 20)
+        if not hasattr(entry, "reprfileloc"):  # --tb=native: as Python prints them, with line ends
+            lines += [line.rstrip("\n") for line in entry.lines]
+            continue
+        place = entry.reprfileloc
+        where = []
+        if place is not None:
+            head = place.message.partition("\n")[0]
+            where = [f"{place.path}:{place.lineno}: {head}"]
+        local_values = [] if entry.reprlocals is None else entry.reprlocals.lines
+        if entry.style == "short":
+            lines += [*where, *entry.lines, *local_values]
+            continue
+        arguments = [] if entry.reprfuncargs is None else entry.reprfuncargs.args
+        shown = [f"{name} = {text}" for name, text in arguments]
+        for block in (shown, entry.lines, local_values, where):
+            if block:
+                lines += [*block, ""]
+    if reprtraceback.extraline:
+        lines.append(str(reprtraceback.extraline))

@@ -17,20 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pytest
 
 from pytest_failure_taxonomy.record.write import Record, to_json
-from pytest_failure_taxonomy.recorder import longrepr
+from pytest_failure_taxonomy.recorder import exceptions, inspection
 from pytest_failure_taxonomy.recorder.attribution import ask_user
-from pytest_failure_taxonomy.recorder.exceptions import (
-    cause_of,
-    describe_exception,
-    message_of,
-    quotes_a_traceback,
-)
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.recorder.inspection import (
-    direct_cause_of,
-    field_of,
-    is_of_fixture_lookup,
-)
 from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, changed_secrets, redacted
 from pytest_failure_taxonomy.report.text import cap_between_words
@@ -220,7 +209,7 @@ class ExceptionMemory:
             self._reserve.close()
             self._reserve = None
         raised = self._describe(node, error, report)
-        said = longrepr.words_for_people(report.longrepr)
+        said = exceptions.words_for_people(report.longrepr)
         if said:
             others = _missing_fixtures_beside(error)
             raised = replace(raised, message="; ".join([said, *others]))
@@ -245,13 +234,13 @@ class ExceptionMemory:
             error: left pytest, or one of its hooks.
             formatted: type and text of its cause, as for `inspection.text_of`.
         """
-        cause = cause_of(error)
-        behind = direct_cause_of(cause)
+        cause = exceptions.cause_of(error)
+        behind = inspection.direct_cause_of(cause)
         if issubclass(type(cause), pytest.UsageError) and issubclass(type(behind), ImportError):
             cause = behind or cause  # a plugin is missing
-        if quotes_a_traceback(message_of(cause, formatted)):
+        if exceptions.quotes_a_traceback(exceptions.message_of(cause, formatted)):
             return None
-        return describe_exception(cause, self._origins, formatted)
+        return exceptions.describe_exception(cause, self._origins, formatted)
 
     def forget(self) -> None:
         """Forget exceptions that failed no test: skips, expected failures, reruns."""
@@ -265,12 +254,12 @@ class ExceptionMemory:
         if call.excinfo is None:
             return
         refusal = call.excinfo.value
-        error = cause_of(refusal)
+        error = exceptions.cause_of(refusal)
         described = self._describe(node, error, report)
         if issubclass(type(refusal), pytest.Collector.CollectError):
-            said = next(iter(field_of(refusal, BaseException, "args")), "")
+            said = next(iter(inspection.field_of(refusal, BaseException, "args")), "")
             if type(said) is str and "\nTraceback:\n" not in said:  # that of a failed import
-                said = cap_between_words(said.strip(), longrepr.MAX_MESSAGE)
+                said = cap_between_words(said.strip(), exceptions.MAX_MESSAGE)
                 described = replace(described, message=said or described.message)
         place = place_of(error, self._rootdir)
         self._collecting[node.nodeid] = Described(exception=described, place=place)
@@ -295,7 +284,7 @@ class ExceptionMemory:
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         self._received = None
         if sent is not None:
-            from pytest_failure_taxonomy.record.parsing import parse
+            from pytest_failure_taxonomy.record.read import parse
 
             found = json.loads(sent)
             self._received = report, parse(Described, found["described"])
@@ -307,13 +296,13 @@ class ExceptionMemory:
         # The file of a test in Python, whatever it is called; that of a doctest is none.
         is_python = isinstance(node, pytest.Function | pytest.Module)
         self._origins.collected = node.path if is_python else None
-        formatted = longrepr.exception_in(report.longrepr)
-        return describe_exception(error, self._origins, formatted, report)
+        formatted = exceptions.shown_exception(report.longrepr)
+        return exceptions.describe_exception(error, self._origins, formatted, report)
 
 
 def _missing_fixtures_beside(error: BaseException) -> list[str]:
     """List the other missing fixtures of a test; pytest stops at the first one."""
-    if not is_of_fixture_lookup(error):
+    if not inspection.is_of_fixture_lookup(error):
         return []
     with suppress(Exception):  # not public; the first missing fixture is known anyway
         missing: Any = error

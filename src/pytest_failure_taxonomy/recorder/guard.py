@@ -14,12 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.inspection import (
-    came_from_signal,
-    name_of,
-    text_of,
-    traceback_of,
-)
+from pytest_failure_taxonomy.recorder import inspection
 from pytest_failure_taxonomy.system.streams import write_words
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -59,7 +54,7 @@ class Faults:
         Raises:
             BaseException: the same one, if a signal has raised it, such as that of Ctrl+C.
         """
-        if came_from_signal(error):
+        if inspection.came_from_signal(error):
             raise error
         message = _WARNING.format(where=where, error=_words_of(error))
         if self._is_over or not _is_of_surroundings(error):
@@ -73,7 +68,7 @@ class Faults:
         Raises:
             BaseException: as for `add`.
         """
-        if came_from_signal(error):
+        if inspection.came_from_signal(error):
             raise error
         self.note(_FOREIGN.format(where=where, error=_words_of(error)), _place_of(error))
 
@@ -148,7 +143,7 @@ def defer_sigint(function: Function) -> Function:
 
 def _place_of(error: BaseException) -> tuple[str, int] | None:
     """Return file and line that an exception was raised in."""
-    frame = traceback_of(error)
+    frame = inspection.traceback_of(error)
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     return (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else None
@@ -167,5 +162,5 @@ def _is_of_surroundings(error: BaseException) -> bool:
 
 def _words_of(error: BaseException) -> str:
     """Return type and text of an exception with control characters, line breaks too, as escapes."""
-    shown = f"{name_of(type(error))}: {text_of(error)}"[:_MAX_TEXT]
+    shown = f"{inspection.name_of(type(error))}: {inspection.text_of(error)}"[:_MAX_TEXT]
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)

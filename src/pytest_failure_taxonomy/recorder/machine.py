@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.system.memory import find_control_group, peak_rss_bytes
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    ContinuousIntegration,
-    Environment,
-    GitState,
-    MemoryUse,
-    Repository,
-)
+from pytest_failure_taxonomy.taxonomy import evidence
 
 MAX_SECONDS: Final = 1.0
 """How long all calls of git may take together."""
@@ -85,7 +79,7 @@ CI_PROVIDERS: Final = (
 """Published in the reference of the report."""
 
 
-def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> Environment:
+def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> evidence.Environment:
     """Describe what a run runs on.
 
     Args:
@@ -97,7 +91,7 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> En
     if hasattr(os, "uname"):
         system = os.uname()
         platform = f"{system.sysname}-{system.release}-{system.machine}"
-    return Environment(
+    return evidence.Environment(
         python=".".join(map(str, sys.version_info[:3])),
         platform=platform,
         pytest=pytest_version,
@@ -106,23 +100,23 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> En
     )
 
 
-def memory_use() -> MemoryUse | None:
+def memory_use() -> evidence.MemoryUse | None:
     """Return how much memory this process and its control group have used, and may use."""
     group = find_control_group()
     peak = None if group is None else group.peak_bytes or group.used_bytes
-    use = MemoryUse(
+    use = evidence.MemoryUse(
         limit_bytes=None if group is None else group.limit_bytes,
         cgroup_peak_bytes=peak,
         peak_rss_bytes=peak_rss_bytes(),
     )
-    return None if use == MemoryUse() else use
+    return None if use == evidence.MemoryUse() else use
 
 
-def ci_job() -> ContinuousIntegration | None:
+def ci_job() -> evidence.ContinuousIntegration | None:
     """Return the CI job that this process belongs to, or `None` if no provider is detected."""
     for provider in CI_PROVIDERS:
         if provider.detected_by in os.environ:
-            return ContinuousIntegration(
+            return evidence.ContinuousIntegration(
                 provider=provider.name,
                 run_id=os.environ.get(provider.run_id),
                 job=os.environ.get(provider.job),
@@ -145,8 +139,8 @@ def _name_and_version(distribution: Any) -> str:
 
 
 def find_commit(
-    rootdir: Path, ci: ContinuousIntegration | None
-) -> tuple[GitState | None, Repository | None]:
+    rootdir: Path, ci: evidence.ContinuousIntegration | None
+) -> tuple[evidence.GitState | None, evidence.Repository | None]:
     """Return the commit that is checked out, and the repository; `None` outside of one.
 
     Untracked files are not looked at. The network is never used.
@@ -172,15 +166,15 @@ def find_commit(
     if len(head) != 2:
         if ci is None or ci.commit is None:
             return None, None
-        return GitState(commit=ci.commit, branch=branch or None), None
+        return evidence.GitState(commit=ci.commit, branch=branch or None), None
     status, _ = _ask_git(rootdir, until, ("diff-index", "--quiet", "HEAD", "--"))
     dirty = {0: False, 1: True}.get(status)
-    state = GitState(commit=head[0], branch=branch or None, dirty=dirty)
+    state = evidence.GitState(commit=head[0], branch=branch or None, dirty=dirty)
     url = ask("config", "--get", "remote.origin.url")
     found = _URL.fullmatch(url) if ":" in url else None
     name = Path(head[1]).name if found is None else found[1]
     bases = (ask("merge-base", "HEAD", each) for each in _MAIN_BRANCHES)
-    return state, Repository(name=name, merge_base=next(filter(None, bases), None))
+    return state, evidence.Repository(name=name, merge_base=next(filter(None, bases), None))
 
 
 def _ask_git(folder: Path, until: float, arguments: tuple[str, ...]) -> tuple[int, str]:

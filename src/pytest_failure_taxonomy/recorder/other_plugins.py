@@ -16,12 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import (
-    CRASH_FILE,
-    STDERR,
-    STDOUT,
-    TERMINAL,
-)
+from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.system.files import Identity, identity_of
@@ -61,7 +56,7 @@ class CrashDump:
         if terminal is not None and faulthandler.is_enabled():
             with suppress(OSError):
                 file = self._record.open_crash()
-                given |= {CRASH_FILE: file, TERMINAL: terminal}
+                given |= {layout.CRASH_FILE: file, layout.TERMINAL: terminal}
         if self._hand_over(given) and file != _NONE:
             faulthandler.enable(file=file)
             self._file, self._identity = file, identity_of(os.fstat(file))
@@ -104,7 +99,7 @@ def captured_files(config: pytest.Config) -> dict[str, int]:
     found: dict[str, int] = {}
     manager: Any = config.pluginmanager.get_plugin("capturemanager")
     capturing = getattr(manager, "_global_capturing", None)
-    for name, stream in ((STDOUT, "out"), (STDERR, "err")):
+    for name, stream in ((layout.STDOUT, "out"), (layout.STDERR, "err")):
         with suppress(AttributeError, OSError, ValueError):
             descriptor = getattr(capturing, stream).tmpfile.fileno()
             os.fstat(descriptor)

@@ -20,19 +20,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import (
-    COLLECTING,
-    COUNTERS,
-    DONE,
-    IN_CALL,
-    IN_HOOK,
-    IN_LAST_HOOK,
-    IN_SETUP,
-    IN_TEARDOWN,
-    NOT_STARTED,
-    PHASES,
-    TIMER_METHODS,
-)
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.layout import DONE, IN_CALL, IN_SETUP, IN_TEARDOWN, NOT_STARTED
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
@@ -45,10 +34,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestRun,
 )
 
-_INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}
+_INDEX: Final = {name: index for index, name in enumerate(layout.COUNTERS)}
 _PASSED: Final = _INDEX["passed"]
 
-_STATES: Final = {phase: state for state, phase in PHASES.items()}
+_STATES: Final = {phase: state for state, phase in layout.PHASES.items()}
 
 _UNKNOWN: Final = -1
 """The index of tests that were not selected: each array has an extra element for them."""
@@ -191,11 +180,11 @@ class Progress:
     def phase_of(self, nodeid: str) -> Phase | None:
         """Return the phase that a running test is in."""
         index = self._running.get(nodeid)
-        return None if index is None else PHASES.get(self._states[index], "call")
+        return None if index is None else layout.PHASES.get(self._states[index], "call")
 
     def counts(self, failed: set[str]) -> Counts:
         """Return the counts; `failed` are the node ids of the tests that failed in the end."""
-        numbers = dict(zip(COUNTERS, self._counters, strict=True))
+        numbers = dict(zip(layout.COUNTERS, self._counters, strict=True))
         del numbers["started"]
         flaky = len(self._recovered - failed)
         return Counts(collected=len(self.nodeids), flaky=flaky, **numbers)
@@ -206,7 +195,7 @@ class Progress:
         return tuple(
             InFlightTest(
                 nodeid=nodeid,
-                phase=PHASES.get(self._states[index], "call"),
+                phase=layout.PHASES.get(self._states[index], "call"),
                 worker=self._workers.get(nodeid),
                 elapsed_seconds=max(0, now_ms - self._starts[index]) / 1e3,
             )
@@ -260,7 +249,7 @@ class ActivityRecorder:
 
     def begin(self) -> None:
         """Record the conftest files that pytest imports before its first hook."""
-        self._tell(COLLECTING, "")
+        self._tell(layout.COLLECTING, "")
         # pytest's own import hook is asked first for every module. One of ours would be seen.
         named = (each for each in sys.meta_path if module_of(type(each)) == _REWRITER)
         self._importer = next(named, None)
@@ -273,13 +262,13 @@ class ActivityRecorder:
     def pytest_configure(self) -> None:
         """Record that plugins are being configured."""
         self._leave_importer()
-        self._tell(IN_HOOK, self._words_of("pytest_configure"))
+        self._tell(layout.IN_HOOK, self._words_of("pytest_configure"))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_sessionstart(self) -> None:
         """Record that the session starts."""
-        self._tell(IN_HOOK, self._words_of("pytest_sessionstart"))
+        self._tell(layout.IN_HOOK, self._words_of("pytest_sessionstart"))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -293,13 +282,13 @@ class ActivityRecorder:
                 name = self._relative(str(conftest))
             elif name == ".":
                 name = ""
-        self._tell(COLLECTING, name)
+        self._tell(layout.COLLECTING, name)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_collection_modifyitems(self) -> None:
         """Record that plugins change what was collected."""
-        self._tell(IN_HOOK, self._words_of("pytest_collection_modifyitems"))
+        self._tell(layout.IN_HOOK, self._words_of("pytest_collection_modifyitems"))
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -317,7 +306,7 @@ class ActivityRecorder:
     @guarded
     def pytest_timeout_set_timer(self, settings: Any) -> None:
         """Record the limit of the test that starts: pytest-timeout's thread leaves no trace."""
-        if settings.method in TIMER_METHODS:
+        if settings.method in layout.TIMER_METHODS:
             self._record.arm_timer(self._clock(), float(settings.timeout), settings.method)
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
@@ -356,11 +345,11 @@ class ActivityRecorder:
         # One that pytest alone has, and may call for every failure, is left out within another.
         if words != name or len(self._calls) == 1:
             self._calls[-1] = words
-            self._tell(IN_LAST_HOOK, words)
+            self._tell(layout.IN_LAST_HOOK, words)
 
     def _leave(self) -> None:
         if self._calls.pop():
-            self._tell(IN_LAST_HOOK, next(filter(None, reversed(self._calls)), ""))
+            self._tell(layout.IN_LAST_HOOK, next(filter(None, reversed(self._calls)), ""))
 
     def _tell(self, state: int, name: str) -> None:
         self._record.set_activity(self._clock(), state, name)
@@ -373,7 +362,7 @@ class ActivityRecorder:
                 for folder in sys.path if path is None else path:
                     found = os.path.join(folder, _CONFTEST)
                     if os.path.isfile(found):
-                        self._tell(COLLECTING, self._relative(os.path.abspath(found)))
+                        self._tell(layout.COLLECTING, self._relative(os.path.abspath(found)))
                         break
         return type(self._importer).find_spec(self._importer, name, path, target)
 

@@ -15,9 +15,8 @@ import pytest
 
 from pytest_failure_taxonomy.record.layout import END_MESSAGE
 from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.recorder import longrepr
+from pytest_failure_taxonomy.recorder import exceptions
 from pytest_failure_taxonomy.recorder.attribution import marker_in_output_of
-from pytest_failure_taxonomy.recorder.exceptions import message_of, words_of
 from pytest_failure_taxonomy.recorder.failures import NOTHING, Described, EventLog, ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
@@ -169,8 +168,8 @@ class SessionRecorder:
         described = self.exceptions.take_collector(report)
         exception, place = described.exception, described.place
         if exception is None:
-            message = longrepr.message_of(report.longrepr)
-            place = longrepr.place_of(report.longrepr, self._rootdir)
+            message = exceptions.shown_message(report.longrepr)
+            place = exceptions.shown_place(report.longrepr, self._rootdir)
         elif exception.type == pytest.Collector.CollectError.__qualname__:  # pytest's own type
             message = exception.message
         else:
@@ -181,7 +180,7 @@ class SessionRecorder:
                 message=message,
                 exception=exception,
                 location=place,
-                traceback=longrepr.text_of(report.longrepr),
+                traceback=exceptions.shown_text(report.longrepr),
             ),
         )
 
@@ -190,7 +189,7 @@ class SessionRecorder:
         """Record Ctrl+C, `pytest.exit`, and the exceptions by which pytest and xdist stop."""
         error = excinfo.value
         is_exit = issubclass(type(error), pytest.exit.Exception)
-        message = message_of(error)
+        message = exceptions.message_of(error)
         if is_exit and message == END_MESSAGE:
             return  # the stall is told
         where = own_place_of(error, self._rootdir)
@@ -209,8 +208,8 @@ class SessionRecorder:
         self.record_error(
             "internal",
             excinfo.value,
-            formatted=longrepr.exception_in(excrepr),
-            traceback=longrepr.text_of(excrepr),
+            formatted=exceptions.shown_exception(excrepr),
+            traceback=exceptions.shown_text(excrepr),
         )
 
     @guarded
@@ -224,7 +223,7 @@ class SessionRecorder:
         try:
             return (yield)
         except pytest.exit.Exception as error:
-            self.interrupt("Exit", message_of(error), None)
+            self.interrupt("Exit", exceptions.message_of(error), None)
             raise
         finally:
             self.should_fail = str(session.shouldfail or "")
@@ -243,7 +242,7 @@ class SessionRecorder:
         traceback: str | None = None,
     ) -> None:
         """Record an error outside of any test; `message` replaces that of the exception."""
-        message = message or words_of(error, self._rootdir, formatted=formatted)
+        message = message or exceptions.words_of(error, self._rootdir, formatted=formatted)
         self.log.add_error(
             evidence.RunError(
                 origin=origin,
@@ -346,13 +345,13 @@ class SessionRecorder:
         traces = None if death is None else death.traces
         text = place = None
         if len(self.log.failures) < evidence.MAX_LISTED:
-            text = longrepr.text_of(shown)
+            text = exceptions.shown_text(shown)
             head = getattr(report, "head_line", None) if is_subtest else None
             text = f"{head}\n\n{text}" if head else text
             if traces is not None:
                 text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
                 place = traces.location
-            place = place or longrepr.place_of(shown, self._rootdir)
+            place = place or exceptions.shown_place(shown, self._rootdir)
             if place is None:  # where the test is defined
                 path, line, _ = report.location
                 line = None if line is None else line + 1
@@ -360,7 +359,7 @@ class SessionRecorder:
         failure = evidence.TestFailure(
             nodeid=nodeid,
             phase=phase,
-            message=longrepr.message_of(shown),
+            message=exceptions.shown_message(shown),
             exception=described.exception,
             attributed=described.attributed,
             marker=marker_in_output_of(report, self._markers),

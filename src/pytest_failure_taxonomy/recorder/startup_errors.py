@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import exceptions, inspection, longrepr, origin
+from pytest_failure_taxonomy.recorder import exceptions, inspection, origin
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -132,7 +132,7 @@ def _short_traceback(error: BaseException) -> tuple[str | None, str]:
             return formatted, formatted
         excinfo.traceback = frames
         shown = excinfo.getrepr(style="short")
-        return longrepr.text_of(shown), longrepr.exception_in(shown)
+        return exceptions.shown_text(shown), exceptions.shown_exception(shown)
     except BaseException as failure:  # the message is enough
         if inspection.came_from_signal(failure):
             raise

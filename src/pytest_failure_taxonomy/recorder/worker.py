@@ -13,14 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import (
-    COUNTERS,
-    DONE,
-    STARTED,
-    STDERR,
-    STDOUT,
-    worker_folder,
-)
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.layout import DONE, STARTED
 from pytest_failure_taxonomy.record.stack_dumps import StackDump
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.exceptions import message_of
@@ -33,7 +27,7 @@ from pytest_failure_taxonomy.system.memory import peak_rss_bytes
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """The key of this plugin in xdist's `workerinput` and `workeroutput`."""
-_ENDED: Final = {name: 1 + index for index, name in enumerate(COUNTERS)}
+_ENDED: Final = {name: 1 + index for index, name in enumerate(layout.COUNTERS)}
 """How a test has ended, as a byte; 0 means that it has not."""
 _NEAR: Final = 100
 """How many tests after the last one are searched for the next."""
@@ -66,7 +60,9 @@ class WorkerRecorder:
         Returns:
             Whether the controller reads the file with the stacks of a crash.
         """
-        self.record.set_capture(descriptors.get(STDOUT, 0), descriptors.get(STDERR, 0))
+        self.record.set_capture(
+            descriptors.get(layout.STDOUT, 0), descriptors.get(layout.STDERR, 0)
+        )
         given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
         return isinstance(self.record, DiskRecord) and bool(given.get("shows_crashes"))
 
@@ -199,7 +195,7 @@ def _open_record(config: pytest.Config) -> Record:
     if folder is None or not os.path.isdir(folder):  # the worker is on another machine
         return Record()
     try:
-        return DiskRecord(Path(folder) / worker_folder(workerinput["workerid"]))
+        return DiskRecord(Path(folder) / layout.worker_folder(workerinput["workerid"]))
     except OSError as error:
         return Record(f"no record could be kept: {error.strerror or error}")
 

@@ -28,18 +28,13 @@ from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.render.terminal import (
-    Line,
-    notice,
-    problem_line,
-    verdict_lines,
-    watcher_lines,
-)
+from pytest_failure_taxonomy.report.render import terminal as face
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run import additions, terminal
-from pytest_failure_taxonomy.run.past_runs import PastRuns
+from pytest_failure_taxonomy.run.additions import PastRuns
 from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.terminal import print_lines
@@ -343,7 +338,7 @@ class Run:
                 self.faults.note(fault)
             report = self._build(seen, "full", duration)
         except OSError as error:  # no file can be opened, not even to import a module
-            print_lines(self._config, [problem_line(self.report_file.give_up(error))])
+            print_lines(self._config, [face.problem_line(self.report_file.give_up(error))])
             return
         known = self._secrets.known
         redact = self._secrets.redact_json
@@ -369,7 +364,7 @@ class Run:
         shown = "" if problem else self.report_file.shown_path(started_in)
         level = terminal.verbosity(config)
         tells = level > -2 and settings.summary != "off"
-        lines: list[Line] = []
+        lines: list[face.Line] = []
         if tells:
             is_long = terminal.tells_causes(settings.summary, level)
             lines = verdict_lines(
@@ -382,11 +377,11 @@ class Run:
                 is_folded=terminal.is_on_gitlab(),
             )
             if problem is None:  # without a report there is nothing to complete
-                lines += watcher_lines(report)
+                lines += face.watcher_lines(report)
             path = "" if problem else self.report_file.path_from(started_in)
             lines += self._past_runs.lines(report, path)
             if self.report_file.remains is not None:
-                faults.append(notice(self.report_file.remains))
+                faults.append(face.notice(self.report_file.remains))
         lines += faults if level > -2 else []
         if self._accepts_failures and (not tells or config.pluginmanager.is_blocked("terminal")):
             # Nothing turns a failed run green without a word.
