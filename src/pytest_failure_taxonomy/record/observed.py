@@ -14,14 +14,7 @@ from pytest_failure_taxonomy.record.layout import MEMORY, OBSERVED, OBSERVED_NEW
 from pytest_failure_taxonomy.record.read import parse
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Activity,
-    InFlightTest,
-    OomKill,
-    RunEvidence,
-    SeenStall,
-    Stall,
-)
+from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 MAX_OBSERVED_BYTES: Final = 8 * 1024 * 1024
@@ -36,12 +29,12 @@ _SLACK_NS: Final = 1_000_000_000
 class Observed:
     """What another process has seen of a run while it lived."""
 
-    stalls: tuple[SeenStall, ...] = ()
+    stalls: tuple[evidence.SeenStall, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about what could not be seen."""
 
 
-_WORDS: Final[dict[Activity, str]] = {
+_WORDS: Final[dict[evidence.Activity, str]] = {
     "collection": "the collection",
     "session": "the end of the session",
     "shutdown": "the interpreter's end",
@@ -49,7 +42,7 @@ _WORDS: Final[dict[Activity, str]] = {
 }
 
 
-def words_of_subject(stall: SeenStall) -> str:
+def words_of_subject(stall: evidence.SeenStall) -> str:
     """Name what is stalled: a test, and its phase if that is not the call; a hook, a worker."""
     if stall.what == "test":
         phase = "" if stall.phase in ("call", None) else f" ({stall.phase})"
@@ -58,7 +51,7 @@ def words_of_subject(stall: SeenStall) -> str:
     return f"{stall.name or _WORDS[stall.what]}{worker}"
 
 
-def times_of_limit(stall: SeenStall, limit_seconds: float) -> int:
+def times_of_limit(stall: evidence.SeenStall, limit_seconds: float) -> int:
     """Return after how many limits it was to be told lately, which is 1, 2, 4, 8 and so on."""
     times = 1
     while stall.stall.seconds >= 2 * times * limit_seconds:
@@ -98,28 +91,28 @@ def write_observed(folder: Folder, content: bytes) -> None:
 
 
 def with_stalls(
-    evidence: RunEvidence, observed: Observed, *, ended_ns: int | None, is_over: bool
-) -> RunEvidence:
+    run: evidence.RunEvidence, observed: Observed, *, ended_ns: int | None, is_over: bool
+) -> evidence.RunEvidence:
     """Return the evidence with what was stalled at the end.
 
     Args:
-        evidence: of the run.
+        run: what else was seen of it.
         observed: what was seen before its end. A test that went on since is not stalled.
         ended_ns: when the run ended, on the monotonic clock; `None` if unknown.
         is_over: the session has ended, so that nothing but the interpreter's end can be stalled.
     """
-    was_idle = not evidence.in_flight and not evidence.counts.ran
-    was_interrupted = not evidence.finished or bool(evidence.interruptions)
-    in_flight = {test.nodeid for test in evidence.in_flight}
+    was_idle = not run.in_flight and not run.counts.ran
+    was_interrupted = not run.finished or bool(run.interruptions)
+    in_flight = {test.nodeid for test in run.in_flight}
     return replace(
-        evidence,
+        run,
         ended_tests=tuple(
             each
             for each in observed.stalls
             if each.stall.is_ended and each.worker is None
             if each.nodeid is not None and each.nodeid not in in_flight
         ),
-        in_flight=tuple(_with_stall(test, observed, ended_ns) for test in evidence.in_flight),
+        in_flight=tuple(_with_stall(test, observed, ended_ns) for test in run.in_flight),
         stalls=tuple(
             each
             for each in stalled_activities(observed, ended_ns, is_over=is_over)
@@ -132,7 +125,7 @@ def with_stalls(
 
 def stalled_activities(
     observed: Observed, ended_ns: int | None, *, is_over: bool
-) -> tuple[SeenStall, ...]:
+) -> tuple[evidence.SeenStall, ...]:
     """Return what was stalled and is no test."""
     return tuple(
         replace(each, stall=_until(each, ended_ns))
@@ -141,7 +134,7 @@ def stalled_activities(
     )
 
 
-def stall_of_worker(observed: Observed, worker: str) -> Stall | None:
+def stall_of_worker(observed: Observed, worker: str) -> evidence.Stall | None:
     """Return the stall for which a worker was ended, or `None`."""
     for each in observed.stalls:
         if each.worker == worker and each.stall.is_ended:
@@ -149,7 +142,9 @@ def stall_of_worker(observed: Observed, worker: str) -> Stall | None:
     return None
 
 
-def _with_stall(test: InFlightTest, observed: Observed, ended_ns: int | None) -> InFlightTest:
+def _with_stall(
+    test: evidence.InFlightTest, observed: Observed, ended_ns: int | None
+) -> evidence.InFlightTest:
     wanted = "test", test.nodeid, test.worker, test.phase
     for each in observed.stalls:
         if (each.what, each.nodeid, each.worker, each.phase) != wanted:
@@ -162,7 +157,7 @@ def _with_stall(test: InFlightTest, observed: Observed, ended_ns: int | None) ->
     return test
 
 
-def _until(seen: SeenStall, ended_ns: int | None) -> Stall:
+def _until(seen: evidence.SeenStall, ended_ns: int | None) -> evidence.Stall:
     since = max(0, (ended_ns or 0) - seen.seen_ns) / 1e9
     return replace(seen.stall, seconds=round(seen.stall.seconds + since, 3))
 
@@ -217,9 +212,9 @@ def peak_of(seen: MemorySeen | None, process_id: int | None) -> int | None:
     return None
 
 
-def oom_kill_of(process_id: int, since_ns: int, until_ns: int) -> OomKill | None:
+def oom_kill_of(process_id: int, since_ns: int, until_ns: int) -> evidence.OomKill | None:
     """Return what the kernel's log says of a process that it killed for want of memory."""
     victim = find_oom_victim(process_id, since_ns / 1e9, until_ns / 1e9)
     if victim is None:
         return None
-    return OomKill(rss_bytes=victim.rss_bytes, limit_bytes=victim.limit_bytes)
+    return evidence.OomKill(rss_bytes=victim.rss_bytes, limit_bytes=victim.limit_bytes)

@@ -356,6 +356,11 @@ class RecordedRun:
         """Return the values of all events of one name, in their order."""
         return [held for name, held in self.events if name == event]
 
+    def last_of_workers(self) -> list[evidence.WorkerEnd]:
+        """Return the last recorded state of each worker, sorted by id."""
+        last = {end.id: end for end in self.named("worker")}
+        return sorted(last.values(), key=lambda end: (len(end.id), end.id))
+
 
 def read_record(folder: Path, run_id: str) -> RecordedRun:
     """Read the record in a folder.

@@ -8,35 +8,21 @@ from collections.abc import Mapping
 from pytest_failure_taxonomy.record.layout import COUNTERS
 from pytest_failure_taxonomy.record.observed import MemorySeen, Observed, peak_of, with_stalls
 from pytest_failure_taxonomy.record.read import RecordedRun, StartedTest, Timer, WorkerState
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Counts,
-    InFlightTest,
-    MemoryUse,
-    ProcessExit,
-    RunContext,
-    RunEvidence,
-    TestFailure,
-    TimeLimit,
-    Traces,
-    Unrecorded,
-    WorkerEnd,
-    in_order_of_selection,
-    is_of_attempt,
-)
+from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 
 def evidence_of(
     run: RecordedRun,
-    end: ProcessExit,
+    end: evidence.ProcessExit,
     *,
     ended_ns: int | None,
     workers: Mapping[str, WorkerState],
     observed: Observed | None = None,
-    traces: Traces | None = None,
+    traces: evidence.Traces | None = None,
     outputs: Mapping[str, str | None] | None = None,
     memory: MemorySeen | None = None,
-) -> RunEvidence:
+) -> evidence.RunEvidence:
     """Return the evidence of a run whose process has ended.
 
     Args:
@@ -61,7 +47,7 @@ def evidence_of(
             replace(test, output=outputs.get(test.worker)) if test.worker else test
             for test in in_flight
         )
-    limits: list[TimeLimit] = []
+    limits: list[evidence.TimeLimit] = []
     if ended_ns is not None and not workers and in_flight:
         limits += limits_of_test(
             in_flight[0].nodeid,
@@ -73,7 +59,9 @@ def evidence_of(
     for limit in run.header.enclosing_limits:  # of the commands around the process
         elapsed = None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9
         limits.append(
-            TimeLimit(owner="timeout", budget_seconds=limit.budget_seconds, elapsed_seconds=elapsed)
+            evidence.TimeLimit(
+                owner="timeout", budget_seconds=limit.budget_seconds, elapsed_seconds=elapsed
+            )
         )
     end = replace(end, limits=tuple(limits))
     # What workers have all been at is much the same: each worker collects the same files.
@@ -93,14 +81,16 @@ def evidence_of(
     ended = run.named("end")
     if end.code is None and run.exit_code is not None:
         end = replace(end, code=run.exit_code, source="record")
-    evidence = RunEvidence(
+    seen = evidence.RunEvidence(
         stage=run.header.stage,
         strict_baseline=run.header.strict_baseline,
         finished=run.exit_code is not None,
         exit=replace(end, session_code=run.exit_code),
         should_fail=ended[-1].should_fail if ended else "",
         coverage=ended[-1].coverage if ended else "",
-        counts=Counts(collected=len(run.nodeids), flaky=len(recovered - failed), **counters),
+        counts=evidence.Counts(
+            collected=len(run.nodeids), flaky=len(recovered - failed), **counters
+        ),
         failures=failures,
         collection_failures=tuple(run.named("collection_failure")),
         errors=tuple(run.named("error")),
@@ -111,7 +101,7 @@ def evidence_of(
         traces=traces,
         not_run=tuple(not_run),
         workers=tuple(_workers(run, workers, memory)),
-        unrecorded=Unrecorded(
+        unrecorded=evidence.Unrecorded(
             failures=max(run.missing.get("failure", 0), unwritten),
             collection_failures=run.missing.get("collection_failure", 0),
             errors=run.missing.get("error", 0),
@@ -119,16 +109,16 @@ def evidence_of(
         ),
     )
     is_over = run.exit_code is not None
-    return with_stalls(evidence, observed or Observed(), ended_ns=ended_ns, is_over=is_over)
+    return with_stalls(seen, observed or Observed(), ended_ns=ended_ns, is_over=is_over)
 
 
 def context_of(
     run: RecordedRun,
     *,
     ended_ns: int | None,
-    end: ProcessExit | None = None,
+    end: evidence.ProcessExit | None = None,
     memory: MemorySeen | None = None,
-) -> RunContext:
+) -> evidence.RunContext:
     """Return the context of a run, with its duration if the time of its end is known.
 
     Args:
@@ -146,36 +136,37 @@ def context_of(
         last = None if kill is None else kill.rss_bytes
         # All of the group was used, if a process was killed for that.
         is_full = kill is not None and kill.limit_bytes == memory.limit_bytes
-        use = MemoryUse(
+        use = evidence.MemoryUse(
             limit_bytes=memory.limit_bytes,
             cgroup_peak_bytes=memory.limit_bytes if is_full else memory.cgroup_peak_bytes,
             peak_rss_bytes=max(peak_of(memory, run.header.process.pid) or 0, last or 0) or None,
         )
-        if use != MemoryUse():
+        if use != evidence.MemoryUse():
             environment = replace(environment, memory=use)
     return replace(run.header.context, duration_seconds=duration, environment=environment)
 
 
-def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
+def _failures(run: RecordedRun) -> tuple[evidence.TestFailure, ...]:
     """Return the failures, without those of subtests whose test was run again."""
-    failures: list[TestFailure] = []
+    failures: list[evidence.TestFailure] = []
     for name, held in run.events:
         if name == "failure":
             failures.append(held)
         elif name == "rerun" and failures:
             failures = [
-                each for each in failures if not is_of_attempt(each, held.nodeid, held.worker)
+                each
+                for each in failures
+                if not evidence.is_of_attempt(each, held.nodeid, held.worker)
             ]
-    return in_order_of_selection(failures, run.nodeids)
+    return evidence.in_order_of_selection(failures, run.nodeids)
 
 
 def _workers(
     run: RecordedRun, noted: Mapping[str, WorkerState], memory: MemorySeen | None
-) -> list[WorkerEnd]:
+) -> list[evidence.WorkerEnd]:
     """Return the last recorded state of each worker, sorted by id."""
-    last: dict[str, WorkerEnd] = {end.id: end for end in run.named("worker")}
     found = []
-    for _, end in sorted(last.items(), key=lambda item: (len(item[0]), item[0])):
+    for end in run.last_of_workers():
         peak = end.peak_rss_bytes  # or, if it did not say its own, what was seen
         found.append(
             replace(
@@ -189,13 +180,12 @@ def _workers(
 
 def _in_flight(
     run: RecordedRun, noted: Mapping[str, WorkerState], ended_ns: int | None
-) -> tuple[InFlightTest, ...]:
+) -> tuple[evidence.InFlightTest, ...]:
     """Return the tests that were running at the end, in order of their start.
 
     Under xdist each worker's own record counts: the controller may lag one test behind.
     """
-    last: dict[str, WorkerEnd] = {end.id: end for end in run.named("worker")}
-    ended = {each.id for each in last.values() if each.ending != "finished"}
+    ended = {each.id for each in run.last_of_workers() if each.ending != "finished"}
     started: list[tuple[StartedTest, str | None]] = [
         (state.test, worker)
         for worker, state in noted.items()
@@ -204,7 +194,7 @@ def _in_flight(
     if not noted:
         started = [(test, None) for test in run.in_flight]
     return tuple(
-        InFlightTest(
+        evidence.InFlightTest(
             nodeid=test.nodeid,
             phase=test.phase,
             worker=worker,
@@ -217,7 +207,7 @@ def _in_flight(
 def _endings(
     run: RecordedRun,
     noted: Mapping[str, WorkerState],
-    in_flight: tuple[InFlightTest, ...],
+    in_flight: tuple[evidence.InFlightTest, ...],
 ) -> tuple[Counter[str], dict[str, int]]:
     """Return the tests that have ended without the controller's knowing, and the true counters.
 
@@ -252,7 +242,7 @@ def limits_of_test(
     ended_ns: int,
     timer: Timer | None,
     faulthandler_seconds: float | None,
-) -> tuple[TimeLimit, ...]:
+) -> tuple[evidence.TimeLimit, ...]:
     """Return the time limits that could have ended the process in which a test was running.
 
     Args:
@@ -262,13 +252,15 @@ def limits_of_test(
         timer: the timer of pytest-timeout that was armed at that time.
         faulthandler_seconds: after how many seconds faulthandler ends the process, if it does.
     """
-    found: list[tuple[str, float, float]] = []
+    found = []
     if timer is not None:
         elapsed = (ended_ns - timer.armed_ns) / 1e9
         found.append((f"pytest-timeout ({timer.method})", timer.budget_seconds, elapsed))
     if faulthandler_seconds:
         found.append(("faulthandler_timeout", faulthandler_seconds, elapsed_seconds))
     return tuple(
-        TimeLimit(owner=owner, budget_seconds=budget, elapsed_seconds=elapsed, nodeid=nodeid)
+        evidence.TimeLimit(
+            owner=owner, budget_seconds=budget, elapsed_seconds=elapsed, nodeid=nodeid
+        )
         for owner, budget, elapsed in found
     )

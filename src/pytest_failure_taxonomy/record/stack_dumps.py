@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from pytest_failure_taxonomy.record.layout import ASKED
+from pytest_failure_taxonomy.record.layout import ASKED, DUMP_SIGNAL_AT
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.system.process import allow_to_read, catches, has_to_allow_reading
 
@@ -51,7 +51,7 @@ class StackDump:
         self._signal = prepare_to_be_read(
             None if self._descriptor < 0 else self._descriptor, watcher_id
         )
-        record.set_dump_signal(self._signal or 0)
+        record.set_byte(DUMP_SIGNAL_AT, self._signal or 0)
 
     def end(self, *, is_child: bool = False) -> None:
         """Do nothing at the signal from now on.

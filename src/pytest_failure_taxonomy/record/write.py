@@ -110,31 +110,23 @@ class Record:
             self._map, layout.TIMER_AT, armed_ns, seconds, layout.TIMER_METHODS.index(method)
         )
 
-    def set_current(self, start_ns: int, nodeid: str) -> None:
-        """Record the test that this worker runs."""
-        name = nodeid.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
+    def set_current(self, start_ns: int, name: str, state: int = layout.IN_SETUP) -> None:
+        """Record the test that this worker runs, by its node id."""
+        encoded = name.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
         self._map[
             layout.CURRENT_AT + layout.CURRENT.size : layout.CURRENT_AT
             + layout.CURRENT.size
-            + len(name)
-        ] = name
-        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, start_ns, 1, len(name))
+            + len(encoded)
+        ] = encoded
+        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, start_ns, state, len(encoded))
 
     def set_current_state(self, state: int) -> None:
         """Record the state of that test."""
         self._map[layout.CURRENT_AT + 8] = state
 
-    def set_debugger(self, *, waits: bool) -> None:
-        """Record whether a debugger waits for the user."""
-        self._map[layout.DEBUGGER_AT] = waits
-
-    def set_dump_signal(self, number: int) -> None:
-        """Record the signal at which this process writes its stacks, 0 for none."""
-        self._map[layout.DUMP_SIGNAL_AT] = number
-
-    def set_end_signal(self, number: int) -> None:
-        """Record the signal at which this process ends its session, 0 for none."""
-        self._map[layout.END_SIGNAL_AT] = number
+    def set_byte(self, place: int, number: int) -> None:
+        """Record that a debugger waits, or a signal of this process; `layout` has the places."""
+        self._map[place] = number
 
     def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
         """Record where the user reads what pytest prints."""
@@ -146,14 +138,8 @@ class Record:
         """Record what is done that is no test, by its state and name; a test in flight stays."""
         if self._map[layout.CURRENT_AT + 8] in layout.PHASES or os.getpid() != self._process_id:
             return
-        encoded = name.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
         self._map[layout.CURRENT_AT + 8] = layout.NOT_STARTED  # nobody may read half of a name
-        self._map[
-            layout.CURRENT_AT + layout.CURRENT.size : layout.CURRENT_AT
-            + layout.CURRENT.size
-            + len(encoded)
-        ] = encoded
-        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, start_ns, state, len(encoded))
+        self.set_current(start_ns, name, state)
 
     def set_capture(self, stdout: int, stderr: int) -> None:
         """Record the descriptors of the files with what is captured, 0 for none."""

@@ -93,8 +93,7 @@ def describe_exception(
         elif issubclass(kind, pytest.fail.Exception):
             # The module that called `pytest.fail`.
             modules = [
-                origin.module_name_in(each.tb_frame.f_globals)
-                for each in origin.entries_of(inspection.traceback_of(error))
+                origin.module_name_in(each.tb_frame.f_globals) for each in origin.entries_of(error)
             ]
             callers = (module for module in reversed(modules) if module != "_pytest.outcomes")
             more["raised_in"] = next(callers, "")
@@ -189,7 +188,7 @@ def _fixture_of(error: BaseException) -> str | None:
 
     A fixture that is kept for several tests raises the same exception for each of them.
     """
-    for entry in reversed(origin.entries_of(inspection.traceback_of(error))):
+    for entry in reversed(origin.entries_of(error)):
         code = entry.tb_frame.f_code
         if code.co_filename == _FIXTURES and code.co_name in _OF_FIXTURES:
             found = inspection.attribute_of(
@@ -202,7 +201,7 @@ def _fixture_of(error: BaseException) -> str | None:
 
 def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.OriginFinder) -> None:
     """Add what the innermost frames say, those of libraries; the outermost of them counts."""
-    entries = origin.entries_of(inspection.traceback_of(error))
+    entries = origin.entries_of(error)
     for entry in reversed(entries[-origin.MAX_FRAMES :]):
         frame, code = entry.tb_frame, entry.tb_frame.f_code
         if origin.is_own(code.co_filename, origins.rootdir):

@@ -25,10 +25,12 @@ from pytest_failure_taxonomy.system.interpreter import isolate_module
 
 signal = isolate_module(signal)
 
-_MRO: Final = vars(type)["__mro__"].__get__
-_QUALNAME: Final = vars(type)["__qualname__"].__get__
 _MODULE: Final = vars(type)["__module__"].__get__
 
+name_of: Final = cast("Callable[[type], str]", vars(type)["__qualname__"].__get__)
+"""Return the qualified name of a type."""
+bases_of: Final = cast("Callable[[type], tuple[type, ...]]", vars(type)["__mro__"].__get__)
+"""Return a type and its bases, in the order in which attributes are looked for."""
 body_of: Final = cast("Callable[[type], Mapping[str, Any]]", vars(type)["__dict__"].__get__)
 """Return the names in the body of a class."""
 traceback_of: Final = cast(
@@ -59,22 +61,10 @@ _TEXT_FIELDS: Final[tuple[tuple[type[BaseException], tuple[str, ...]], ...]] = (
 _SIGNALS: Final = tuple(signal.valid_signals())
 
 
-def name_of(kind: type) -> str:
-    """Return the qualified name of a type."""
-    name: str = _QUALNAME(kind)
-    return name
-
-
 def module_of(kind: type) -> str:
     """Return the module of a type; `<unknown>` where code has assigned something else to it."""
     module: object = _MODULE(kind)
     return module if type(module) is str else "<unknown>"
-
-
-def bases_of(kind: type) -> tuple[type, ...]:
-    """Return a type and its bases, in the order in which attributes are looked for."""
-    bases: tuple[type, ...] = _MRO(kind)
-    return bases
 
 
 def dotted_name_of(kind: type) -> str:

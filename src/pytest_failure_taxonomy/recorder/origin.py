@@ -83,16 +83,6 @@ class FileFound(NamedTuple):
     """Whether its code can be what raised: not the standard library's."""
 
 
-class _NoFrames:
-    """Describes no frame."""
-
-    def find(self, *_: object) -> None:
-        """Return `None`."""
-
-    def describe(self, *_: object) -> None:
-        """Return `None`."""
-
-
 class OriginFinder:
     """Find where exceptions come from, and cache the owners of files and the statements."""
 
@@ -114,13 +104,13 @@ class OriginFinder:
         self._texts: dict[tuple[str, int], str] = {}
 
     @cached_property
-    def raising_frames(self) -> RaisingFrames | _NoFrames:
+    def raising_frames(self) -> RaisingFrames | None:
         """What describes frames; its module is imported for the first exception."""
         try:
             from pytest_failure_taxonomy.recorder.owners import RaisingFrames
         except (OSError, MemoryError):  # a test has used up all descriptors, or all memory
-            return _NoFrames()
-        return RaisingFrames(self, self.roots, self._test_files)
+            return None
+        return RaisingFrames(self, self._test_files)
 
     def find(self, error: BaseException) -> Found:
         """Return where an exception comes from, and the frame that raised it.
@@ -133,7 +123,8 @@ class OriginFinder:
             return self._find_in_group(error)
         name, line = named_place(error)
         if name:
-            named = self.raising_frames.describe("<module>", name, {}, line)
+            frames = self.raising_frames
+            named = None if frames is None else frames.describe("<module>", name, {}, line)
             owner, path, _ = self.file(name, {})
             if owner == OWN:
                 return OriginPlace(path=path, function=""), named
@@ -167,7 +158,7 @@ class OriginFinder:
         best_owner = FOREIGN
         runner_files = self._runner_files
         left = MAX_FRAMES
-        start = traceback = traceback_of(error)
+        traceback = traceback_of(error)
         while traceback is not None:
             code = traceback.tb_frame.f_code
             # Most frames are the runner's, and this loop takes a third of a description's time.
@@ -184,38 +175,35 @@ class OriginFinder:
                 if not left:
                     break
             traceback = traceback.tb_next
-        raising = self.raising_frames.find(error, asked, best_owner == OWN)
+        frames = self.raising_frames
+        raising = None if frames is None else frames.find(error, asked, best_owner == OWN)
         if best is None:
-            best, best_owner = self._innermost_of_runner(start), RUNNER
+            best, best_owner = self._innermost_of_runner(error), RUNNER
             if best is None:
                 return None, raising
         is_endless = not left or issubclass(type(error), RecursionError)
-        place = self._origin_of_recursion(start, best_owner) if is_endless else None
+        place = self._origin_of_recursion(error, best_owner) if is_endless else None
         return place or self._place(best, first, best_owner), raising
 
-    def _innermost_of_runner(
-        self, traceback: TracebackType | None
-    ) -> tuple[TracebackType, str] | None:
+    def _innermost_of_runner(self, error: BaseException) -> tuple[TracebackType, str] | None:
         """Return the innermost place in the test runner, unless that is this plugin.
 
         No code of the user raises the failure of a bench case, for one.
         """
         found = None
-        for each in entries_of(traceback)[:MAX_FRAMES]:
+        for each in entries_of(error)[:MAX_FRAMES]:
             frame = each.tb_frame
             if not is_hidden(frame, frame.f_code):
                 found = each, self.file(frame.f_code.co_filename, frame.f_globals)[1]
         return None if found is None or found[1].startswith(f"{SELF}/") else found
 
-    def _origin_of_recursion(
-        self, traceback: TracebackType | None, owner: int
-    ) -> OriginPlace | None:
+    def _origin_of_recursion(self, error: BaseException, owner: int) -> OriginPlace | None:
         """Return the function that calls itself; of a cycle of functions, always the same one.
 
         Chance decides in which of them the stack overflows, and which one was called first.
         """
         calls: dict[tuple[str, str], int] = {}
-        for each in entries_of(traceback)[:MAX_FRAMES]:
+        for each in entries_of(error)[:MAX_FRAMES]:
             frame = each.tb_frame
             file_owner, path, _ = self.file(frame.f_code.co_filename, frame.f_globals)
             if file_owner == owner:
@@ -257,7 +245,6 @@ class OriginFinder:
         return known
 
     def _look_at(self, name: str, module: dict[str, Any]) -> FileFound:
-        """Return the owner of a file, and a path that is the same on every machine."""
         if name.startswith("<"):
             shown = name.partition(" ")[0].rstrip(">") + ">"
             return FileFound(FOREIGN, shown, not name.startswith("<frozen "))
@@ -329,9 +316,10 @@ def file_of_code(name: str, names: dict[str, Any]) -> str | None:
     return name if name.startswith("<frozen ") else None
 
 
-def entries_of(traceback: TracebackType | None) -> list[TracebackType]:
-    """Return the entries of a traceback, the outermost first."""
+def entries_of(error: BaseException) -> list[TracebackType]:
+    """Return the entries of an exception's traceback, the outermost first."""
     entries = []
+    traceback = traceback_of(error)
     while traceback is not None:
         entries.append(traceback)
         traceback = traceback.tb_next
@@ -428,7 +416,7 @@ def place_of(error: BaseException, rootdir: Path) -> Location | None:
     own = own_place_of(error, rootdir)
     if own is not None:
         return own
-    for each in reversed(entries_of(traceback_of(error))):
+    for each in reversed(entries_of(error)):
         path = each.tb_frame.f_code.co_filename
         if is_of_the_user(path):
             return location(path, each.tb_lineno, rootdir)
@@ -501,7 +489,7 @@ class Frame(NamedTuple):
 def frames_of(error: BaseException) -> list[Frame]:
     """Return the frames of an exception's traceback, the outermost first."""
     frames = []
-    for each in entries_of(traceback_of(error)):
+    for each in entries_of(error):
         code = each.tb_frame.f_code
         frames.append(Frame(code.co_filename, each.tb_lineno, code.co_name))
     return frames

@@ -75,19 +75,14 @@ class Code(NamedTuple):
 class RaisingFrames:
     """Describe the frames that raised exceptions."""
 
-    def __init__(
-        self, finder: OriginFinder, roots: Sequence[str], test_files: Sequence[str]
-    ) -> None:
+    def __init__(self, finder: OriginFinder, test_files: Sequence[str]) -> None:
         """Begin without having looked at a file.
 
         Args:
             finder: looks at files, and at the causes of exceptions.
-            roots: the root directory, as it is written and resolved, each with a separator at
-                its end.
             test_files: the patterns of pytest's `python_files`; its default where there are none.
         """
         self._finder = finder
-        self._roots = tuple(roots)
         self._test_files = tuple(test_files or TEST_FILES)
         self._codes: dict[str, Code] = {}
         self._frames: dict[tuple[str, int, str, Path | None, bool], RaisingFrame] = {}
@@ -116,7 +111,7 @@ class RaisingFrames:
                 return self._frames[key]
             chosen = next(filter(_may_have_raised, reversed(asked)), None)
         if chosen is None:
-            return self._behind(error) or self._innermost(inspection.traceback_of(error))
+            return self._behind(error) or self._innermost(error)
         frame = chosen.tb_frame
         code = frame.f_code
         found = self.describe(
@@ -207,7 +202,7 @@ class RaisingFrames:
         base = os.path.basename(absolute)
         if base == "conftest.py":
             return "conftest"
-        if absolute.startswith(self._roots):
+        if absolute.startswith(self._finder.roots):
             folders = path.split("/")[:-1]
             if "tests" in folders or not _TEST_FOLDERS.isdisjoint(folders[:1]):
                 return "test"
@@ -230,7 +225,7 @@ class RaisingFrames:
         folder = absolute
         for _ in range(depth + 1):
             folder = os.path.dirname(folder)
-        is_root = os.path.join(folder, "") in self._roots
+        is_root = os.path.join(folder, "") in self._finder.roots
         return dotted != "" and not is_root and _has_distributions(folder)
 
     def _behind(self, error: Any) -> RaisingFrame | None:
@@ -278,10 +273,10 @@ class RaisingFrames:
         found = self.describe(test.name, test.filename, test.globs, line)
         return found and replace(found, owner="test")
 
-    def _innermost(self, traceback: TracebackType | None) -> RaisingFrame | None:
+    def _innermost(self, error: BaseException) -> RaisingFrame | None:
         """Return the innermost frame whose code hides itself, else pytest's, else Python's."""
         found: dict[int, TracebackType] = {}
-        for each in origin.entries_of(traceback)[: origin.MAX_FRAMES]:
+        for each in origin.entries_of(error)[: origin.MAX_FRAMES]:
             frame, following = each.tb_frame, each.tb_next
             name = frame.f_code.co_filename
             owner, path, is_asked = self._finder.file(name, frame.f_globals)

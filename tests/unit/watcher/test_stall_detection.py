@@ -139,9 +139,9 @@ def test_progress(clock: Clock) -> None:
 
 def test_a_debugger(clock: Clock) -> None:
     """As long as a debugger waits for the user no time counts."""
-    clock.record.set_debugger(waits=True)
+    clock.record.set_byte(layout.DEBUGGER_AT, 1)
     assert clock.looks(30) == []
-    clock.record.set_debugger(waits=False)
+    clock.record.set_byte(layout.DEBUGGER_AT, 0)
     assert clock.looks(9) == [9]
 
 

@@ -91,7 +91,7 @@ class StalledRun:
                 number = int(signal.SIGRTMIN) + _END_OFFSET
                 if signal.getsignal(number) == signal.SIG_DFL:
                     signal.signal(number, self._end)
-                    record.set_end_signal(number)
+                    record.set_byte(layout.END_SIGNAL_AT, number)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -102,12 +102,12 @@ class StalledRun:
     def pytest_enter_pdb(self) -> None:
         """Record that a debugger waits for the user."""
         with suppress(Exception):  # the debugger is the user's
-            self._record.set_debugger(waits=True)
+            self._record.set_byte(layout.DEBUGGER_AT, 1)
 
     def pytest_leave_pdb(self) -> None:
         """Record that it no longer does."""
         with suppress(Exception):
-            self._record.set_debugger(waits=False)
+            self._record.set_byte(layout.DEBUGGER_AT, 0)
 
     def _end(self, number: int, _: FrameType | None) -> None:
         from pytest_failure_taxonomy.record.observed import Observed, read_observed
