@@ -135,7 +135,7 @@ class Suspicion:
         together = BETWEEN_TEXTS.join(texts)
         if len(together) > _LONGEST:
             return False
-        return not any([word in together for word in self._words]) and not may_hold_secret(together)
+        return not any(word in together for word in self._words) and not may_hold_secret(together)
 
     def see_environment(self) -> None:
         """Add the values of variables that were set or changed to what is looked for.
@@ -257,12 +257,12 @@ class Tokens:
         if not lines:
             return []
         together = "\n".join([*map(str.rstrip, lines), ""])
-        words = together
-        if "\\" in words or "%" in words:  # behind which a word may begin
-            words = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", words)
+        begins = together
+        if "\\" in text or "%" in text:  # behind which a word may begin
+            begins = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", together)
         literals = [
             literal
-            for literal in (self._inside if self._no_head.match(words) else self._forms)
+            for literal in (self._inside if self._no_head.match(begins) else self._forms)
             if literal in together
             and (
                 self._whole([literal]).search(together)

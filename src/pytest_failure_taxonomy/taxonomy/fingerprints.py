@@ -7,7 +7,6 @@ docs/explanation/fingerprints.md for the rule and its reasons.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
@@ -349,8 +348,8 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
     groups = []
     for fingerprint, group in members.items():
         first, raised = group[0][0], group[0][0].exception
-        counts = Counter((one.reason, one.kind) for _, one in group)
-        reason, kind = max(counts, key=counts.__getitem__)  # of equals, the first
+        kinds = [(one.reason, one.kind) for _, one in group]
+        reason, kind = max(dict.fromkeys(kinds), key=kinds.count)  # of equals, the first
         groups.append(
             Group(
                 fingerprint=fingerprint,
