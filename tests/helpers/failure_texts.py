@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     ENVIRONMENT_EXCEPTIONS,
     EXCEPTIONS,
 )
-from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, known_phrases
+from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, published_phrases
 from pytest_failure_taxonomy.taxonomy.reasons import FailureType
 
 ROOT: Final = Path(__file__).parents[2]
@@ -105,7 +105,7 @@ def part_of(text: str, file: str) -> str:
 def by_literal_phrases(text: str) -> FailureType:
     """Classify by the promised phrases alone, without any type."""
     lowered = text.lower()
-    for failure_type, phrases in known_phrases().published:
+    for failure_type, phrases in published_phrases():
         if any(phrase in lowered for phrase in phrases):
             return failure_type
     return FailureType.UNKNOWN
@@ -135,7 +135,7 @@ def page() -> str:
     return TEMPLATE.read_text("utf-8").format(
         phrases=_table(
             ("type", "phrases"),
-            ((f"`{kind}`", _code(words)) for kind, words in known_phrases().published),
+            ((f"`{kind}`", _code(words)) for kind, words in published_phrases()),
         ),
         exceptions=_table(
             ("exception, and all below it", "type"),

@@ -8,9 +8,9 @@ head is looked for in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.reasons import FailureType, is_circular_fix
@@ -86,62 +86,81 @@ def failure_type_at_head(text: str) -> FailureType | None:
     It is `None` if none of them is listed. Phrases are not searched for: the words of a message are
     pytest's, or anybody's.
     """
-    return failure_type_of_heads(deciding_heads(text))
+    return _type_of_heads(deciding_heads(text))
 
 
-def failure_type_of_heads(heads: tuple[str, ...]) -> FailureType | None:
+def _type_of_heads(heads: tuple[Head, ...]) -> FailureType | None:
     """Return the failure type of exceptions that stand side by side, given by their last names.
 
     A broken build comes before a failed check; `None` means that no exception is listed.
     """
-    if not heads:
-        return None
-    found = {known_phrases().types_of_names.get(head) for head in heads}
+    found = {_types_of_names().get(head) for head in heads} if heads else set()
     for failure_type in (FailureType.BROKEN_BUILD, FailureType.VERIFICATION_FAILED):
         if failure_type in found:
             return failure_type
     return FailureType.UNKNOWN if found == {FailureType.UNKNOWN} else None
 
 
+@cache
+def _types_of_names() -> dict[str, FailureType]:
+    """Return what an exception tells whose name alone is known."""
+    return {
+        name: FailureType(kind)
+        for kind, names in packaged_table("phrases")["exceptions"].items()
+        for name in names
+    }
+
+
+@cache
+def published_phrases() -> tuple[tuple[FailureType, tuple[str, ...]], ...]:
+    """Return the published phrases of each failure type, in their order."""
+    published = packaged_table("phrases")["published"].items()
+    return tuple((FailureType(name), tuple(phrases)) for name, phrases in published)
+
+
 def _by_text(text: str) -> FailureType:
-    known, heads = known_phrases(), deciding_heads(text)
-    typed = failure_type_of_heads(heads)
+    heads = deciding_heads(text)
+    typed = _type_of_heads(heads)
     if typed is not None and typed is not FailureType.UNKNOWN:
         return typed
     excerpt = _Excerpt(text)
-    if excerpt.has(known.diagnostics):
+    if excerpt.has("diagnostics"):
         return FailureType.BROKEN_BUILD
     if typed is not None:
         return typed
-    if excerpt.has(known.refusals):
+    if excerpt.has("refusals"):
         return FailureType.BROKEN_BUILD
-    if excerpt.has(known.verdicts):
+    if excerpt.has("verdicts"):
         return FailureType.VERIFICATION_FAILED
     return _by_phrases(text.lower(), excerpt, heads)
 
 
 def _by_phrases(lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]) -> FailureType:
     """Search for the published phrases in their order, and for ours between and after them."""
-    known = known_phrases()
-    published = None
-    is_possible = any(part in lowered for part in known.parts_of_published)
-    if is_possible and any(phrase in lowered for _, each in known.published for phrase in each):
-        meant = re.sub(known.false_friends, " ", lowered, flags=re.MULTILINE)
+    tables, published = packaged_table("phrases"), None
+    is_possible = any(part in lowered for part in tables["parts_of_published"])
+    if is_possible and any(one in lowered for _, each in published_phrases() for one in each):
+        meant = re.sub("|".join(tables["false_friends"]), " ", lowered, flags=re.MULTILINE)
         published = next(
-            (kind for kind, each in known.published if any(one in meant for one in each)), None
+            (kind for kind, each in published_phrases() if any(one in meant for one in each)), None
         )
     if published is FailureType.BROKEN_BUILD:
         return published
-    if excerpt.has(known.tallies):
+    if excerpt.has("tallies"):
         return FailureType.VERIFICATION_FAILED
-    is_limited = excerpt.has(known.rate_limits)
-    if not is_limited and excerpt.has(known.overflows):
+    is_limited = excerpt.has("rate_limits")
+    if not is_limited and excerpt.has("overflows"):
         return FailureType.CONTEXT_EXHAUSTED
     ignored = FailureType.CONTEXT_EXHAUSTED if is_limited else None
-    is_crash = heads != () and known.crashes.issuperset(heads)
-    if published not in (None, ignored) and not (is_crash or excerpt.has(known.crash_reports)):
+    is_crash = heads != () and set(heads) <= set(tables["crashes"])
+    if published not in (None, ignored) and not (is_crash or excerpt.has("crash_reports")):
         return published
-    found = next((each for each, wider in known.wider if excerpt.has(wider)), None)
+    wider = (
+        FailureType(each["type"])
+        for number, each in enumerate(tables["wider"])
+        if excerpt.has("wider", number)
+    )
+    found = next(wider, None)
     return FailureType.UNKNOWN if found in (None, ignored) else found
 
 
@@ -156,27 +175,44 @@ class _Excerpt:
         self._lowered = self._text.lower()
         self._words = frozenset(text.encode("utf-8", "replace").translate(_LETTERS).split())
 
-    def has(self, patterns: Patterns) -> bool:
-        """Tell whether one of the patterns is in the text."""
-        text = self._lowered if patterns.in_lower_case else self._text
+    def has(self, sort: str, number: int = 0) -> bool:
+        """Tell whether one of the patterns of a sort, or of one of its tables, is in the text.
+
+        It is searched only if the longest word of a pattern is in it as a whole word, preferably
+        one that stands at neither end.
+        """
+        in_lower_case, groups = _patterns(sort, number)
+        text = self._lowered if in_lower_case else self._text
         return any(
             words in text and (not expression or _compiled(expression).search(text) is not None)
-            for word, group in _by_word(patterns)
+            for word, group in groups
             if not word or word in self._words
             for words, expression in group
         )
 
 
 @cache
-def _by_word(patterns: Patterns) -> tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...]:
-    """Group patterns by a word that a text must contain, empty if there is none."""
+def _patterns(
+    sort: str, number: int
+) -> tuple[bool, tuple[tuple[bytes, list[tuple[str, str]]], ...]]:
+    """Return patterns, grouped by a word that a text must contain, empty if there is none.
+
+    And whether they are written in lower case.
+    """
+    tables = packaged_table("phrases")
+    table = tables[sort][number] if isinstance(tables[sort], list) else tables[sort]
+    patterns = [(words, "") for words in table.get("words", ())]
+    patterns += [
+        (words, re.sub("<(source|path)>", lambda name: str(tables[name[1]]), expression))
+        for words, expression in table.get("expressions", ())
+    ]
     groups: dict[bytes, list[tuple[str, str]]] = {}
-    for words, expression in (*((each, "") for each in patterns.words), *patterns.expressions):
+    for words, expression in patterns:
         lowered = words.lower().encode()
         inner = re.findall(rb"(?<=[^a-z])[a-z]{2,}(?=[^a-z])", lowered)
         word = max(inner or re.findall(rb"[a-z]+", lowered), key=len, default=b"")
         groups.setdefault(word, []).append((words, expression))
-    return tuple((word, tuple(group)) for word, group in groups.items())
+    return table.get("in_lower_case", False), tuple(groups.items())
 
 
 @cache
@@ -185,67 +221,6 @@ def _compiled(expression: str) -> re.Pattern[str]:
     if expression.startswith("^"):
         expression = rf"\n{expression[1:]}"
     return re.compile(expression, re.MULTILINE)
-
-
-class Patterns:
-    """Patterns of one sort; a text is of that sort if one of them is in it.
-
-    A text is searched only if the longest word of a pattern is in it as a whole word, preferably
-    one that stands at neither end.
-    """
-
-    __slots__ = ("expressions", "in_lower_case", "words")
-
-    def __init__(self, table: Mapping[str, Any], names: Mapping[str, str]) -> None:
-        self.words: Final[tuple[str, ...]] = tuple(table.get("words", ()))
-        self.expressions: Final[tuple[tuple[str, str], ...]] = tuple(
-            (words, re.sub("<(source|path)>", lambda name: names[name[1]], expression))
-            for words, expression in table.get("expressions", ())
-        )
-        self.in_lower_case: Final[bool] = table.get("in_lower_case", False)
-
-
-class Phrases:
-    """The words by which tools say that something failed: the tables of `data/phrases.toml`."""
-
-    def __init__(self) -> None:
-        tables = packaged_table("phrases")
-
-        def patterns(table: Mapping[str, Any]) -> Patterns:
-            return Patterns(table, tables)
-
-        self.published: Final = tuple(
-            (FailureType(name), tuple(phrases)) for name, phrases in tables["published"].items()
-        )
-        self.parts_of_published: Final[tuple[str, ...]] = tuple(tables["parts_of_published"])
-        self.false_friends: Final = "|".join(tables["false_friends"])
-        self.diagnostics: Final = patterns(tables["diagnostics"])
-        self.refusals: Final = patterns(tables["refusals"])
-        self.verdicts: Final = patterns(tables["verdicts"])
-        self.tallies: Final = patterns(tables["tallies"])
-        self.overflows: Final = patterns(tables["overflows"])
-        self.rate_limits: Final = patterns(tables["rate_limits"])
-        self.crash_reports: Final = patterns(tables["crash_reports"])
-        self.wider: Final = tuple(
-            (FailureType(each["type"]), patterns(each)) for each in tables["wider"]
-        )
-        self.crashes: Final[frozenset[str]] = frozenset(tables["crashes"])
-        self.types_of_names: Final = {
-            name: FailureType(kind)
-            for kind, names in tables["exceptions"].items()
-            for name in names
-        }
-        """What an exception tells whose name alone is known."""
-        self.type_endings: Final = tuple(tables["heads"]["type_endings"])
-        self.boundaries: Final = tuple(tables["heads"]["boundaries"])
-        """How lines begin, after blanks, that start a traceback or a section or belong to a
-        stack."""
-
-
-@cache
-def known_phrases() -> Phrases:
-    """Return the phrases, read when the first text is classified."""
-    return Phrases()
 
 
 Head = str
@@ -278,9 +253,10 @@ def deciding_heads(text: str) -> tuple[Head, ...]:
     summary there is at most one: the last that pytest marked with `E`, else the last of all
     tracebacks.
     """
-    if not any(ending in text for ending in (*known_phrases().type_endings, "assert")):
+    signs = packaged_table("phrases")["heads"]
+    if not any(ending in text for ending in (*signs["type_endings"], "assert")):
         return ()
-    reader = _Reader()
+    reader = _Reader(tuple(signs["type_endings"]), tuple(signs["boundaries"]))
     for line in text.split("\n"):
         reader.read(line)
     if reader.summary:
@@ -290,9 +266,16 @@ def deciding_heads(text: str) -> tuple[Head, ...]:
 
 
 class _Reader:
-    """Read a text line by line and keep the last head of each sort."""
+    """Read a text line by line and keep the last head of each sort.
 
-    def __init__(self) -> None:
+    Args:
+        type_endings: how the names of exceptions end.
+        boundaries: how lines begin, after blanks, that start a traceback or a section or belong to
+            a stack.
+    """
+
+    def __init__(self, type_endings: tuple[str, ...], boundaries: tuple[str, ...]) -> None:
+        self._type_endings, self._boundaries = type_endings, boundaries
         self.summary: list[Head] = []
         self.marked: Head | None = None
         """On a line that pytest marks with `E`, or after a location: `test_a.py:3: ValueError`."""
@@ -304,41 +287,40 @@ class _Reader:
 
     def read(self, line: str) -> None:
         first = line[:1]
-        if first == "E":
-            if line[1:2] in ("", " ", "\r"):
-                self._read_marked(line[1:_MAX_LINE].strip())
-                return
-            if line.startswith("ERROR "):
-                self._read_summary(line[:_MAX_LINE].rstrip())
-                return
-        self._in_marked = False
-        if first == " ":
-            # Most lines are indented. Within a message they must be read, as they may end it.
-            if self._in_message or any(hint in line for hint in _HINTS):
-                self._read_other(line[:_MAX_LINE])
-        elif first == "F" and line.startswith("FAILED "):
+        if first == "E" and line[1:2] in ("", " ", "\r"):
+            # Of a block that is marked so, the first head counts.
+            self._in_message = self._in_message and self._in_marked
+            self._in_marked = True
+            line = line[1:_MAX_LINE].strip()
+            head = None
+            if not self._in_message:
+                head = self._head_of(line) or ("assert" if _ASSERT.match(line) else None)
+            if head is not None:
+                self.marked, self._in_message = head, True
+            return
+        is_summary = line.startswith(("ERROR ", "FAILED "))
+        self._in_marked = self._in_marked and is_summary and first == "E"
+        if is_summary:
             self._read_summary(line[:_MAX_LINE].rstrip())
-        elif first:
+        # Most lines are indented. Within a message they must be read, as they may end it.
+        elif first and (first != " " or self._in_message or any(hint in line for hint in _HINTS)):
             self._read_other(line[:_MAX_LINE])
 
     def _read_other(self, line: str) -> None:
         line = line[_prefix_length(line) :].rstrip()
         bare = line.lstrip()
-        if bare.startswith(known_phrases().boundaries):
+        if bare.startswith(self._boundaries):
             self._in_message = False
         elif not self._in_message:
-            self._read_plain(line, bare)
-
-    def _read_marked(self, line: str) -> None:
-        """Read a line marked with `E`; only the first head of a block counts."""
-        if not self._in_marked:
-            self._in_message = False
-        self._in_marked = True
-        head = None
-        if not self._in_message:
-            head = _head_of(line) or ("assert" if _ASSERT.match(line) else None)
-        if head is not None:
-            self.marked, self._in_message = head, True
+            head = self._head_of(bare)
+            if head is not None and bare != line:
+                self.indented = head
+            elif head is not None:
+                self.plain, self._in_message = head, True
+            elif bare == line:
+                found = _LOCATED.match(line)
+                if found is not None and found[1].endswith(self._type_endings):
+                    self.marked, self._in_message = found[1], True
 
     def _read_summary(self, line: str) -> None:
         self._in_message = False
@@ -351,14 +333,13 @@ class _Reader:
         elif line.startswith("ERROR ") and line.endswith(".py") and " - " not in line:
             self.summary.append("CollectError")
 
-    def _read_plain(self, line: str, bare: str) -> None:
-        head = _head_of(bare)
-        if head is not None and bare != line:
-            self.indented = head
-        elif head is not None:
-            self.plain, self._in_message = head, True
-        elif bare == line and (found := _LOCATED.match(line)) and _is_type(found[1]):
-            self.marked, self._in_message = found[1], True
+    def _head_of(self, line: str) -> Head | None:
+        found = _HEAD.match(line)
+        if found is None or not found[1].endswith(self._type_endings):
+            return None
+        if found[1] == "Failed" and line[found.end() : found.end() + 2] != ": ":
+            return None
+        return found[1]
 
 
 def _prefix_length(line: str) -> int:
@@ -369,16 +350,3 @@ def _prefix_length(line: str) -> int:
     if framed is None or line[framed.end() - 1] in "+-" or line[framed.end() - 2] == "+":
         return at
     return framed.end()
-
-
-def _head_of(line: str) -> Head | None:
-    found = _HEAD.match(line)
-    if found is None or not _is_type(found[1]):
-        return None
-    if found[1] == "Failed" and line[found.end() : found.end() + 2] != ": ":
-        return None
-    return found[1]
-
-
-def _is_type(name: str) -> bool:
-    return name.endswith(known_phrases().type_endings)

@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.failure_text import (
     classify_failure,
     failure_type_at_head,
-    known_phrases,
+    published_phrases,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import FailureType
 from tests.helpers.failure_texts import LabelledText, labelled_texts
@@ -64,9 +64,9 @@ def test_each_phrase_decides_in_any_case(expected: FailureType, phrase: str) -> 
 
 def test_the_phrases_stand_in_their_order() -> None:
     """The table has the promised phrases and no other, in the promised order."""
-    assert [
-        (kind, phrase) for kind, phrases in known_phrases().published for phrase in phrases
-    ] == list(PROMISED)
+    assert [(kind, phrase) for kind, phrases in published_phrases() for phrase in phrases] == list(
+        PROMISED
+    )
 
 
 @pytest.mark.parametrize(
