@@ -6,8 +6,7 @@ in flight "was running when it died"; it never "caused" it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -67,16 +66,24 @@ def judge_death(
     traces: Traces | None = None,
 ) -> Finding:
     """Say how a process ended that left its session unfinished, where, and what it was at."""
-    died = _judge_end(end, in_flight[0].nodeid if in_flight else None)
-    died = replace(died, detail=died.detail + _place_words(traces))
+    if end.enforced_limit_seconds is not None:
+        said = f"the limit of {end.enforced_limit_seconds:g} s was used up"
+        died = finding("process.timeout", end.source, said)
+    elif end.signal is not None:
+        died = _judge_signal(end, end.signal)
+    elif end.code is not None:
+        died = _judge_exit(end)
+    else:
+        said = "no end of the run has been recorded"
+        headline = None if end.source == "none" else "pytest died, and nothing says how"
+        died = finding("process.vanished", "report", said, confidence="likely", headline=headline)
+    nodeid = died.nodeid or (in_flight[0].nodeid if in_flight else None)
+    died = replace(died, detail=died.detail + _place_words(traces), nodeid=nodeid)
     doing = "" if in_flight else words_of_activity(activity)
     if not doing:
         return died
-    return replace(
-        died,
-        nodeid=_node_of(activity),
-        headline=f"{died.headline or known_kinds()[died.kind].one}, while {doing}",
-    )
+    headline = f"{died.headline or known_kinds()[died.kind].one}, while {doing}"
+    return replace(died, nodeid=_node_of(activity), headline=headline)
 
 
 def words_of_activity(activity: RunningActivity | None) -> str:
@@ -91,69 +98,39 @@ def _node_of(activity: RunningActivity | None) -> str | None:
     return None if activity is None or activity.is_hook else activity.name
 
 
-def _judge_end(end: ProcessExit, running: str | None) -> Finding:
-    if end.enforced_limit_seconds is not None:
-        return finding(
-            "process.timeout",
-            end.source,
-            f"the limit of {end.enforced_limit_seconds:g} s was used up",
-            nodeid=running,
-        )
-    if end.signal is not None:
-        return _judge_signal(end, running)
-    if end.code is None:
-        return finding(
-            "process.vanished",
-            "report",
-            "no end of the run has been recorded",
-            nodeid=running,
-            confidence="likely",
-            headline=None if end.source == "none" else "pytest died, and nothing says how",
-        )
-    return _judge_exit(end, end.code, running)
-
-
-def _judge_exit(end: ProcessExit, code: int, running: str | None) -> Finding:
+def _judge_exit(end: ProcessExit) -> Finding:
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
-    if limit is not None and code == TEST_LIMIT_EXIT_CODE:
+    if limit is not None and end.code == TEST_LIMIT_EXIT_CODE:
         return finding(
             "test.timeout",
             limit.owner,
-            f"{_limit_words(limit)}; the process left with exit code {code}",
-            nodeid=limit.nodeid or running,
+            f"{_limit_words(limit)}; the process left with exit code {end.code}",
+            nodeid=limit.nodeid,
             confidence="likely",
             headline=headline_of_timeout(limit),
         )
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
-    if outer is None and code == TIMEOUT_EXIT_CODE:
+    if outer is None and end.code == TIMEOUT_EXIT_CODE:
         outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
-    if outer is not None and code in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
-        return finding(
-            "process.timeout",
-            outer.owner,
-            _limit_words(outer),
-            nodeid=running,
-            confidence="likely" if outer.elapsed_seconds is None else "certain",
-        )
-    if code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
-        return _judge_kill(end, running)
-    return finding(
-        "process.exited",
-        end.source,
-        f"the process left with exit code {code} before the session had finished",
-        nodeid=running,
-    )
+    if outer is not None and end.code in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
+        confidence = "likely" if outer.elapsed_seconds is None else "certain"
+        words = _limit_words(outer)
+        return finding("process.timeout", outer.owner, words, confidence=confidence)
+    if end.code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
+        return _judge_kill(end)
+    said = f"the process left with exit code {end.code} before the session had finished"
+    return finding("process.exited", end.source, said)
 
 
 def judge_late_death(end: ProcessExit) -> Finding:
     """Say how a process ended whose session had finished with another status."""
     before = f"after the session had ended with exit code {end.session_code}"
     if end.signal is not None:
-        return replace(_judge_signal(end, None), source=end.source, detail=f"{end.signal} {before}")
+        died = _judge_signal(end, end.signal)
+        return replace(died, source=end.source, detail=f"{end.signal} {before}")
     if end.enforced_limit_seconds is not None:
         return finding("process.timeout", end.source, f"the time limit was used up {before}")
-    code = end.code or 0
-    reason = FailureReason.from_pytest_exit_code(code) or FailureReason.UNKNOWN
+    reason = FailureReason.from_pytest_exit_code(end.code or 0) or FailureReason.UNKNOWN
     said = f"the process left with exit code {end.code} {before}"
     return finding("exit_status.changed", end.source, said, reason=reason, headline=said)
 
@@ -163,21 +140,22 @@ def judge_worker(worker: WorkerEnd) -> Finding:
     if worker.stall is not None:
         how = words_of_stall(worker.stall)
         return _stall_finding("test.stalled", worker.stall, how, nodeid=worker.crashed_on)
-    kind, reason, likely, headline = "worker.crashed", None, False, None
-    doing = "" if worker.crashed_on else words_of_activity(worker.activity)
+    kind, reason, likely = "worker.crashed", None, False
+    doing = words_of_activity(worker.activity)
+    if worker.crashed_on:
+        doing = f"it ran {worker.crashed_on}"
+    doing = f" while {doing}" if doing else ""
+    headline: str | None = f"{worker.id} {_death_words(worker)}{doing}"
     if worker.ending == "interrupted":
-        kind = "interrupt.keyboard"
+        kind, headline = "interrupt.keyboard", None
     elif worker.limit is not None and is_ended_by_limit(worker):
         kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
-    else:
-        is_likely_oom = worker.signal == "SIGKILL" and worker.out_of_memory
-        if worker.oom_kill is not None or is_likely_oom:
-            reason, likely = FailureReason.SANDBOX_ERROR, worker.oom_kill is None
-        headline = _headline_of_worker(worker, doing)
+    elif worker.oom_kill is not None or (worker.signal == "SIGKILL" and worker.out_of_memory):
+        reason, likely = FailureReason.SANDBOX_ERROR, worker.oom_kill is None
     return finding(
         kind,
         "xdist worker",
-        _worker_words(worker),
+        _worker_words(worker, doing),
         nodeid=worker.crashed_on or _node_of(worker.activity),
         reason=reason,
         confidence="likely" if likely else "certain",
@@ -185,45 +163,25 @@ def judge_worker(worker: WorkerEnd) -> Finding:
     )
 
 
-def _headline_of_worker(worker: WorkerEnd, doing: str) -> str:
-    """Say how an xdist worker died: `gw0 died (SIGSEGV) while it ran test_x.py::test_y`."""
-    how = "died"
+def _death_words(worker: WorkerEnd) -> str:
+    """Say in short how an xdist worker died: `died (SIGSEGV)`."""
     if worker.oom_kill is not None:
-        how += f" for want of memory ({words_of_oom_kill(worker.oom_kill)})"
-    elif worker.signal is not None:
-        how += f" ({worker.signal})"
-    elif worker.exit_code is not None:
-        how = f"left with exit code {worker.exit_code}"
-    if worker.crashed_on:
-        doing = f"it ran {worker.crashed_on}"
-    return f"{worker.id} {how} while {doing}" if doing else f"{worker.id} {how}"
+        return f"died for want of memory ({words_of_oom_kill(worker.oom_kill)})"
+    if worker.signal is not None:
+        return f"died ({worker.signal})"
+    return "died" if worker.exit_code is None else f"left with exit code {worker.exit_code}"
 
 
 ENDED_AS_STALLED: Final = "--failure-taxonomy-end-stalled"
 """The source of the evidence of a stall that we have ended."""
 
 ENDED_FROM_OUTSIDE: Final = frozenset(
-    {
-        "process.killed",
-        "process.terminated",
-        "process.timeout",
-        "process.vanished",
-        "interrupt.keyboard",
-        "stage.setup_timeout",
-        "stage.timeout",
-    }
+    (
+        *("process.killed", "process.terminated", "process.timeout", "process.vanished"),
+        *("interrupt.keyboard", "stage.setup_timeout", "stage.timeout"),
+    )
 )
 """How a run ends that somebody has ended, or may have; what was stalled then explains why."""
-
-_KINDS_OF_STALLS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "test": "test.stalled",
-        "collection": "collection.stalled",
-        "session": "session.stalled",
-        "controller": "session.stalled",
-        "shutdown": "shutdown.stalled",
-    }
-)
 
 
 def is_ended_as_stalled(run: RunEvidence) -> bool:
@@ -243,7 +201,8 @@ def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
     for each in _stalls_of(run):
         if each.stall.state != "busy":
             how = words_of_stall(each.stall, words_of_stalled_activity(each))
-            yield _stall_finding(_KINDS_OF_STALLS[each.what], each.stall, how, nodeid=each.nodeid)
+            what = "session" if each.what == "controller" else each.what
+            yield _stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid)
 
 
 def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None) -> Finding:
@@ -270,7 +229,7 @@ def headline_of_timeout(limit: TimeLimit) -> str:
     return f"1 test used up its time limit of {limit.budget_seconds:g} s"
 
 
-def _worker_words(worker: WorkerEnd) -> str:
+def _worker_words(worker: WorkerEnd, doing: str) -> str:
     if worker.ending == "interrupted":
         how = "was interrupted from the keyboard"
     elif worker.signal is not None:
@@ -283,12 +242,8 @@ def _worker_words(worker: WorkerEnd) -> str:
         how += f", sent by the kernel's OOM killer ({words_of_oom_kill(worker.oom_kill)})"
     if worker.limit is not None and is_used_up(worker.limit):
         how += f" ({_limit_words(worker.limit)})"
-    doing = words_of_activity(worker.activity)
-    where = f" while {doing}" if doing else ""
-    if worker.crashed_on:
-        where = f" while it ran {worker.crashed_on}"
     stack = worker.traces and worker.traces.stack
-    words = f"worker {worker.id} {how}{where}{_place_words(worker.traces)}"
+    words = f"worker {worker.id} {how}{doing}{_place_words(worker.traces)}"
     return f"{words}\n{first_lines(stack)}" if stack else words
 
 
@@ -316,67 +271,44 @@ def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> Ti
     return None
 
 
-def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
-    signal = end.signal or ""
-    if signal in _OWN_SIGNALS:
-        kind = _OWN_SIGNALS[signal]
-        said = f"{known_kinds()[kind].one} ({signal})" if kind == "process.crashed" else None
-        return finding(kind, end.source, signal, nodeid=running, headline=said)
-    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
+def _judge_signal(end: ProcessExit, signal: str) -> Finding:
+    if signal == "SIGINT":  # it means that, whoever sent it
+        return finding("interrupt.keyboard", end.source, signal)
+    if signal in CRASH_SIGNALS:
+        said = f"{known_kinds()['process.crashed'].one} ({signal})"
+        return finding("process.crashed", end.source, signal, headline=said)
     if end.sender == "timeout":
-        return finding("process.timeout", end.source, f"{signal} from timeout", nodeid=running)
+        return finding("process.timeout", end.source, f"{signal} from timeout")
+    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if outer is not None:
         words = f"{signal}; {_limit_words(outer)}"
-        return finding("process.timeout", outer.owner, words, nodeid=running, confidence="likely")
+        return finding("process.timeout", outer.owner, words, confidence="likely")
     if signal == "SIGKILL":
-        return _judge_kill(end, running)
+        return _judge_kill(end)
     sender = f" from {end.sender}" if end.sender else ""
-    return finding("process.terminated", end.source, f"{signal}{sender}", nodeid=running)
+    return finding("process.terminated", end.source, f"{signal}{sender}")
 
 
-def _judge_kill(end: ProcessExit, running: str | None) -> Finding:
+def _judge_kill(end: ProcessExit) -> Finding:
     last = words_of_sample(end.memory)
     last = f"; {last}" if last else ""
     if end.oom_kill is not None:
         said = words_of_oom_kill(end.oom_kill)
-        return finding(
-            "process.oom",
-            "kernel log",
-            f"SIGKILL by the kernel's OOM killer: {said}{last}",
-            nodeid=running,
-            headline=f"{known_kinds()['process.oom'].one}: {said}",
-        )
+        words = f"SIGKILL by the kernel's OOM killer: {said}{last}"
+        headline = f"{known_kinds()['process.oom'].one}: {said}"
+        return finding("process.oom", "kernel log", words, headline=headline)
     if end.out_of_memory:
         words = f"SIGKILL; the cgroup counts one more process killed for want of memory{last}"
-        return finding("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
-    killed = end.signal or f"exit code {end.code}, which stands for SIGKILL"
-    return finding(
-        "process.killed",
-        end.source,
-        f"{killed}{last}",
-        nodeid=running,
-        confidence="likely",
-        ambiguous=KILLED_BY,
-    )
-
-
-_OWN_SIGNALS: Final = {
-    **dict.fromkeys(sorted(CRASH_SIGNALS), "process.crashed"),
-    "SIGINT": "interrupt.keyboard",
-}
-"""What a signal means by itself, whoever sent it."""
+        return finding("process.oom", "cgroup oom_kill", words, confidence="likely")
+    words = (end.signal or f"exit code {end.code}, which stands for SIGKILL") + last
+    return finding("process.killed", end.source, words, confidence="likely", ambiguous=KILLED_BY)
 
 
 def _limit_words(limit: TimeLimit) -> str:
+    budget = f"{limit.budget_seconds:g} s that {limit.owner} allows were used up"
     if limit.elapsed_seconds is None:
-        return (
-            f"the {limit.budget_seconds:g} s that {limit.owner} allows were used up, "
-            "to go by the exit code"
-        )
-    return (
-        f"{limit.elapsed_seconds:.2f} s of the {limit.budget_seconds:g} s that {limit.owner} "
-        "allows were used up"
-    )
+        return f"the {budget}, to go by the exit code"
+    return f"{limit.elapsed_seconds:.2f} s of the {budget}"
 
 
 _CODES_OF_REFUSALS: Final = frozenset({0, 1, 3, 4})
@@ -422,9 +354,6 @@ def judge_command(
     )
 
 
-_TOOL_NAMES: Final[Mapping[str, str]] = MappingProxyType({"docker": "Docker", "podman": "Podman"})
-
-
 def judge_sandbox(run: RunEvidence) -> Iterator[Finding]:
     """Yield that a command failed because its containers did, in whatever stage."""
     told = run.tool_message
@@ -440,7 +369,8 @@ def judge_sandbox(run: RunEvidence) -> Iterator[Finding]:
 
 def words_of_tool(told: ToolMessage) -> str:
     """Say in a few words what a tool says that went wrong."""
-    return f"{_TOOL_NAMES.get(told.tool, told.tool)}: {meaning_of(told)['words']}"
+    name = told.tool.capitalize() if told.tool in ("docker", "podman") else told.tool
+    return f"{name}: {meaning_of(told)['words']}"
 
 
 def meaning_of(told: ToolMessage) -> dict[str, Any]:

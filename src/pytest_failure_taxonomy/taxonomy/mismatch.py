@@ -7,7 +7,7 @@ tests that are not there, and the same tests in another order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -149,16 +149,10 @@ def sorts_of(variant: CollectedVariant) -> tuple[MismatchSort, ...]:
 def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Say in one line how the workers disagree, by one test and two workers."""
     said = "the xdist workers collected different tests"
-    told = (
-        each
-        for sort in get_args(MismatchSort)  # what says most first
-        for each in mismatch.variants
-        if sort in sorts_of(each)
-    )
-    if (variant := next(told, None)) is not None:
-        said += (
-            f": {_words_of_variant(variant, _few_words(mismatch.workers, len(mismatch.workers)))}"
-        )
+    sorts = get_args(MismatchSort)  # what says most first
+    told = [(sort, each) for sort in sorts for each in mismatch.variants if sort in sorts_of(each)]
+    if told:
+        said += f": {_words_of_variant(told[0][1], _few(mismatch.workers))}"
     lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
     if lists > 2:  # the words above speak of two
         others = sum(len(each.workers) for each in mismatch.variants)
@@ -169,12 +163,30 @@ def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
 
 def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Return what to do about it, and all that is known: one paragraph for each list."""
-    first = _few_words(mismatch.workers, len(mismatch.workers))
+    first = _few(mismatch.workers)
     sorts = dict.fromkeys(sort for each in mismatch.variants for sort in sorts_of(each))
     advice = packaged_table("mismatch")
     lines = [*(advice[sort] for sort in sorts), f"{first}: {counted(mismatch.tests, 'test')}"]
-    for variant in mismatch.variants:
-        lines += _lines_of_variant(variant, first)
+    for each in mismatch.variants:
+        lines.append(f"{_few(each.workers)}: {counted(each.tests, 'test')}")
+        for one in each.parameters:
+            lines += [
+                f"  other parameters: {_short(one.nodeid)} in {first}",
+                f"                    {_short(one.other_nodeid)} here",
+            ]
+        lines += _rest(each.parameters_count - len(each.parameters))
+        for name, nodeids, count in (
+            ("not here", each.lacking, each.lacking_count),
+            ("only here", each.added, each.added_count),
+        ):
+            lines += [f"  {name}: {_short(nodeid)}" for nodeid in nodeids]
+            lines += _rest(count - len(nodeids))
+        if each.moved is not None:
+            lines += [
+                f"  in another order from test {each.moved.position} on:",
+                f"    {_short(each.moved.nodeid)} in {first}",
+                f"    {_short(each.moved.other_nodeid)} here",
+            ]
     if mismatch.variants_omitted:
         lines.append(
             f"{mismatch.workers_omitted} more workers: {mismatch.variants_omitted} more lists"
@@ -183,7 +195,7 @@ def text_of_mismatch(mismatch: CollectionMismatch) -> str:
 
 
 def _words_of_variant(variant: CollectedVariant, first: str) -> str:
-    others = _few_words(variant.workers, len(variant.workers))
+    others = _few(variant.workers)
     if variant.parameters:
         one = variant.parameters[0]
         more = variant.parameters_count - 1
@@ -194,10 +206,10 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
             f"{_parameters_words(one.other_nodeid)} in {others}){also}"
         )
     if variant.lacking:
-        few = _few_words(variant.lacking, variant.lacking_count)
+        few = _few(variant.lacking, variant.lacking_count)
         return f"{others} did not find {few}, which {first} did"
     if variant.added:
-        few = _few_words(variant.added, variant.added_count)
+        few = _few(variant.added, variant.added_count)
         return f"{others} found {few}, which {first} did not"
     moved = variant.moved
     if moved is None:
@@ -214,33 +226,13 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
     )
 
 
-def _lines_of_variant(variant: CollectedVariant, first: str) -> Iterator[str]:
-    yield f"{_few_words(variant.workers, len(variant.workers))}: {counted(variant.tests, 'test')}"
-    for one in variant.parameters[:MAX_EXAMPLES]:
-        yield f"  other parameters: {_short(one.nodeid)} in {first}"
-        yield f"                    {_short(one.other_nodeid)} here"
-    yield from _rest(variant.parameters_count, len(variant.parameters))
-    for name, nodeids, count in (
-        ("not here", variant.lacking, variant.lacking_count),
-        ("only here", variant.added, variant.added_count),
-    ):
-        yield from (f"  {name}: {_short(each)}" for each in nodeids[:MAX_EXAMPLES])
-        yield from _rest(count, len(nodeids))
-    if variant.moved is not None:
-        yield f"  in another order from test {variant.moved.position} on:"
-        yield f"    {_short(variant.moved.nodeid)} in {first}"
-        yield f"    {_short(variant.moved.other_nodeid)} here"
+def _rest(left: int) -> list[str]:
+    return [f"  and {counted(left, 'more test')}"] if left > 0 else []
 
 
-def _rest(count: int, shown: int) -> Iterator[str]:
-    left = count - min(shown, MAX_EXAMPLES)
-    if left > 0:
-        yield f"  and {counted(left, 'more test')}"
-
-
-def _few_words(names: Sequence[str], count: int) -> str:
+def _few(names: Sequence[str], count: int = 0) -> str:
     """Name some workers or tests, and say how many more there are."""
-    return enumerated([_short(name) for name in names[:MAX_NAMED]], count)
+    return enumerated([_short(name) for name in names[:MAX_NAMED]], count or len(names))
 
 
 def _parameters_words(nodeid: str) -> str:
