@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy import FailureReason, Stage
-from pytest_failure_taxonomy.rules.attribute import attribute
+from pytest_failure_taxonomy.rules.matching import attribute
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     CollectionFailure,

@@ -32,7 +32,7 @@ from pytest_failure_taxonomy.report.render import terminal as face
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
-from pytest_failure_taxonomy.rules.attribute import attribute
+from pytest_failure_taxonomy.rules.matching import attribute
 from pytest_failure_taxonomy.run import additions, terminal
 from pytest_failure_taxonomy.run.additions import PastRuns
 from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork

@@ -44,7 +44,7 @@ from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.rejudging import amend_report
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
-from pytest_failure_taxonomy.rules.attribute import attribute
+from pytest_failure_taxonomy.rules.matching import attribute
 from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.memory import read_oom_count
 from pytest_failure_taxonomy.system.process import is_alive

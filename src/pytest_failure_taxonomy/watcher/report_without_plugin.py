@@ -244,7 +244,7 @@ def _tool_message(
     if not seen.exit.code:
         return None
     from pytest_failure_taxonomy.report.read.log_lines import chunks_of, read_log
-    from pytest_failure_taxonomy.report.read.tool_messages import ToolOutput
+    from pytest_failure_taxonomy.report.read.output_readers import ToolOutput
 
     files = [output.open() for output in outputs]
     for file in reversed([*files, *map(BytesIO, piped)]):

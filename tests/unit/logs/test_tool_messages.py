@@ -11,7 +11,11 @@ import pytest
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.report.read.log_answer import classify_log
 from pytest_failure_taxonomy.report.read.log_lines import chunks_of_text, read_log
-from pytest_failure_taxonomy.report.read.tool_messages import MAX_LINES_AFTER, WORDINGS, ToolOutput
+from pytest_failure_taxonomy.report.read.output_readers import (
+    MAX_LINES_AFTER,
+    ToolOutput,
+    tool_wordings,
+)
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.deaths import meaning_of
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
@@ -57,7 +61,7 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
 
 def test_every_wording_is_one_of_a_cause() -> None:
     """No cause of the table is without a meaning, and each is used."""
-    assert {each.cause for each in WORDINGS} == set(packaged_table("tools")["causes"])
+    assert {each.cause for each in tool_wordings()} == set(packaged_table("tools")["causes"])
 
 
 @pytest.mark.parametrize(

@@ -33,17 +33,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     time_from,
 )
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    ErrorOrigin,
-    InFlightTest,
-    Phase,
-    ProcessExit,
-    RunError,
-    RunEvidence,
-    TestOutcome,
-    TestRun,
-    Unrecorded,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 NEWEST_VERSION: Final = 1
@@ -55,7 +45,7 @@ NOTE: Final = (
 
 _RIGHT: Final = "give a CTRF file, a JSON object with `reportFormat` and `results`"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.[0-9]{1,6}\.[0-9]{1,6}")
-_RAW: Final[Mapping[str, TestOutcome]] = {
+_RAW: Final[Mapping[str, ev.TestOutcome]] = {
     **OUTCOMES,
     "in_flight": "in_flight",
     "setup_failed": "error",
@@ -63,14 +53,14 @@ _RAW: Final[Mapping[str, TestOutcome]] = {
     "call_failed": "failed",
 }
 """Outcomes of `rawStatus`, as this package and pytest-json-ctrf write them."""
-_OUTCOMES: Final[Mapping[str, TestOutcome]] = {
+_OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
     "passed": "passed",
     "failed": "failed",
     "skipped": "skipped",
     "pending": "skipped",
     "other": "skipped",
 }
-_ORIGINS: Final[Mapping[str, ErrorOrigin]] = {
+_ORIGINS: Final[Mapping[str, ev.ErrorOrigin]] = {
     "internal.error": "internal",
     "usage.error": "usage",
     "conftest.error": "conftest",
@@ -125,7 +115,7 @@ def _identity(test: dict[str, Any]) -> str:
 
 def _evidence(
     listed: list[dict[str, Any]], own: dict[str, Any], start: float | None
-) -> RunEvidence:
+) -> ev.RunEvidence:
     """Return the evidence of the tests, and of what this package has kept besides."""
     ran = [test for test in listed if text_at(test, "rawStatus") != "not_run"]
     tests: list[Attempted] = []
@@ -148,7 +138,7 @@ def _evidence(
     kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
     code = end.get("code") if end else exit_code_of(tests, collectors)
     return evidence_of_tests(
-        ProcessExit(
+        ev.ProcessExit(
             code=code if type(code) is int else None,
             signal=text_at(end, "signal") or None,
             source=text_at(end, "source") or "none",
@@ -158,7 +148,7 @@ def _evidence(
         finished=not end
         or not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds),
         errors=tuple(
-            RunError(
+            ev.RunError(
                 origin=_ORIGINS.get(text_at(error, "kind"), "internal"),
                 message=text_at(error, "message"),
                 traceback=text_at(error, "traceback") or None,
@@ -170,7 +160,7 @@ def _evidence(
             text_at(test, "name") for test in listed if text_at(test, "rawStatus") == "not_run"
         ],
         counted={"rerun": sum(map(_retries, ran))},
-        unrecorded=Unrecorded(failures=bare),
+        unrecorded=ev.Unrecorded(failures=bare),
     )
 
 
@@ -188,7 +178,7 @@ def _nodeid(test: dict[str, Any]) -> str:
     return "::".join([*([path] if path else []), *between, name])
 
 
-def _outcome(test: dict[str, Any]) -> TestOutcome:
+def _outcome(test: dict[str, Any]) -> ev.TestOutcome:
     status = text_at(test, "status")
     outcome = _RAW.get(text_at(test, "rawStatus"), _OUTCOMES[status])
     is_again = test.get("flaky") is True or _retries(test) > 0
@@ -212,7 +202,7 @@ def _retries(test: dict[str, Any]) -> int:
 def _test(test: dict[str, Any], start: float | None) -> Attempted:
     began, lasted = number_at(test, "start"), number_at(test, "duration")
     line, outcome = test.get("line"), _outcome(test)
-    run = TestRun(
+    run = ev.TestRun(
         nodeid=_nodeid(test),
         outcome=outcome,
         start_seconds=None if began is None or start is None else max(0.0, (began - start) / 1000),
@@ -239,7 +229,7 @@ def _test(test: dict[str, Any], start: float | None) -> Attempted:
     return run, failures
 
 
-def _failures(test: dict[str, Any]) -> Iterator[tuple[Phase, str, str, bool]]:
+def _failures(test: dict[str, Any]) -> Iterator[tuple[ev.Phase, str, str, bool]]:
     """Yield the failures of a test: the one that CTRF has room for, or all that we have kept.
 
     Each is its phase, its message, its traceback, and whether the process died.
@@ -259,9 +249,9 @@ def _failures(test: dict[str, Any]) -> Iterator[tuple[Phase, str, str, bool]]:
         yield phase, text_at(test, "message") or telling_line(text), text, False
 
 
-def _in_flight(test: dict[str, Any]) -> InFlightTest:
+def _in_flight(test: dict[str, Any]) -> ev.InFlightTest:
     own = object_at(object_at(object_at(test, "extra"), OWN_NAME), "in_flight")
-    return InFlightTest(
+    return ev.InFlightTest(
         nodeid=_nodeid(test),
         phase=PHASES.get(text_at(own, "phase"), "call"),
         elapsed_seconds=number_at(own, "elapsed_seconds"),

@@ -24,21 +24,7 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, JSONObject, Redaction
 from pytest_failure_taxonomy.report.text import cap, first_line, safe_text
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    Counts,
-    Environment,
-    Location,
-    Part,
-    Phase,
-    ProcessExit,
-    RaisedException,
-    RunContext,
-    RunEvidence,
-    TestFailure,
-    TestOutcome,
-    TestRun,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
@@ -53,8 +39,8 @@ _MOST_SECONDS: Final = 1e9
 _SUM_OF_SUBTESTS: Final = re.compile(r"contains [0-9]+ failed subtest")
 
 
-PHASES: Final[Mapping[str, Phase]] = {"setup": "setup", "call": "call", "teardown": "teardown"}
-OUTCOMES: Final[Mapping[str, TestOutcome]] = {
+PHASES: Final[Mapping[str, ev.Phase]] = {"setup": "setup", "call": "call", "teardown": "teardown"}
+OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
     "passed": "passed",
     "failed": "failed",
     "error": "error",
@@ -69,7 +55,7 @@ OUTCOMES: Final[Mapping[str, TestOutcome]] = {
 class ForeignRun:
     """All that a file tells of one run."""
 
-    evidence: RunEvidence
+    evidence: ev.RunEvidence
     content: bytes
     """The file itself."""
     started_at: datetime
@@ -81,7 +67,7 @@ class ForeignRun:
     """What can't be known, in words."""
 
 
-Attempted = tuple[TestRun, Sequence[TestFailure]]
+Attempted = tuple[ev.TestRun, Sequence[ev.TestFailure]]
 """A test with the failures of its last attempt."""
 
 
@@ -90,7 +76,7 @@ def report_from(
     path: Path,
     *,
     rootdir: Path,
-    environment: Environment,
+    environment: ev.Environment,
     redaction: Redaction | None = None,
 ) -> JSONObject:
     """Return the JSON object of the report that a file of another program allows.
@@ -109,7 +95,7 @@ def report_from(
     name = f"pytest_failure_taxonomy.report.read.{source.replace('-', '_')}"
     told: ForeignRun = import_module(name).read_run(path)
     run = told.evidence
-    context = RunContext(
+    context = ev.RunContext(
         id=blake2b(told.content, digest_size=16).hexdigest(),
         started_at=told.started_at.astimezone(UTC)
         .isoformat(timespec="milliseconds")
@@ -129,14 +115,14 @@ def report_from(
 
 
 def evidence_of_tests(
-    end: ProcessExit,
+    end: ev.ProcessExit,
     tests: Sequence[Attempted],
-    collection_failures: Sequence[CollectionFailure] = (),
+    collection_failures: Sequence[ev.CollectionFailure] = (),
     *,
     not_run: Sequence[str] = (),
     counted: Mapping[str, int] = MappingProxyType({}),
     **others: Any,
-) -> RunEvidence:
+) -> ev.RunEvidence:
     """Return the evidence of a run of which a file lists the tests.
 
     Args:
@@ -155,9 +141,9 @@ def evidence_of_tests(
         errors += max(len(failures) - in_call, test.outcome == "error")
         phases = {each.phase for each in failures}
         only_teardown += test.outcome == "error" and phases == {"teardown"}
-    return RunEvidence(
+    return ev.RunEvidence(
         exit=end,
-        counts=Counts(
+        counts=ev.Counts(
             collected=len(tests) + len(not_run),
             passed=outcomes.count("passed") + outcomes.count("flaky") + only_teardown,
             failed=failed,
@@ -178,16 +164,16 @@ def evidence_of_tests(
 
 def failure_of(
     nodeid: str,
-    phase: Phase,
+    phase: ev.Phase,
     message: str,
     text: str,
     *,
     path: str | None,
     line: int | None = None,
-    place: Location | None = None,
+    place: ev.Location | None = None,
     is_subtest: bool = False,
     **others: Any,
-) -> TestFailure:
+) -> ev.TestFailure:
     """Return one failed phase of a test, or of one of its subtests.
 
     Args:
@@ -202,8 +188,8 @@ def failure_of(
         **others: further fields of the failure.
     """
     is_sum = message == text and _SUM_OF_SUBTESTS.match(message)
-    part: Part = "subtest" if is_subtest else "sum" if is_sum else "test"
-    return TestFailure(
+    part: ev.Part = "subtest" if is_subtest else "sum" if is_sum else "test"
+    return ev.TestFailure(
         nodeid=nodeid,
         phase=phase,
         message=message[:MAX_MESSAGE] or last_line(text),
@@ -216,11 +202,11 @@ def failure_of(
     )
 
 
-def collection_failure_of(nodeid: str, text: str, line: int | None = None) -> CollectionFailure:
+def collection_failure_of(nodeid: str, text: str, line: int | None = None) -> ev.CollectionFailure:
     """Return a file or another collector that could not be collected."""
     said = [each[2:].strip() for each in text.splitlines() if each.startswith("E ")]
     message = said[-1] if said else last_line(text)
-    return CollectionFailure(
+    return ev.CollectionFailure(
         nodeid=nodeid,
         message=message[:MAX_MESSAGE],
         exception=exception_of(message, text),
@@ -230,7 +216,7 @@ def collection_failure_of(nodeid: str, text: str, line: int | None = None) -> Co
     )
 
 
-def exception_of(message: str, text: str) -> RaisedException | None:
+def exception_of(message: str, text: str) -> ev.RaisedException | None:
     """Return the exception that a message begins with, or a traceback's last line names.
 
     A bare `assert` stands for the AssertionError that it is. Names without a capital letter at
@@ -255,9 +241,9 @@ def _is_name_of_exception(name: str) -> bool:
     return last[:1].isupper() or last.endswith(("error", "timeout"))
 
 
-def _raised(name: str, message: str) -> RaisedException:
+def _raised(name: str, message: str) -> ev.RaisedException:
     module, _, last = name.rpartition(".")
-    return RaisedException(
+    return ev.RaisedException(
         type=last,
         module=module or "builtins",
         message=message[:MAX_MESSAGE],
@@ -273,13 +259,13 @@ def _bases_of_builtin(name: str) -> tuple[str, ...]:
     return tuple(f"{each.__module__}.{each.__qualname__}" for each in found.__mro__[:-1])
 
 
-def place_in(text: str, path: str | None, line: int | None) -> Location | None:
+def place_in(text: str, path: str | None, line: int | None) -> ev.Location | None:
     """Return the last place that a traceback of pytest's shows, else the given one."""
     places = _PLACE.findall(text)
     if places:
         found, number = places[-1]
-        return Location(path=found.replace("\\", "/"), line=max(1, int(number)))
-    return Location(path=path, line=line) if path else None
+        return ev.Location(path=found.replace("\\", "/"), line=max(1, int(number)))
+    return ev.Location(path=path, line=line) if path else None
 
 
 def last_line(text: str) -> str:
@@ -371,7 +357,7 @@ def count_at(holder: Mapping[str, Any], name: str) -> int:
     return int(found) if found is not None and found < _MOST_SECONDS else 0
 
 
-def exit_code_of(tests: Sequence[Attempted], collectors: Sequence[CollectionFailure]) -> int:
+def exit_code_of(tests: Sequence[Attempted], collectors: Sequence[ev.CollectionFailure]) -> int:
     """Return the exit code that pytest must have had, where a file doesn't say it."""
     if any(failures or test.outcome in ("failed", "error") for test, failures in tests):
         return 1

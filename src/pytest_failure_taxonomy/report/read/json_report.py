@@ -29,15 +29,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     text_at,
     time_from,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Counts,
-    Location,
-    Phase,
-    ProcessExit,
-    TestFailure,
-    TestOutcome,
-    TestRun,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
@@ -74,7 +66,7 @@ def read_run(path: Path) -> ForeignRun:
         if text_at(each, "outcome") == "failed"
     ]
     run = evidence_of_tests(
-        ProcessExit(code=code, source="pytest"),
+        ev.ProcessExit(code=code, source="pytest"),
         [_test(test) for test in objects_at(document, "tests")],
         collectors,
         counted={
@@ -84,7 +76,7 @@ def read_run(path: Path) -> ForeignRun:
         },
     )
     if not has_tests:  # a summary has a test once: with an error or as it ended
-        counts = Counts(
+        counts = ev.Counts(
             collected=count_at(summary, "collected"),
             errors=count_at(summary, "error"),
             **{name: count_at(summary, name) for name in _COUNTED},
@@ -124,13 +116,13 @@ def _test(test: dict[str, Any]) -> Attempted:
                 )
             )
     outcome = _outcome(text_at(test, "outcome"), stages, failures)
-    run = TestRun(nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds)
+    run = ev.TestRun(nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds)
     return run, failures
 
 
 def _outcome(
-    said: str, stages: dict[Phase, dict[str, Any]], failures: Sequence[TestFailure]
-) -> TestOutcome:
+    said: str, stages: dict[ev.Phase, dict[str, Any]], failures: Sequence[ev.TestFailure]
+) -> ev.TestOutcome:
     """Return how a test ended; of one that was run again the file says `rerun`, whatever came."""
     if failures:
         return "failed" if any(each.phase == "call" for each in failures) else "error"
@@ -139,12 +131,12 @@ def _outcome(
     return OUTCOMES.get(said, "in_flight")
 
 
-def _place(stage: dict[str, Any]) -> Location | None:
+def _place(stage: dict[str, Any]) -> ev.Location | None:
     """Return the innermost place of a traceback; its paths are relative, those of a crash not."""
     for place in reversed(objects_at(stage, "traceback")):
         path, line = text_at(place, "path"), place.get("lineno")
         if path and type(line) is int and 0 < line < _MOST_LINES:
-            return Location(path=path.replace("\\", "/"), line=line)
+            return ev.Location(path=path.replace("\\", "/"), line=line)
     return None
 
 

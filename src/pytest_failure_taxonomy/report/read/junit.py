@@ -25,14 +25,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
 )
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.files import read_named_file
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    Phase,
-    ProcessExit,
-    TestFailure,
-    TestOutcome,
-    TestRun,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 
 NOTE: Final = (
     "made of a JUnit file: pytest's exit code, a death and what was running then are not in it"
@@ -48,9 +41,9 @@ def read_run(path: Path) -> ForeignRun:
     content = read_input(path, _RIGHT)
     suites = suites_of(_root(content, path))
     found = [each for suite in suites for each in _cases(suite)]
-    tests = [each for each in found if not isinstance(each, CollectionFailure)]
-    collectors = [each for each in found if isinstance(each, CollectionFailure)]
-    end = ProcessExit(code=exit_code_of(tests, collectors), source="none")
+    tests = [each for each in found if not isinstance(each, ev.CollectionFailure)]
+    collectors = [each for each in found if isinstance(each, ev.CollectionFailure)]
+    end = ev.ProcessExit(code=exit_code_of(tests, collectors), source="none")
     return ForeignRun(
         evidence=evidence_of_tests(end, tests, collectors),
         content=content,
@@ -117,15 +110,15 @@ def _started_at(suites: list[Any], path: Path) -> datetime:
     return min(times, default=None) or time_from(None, path)
 
 
-def _cases(suite: Any) -> Iterator[Attempted | CollectionFailure]:
+def _cases(suite: Any) -> Iterator[Attempted | ev.CollectionFailure]:
     for case in suite.findall("testcase"):
         path, nodeid = _name(case)
         found = case.get("line") or ""  # pytest counts from 0
         line = int(found) + 1 if re.fullmatch(r"[0-9]{1,7}", found) else None
         seconds = _number(case.get("time"))
-        failures: list[TestFailure] = []
+        failures: list[ev.TestFailure] = []
         collector = None
-        outcome: TestOutcome = "passed"
+        outcome: ev.TestOutcome = "passed"
         for child in case:
             message, text = child.get("message") or "", "".join(child.itertext())
             if child.tag == "error" and message == _COLLECTION:
@@ -141,11 +134,13 @@ def _cases(suite: Any) -> Iterator[Attempted | CollectionFailure]:
                     )
                 )
             outcome = _outcome_after(outcome, child)
-        test = TestRun(nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds)
+        test = ev.TestRun(
+            nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds
+        )
         yield collector or (test, failures)
 
 
-def _outcome_after(outcome: TestOutcome, child: Any) -> TestOutcome:
+def _outcome_after(outcome: ev.TestOutcome, child: Any) -> ev.TestOutcome:
     if child.tag == "failure":
         return "failed"
     if child.tag == "error":
@@ -157,11 +152,11 @@ def _outcome_after(outcome: TestOutcome, child: Any) -> TestOutcome:
     return outcome
 
 
-def _phase_and_message(tag: str, message: str) -> tuple[Phase, str]:
+def _phase_and_message(tag: str, message: str) -> tuple[ev.Phase, str]:
     """Return which phase failed, and the message without the words that pytest adds for it."""
     if tag != "error":
         return "call", message
-    phase: Phase = "teardown" if message.startswith(_TEARDOWN) else "setup"
+    phase: ev.Phase = "teardown" if message.startswith(_TEARDOWN) else "setup"
     for prefix in (_SETUP, _TEARDOWN):
         if message.startswith(prefix):
             message = message.removeprefix(prefix).removesuffix('"')

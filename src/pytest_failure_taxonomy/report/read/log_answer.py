@@ -11,9 +11,12 @@ from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, 
 from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, Limits
 from pytest_failure_taxonomy.report.read.log_lines import read_log
 from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output, output_of
-from pytest_failure_taxonomy.report.read.output_patterns import PROGRESS
-from pytest_failure_taxonomy.report.read.output_readers import OtherOutput, PytestOutput
-from pytest_failure_taxonomy.report.read.tool_messages import ToolOutput
+from pytest_failure_taxonomy.report.read.output_readers import (
+    OtherOutput,
+    PytestOutput,
+    ToolOutput,
+    pattern,
+)
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -77,7 +80,9 @@ def classify_log(
     if exit_code is None and out.job_exit_code is not None:
         exit_code = min(int(out.job_exit_code.text[:9]), 255)
     # A quiet pytest that came to no end has printed dots and nothing else.
-    is_progress = tail.is_all and all(PROGRESS.fullmatch(line.text) for line in tail.lines)
+    is_progress = tail.is_all and all(
+        pattern("progress").fullmatch(line.text) for line in tail.lines
+    )
     out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
     if out.is_seen:
         run = evidence_of_output(out, exit_code, stage)

@@ -10,32 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
-from pytest_failure_taxonomy.report.read import output_patterns as p
 from pytest_failure_taxonomy.report.read.log_lines import Line, Tail
 from pytest_failure_taxonomy.report.read.output_readers import (
     Block,
     Noted,
     OtherOutput,
     PytestOutput,
-    exception_of,
+    pattern,
+    printed_exception,
 )
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    Counts,
-    InFlightTest,
-    Interruption,
-    Output,
-    OutputLine,
-    Phase,
-    ProcessExit,
-    RunError,
-    RunEvidence,
-    TestFailure,
-    TimeLimit,
-    ToolMessage,
-    WorkerEnd,
-)
 from pytest_failure_taxonomy.taxonomy.reasons import Stage, signal_of_exit_code
 
 _EXIT: Final = "_pytest.outcomes.Exit: "
@@ -47,7 +32,7 @@ MAX_UNNAMED: Final = 100_000
 """Failures that are only counted; to judge as many takes a second."""
 
 
-def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> RunEvidence:
+def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> ev.RunEvidence:
     """Return the evidence that the recorder would have left of the run that printed this.
 
     Args:
@@ -61,7 +46,7 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> Run
     counts = _counts(out)
     failures = _test_failures(out, counts)
     session_code = _session_code(out, errors, interruptions, counts, has_failures=bool(failures))
-    return RunEvidence(
+    return ev.RunEvidence(
         stage=stage,
         finished=finished,
         exit=_exit(out, code, session_code, finished=finished),
@@ -76,29 +61,29 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> Run
     )
 
 
-def _counts(out: PytestOutput) -> Counts:
+def _counts(out: PytestOutput) -> ev.Counts:
     """Return the counts of pytest's last line, and how many tests were selected."""
     found: dict[str, int] = {}
     if out.last_line is not None:
-        for number, word in p.COUNT.findall(out.last_line.text):
+        for number, word in pattern("count").findall(out.last_line.text):
             name = packaged_table("output")["counts"].get(word)
             if name is not None:
                 found[name] = min(int(number[:9]), 10**9)
     deselected = found.get("deselected", 0)
     collected = max(0, (out.collected or 0) - deselected)
-    return Counts(collected=collected, **found)
+    return ev.Counts(collected=collected, **found)
 
 
 def _exit(
     out: PytestOutput, code: int | None, session_code: int | None, *, finished: bool
-) -> ProcessExit:
+) -> ev.ProcessExit:
     """Return how the process ended: by its exit code if that is known, else by its output."""
     limits = tuple(_limits(out)) if not finished else ()
     if code is not None:
         signal = signal_of_exit_code(code)
         # GNU timeout exits with 124 after it has sent SIGTERM to its command.
         by_timeout = code == 124 and not finished
-        return ProcessExit(
+        return ev.ProcessExit(
             code=code,
             source="exit code",
             observed=True,
@@ -108,16 +93,16 @@ def _exit(
             limits=limits,
         )
     if finished:
-        return ProcessExit(code=session_code, source="log")
+        return ev.ProcessExit(code=session_code, source="log")
     if limits:
-        return ProcessExit(code=1, source="log", limits=limits)
+        return ev.ProcessExit(code=1, source="log", limits=limits)
     words = out.fatal.text if out.fatal is not None else ""
     named = packaged_table("output")["signals"].items()
     signal = next((signal for start, signal in named if words.startswith(start)), None)
-    return ProcessExit(code=None, source="log", signal=signal)
+    return ev.ProcessExit(code=None, source="log", signal=signal)
 
 
-def _limits(out: PytestOutput) -> Iterator[TimeLimit]:
+def _limits(out: PytestOutput) -> Iterator[ev.TimeLimit]:
     """Yield the time limits of a test that ended pytest: they print all stacks, then nothing."""
     running = out.running.subject if out.running else ""
     if out.killed_by_plugin is not None:
@@ -126,12 +111,12 @@ def _limits(out: PytestOutput) -> Iterator[TimeLimit]:
         yield _time_limit("faulthandler_timeout", float(out.faulthandler.text), running)
 
 
-def _plugin_limit(out: PytestOutput, nodeid: str | None) -> TimeLimit:
+def _plugin_limit(out: PytestOutput, nodeid: str | None) -> ev.TimeLimit:
     return _time_limit("pytest-timeout (thread)", out.time_limit_seconds or 1.0, nodeid)
 
 
-def _time_limit(owner: str, budget_seconds: float, nodeid: str | None) -> TimeLimit:
-    return TimeLimit(
+def _time_limit(owner: str, budget_seconds: float, nodeid: str | None) -> ev.TimeLimit:
+    return ev.TimeLimit(
         owner=owner,
         budget_seconds=budget_seconds,
         elapsed_seconds=budget_seconds,
@@ -140,7 +125,7 @@ def _time_limit(owner: str, budget_seconds: float, nodeid: str | None) -> TimeLi
 
 
 def _is_finished(
-    out: PytestOutput, errors: tuple[RunError, ...], interruptions: tuple[Interruption, ...]
+    out: PytestOutput, errors: tuple[ev.RunError, ...], interruptions: tuple[ev.Interruption, ...]
 ) -> bool:
     """Tell whether pytest ended by itself, in any way."""
     if out.last_line is not None or errors or interruptions or _stopped_itself(out):
@@ -149,51 +134,55 @@ def _is_finished(
     return is_quiet and (out.is_complete or out.has_summary)
 
 
-def _errors(out: PytestOutput, code: int | None) -> Iterator[RunError]:
+def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
     for lines in out.internal:
         # What was raised is the last line of the traceback that isn't indented.
         words = [line.text.partition("> ")[2] for line in lines]
-        raised = next((text for text in reversed(words) if p.RAISED.match(text)), words[-1])
-        yield RunError(origin="internal", message=raised, traceback=_text(lines))
+        raised = next(
+            (text for text in reversed(words) if pattern("raised").match(text)), words[-1]
+        )
+        yield ev.RunError(origin="internal", message=raised, traceback=_text(lines))
     if out.conftest is not None:
-        yield RunError(origin="conftest", message=out.conftest.text or out.conftest.line.text)
+        yield ev.RunError(origin="conftest", message=out.conftest.text or out.conftest.line.text)
         return
     of_plugins = [noted.text for noted in out.errors if noted.status == "plugin"]
     if of_plugins:
-        yield from (RunError(origin="plugin", message=text) for text in of_plugins)
+        yield from (ev.RunError(origin="plugin", message=text) for text in of_plugins)
         return
     if out.raw_error is not None and not out.raw_error.text.startswith("KeyboardInterrupt"):
-        yield RunError(origin="plugin", message=out.raw_error.text, traceback=_text(out.traceback))
+        yield ev.RunError(
+            origin="plugin", message=out.raw_error.text, traceback=_text(out.traceback)
+        )
     # Other programs print `ERROR:`, too; exit code 4 says that it is pytest's.
     told = [noted for noted in out.errors if noted.status == "usage" or (code == 4 and out.is_seen)]
     if told and code in (4, None) and not out.results:
         detail = next((noted.text for noted in out.usage_details), "")
-        yield RunError(origin="usage", message=told[-1].text or detail or told[-1].line.text)
+        yield ev.RunError(origin="usage", message=told[-1].text or detail or told[-1].line.text)
 
 
 def _text(lines: list[Line]) -> str:
     return "\n".join(line.text for line in lines)
 
 
-def _interruptions(out: PytestOutput, code: int | None) -> Iterator[Interruption]:
+def _interruptions(out: PytestOutput, code: int | None) -> Iterator[ev.Interruption]:
     for bang in out.bangs:
         title = bang.text
         if title == "KeyboardInterrupt":
-            yield Interruption(exception="KeyboardInterrupt", message=title)
+            yield ev.Interruption(exception="KeyboardInterrupt", message=title)
         elif title.startswith(_EXIT) or title == _EXIT.strip(": "):
-            yield Interruption(exception="Exit", message=title.partition(": ")[2])
+            yield ev.Interruption(exception="Exit", message=title.partition(": ")[2])
         elif "Interrupted: " in title:
-            yield Interruption(exception="Interrupted", message=title.partition(": ")[2])
+            yield ev.Interruption(exception="Interrupted", message=title.partition(": ")[2])
     is_raw = out.raw_error is not None and out.raw_error.text.startswith("KeyboardInterrupt")
     if is_raw and code != _CTRL_C:  # that exit code says the same
-        yield Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt")
+        yield ev.Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt")
 
 
 def _session_code(
     out: PytestOutput,
-    errors: tuple[RunError, ...],
-    interruptions: tuple[Interruption, ...],
-    counts: Counts,
+    errors: tuple[ev.RunError, ...],
+    interruptions: tuple[ev.Interruption, ...],
+    counts: ev.Counts,
     *,
     has_failures: bool,
 ) -> int | None:
@@ -211,30 +200,30 @@ def _session_code(
     if out.too_many_warnings is not None:
         return 6
     last = out.last_line
-    ran = counts.ran or counts.skipped or last is None or p.ONLY_COLLECTED.search(last.text)
-    return 0 if ran else 5
+    is_only_collected = last is None or pattern("only_collected").search(last.text)
+    return 0 if counts.ran or counts.skipped or is_only_collected else 5
 
 
 def _stopped_itself(out: PytestOutput) -> bool:
     return any(bang.text.startswith(_STOPPING) for bang in out.bangs)
 
 
-def _in_flight(out: PytestOutput) -> tuple[InFlightTest, ...]:
+def _in_flight(out: PytestOutput) -> tuple[ev.InFlightTest, ...]:
     """Return the test that `-v` named last, if it has no result."""
     running = out.running
     if running is None or "::" not in running.subject:
         return ()
-    return (InFlightTest(nodeid=running.subject, phase="call", elapsed_seconds=None),)
+    return (ev.InFlightTest(nodeid=running.subject, phase="call", elapsed_seconds=None),)
 
 
-def _workers(out: PytestOutput, failures: tuple[TestFailure, ...]) -> Iterator[WorkerEnd]:
+def _workers(out: PytestOutput, failures: tuple[ev.TestFailure, ...]) -> Iterator[ev.WorkerEnd]:
     """Yield the workers that died or were interrupted, sorted by id."""
     crashed_on = {each.worker: each.nodeid for each in failures if each.crashed and each.worker}
     crashed_on |= {noted.subject: noted.text for noted in out.lost.crashes}
     words = {noted.subject: noted.text for noted in out.lost.nodes_down}
     for worker in sorted({*crashed_on, *words}, key=lambda name: (len(name), name)):
         error, nodeid = words.get(worker), crashed_on.get(worker)
-        yield WorkerEnd(
+        yield ev.WorkerEnd(
             id=worker,
             tests=0,
             crashed_on=nodeid,
@@ -263,7 +252,7 @@ class _Blocks:
             yield from reversed(blocks)
 
 
-def _test_failures(out: PytestOutput, counts: Counts) -> tuple[TestFailure, ...]:
+def _test_failures(out: PytestOutput, counts: ev.Counts) -> tuple[ev.TestFailure, ...]:
     """Return the failed tests: those with a name, and as many without as the counts say."""
     blocks = _Blocks(out.blocks)
     failures = [
@@ -281,7 +270,7 @@ def _test_failures(out: PytestOutput, counts: Counts) -> tuple[TestFailure, ...]
     return tuple(_in_order(failures, out))
 
 
-def _in_order(failures: list[TestFailure], out: PytestOutput) -> list[TestFailure]:
+def _in_order(failures: list[ev.TestFailure], out: PytestOutput) -> list[ev.TestFailure]:
     """Sort failures and errors by their letters in the progress, if it shows all of them."""
     letters = [each for noted in out.letters for each in noted.text if each in "FE"]
     letters = letters or [noted.status[0] for noted in out.verbose]
@@ -293,15 +282,15 @@ def _in_order(failures: list[TestFailure], out: PytestOutput) -> list[TestFailur
     return [next(queues[letter]) for letter in letters]
 
 
-def _collection_failures(out: PytestOutput) -> tuple[CollectionFailure, ...]:
+def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     """Return the nodes that could not be collected, each once even if several workers name it."""
-    found: dict[str, CollectionFailure] = {}
+    found: dict[str, ev.CollectionFailure] = {}
     for block in out.blocks:
         if block.phase == _COLLECT:
             raised = block.exception()
             found.setdefault(
                 block.name,
-                CollectionFailure(
+                ev.CollectionFailure(
                     nodeid=block.name,
                     message=f"{raised.type}: {raised.message}" if raised else block.message,
                     exception=raised,
@@ -310,16 +299,16 @@ def _collection_failures(out: PytestOutput) -> tuple[CollectionFailure, ...]:
             )
     for noted in out.results:
         if noted.status == "ERROR" and "::" not in noted.subject:
-            raised = exception_of(noted.text)
+            raised = printed_exception(noted.text)
             found.setdefault(
                 noted.subject,
-                CollectionFailure(nodeid=noted.subject, message=noted.text, exception=raised),
+                ev.CollectionFailure(nodeid=noted.subject, message=noted.text, exception=raised),
             )
     unnamed = min(MAX_UNNAMED, out.collection_error_count) - len(found)
-    return (*found.values(), *[CollectionFailure(nodeid="", message="")] * unnamed)
+    return (*found.values(), *[ev.CollectionFailure(nodeid="", message="")] * unnamed)
 
 
-def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> TestFailure | None:
+def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> ev.TestFailure | None:
     """Return the failure of a line of the short summary and its block."""
     nodeid, name = noted.subject, _name_in_title(noted)
     if noted.status == "ERROR":
@@ -331,7 +320,7 @@ def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> TestFailure 
                 return _made(nodeid, phase, noted.text, block)
         return _made(nodeid, "setup", noted.text, None)
     worker = next((crash.subject for crash in out.lost.crashes if crash.text == nodeid), None)
-    if (found := p.CRASHED.match(noted.text)) is not None:
+    if (found := pattern("crashed").match(noted.text)) is not None:
         worker = worker or found[1]
     block = blocks.take("call", nodeid if worker else name)
     if worker is None:
@@ -339,9 +328,9 @@ def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> TestFailure 
     return _of_crash(worker, nodeid)
 
 
-def _of_crash(worker: str, nodeid: str) -> TestFailure:
+def _of_crash(worker: str, nodeid: str) -> ev.TestFailure:
     """Return the failure of a test whose worker was lost; the test may be unknown."""
-    return TestFailure(
+    return ev.TestFailure(
         nodeid=nodeid,
         phase="call",
         message=f"worker '{worker}' crashed while running "
@@ -359,11 +348,11 @@ def _name_in_title(noted: Noted) -> str:
     return f"{name} {context}" if noted.status.startswith("SUBFAIL") and context else name
 
 
-def _made(nodeid: str, phase: Phase, message: str, block: Block | None) -> TestFailure:
-    raised = block.exception() if block is not None else exception_of(message)
+def _made(nodeid: str, phase: ev.Phase, message: str, block: Block | None) -> ev.TestFailure:
+    raised = block.exception() if block is not None else printed_exception(message)
     if message.startswith("[XPASS(strict)]"):
         raised = None
-    return TestFailure(
+    return ev.TestFailure(
         nodeid=nodeid,
         phase=phase,
         message=(block.message if block is not None else "") or message,
@@ -372,39 +361,41 @@ def _made(nodeid: str, phase: Phase, message: str, block: Block | None) -> TestF
     )
 
 
-def _of_block(block: Block) -> TestFailure:
+def _of_block(block: Block) -> ev.TestFailure:
     """Return the failure of a block without a line in a summary; its node id is reconstructed."""
     if block.crash is not None:
         return _of_crash(*block.crash)
     path = block.location.path if block.location is not None else ""
     nodeid = f"{path}::{block.name.replace('.', '::')}" if path else ""
-    return _made(nodeid, cast("Phase", block.phase), block.message, block)
+    return _made(nodeid, cast("ev.Phase", block.phase), block.message, block)
 
 
-def _of_verbose(noted: Noted, out: PytestOutput) -> TestFailure:
+def _of_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:
     lost = next((crash for crash in out.lost.crashes if crash.line == noted.line), None)
     if lost is not None:
         return _of_crash(lost.subject, lost.text)
-    phase: Phase = "call" if noted.status == "FAILED" else "setup"
-    return TestFailure(nodeid=noted.subject, phase=phase, message=noted.status)
+    phase: ev.Phase = "call" if noted.status == "FAILED" else "setup"
+    return ev.TestFailure(nodeid=noted.subject, phase=phase, message=noted.status)
 
 
-def _unnamed(phase: Phase, count: int) -> list[TestFailure]:
+def _unnamed(phase: ev.Phase, count: int) -> list[ev.TestFailure]:
     """Return failures that are only counted."""
-    return [TestFailure(nodeid="", phase=phase, message="failed")] * max(0, min(count, MAX_UNNAMED))
+    return [ev.TestFailure(nodeid="", phase=phase, message="failed")] * max(
+        0, min(count, MAX_UNNAMED)
+    )
 
 
 def _letters(out: PytestOutput, letter: str) -> int:
     return sum(noted.text.count(letter) for noted in out.letters)
 
 
-def _errors_counted(out: PytestOutput, counts: Counts) -> int:
+def _errors_counted(out: PytestOutput, counts: ev.Counts) -> int:
     if counts.errors:
         return counts.errors - out.collection_error_count
     return 0 if out.last_line is not None or out.has_summary else _letters(out, "E")
 
 
-def _errors_named(out: PytestOutput, failures: list[TestFailure]) -> int:
+def _errors_named(out: PytestOutput, failures: list[ev.TestFailure]) -> int:
     """Count the errors with a name, including those of files on xdist's workers."""
     of_tests = sum(each.phase != "call" for each in failures)
     if out.collection_error_count:
@@ -415,8 +406,8 @@ def _errors_named(out: PytestOutput, failures: list[TestFailure]) -> int:
 
 
 def output_of(
-    out: PytestOutput, other: OtherOutput, tail: Tail, told: ToolMessage | None = None
-) -> Output:
+    out: PytestOutput, other: OtherOutput, tail: Tail, told: ev.ToolMessage | None = None
+) -> ev.Output:
     """Return the lines of a log that the judge may choose from.
 
     Args:
@@ -431,7 +422,7 @@ def output_of(
     if told is not None:
         by_subject |= dict.fromkeys(("stage", "sandbox"), (told.line,))
     last = tail.lines[-1] if tail.lines else None
-    return Output(
+    return ev.Output(
         by_subject=by_subject,
         others=_plain(other.error_lines[-5:] or [last]),
         error=_plain(other.error_lines[-1:])[0] if other.error_lines else None,
@@ -440,8 +431,8 @@ def output_of(
     )
 
 
-def _plain(lines: Sequence[Line | None]) -> tuple[OutputLine, ...]:
-    return tuple(OutputLine(line.number, line.text) for line in lines if line is not None)
+def _plain(lines: Sequence[Line | None]) -> tuple[ev.OutputLine, ...]:
+    return tuple(ev.OutputLine(line.number, line.text) for line in lines if line is not None)
 
 
 def _of(*noted: Noted | None) -> list[Line]:

@@ -1,4 +1,4 @@
-"""Read what programs print: pytest's own output, and markers and errors of any program.
+"""Read what programs print: pytest's own output, the messages of tools, any program's errors.
 
 What they say is noted, and nothing is decided here.
 """
@@ -9,18 +9,18 @@ import builtins
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Final
+from functools import cache
+from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.report.read import output_patterns as p
 from pytest_failure_taxonomy.report.read.log_lines import Line
-from pytest_failure_taxonomy.report.read.output_patterns import (
-    CRASHED,
-    LOCATION,
-    PHASE_TITLE,
-    PLUGIN_TIMEOUT,
-    RAISED,
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Location,
+    OutputLine,
+    RaisedException,
+    ToolCause,
+    ToolMessage,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
 from pytest_failure_taxonomy.taxonomy.reasons import marker_on_line, validate_marker
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -29,6 +29,24 @@ _PHASES: Final = {"at setup of": "setup", "at teardown of": "teardown", "collect
 _MESSAGE_INDENT: Final = "E   "
 _NATIVE_START: Final = "Traceback (most recent call last):"
 _PLUGIN_FRAME: Final = 'pytest_timeout.py", line '
+
+
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """Return a pattern of `taxonomy/data/output.toml`."""
+    table = packaged_table("output")
+    groups = [table["patterns"], *table["wordings"].values()]
+    return re.compile(next(group[name] for group in groups if name in group))
+
+
+@cache
+def _wordings() -> tuple[tuple[str, str, Callable[[str], re.Match[str] | None]], ...]:
+    """Return what a line outside the sections can say: its sort, its name, and how to find it."""
+    return tuple(
+        (sort, name, pattern(name).search if sort == "within" else pattern(name).match)
+        for sort, names in packaged_table("output")["wordings"].items()
+        for name in names
+    )
 
 
 class Native:
@@ -57,7 +75,7 @@ class Block:
 
     def __init__(self, title: str, line: Line) -> None:
         self.line = line
-        named = PHASE_TITLE.match(title)
+        named = pattern("phase_title").match(title)
         self.phase = _PHASES[named[1]] if named else "call"
         self.name = named[2] if named else title
         self.location: Location | None = None
@@ -100,7 +118,7 @@ class Block:
             self._add_message(line, text[len(_MESSAGE_INDENT) :])
         elif text.startswith(">"):
             self.marked_source = text
-        elif (found := LOCATION.match(text)) is not None:
+        elif (found := pattern("location").match(text)) is not None:
             self.location = Location(path=found[1], line=int(found[2]))
             self._located_type = found[3]
         elif len(self.plain) < MAX_MESSAGE_LINES and text.strip() and not text.startswith("[gw"):
@@ -121,21 +139,21 @@ class Block:
     def exception(self) -> RaisedException | None:
         """Return what was raised, if the block says so."""
         if self._native is not None:
-            return exception_of(self.message, is_own_words=not self._native.is_of_plugin)
+            return printed_exception(self.message, is_own_words=not self._native.is_of_plugin)
         if not self._messages:
             return None
-        return exception_of(
+        return printed_exception(
             self.message, located=self._located_type, is_own_words="fail(" in self.marked_source
         )
 
     @property
     def crash(self) -> tuple[str, str] | None:
         """Worker and node id, if a worker crashed."""
-        found = next((each for text in self.plain if (each := CRASHED.match(text))), None)
+        found = next(filter(None, map(pattern("crashed").match, self.plain)), None)
         return None if found is None else (found[1], found[2])
 
 
-def exception_of(
+def printed_exception(
     message: str, *, located: str = "", is_own_words: bool = False
 ) -> RaisedException | None:
     """Return the exception of a message that pytest printed.
@@ -145,7 +163,7 @@ def exception_of(
         located: The type that pytest printed after the failing location.
         is_own_words: The test itself called `pytest.fail`.
     """
-    found = RAISED.match(message.partition("\n")[0])
+    found = pattern("raised").match(message.partition("\n")[0])
     if found is not None and not _is_exception(found[1], located):
         found = None
     if found is None:
@@ -167,7 +185,7 @@ def _is_exception(name: str, located: str) -> bool:
 
 def _raised(name: str, message: str, is_own_words: bool) -> RaisedException:  # noqa: FBT001 - private
     module, _, last = name.rpartition(".")
-    is_timeout = last == "Failed" and PLUGIN_TIMEOUT.match(message) is not None
+    is_timeout = last == "Failed" and pattern("plugin_timeout").match(message) is not None
     if not module:
         module = "builtins" if hasattr(builtins, last) else ""
     return RaisedException(
@@ -183,11 +201,12 @@ MAX_NOTED: Final = 1_000
 MAX_ERROR_LINES: Final = 20
 """Lines of errors that are kept from the start of any program's output, and from its end."""
 
-_SECTIONS: Final = {"FAILURES": "failures", "ERRORS": "errors", p.SUMMARY: "summary"}
+_SECTIONS: Final = {
+    "FAILURES": "failures",
+    "ERRORS": "errors",
+    "short test summary info": "summary",
+}
 _WITH_BLOCKS: Final = ("failures", "errors")
-
-_Look = Callable[[str], re.Match[str] | None]
-_Note = Callable[["PytestOutput", Line, re.Match[str]], None]
 
 
 @value
@@ -227,7 +246,7 @@ class OtherOutput:
         name = marker_on_line(line.text)
         if name is not None:
             self.marker, self.marker_line = validate_marker(name, self._known), line
-        elif p.ERROR_WORDS.search(line.text):
+        elif pattern("error_words").search(line.text):
             if len(self._first) < MAX_ERROR_LINES:
                 self._first.append(line)
             else:
@@ -257,7 +276,7 @@ class LostWorkers:
 
     def feed_block(self, line: Line) -> None:
         """Read a line of a failure's block."""
-        if found := p.CRASHED.match(line.text.rstrip()):
+        if found := pattern("crashed").match(line.text.rstrip()):
             note(self.crashes, line, found[2], subject=found[1])
 
     def feed_down(self, line: Line, worker: str, why: str) -> None:
@@ -346,7 +365,7 @@ class PytestOutput:
             self._feed_block(line)
         elif text.startswith("INTERNALERROR>"):
             self._note_internal_error(line)
-        elif self._section == "summary" and (found := p.RESULT.match(text)):
+        elif self._section == "summary" and (found := pattern("result").match(text)):
             outcome, nodeid, message = found.groups()
             note(self.results, line, message or "", subject=nodeid, status=outcome)
         elif self._in_traceback:
@@ -361,19 +380,19 @@ class PytestOutput:
 
     def _feed_title(self, line: Line) -> bool:
         text = line.text
-        if found := p.LAST_LINE.match(text):
-            self._end(line, found)
+        if pattern("last_line").match(text):
+            self._end(line)
             return True
         title = text.strip("=!" if text[0] == "=" else "!").strip()
         if not title or text[0] != text[-1]:
             return False
         if text[0] == "!":
-            self.is_seen = self.is_seen or p.BANNER.match(title) is not None
+            self.is_seen = self.is_seen or pattern("banner").match(title) is not None
             if self.is_seen:
                 note(self.bangs, line, title)
                 self._leave_section()
             return self.is_seen
-        if title == p.SESSION_STARTS:
+        if title == "test session starts":
             if self._section not in _WITH_BLOCKS:
                 self._begin_session(line)
             return True
@@ -398,7 +417,7 @@ class PytestOutput:
         if is_first:
             self.errors, self.raw_error, self.traceback = errors, raw_error, traceback
 
-    def _end(self, line: Line, _: re.Match[str]) -> None:
+    def _end(self, line: Line) -> None:
         self._leave_section()
         self.is_seen = True
         if self.last_line is not None:  # of a quiet session before this one
@@ -441,87 +460,91 @@ class PytestOutput:
         if text.startswith((" ", "Traceback ", "During handling", "The above exception")):
             return
         self._in_traceback = False
-        if self._is_of_pytest and p.RAISED.match(text):
+        if self._is_of_pytest and pattern("raised").match(text):
             self.is_seen = True
             self.raw_error = Noted(line=line, text=text)
-            if found := p.PLUGIN_ERROR.match(text):
-                self._note_plugin_error(line, found)
+            if found := pattern("plugin_error").match(text):
+                self._note_error("plugin_error", line, found)
 
-    def _note_conftest(self, line: Line, found: re.Match[str]) -> None:
-        self.is_seen = True
-        self.conftest = Noted(line=line, subject=found[1])
+    def _feed_wording(self, line: Line) -> None:
+        for sort, name, look in _wordings():
+            found = look(line.text)
+            if found is None:
+                continue
+            if sort == "within":
+                self._note_within(name, line, found)
+            elif sort == "errors":
+                self._note_error(name, line, found)
+            else:
+                self._note_figure(name, line, found)
+            return
+        self._feed_progress(line)
 
-    def _note_plugin_error(self, line: Line, found: re.Match[str]) -> None:
-        self.is_seen = True
-        note(self.errors, line, found[1], status="plugin")
+    def _note_error(self, name: str, line: Line, found: re.Match[str]) -> None:
+        """Note an error of pytest's, or one that may be."""
+        if name == "usage_detail":
+            note(self.usage_details, line, found[1])
+        elif name == "any_error":
+            note(self.errors, line, found[1], status="any")
+        elif name == "usage":
+            self.is_seen = self.is_seen or "[file_or_dir]" in line.text
+            is_usage_line = line.text.startswith("ERROR: usage:")
+            note(self.errors, line, "" if is_usage_line else line.text[7:], status="usage")
+        elif name == "plugin_error":
+            self.is_seen = True
+            note(self.errors, line, found[1], status="plugin")
+        else:
+            self.is_seen = True
+            self.conftest = Noted(line=line, subject=found[1])
 
-    def _note_usage_error(self, line: Line, _: re.Match[str]) -> None:
-        self.is_seen = self.is_seen or "[file_or_dir]" in line.text
-        is_usage_line = line.text.startswith("ERROR: usage:")
-        note(self.errors, line, "" if is_usage_line else line.text[7:], status="usage")
-
-    def _note_any_error(self, line: Line, found: re.Match[str]) -> None:
-        note(self.errors, line, found[1], status="any")
-
-    def _note_usage_detail(self, line: Line, found: re.Match[str]) -> None:
-        note(self.usage_details, line, found[1])
-
-    # The collection, the time limits, and how the process and its workers ended.
-
-    def _note_collected(self, _: Line, found: re.Match[str]) -> None:
-        self.is_seen = True
-        self.collected = int(found[1])
-        errors = p.COLLECTED_ERRORS.search(found[2])
-        self.collection_error_count = int(errors[1]) if errors else 0
-
-    def _note_collected_on_workers(self, _: Line, found: re.Match[str]) -> None:
-        self.collected = int(found[1])
-
-    def _note_job_exit_code(self, line: Line, found: re.Match[str]) -> None:
-        self.job_exit_code = Noted(line=line, text=found[1] or found[2])
-
-    def _note_killed_by_plugin(self, line: Line, found: re.Match[str]) -> None:
-        self.killed_by_plugin = self.killed_by_plugin or Noted(line=line)
-        self.is_seen = self.is_seen or "++ Timeout ++" in line.text
-        self._feed_progress(line._replace(text=line.text[: found.start()].rstrip("+ ")))
-
-    def _note_fatal(self, line: Line, found: re.Match[str]) -> None:
-        self.fatal = Noted(line=line, text=found[1])
-        self._feed_progress(line._replace(text=line.text[: found.start()]))
-
-    def _note_shell(self, line: Line, found: re.Match[str]) -> None:
-        if self.last_line is None:
+    def _note_figure(self, name: str, line: Line, found: re.Match[str]) -> None:
+        """Note how many tests were collected, a time limit, or how something ended."""
+        if name == "last_line":
+            self._end(line)
+        elif name == "collected":
+            self.is_seen = True
+            self.collected = int(found[1])
+            errors = pattern("collected_errors").search(found[2])
+            self.collection_error_count = int(errors[1]) if errors else 0
+        elif name == "collected_on_workers":
+            self.collected = int(found[1])
+        elif name == "time_limit":
+            self.time_limit_seconds = float(found[1])
+        elif name == "job_exit_code":
+            self.job_exit_code = Noted(line=line, text=found[1] or found[2])
+        elif self.last_line is None:
             self.fatal = self.fatal or Noted(line=line, text=found[1])
 
-    def _note_faulthandler(self, line: Line, found: re.Match[str]) -> None:
-        hours, minutes, seconds = found.groups()
-        limit_seconds = int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
-        self.faulthandler = Noted(line=line, text=str(limit_seconds))
+    def _note_within(self, name: str, line: Line, found: re.Match[str]) -> None:
+        """Note what may come after results on the same line."""
+        if name == "too_many_warnings":
+            self.too_many_warnings = Noted(line=line, text=line.text)
+            return
         before = line._replace(text=line.text[: found.start()])
-        self.is_seen = self.is_seen or p.PROGRESS.fullmatch(before.text) is not None
+        if name == "killed_by_plugin":
+            self.killed_by_plugin = self.killed_by_plugin or Noted(line=line)
+            self.is_seen = self.is_seen or "++ Timeout ++" in line.text
+            before = before._replace(text=before.text.rstrip("+ "))
+        elif name == "fatal":
+            self.fatal = Noted(line=line, text=found[1])
+        elif name == "faulthandler_limit":
+            hours, minutes, seconds = found.groups()
+            limit_seconds = int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
+            self.faulthandler = Noted(line=line, text=str(limit_seconds))
+            self.is_seen = self.is_seen or pattern("progress").fullmatch(before.text) is not None
+        elif name == "traceback":
+            self._in_traceback, self.traceback, self._is_of_pytest = True, [line], False
         self._feed_progress(before)
-
-    def _note_node_down(self, line: Line, found: re.Match[str]) -> None:
-        self._feed_progress(line._replace(text=line.text[: found.start()]))
-        self.lost.feed_down(line, found[1], found[2])
-
-    def _note_too_many_warnings(self, line: Line, _: re.Match[str]) -> None:
-        self.too_many_warnings = Noted(line=line, text=line.text)
-
-    def _note_time_limit(self, _: Line, found: re.Match[str]) -> None:
-        self.time_limit_seconds = float(found[1])
-
-    def _note_traceback(self, line: Line, found: re.Match[str]) -> None:
-        self._in_traceback, self.traceback, self._is_of_pytest = True, [line], False
-        self._feed_progress(line._replace(text=line.text[: found.start()]))
+        if name == "node_down":
+            self.lost.feed_down(line, found[1], found[2])
 
     # The results of tests as they come in.
 
     def _feed_progress(self, line: Line) -> None:
         """Note the results on a line, and which test is running."""
         text = line.text.rstrip()
-        self.is_complete = p.COMPLETE.match(text) is not None
-        if found := p.VERBOSE.match(text):
+        self.is_complete = pattern("complete").match(text) is not None
+        if found := pattern("verbose").match(text):
             outcome = found["before"] or found["after"]
             noted = Noted(line=line, subject=found["nodeid"], status=outcome or "")
             self.running = noted if outcome is None else None
@@ -529,7 +552,7 @@ class PytestOutput:
                 note(self.verbose, line, subject=noted.subject, status=noted.status)
                 self.lost.feed_failure(line, worker=found["worker"], nodeid=noted.subject)
             self._forget_bangs()
-        elif found := p.PROGRESS.fullmatch(text):
+        elif found := pattern("progress").fullmatch(text):
             self.is_seen = self.is_seen or "%]" in text
             self.running = Noted(line=line, subject=found["path"] or "")
             self._forget_bangs()
@@ -543,35 +566,89 @@ class PytestOutput:
         if self.last_line is None:
             self.bangs = []
 
-    _WORDINGS: ClassVar[tuple[tuple[_Look, _Note], ...]] = (
-        (p.COLLECTED.match, _note_collected),
-        (p.COLLECTED_ON_WORKERS.match, _note_collected_on_workers),
-        (p.LAST_LINE.match, _end),
-        (p.CONFTEST.match, _note_conftest),
-        (p.JOB_EXIT_CODE.match, _note_job_exit_code),
-        (p.PLUGIN_ERROR.match, _note_plugin_error),
-        (p.USAGE.match, _note_usage_error),
-        (p.ANY_ERROR.match, _note_any_error),
-        (p.USAGE_DETAIL.match, _note_usage_detail),
-        (p.TRACEBACK.search, _note_traceback),
-        (p.KILLED_BY_PLUGIN.search, _note_killed_by_plugin),
-        (p.FATAL.search, _note_fatal),
-        (p.FAULTHANDLER_LIMIT.search, _note_faulthandler),
-        (p.NODE_DOWN.search, _note_node_down),
-        (p.TOO_MANY_WARNINGS.search, _note_too_many_warnings),
-        (p.TIME_LIMIT.match, _note_time_limit),
-        (p.OF_SHELL.match, _note_shell),
+
+# What pip, uv, npm, git and Docker print, whose exit codes say little.
+# `taxonomy/data/tools.toml` has the wordings.
+
+MAX_LINES_AFTER: Final = 50
+"""How far from the end a message may be: what came long before was got over."""
+
+MAX_COLUMNS: Final = 2_000
+"""How much of a line is looked at: a pattern can begin at many places of it."""
+
+
+class Wording(NamedTuple):
+    """How one tool says what went wrong."""
+
+    tool: str
+    cause: ToolCause
+    pattern: re.Pattern[str]
+    is_vague: bool = False
+    """A better message may stand before it."""
+
+
+@cache
+def tool_wordings() -> tuple[Wording, ...]:
+    """Return what each tool says, in the order of the table; the first that fits a line decides."""
+    return tuple(
+        Wording(row["tool"], row["cause"], re.compile(said.removeprefix("~")), said[0] == "~")
+        for row in packaged_table("tools")["wording"]
+        for said in row["patterns"]
     )
-    """What to do with a line outside the sections; the first pattern that it matches decides.
 
-    Those that are searched for may come after results on the same line.
-    """
 
-    def _feed_wording(self, line: Line) -> None:
-        text = line.text
-        for look, take in self._WORDINGS:
-            found = look(text)
-            if found is not None:
-                take(self, line, found)
-                return
-        self._feed_progress(line)
+_ANY: Final = re.compile(
+    "rror|ERROR|ERR!|fatal:|daemon|Podman|Docker|docker|ssh: |Max retries|Credentials"
+    "|No solution|Failed|Caused by|Permission denied|key verification|kex_|Retrying"
+)
+"""What a line has to have that is looked at more closely."""
+_RETRIED: Final = re.compile(r"WARNING: Retrying \(Retry\(.*\)\) after connection broken by ")
+_NOTHING_FOUND: Final = "(from versions: none)"
+
+
+class ToolOutput:
+    """The last message of a tool that says why it failed."""
+
+    wants_all = False
+
+    def __init__(self) -> None:
+        self._clear: tuple[Line, Wording] | None = None
+        self._vague: tuple[Line, Wording] | None = None
+        self._retried: Line | None = None
+
+    def feed(self, line: Line) -> None:
+        """Read the next line."""
+        text = line.text[:MAX_COLUMNS]
+        if _ANY.search(text) is None:
+            return
+        if _RETRIED.search(text):
+            self._retried = line
+            return
+        found = next((each for each in tool_wordings() if each.pattern.search(text)), None)
+        if found is None:
+            return
+        if found.is_vague:
+            self._vague = line, found
+        elif self._retried is not None and _NOTHING_FOUND in text:
+            # pip takes an index that can't be reached for one that has no such project.
+            self._clear = self._retried, found._replace(cause="network")
+            self._retried = line
+        else:
+            self._clear = line, found
+
+    def message(self, line_count: int) -> ToolMessage | None:
+        """Return why a tool has failed; `None` if none says so near the end.
+
+        Args:
+            line_count: how many lines the output has.
+        """
+        noted = self._clear or self._vague
+        if noted is None:
+            return None
+        line, wording = noted
+        at_end = line if wording.cause != "network" or self._retried is None else self._retried
+        if at_end.number < line_count - MAX_LINES_AFTER:
+            return None
+        return ToolMessage(
+            tool=wording.tool, cause=wording.cause, line=OutputLine(line.number, line.text.strip())
+        )

@@ -31,15 +31,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     time_from,
 )
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    InFlightTest,
-    Phase,
-    ProcessExit,
-    TestFailure,
-    TestOutcome,
-    TestRun,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
@@ -104,8 +96,8 @@ class _Running:
         self.crashed = False
         self.attempts = 1
         self.seconds = 0.0
-        self.outcome: TestOutcome | None = None
-        self.failures: list[TestFailure] = []
+        self.outcome: ev.TestOutcome | None = None
+        self.failures: list[ev.TestFailure] = []
 
     def begin_again(self) -> None:
         """Forget the attempt before."""
@@ -120,7 +112,7 @@ class _Running:
         """Whether it has begun and not ended."""
         return "setup" in self.phases and "teardown" not in self.phases and not self.crashed
 
-    def take(self, entry: dict[str, Any], phase: Phase) -> None:
+    def take(self, entry: dict[str, Any], phase: ev.Phase) -> None:
         """Add a phase."""
         self.phases.add(phase)
         self.seconds += number_at(entry, "duration") or 0.0
@@ -143,7 +135,7 @@ class _Running:
         since = None
         if self.start is not None and first_start is not None:
             since = max(0.0, self.start - first_start)
-        run = TestRun(
+        run = ev.TestRun(
             nodeid=self.nodeid,
             outcome="in_flight" if self.is_open else self.outcome or "in_flight",
             start_seconds=since,
@@ -153,7 +145,7 @@ class _Running:
         last = {"duration_seconds": self.seconds, "attempts": self.attempts}
         return run, [replace(failure, **last) for failure in self.failures]
 
-    def add_failure(self, entry: dict[str, Any], phase: Phase, **others: Any) -> None:
+    def add_failure(self, entry: dict[str, Any], phase: ev.Phase, **others: Any) -> None:
         """Add the failure that a report tells."""
         longrepr = entry.get("longrepr")
         text = _text_of(longrepr)
@@ -172,10 +164,10 @@ class _Running:
             )
         )
 
-    def in_flight(self) -> InFlightTest:
+    def in_flight(self) -> ev.InFlightTest:
         """Return it as a test that was running: the phase is the one after the last reported."""
-        phase: Phase = "teardown" if "call" in self.phases else "call"
-        return InFlightTest(
+        phase: ev.Phase = "teardown" if "call" in self.phases else "call"
+        return ev.InFlightTest(
             nodeid=self.nodeid, phase=phase, elapsed_seconds=None, worker=self.worker
         )
 
@@ -189,7 +181,7 @@ class _Log:
         self._exit_code: int | None = None
         self._is_finished = False
         self._tests: dict[tuple[str, str | None], _Running] = {}
-        self._collectors: dict[str, CollectionFailure] = {}
+        self._collectors: dict[str, ev.CollectionFailure] = {}
         self._warnings = 0
         self._rerun = 0
         self._stop = 0.0
@@ -232,7 +224,9 @@ class _Log:
             notes.append(f"{count} lines of unknown types are left out: {names}")
         return ForeignRun(
             evidence=evidence_of_tests(
-                ProcessExit(code=self._exit_code, source="pytest" if self._is_finished else "none"),
+                ev.ProcessExit(
+                    code=self._exit_code, source="pytest" if self._is_finished else "none"
+                ),
                 [test.told(first) for test in tests],
                 [*self._collectors.values()],
                 finished=self._is_finished,

@@ -1,14 +1,17 @@
-"""Find the rule that matches a failure, within a time limit for each pattern."""
+"""Let the rules say what the failures of a run are, within a time limit for each pattern."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.redaction.user_patterns import UserPattern
-from pytest_failure_taxonomy.taxonomy.evidence import TestFailure
-from pytest_failure_taxonomy.taxonomy.user_rules import Rule, match_rule
+from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RunEvidence, TestFailure
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction.user_patterns import UserPattern
+    from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 LIMIT_SECONDS: Final = 0.5
 """CPU time that one pattern may take for all texts of a run."""
@@ -38,6 +41,8 @@ class RuleMatcher:
 
     def match(self, failures: Sequence[TestFailure]) -> list[Rule | None]:
         """Return the first rule that matches each failure."""
+        from pytest_failure_taxonomy.taxonomy.user_rules import match_rule
+
         while True:
             known = len(self._switched_off)
             matched = [
@@ -67,6 +72,8 @@ class RuleMatcher:
                 f"was not tried, after other patterns had taken {MAX_WASTED_SECONDS:g} seconds",
             )
             return False
+        from pytest_failure_taxonomy.redaction.user_patterns import UserPattern
+
         try:
             if pattern not in self._patterns:
                 self._patterns[pattern] = UserPattern(pattern)
@@ -93,3 +100,47 @@ class RuleMatcher:
         self._switched_off.add(pattern)
         names = ", ".join(rule.name for rule in self._rules if rule.message == pattern)
         self.problems.append(f"rule {names}: switched off for this run, its pattern {why}")
+
+
+def attribute(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tuple[str, ...]]:
+    """Return the run with what is known of its failures, and what went wrong with the rules.
+
+    What a test or a hook has said stands; then the user's rules are asked, then the table of
+    well-known libraries.
+    """
+    if not run.failures:
+        return run, ()
+    failures = list(run.failures)
+    open_ones = [index for index, each in enumerate(failures) if each.attributed is None]
+    problems: tuple[str, ...] = ()
+    if rules:
+        matcher = RuleMatcher(rules)
+        matched = matcher.match([failures[index] for index in open_ones])
+        problems = tuple(matcher.problems)
+        for index, rule in zip(open_ones, matched, strict=True):
+            if rule is not None:
+                said = Attribution(
+                    reason=rule.reason,
+                    kind=rule.kind,
+                    source="rule",
+                    rule=rule.name,
+                    severity=rule.severity,
+                    retryable=rule.retryable,
+                    owner=rule.owner,
+                    link=rule.link,
+                )
+                failures[index] = replace(failures[index], attributed=said)
+    for index in open_ones:
+        failure = failures[index]
+        if failure.attributed is None and failure.exception is not None:
+            from pytest_failure_taxonomy.taxonomy.classification import (
+                classify_exception,
+            )
+
+            known = classify_exception(failure.exception, failure.traceback)
+            if known is not None:
+                reason, kind = known
+                name = f"library:{kind}"
+                said = Attribution(reason=reason, kind=kind, source="library", rule=name)
+                failures[index] = replace(failure, attributed=said)
+    return replace(run, failures=tuple(failures)), problems
