@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.bench.runs.file import KeptAttempt, RunHeader, ScheduledCase
+from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, RunHeader, ScheduledCase
 from pytest_failure_taxonomy.cli.main import main as command_line
 from pytest_failure_taxonomy.report.json_schema import packaged_schema
 from pytest_failure_taxonomy.taxonomy.reasons import known_kinds

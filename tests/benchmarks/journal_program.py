@@ -30,9 +30,9 @@ def outputs_of(kind: str, number: int) -> tuple[Any, Any]:
 
 def main(kind: str, lines: int) -> None:
     """Write them as a run does, with secrets removed from what is kept."""
+    from pytest_failure_taxonomy.bench.kept.file import RunFile
     from pytest_failure_taxonomy.bench.models import BenchScore
-    from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
-    from pytest_failure_taxonomy.bench.runs.file import RunFile
+    from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
     from pytest_failure_taxonomy.redaction import Redactor
 
     score = BenchScore(passed=True, score=1.0, breakdown={"found": 1.0})

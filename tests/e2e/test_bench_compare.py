@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.bench.kept.file import SystemGiven
+from pytest_failure_taxonomy.bench.kept.reader import read_run, report_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore
-from pytest_failure_taxonomy.bench.runs.file import SystemGiven
-from pytest_failure_taxonomy.bench.runs.reader import read_run, report_of
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.children import ChildRun, run_child
 from tests.helpers.kept_runs import keep_run, outcome_of, score_of, write_files

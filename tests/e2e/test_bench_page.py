@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.runs.reader import read_run, report_of
-from pytest_failure_taxonomy.bench.runs.shown import (
+from pytest_failure_taxonomy.bench.kept.reader import read_run, report_of
+from pytest_failure_taxonomy.bench.kept.shown import (
     MAX_CASES,
     MAX_CHARACTERS,
     MAX_MESSAGE,
@@ -21,6 +20,7 @@ from pytest_failure_taxonomy.bench.runs.shown import (
     SMALL_RUN,
     page_runs,
 )
+from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.kept_runs import RUN_ID, call_of, keep_run, outcome_of, score_of, write_files
 from tests.helpers.reports import make_report

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from pytest_failure_taxonomy.bench.kept import file as run_file
+from pytest_failure_taxonomy.bench.kept.reader import read_run, report_of
 from pytest_failure_taxonomy.bench.models import GateSettings
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.runs import file as run_file
-from pytest_failure_taxonomy.bench.runs.reader import read_run, report_of
+from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.children import child_environment
 from tests.helpers.kept_runs import RUN_ID, call_of, keep_run, outcome_of, score_of, write_files

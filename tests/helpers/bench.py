@@ -15,8 +15,8 @@ from pytest_failure_taxonomy.bench.models import (
     Severity,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from tests.helpers.rubrics import in_process_stub_rubric
 
 SOON_SECONDS = 0.1

@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.bench.models import (
     Severity,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.run_report import aggregate
+from pytest_failure_taxonomy.bench.report import aggregate
 
 
 def make_plan(case_ids: Iterable[str], **settings: Any) -> RunPlan:

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.digests import digests_of
-from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, GateSettings, TaskClass
-from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
-from pytest_failure_taxonomy.bench.runs.file import (
+from pytest_failure_taxonomy.bench.kept.file import (
     SCHEMA_VERSION,
     RunFile,
     RunHeader,
     SystemGiven,
     scheduled,
 )
+from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, GateSettings, TaskClass
+from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
+from pytest_failure_taxonomy.bench.sharding import digests_of
 
 RUN_ID: Final = "20261123T120000Z-0a1b2c-echo-01234567"
 BEGAN: Final = 1_795_435_200.0

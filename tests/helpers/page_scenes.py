@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.bench.models import (
     FailureMode,
     GateSettings,
 )
-from pytest_failure_taxonomy.bench.run_report import aggregate
+from pytest_failure_taxonomy.bench.report import aggregate
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     InFlightTest,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         RunPlan,
         TaskClass,
     )
+    from pytest_failure_taxonomy.bench.report import aggregate, evaluate_gate
     from pytest_failure_taxonomy.bench.run.runner import Runner
-    from pytest_failure_taxonomy.bench.run_report import aggregate, evaluate_gate
 
 __all__ = [
     "Answer",
@@ -35,8 +35,8 @@ __all__ = [
 _HOMES = {
     "Answer": "answers",
     "Runner": "run.runner",
-    "aggregate": "run_report",
-    "evaluate_gate": "run_report",
+    "aggregate": "report",
+    "evaluate_gate": "report",
     "load_task_class": "load.task_class",
 }
 

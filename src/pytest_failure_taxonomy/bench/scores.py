@@ -12,18 +12,173 @@ A case fails without a verdict of its rubric in six ways:
 | rubric.unknown_failure_mode  | a code that the class doesn't list                     | the rest |
 """
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+import asyncio
+import math
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchScore,
+    FailureMode,
+    TaskClass,
+    offending_keys,
+)
 from pytest_failure_taxonomy.bench.user_code import describe, safe
+from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
+    from pytest_failure_taxonomy.bench.user_code import Traceback
+
+SystemUnderTest = Callable[[BenchCase], Any]
+"""Plain or async; returns anything that JSON can represent."""
+
+
+@value
+class CaseAttempt:
+    """One call of the system under test for a case, and what came of it."""
+
+    number: int
+    """Which of the case's calls it is, from 1."""
+    started_at: float
+    """When it began, in seconds since the epoch."""
+    seconds: float
+    """How long it took."""
+    cost_usd: float = 0.0
+    """What the system spent on it."""
+    usage: Mapping[str, float] = MappingProxyType({})
+    """Other amounts that it used, by name."""
+    ended: str = ""
+    """Why it gave no output, in words; empty if it gave one."""
+    kind: str | None = None
+    """The kind of the exception that it raised, such as `llm.rate_limited`, if that is known."""
+    fingerprint: str = ""
+    """The same for exceptions of one cause; empty if the system and the rubric raised none."""
+
+
+@value
+class CaseOutcome:
+    """The score of a case, and what helps a person to understand it."""
+
+    case_id: str
+    score: BenchScore
+    output: Any = None
+    """What the system returned; `None`, too, if it returned nothing that JSON can represent."""
+    transcript: Any = None
+    """How the system came to it, if it said so."""
+    attempts: tuple[CaseAttempt, ...] = ()
+    """All calls of the system, in order; the last one led to the score."""
+    traceback: Traceback | None = None
+    """The traceback of the system under test or the rubric, if one raised."""
+    printed: str = ""
+    """What the rubric printed, shortened."""
+
+
+@value
+class RubricAnswer:
+    """The answer of an isolated rubric: its verdict as JSON text, not yet checked."""
+
+    json: bytes
+    printed: str = ""
+
+
+class RubricError(Exception):
+    """The rubric gave no verdict; the message says why in one line."""
+
+    def __init__(
+        self, message: str, *, traceback: str = "", printed: str = "", cost_usd: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.traceback = traceback
+        self.printed = printed
+        self.cost_usd = cost_usd
+        """What other rubrics of the case have cost."""
+
+
+class RubricTimeoutError(RubricError):
+    """The rubric exceeded its limit and was killed."""
+
+
+class RubricRunner(Protocol):
+    """Grades the output of a case.
+
+    A coroutine function or a plain one. It returns a `BenchScore`, a mapping like the answer of a
+    `rubric.py`, or a `RubricAnswer`. An exception becomes a score with the code `rubric.timeout`
+    for a `RubricTimeoutError`, or else `rubric.malformed_output`.
+    """
+
+    def __call__(self, case: BenchCase, output: Any, /) -> Awaitable[object] | object:
+        """Grade one output."""
+
+
+_MAX_SHOWN_DETAIL: Final = 500
+_MAX_PRINTED_LINES: Final = 40
+
+
+def one_line(score: BenchScore) -> str:
+    """Return the score of a case and its failure modes in one line, the blocking ones first."""
+    modes = sorted(score.failure_modes, key=lambda mode: mode.severity != "block")
+    text = ", ".join(_mode(mode) for mode in modes)
+    shown = f"score {score.score:.2f}{_counts_0(score)}"
+    return f"{shown}: {text}" if text else shown
+
+
+def _counts_0(score: BenchScore) -> str:
+    """Return that a score counts 0, where that does not go without saying."""
+    return " (counts 0)" if score.score > score.counted_score else ""
+
+
+def failure_lines(
+    task_class: str, case: BenchCase, outcome: CaseOutcome, descriptions: Mapping[str, str]
+) -> list[str]:
+    """Return the lines that show a failed case: score, failure modes, traceback and output."""
+    score = outcome.score
+    head = f"score {score.score:.2f}{_counts_0(score)}, not passed"
+    lines = [f"case {case.case_id} of {task_class}: {head}"]
+    for mode in score.failure_modes:
+        lines.append(f"  {mode.severity:<5} {_mode(mode)}")
+        meaning = descriptions.get(mode.code) or models.RUNNER_CODES.get(mode.code)
+        if meaning:
+            lines.append(f"        {meaning}")
+    if score.breakdown:
+        parts = (f"{key} {amount:g}" for key, amount in sorted(score.breakdown.items()))
+        lines.append(f"  breakdown: {', '.join(parts)}")
+    cost = f", ${score.cost_usd:.4g}" if score.cost_usd else ""
+    calls = f", {len(outcome.attempts)} calls" if len(outcome.attempts) > 1 else ""
+    lines.append(f"  took {score.wall_clock_ms:,.0f} ms{cost}{calls}")
+    told = "" if outcome.traceback is None else outcome.traceback.text()
+    if told:
+        lines += ["", *told.rstrip().splitlines()]
+    if outcome.printed.strip():
+        printed = outcome.printed.rstrip().splitlines()
+        shown = printed[-_MAX_PRINTED_LINES:]
+        left_out = len(printed) - len(shown)
+        head = f"the rubric printed ({left_out} lines before are left out):"
+        lines += ["", head if left_out else "the rubric printed:", *shown]
+    return lines
+
+
+def _mode(mode: FailureMode) -> str:
+    if not mode.detail:
+        return mode.code
+    if len(mode.detail) > _MAX_SHOWN_DETAIL:
+        return f"{mode.code}: {mode.detail[:_MAX_SHOWN_DETAIL]}…"
+    return f"{mode.code}: {mode.detail}"
+
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
 
 _MAX_NAME: Final = 1_000
 """Characters of a key or code in a detail: a rubric may invent one of any length."""
@@ -46,7 +201,7 @@ class AnsweredMode(_Strict):
 
 _GivenMode = Annotated[
     AnsweredMode,
-    BeforeValidator(lambda given: vars(given) if isinstance(given, models.FailureMode) else given),
+    BeforeValidator(lambda given: vars(given) if isinstance(given, FailureMode) else given),
 ]
 
 
@@ -75,7 +230,7 @@ def read_answer(given: object) -> Verdict:
     try:
         if isinstance(given, RubricAnswer):
             return Verdict.model_validate_json(given.json)
-        if isinstance(given, models.BenchScore):
+        if isinstance(given, BenchScore):
             return Verdict.model_validate({**vars(given)})
         if isinstance(given, Mapping):
             return Verdict.model_validate({**given})
@@ -110,7 +265,7 @@ def _show(given: object) -> str:
 
 def failed_score(
     code: str, detail: str | None, *, wall_clock_ms: float, cost_usd: float = 0.0
-) -> models.BenchScore:
+) -> BenchScore:
     """Return the score of a case without a verdict of its rubric.
 
     Args:
@@ -120,25 +275,23 @@ def failed_score(
         cost_usd: What rubrics have cost; it was spent anyway.
     """
     shown = None if detail is None else safe(detail)
-    return models.BenchScore(
+    return BenchScore(
         passed=False,
         score=0.0,
-        failure_modes=(models.FailureMode(code=code, severity="block", detail=shown),),
+        failure_modes=(FailureMode(code=code, severity="block", detail=shown),),
         cost_usd=cost_usd,
         wall_clock_ms=wall_clock_ms,
     )
 
 
-def graded_score(
-    answer: Verdict, task_class: models.TaskClass, *, wall_clock_ms: float
-) -> models.BenchScore:
+def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
     """Return the score of a case whose rubric answered in the right shape.
 
     A listed failure mode of severity `block` does not change `passed`: the rubric decides that. A
     code that the class doesn't list becomes `rubric.unknown_failure_mode`, even if it is one of the
     runner's.
     """
-    offending = models.offending_keys(answer.breakdown, task_class.breakdown_keys)
+    offending = offending_keys(answer.breakdown, task_class.breakdown_keys)
     if offending:
         # The smallest, so that the detail doesn't depend on their order.
         return failed_score(
@@ -155,8 +308,8 @@ def graded_score(
             code, detail = models.RUBRIC_UNKNOWN_FAILURE_MODE, safe(code)[:_MAX_NAME]
         elif code in models.RUNNER_CODES:
             severity = "block"
-        modes.append(models.FailureMode(code=code, severity=severity, detail=detail))
-    return models.BenchScore(
+        modes.append(FailureMode(code=code, severity=severity, detail=detail))
+    return BenchScore(
         passed=answer.passed and all(mode.code in taxonomy for mode in answer.failure_modes),
         score=answer.score,
         breakdown=answer.breakdown,
@@ -164,3 +317,169 @@ def graded_score(
         cost_usd=answer.cost_usd,
         wall_clock_ms=wall_clock_ms,
     )
+
+
+_NO_ERRORS: Final[Mapping[str, RubricError]] = MappingProxyType({})
+
+
+def weights_of(task_class: TaskClass) -> dict[str, float]:
+    """Return the weight of each rubric, by name in the order of the names."""
+    given = task_class.settings.rubrics or {}
+    return {name: given.get(name, 1.0) for name in sorted(task_class.rubrics)}
+
+
+def check_variables(task_class: TaskClass, where: str) -> None:
+    """Refuse a task class whose rubrics need environment variables that are not set.
+
+    Args:
+        task_class: The class.
+        where: The place that names them, for messages.
+
+    Raises:
+        BenchError: One is not set, or empty, as a secret that a CI job doesn't have.
+    """
+    missing = [name for name in task_class.settings.rubric_env if not os.environ.get(name)]
+    if missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise BenchError(
+            f"{where}: rubric_env: {', '.join(missing)} {are} not set, or empty; set"
+            " what the rubric needs, or take it off the list"
+        )
+
+
+class CombinedRubrics:
+    """Grades each output with several isolated rubrics at a time."""
+
+    enforces_limit = True
+
+    def __init__(
+        self,
+        rubrics: Mapping[str, IsolatedRubric],
+        weights: Mapping[str, float],
+        breakdown_keys: frozenset[str],
+    ) -> None:
+        """Take the rubrics by name, the weight of each, and the keys that they may give."""
+        self._rubrics = {name: rubrics[name] for name in sorted(rubrics)}
+        self._weights = weights
+        self._keys = breakdown_keys
+
+    async def __call__(self, case: BenchCase, output: object) -> object:
+        """Grade an output; all rubrics have answered or failed before this returns.
+
+        Raises:
+            RubricTimeoutError: A rubric that counts exceeded its limit.
+            RubricError: A rubric that counts gave no verdict.
+        """
+        given = await asyncio.gather(
+            *(rubric(case, output) for rubric in self._rubrics.values()), return_exceptions=True
+        )
+        answers: dict[str, Verdict] = {}
+        errors: dict[str, RubricError] = {}
+        for name, each in zip(self._rubrics, given, strict=True):
+            try:
+                if isinstance(each, BaseException):
+                    raise each
+                answers[name] = read_answer(each)
+            except RubricError as error:
+                errors[name] = error
+        answer = combine(answers, self._weights, self._keys, errors)
+        printed = ""
+        for name, each in zip(self._rubrics, given, strict=True):
+            text = getattr(each, "printed", "").strip()
+            if isinstance(each, BaseException):  # how it failed as well
+                text = f"{each}\n{text}".strip()
+            printed += f"{name}: {text}\n" if text else ""
+        text = answer.model_dump_json(exclude={"wall_clock_ms"})
+        return RubricAnswer(json=text.encode(), printed=printed)
+
+    async def aclose(self) -> None:
+        """Close all rubrics; may be called again."""
+        await asyncio.gather(*(rubric.aclose() for rubric in self._rubrics.values()))
+
+
+def combine(
+    answers: Mapping[str, Verdict],
+    weights: Mapping[str, float],
+    breakdown_keys: frozenset[str],
+    errors: Mapping[str, RubricError] = _NO_ERRORS,
+) -> Verdict:
+    """Return the one answer that comes of those of several rubrics.
+
+    The score is the weighted mean, and `passed` holds if all rubrics say so. The breakdown has the
+    keys of all, and the score of each rubric by its name; failure modes stand in the order of the
+    names; costs are added. A rubric of weight 0 decides nothing: its score, its keys and its cost
+    are there, its failure modes are not, and it may fail. Of its keys, those that are wrong are
+    left out.
+
+    Args:
+        answers: Those that were given, by the name of the rubric.
+        weights: Of all rubrics; one at least is more than 0.
+        breakdown_keys: Those that the task class allows.
+        errors: Of the rubrics that gave no answer.
+
+    Raises:
+        RubricError: A rubric that counts failed, or two gave one key; the message names them, and
+            the error has the cost of the others.
+    """
+    cost_usd = min(MOST_COST_USD, math.fsum(each.cost_usd for each in answers.values()))
+    counting = {name: error for name, error in sorted(errors.items()) if weights[name]}
+    if counting:
+        first = next(iter(counting.values()))
+        kind = RubricTimeoutError if isinstance(first, RubricTimeoutError) else RubricError
+        raise kind(
+            "; ".join(f"{name}: {error}" for name, error in counting.items()),
+            traceback=next((each.traceback for each in counting.values() if each.traceback), ""),
+            printed="".join(each.printed for each in counting.values()),
+            cost_usd=cost_usd,
+        )
+    deciding = [name for name in sorted(answers) if weights[name]]
+    givers: dict[str, str] = {}
+    for name in deciding:
+        for key in sorted(answers[name].breakdown):
+            problem = ""
+            if key in weights:
+                problem = "is the name of a rubric; give another"
+            elif key in givers:
+                problem = f"is given by {givers[key]}, too"
+            if problem:
+                raise RubricError(f"{name}: the breakdown key {key!r} {problem}", cost_usd=cost_usd)
+            givers[key] = name
+    total = math.fsum(weights[name] for name in deciding)
+    score = math.fsum(weights[name] / total * answers[name].score for name in deciding)
+    breakdown = {
+        key: part
+        for name in sorted(answers, key=lambda name: (weights[name] > 0, name))
+        for key, part in answers[name].breakdown.items()
+        if weights[name] or not offending_keys([key], breakdown_keys)
+    }
+    return Verdict(
+        passed=all(answers[name].passed for name in deciding),
+        score=min(1.0, score),
+        breakdown={**breakdown, **{name: answers[name].score for name in sorted(answers)}},
+        failure_modes=tuple(mode for name in deciding for mode in answers[name].failure_modes),
+        cost_usd=cost_usd,
+    )
+
+
+Grade = Callable[[dict[str, Any], object], dict[str, Any]]
+
+
+def grade_in_process(
+    grades: Mapping[str, Grade], task_class: TaskClass, case: dict[str, Any], output: object
+) -> Verdict:
+    """Return the answer of some of a class's rubrics in this process; what they raise is raised.
+
+    Raises:
+        RubricError: An answer doesn't have the right shape; the message names the rubric.
+    """
+    answers = {}
+    for name, grade in sorted(grades.items()):
+        try:
+            answers[name] = read_answer(grade(case, output))
+        except RubricError as error:
+            if len(grades) == 1:
+                raise
+            raise RubricError(f"{name}: {error}") from None
+    if len(answers) == 1:
+        return next(iter(answers.values()))
+    return combine(answers, weights_of(task_class), task_class.breakdown_keys)

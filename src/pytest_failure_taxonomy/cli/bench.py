@@ -11,12 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.load.folder import write_starter
-from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
-from pytest_failure_taxonomy.bench.run_report import cut_share
-from pytest_failure_taxonomy.bench.run_summary import duration, summary_lines
-from pytest_failure_taxonomy.bench.runs.file import KeptAttempt
-from pytest_failure_taxonomy.bench.runs.reader import (
+from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
+from pytest_failure_taxonomy.bench.kept.reader import (
     KeptRun,
     descriptions_of,
     find_run,
@@ -25,7 +21,10 @@ from pytest_failure_taxonomy.bench.runs.reader import (
     report_of,
     run_paths,
 )
-from pytest_failure_taxonomy.bench.runs.shown import json_text, messages_of, rows_of, text_of
+from pytest_failure_taxonomy.bench.kept.shown import json_text, messages_of, rows_of, text_of
+from pytest_failure_taxonomy.bench.load.folder import write_starter
+from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
+from pytest_failure_taxonomy.bench.report import cut_share, duration, summary_lines
 from pytest_failure_taxonomy.cli.output import (
     Column,
     answer,

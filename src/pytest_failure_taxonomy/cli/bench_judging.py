@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
 from pytest_failure_taxonomy.bench.models import GateSettings
-from pytest_failure_taxonomy.bench.run_report import cut_share
-from pytest_failure_taxonomy.bench.run_summary import (
+from pytest_failure_taxonomy.bench.report import (
     cost_words,
+    cut_share,
     difference_words,
     duration,
     signed,
 )
-from pytest_failure_taxonomy.bench.runs.reader import KeptRun, read_run
 from pytest_failure_taxonomy.cli.bench import MAX_IDS, MAX_LINE, load_run, report_for, summary
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
@@ -26,8 +26,8 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.kept.regrading import Fate, Regrading
     from pytest_failure_taxonomy.bench.models import BenchComparison, BenchRunReport
-    from pytest_failure_taxonomy.bench.run.regrading import Fate, Regrading
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
@@ -46,7 +46,7 @@ _FINDINGS: Final = {
 def compare(options: argparse.Namespace) -> int:
     """Print how the runs differ."""
     from pytest_failure_taxonomy.bench.comparing import compare as compare_runs
-    from pytest_failure_taxonomy.bench.runs.earlier import read_earlier_runs
+    from pytest_failure_taxonomy.bench.comparing import read_earlier_runs
 
     old, new = (read_earlier_runs(each, options.storage) for each in (options.old, options.new))
     found = compare_runs(old, new, only_common=options.only_common)
@@ -154,8 +154,8 @@ def _escaped(text: str) -> str:
 
 def regrade(options: argparse.Namespace) -> int:
     """Grade a run again and say what has changed."""
-    from pytest_failure_taxonomy.bench.run.regrading import plan_regrading
-    from pytest_failure_taxonomy.bench.runs.reader import load_class_of
+    from pytest_failure_taxonomy.bench.kept.reader import load_class_of
+    from pytest_failure_taxonomy.bench.kept.regrading import plan_regrading
 
     run = load_run(options)
     plan = plan_regrading(
@@ -180,9 +180,10 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
 
     There is no file but its name if the user interrupted it.
     """
-    from pytest_failure_taxonomy.bench.rubrics import check_variables, open_rubrics
-    from pytest_failure_taxonomy.bench.run import regrading
-    from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunFile, scheduled
+    from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
+    from pytest_failure_taxonomy.bench.kept import regrading
+    from pytest_failure_taxonomy.bench.kept.file import SUFFIX, RunFile, scheduled
+    from pytest_failure_taxonomy.bench.scores import check_variables
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.redaction.names import declare_secret_variables
     from pytest_failure_taxonomy.report.text import change_texts
@@ -294,7 +295,7 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     Raises:
         BenchError: There is none.
     """
-    from pytest_failure_taxonomy.bench.runs.reader import load_class_of
+    from pytest_failure_taxonomy.bench.kept.reader import load_class_of
 
     gate, source = run.header.gate, "the run's own"
     if options.task_class is not None:

@@ -167,7 +167,7 @@ def _render(options: argparse.Namespace) -> str:
 
 def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Return what a page shows of the cases of benches, by run id."""
-    from pytest_failure_taxonomy.bench.runs.shown import page_runs
+    from pytest_failure_taxonomy.bench.kept.shown import page_runs
 
     places: list[Path] = [
         Path(report["run"]["invocation"]["rootdir"]) / ".bench",

@@ -57,7 +57,7 @@ def kept_cases(config: pytest.Config, report: dict[str, Any]) -> dict[str, Any]:
     kept = None if session is None else kept_in(session)
     if not report["bench"] or kept is None:
         return {}
-    from pytest_failure_taxonomy.bench.runs.shown import page_runs
+    from pytest_failure_taxonomy.bench.kept.shown import page_runs
 
     try:
         return page_runs(report["bench"], Path(kept["folder"]))

@@ -14,8 +14,8 @@ import pytest
 from pytest_failure_taxonomy.bench.isolate import connection, processes
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.scores import CaseOutcome
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="rubrics run without limits there")
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from pytest_failure_taxonomy.bench.kept.reader import read_run
 from pytest_failure_taxonomy.bench.plugin import bench_session
-from pytest_failure_taxonomy.bench.runs.reader import read_run
 from pytest_failure_taxonomy.watcher import mailbox
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (

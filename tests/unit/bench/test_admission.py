@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.bench.kept.file import RunFile
 from pytest_failure_taxonomy.bench.models import COST_CAP, BenchCase
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.run.admission import Admission, RunAdmission
-from pytest_failure_taxonomy.bench.runs.file import RunFile
+from pytest_failure_taxonomy.bench.run.admission import Admission
+from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from tests.helpers.bench import make_stub_plan
 from tests.helpers.kept_runs import call_of, header_of, score_of
 
@@ -24,7 +24,7 @@ def case_of(case_id: str, max_cost_usd: float | None = None) -> BenchCase:
 
 def test_a_cap_is_reached_strictly_above() -> None:
     """Three cases of 0.1 have not exceeded 0.3; the fourth does."""
-    admission = Admission(max_cost_usd=0.3)
+    admission = Admission(make_stub_plan(case_ids=[], max_cost_usd=0.3))
     for name in "abcd":
         assert admission.admit(case_of(name)) == "go"
         admission.settle(name, 0.1, "")
@@ -34,7 +34,7 @@ def test_a_cap_is_reached_strictly_above() -> None:
 
 def test_cases_in_flight_reserve_what_others_have_cost() -> None:
     """A case waits for those in flight, and may start if they cost less than was feared."""
-    admission = Admission(max_cost_usd=1.0)
+    admission = Admission(make_stub_plan(case_ids=[], max_cost_usd=1.0))
     admission.admit(case_of("a"))
     admission.settle("a", 0.6, "")
     assert admission.admit(case_of("b")) == "go"
@@ -45,7 +45,7 @@ def test_cases_in_flight_reserve_what_others_have_cost() -> None:
 
 def test_what_is_spent_counts_before_a_case_is_done() -> None:
     """So does what a call spends that was given up."""
-    admission = Admission(max_cost_usd=1.0)
+    admission = Admission(make_stub_plan(case_ids=[], max_cost_usd=1.0))
     admission.admit(case_of("a"))
     admission.spend("a", 1, 0.9)
     admission.begin("a", None, attempt=2)  # the loop of the first call was given up
@@ -63,7 +63,7 @@ def test_no_more_is_spent_above_a_cap_than_is_in_flight(
     costs: list[int], cap: int, concurrency: int, seed: int
 ) -> None:
     """Whatever cases cost and in whichever order they end; and no case waits for nothing."""
-    admission = Admission(max_cost_usd=cap / 100)
+    admission = Admission(make_stub_plan(case_ids=[], max_cost_usd=cap / 100))
     order = random.Random(seed)  # noqa: S311 - a test
     waiting = [f"{number}" for number in range(len(costs))]
     running: list[str] = []
@@ -91,7 +91,7 @@ def test_no_more_is_spent_above_a_cap_than_is_in_flight(
 
 def test_one_cause_in_a_row_stops() -> None:
     """A case that passes, or another cause, begins the count anew."""
-    admission = Admission(stop_after_same_failure=3)
+    admission = Admission(make_stub_plan(case_ids=[], stop_after_same_failure=3))
     for number, cause in enumerate(["x", "x", "", "x", "x", "y", "x", "x"]):
         assert admission.admit(case_of(str(number))) == "go"
         admission.settle(str(number), 0.0, cause)
@@ -110,7 +110,7 @@ def test_two_processes_share_a_cap(tmp_path: Path) -> None:
     files = [RunFile(path, lambda given: given, worker) for worker in ("gw0", "gw1", "gw2")]
     task_class = plan.task_class.model_copy(update={"folder": tmp_path / "bench"})
     files[0].create(header_of(task_class, root=tmp_path), [])
-    first, second = (RunAdmission(plan, file) for file in files[:2])
+    first, second = (Admission(plan, file) for file in files[:2])
     score, call = score_of(1.0, cost_usd=0.4), call_of(cost_usd=0.4)
     assert first.admit(case_of("a")) == "go"
     files[0].note_outcome(CaseOutcome(case_id="a", score=score, attempts=(call,)), "digest")
@@ -118,7 +118,7 @@ def test_two_processes_share_a_cap(tmp_path: Path) -> None:
     assert first.admit(case_of("c")) == "wait"
     files[1].note_spent("b", 1, 0.2)
     assert first.admit(case_of("c")) == "stop"
-    third = RunAdmission(plan, files[2])
+    third = Admission(plan, files[2])
     assert third.admit(case_of("d")) == "stop"
     assert third.stop_reason == COST_CAP
 
@@ -131,11 +131,11 @@ def test_what_a_lost_call_told_counts_once(tmp_path: Path, *, is_resumed: bool) 
     file = RunFile(tmp_path / "run.jsonl", lambda given: given)
     task_class = plan.task_class.model_copy(update={"folder": tmp_path / "bench"})
     file.create(header_of(task_class, root=tmp_path), [])
-    assert RunAdmission(plan, file).admit(case_of("a")) == "go"
+    assert Admission(plan, file).admit(case_of("a")) == "go"
     file.note_spent("a", 1, 1.0)
     if is_resumed:
         file.resume("next", None, [], 2)
-    admission = RunAdmission(plan, file)
+    admission = Admission(plan, file)
     assert admission.admit(case_of("a"), 2) == "go"
     file.note_spent("a", 2, 1.0)
     calls = (call_of(1, cost_usd=1.0), call_of(2, cost_usd=1.0))

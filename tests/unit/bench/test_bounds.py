@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.bounds import lower_bound_95
-from pytest_failure_taxonomy.bench.run_report import cut_share
+from pytest_failure_taxonomy.bench.report import cut_share
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "bench-aggregates.md"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_failure_taxonomy.bench.models import BenchCase
-from pytest_failure_taxonomy.bench.outcomes import RubricTimeoutError
 from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.scores import RubricTimeoutError
 from tests.helpers.bench import codes_by_case, execute, make_stub_plan, mode_of, only_mode
 from tests.helpers.rubrics import PASSING, in_process_stub_rubric
 from tests.helpers.suts import DeterministicSUT, SleepingSUT, multi_sut

@@ -23,8 +23,7 @@ from pytest_failure_taxonomy.bench.models import (
     BenchRunReport,
     GateSettings,
 )
-from pytest_failure_taxonomy.bench.run_report import aggregate
-from pytest_failure_taxonomy.bench.run_summary import summary_lines
+from pytest_failure_taxonomy.bench.report import aggregate, summary_lines
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.bench_scores import make_plan, make_run, make_score

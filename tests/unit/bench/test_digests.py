@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_failure_taxonomy.bench.digests import (
+from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
+from pytest_failure_taxonomy.bench.sharding import (
     case_digest,
     cases_digest,
     digests_of,
@@ -12,7 +13,6 @@ from pytest_failure_taxonomy.bench.digests import (
     rubric_digest,
     taxonomy_digest,
 )
-from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 
 def make_class(**changes: object) -> TaskClass:

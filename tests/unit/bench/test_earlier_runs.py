@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.comparing import ComparedRun, compare
-from pytest_failure_taxonomy.bench.runs.earlier import read_earlier_runs
-from pytest_failure_taxonomy.bench.runs.reader import run_paths
+from pytest_failure_taxonomy.bench.comparing import ComparedRun, compare, read_earlier_runs
+from pytest_failure_taxonomy.bench.kept.reader import run_paths
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.reports import make_report

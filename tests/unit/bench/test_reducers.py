@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, TOO_FEW, lower_bound_95
-from pytest_failure_taxonomy.bench.run_report import CaseRun, needed_runs, reduce_case, reduce_runs
+from pytest_failure_taxonomy.bench.report import CaseRun, needed_runs, reduce_case, reduce_runs
 
 RUNS = st.lists(
     st.tuples(st.floats(min_value=0, max_value=1), st.booleans()), min_size=1, max_size=7

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.runs.file import LineReader, RunFile, ScheduledCase
-from pytest_failure_taxonomy.bench.runs.reader import read_run
+from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile, ScheduledCase
+from pytest_failure_taxonomy.bench.kept.reader import read_run
+from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from tests.helpers.bench import make_stub_plan
 from tests.helpers.kept_runs import call_of, header_of, score_of

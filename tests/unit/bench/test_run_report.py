@@ -16,8 +16,13 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.bounds import lower_bound_95
 from pytest_failure_taxonomy.bench.models import BenchScore, GateSettings
-from pytest_failure_taxonomy.bench.run_report import aggregate, cut_share, evaluate_gate
-from pytest_failure_taxonomy.bench.run_summary import duration, summary_lines
+from pytest_failure_taxonomy.bench.report import (
+    aggregate,
+    cut_share,
+    duration,
+    evaluate_gate,
+    summary_lines,
+)
 from tests.helpers.bench_scores import make_plan, make_run, make_score
 
 ANY_SCORES = st.lists(

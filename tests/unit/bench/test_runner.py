@@ -18,13 +18,13 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore
-from pytest_failure_taxonomy.bench.outcomes import (
+from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.scores import (
     CaseOutcome,
     RubricAnswer,
     RubricError,
     RubricTimeoutError,
 )
-from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench import (
     NEVER_SECONDS,

@@ -18,8 +18,13 @@ from pytest_failure_taxonomy.bench.models import (
     Severity,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
-from pytest_failure_taxonomy.bench.scores import failed_score, graded_score, read_answer
+from pytest_failure_taxonomy.bench.scores import (
+    RubricAnswer,
+    RubricError,
+    failed_score,
+    graded_score,
+    read_answer,
+)
 from pytest_failure_taxonomy.bench.user_code import cap, describe, safe
 
 

@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
-from pytest_failure_taxonomy.bench.outcomes import RubricError, RubricTimeoutError
-from pytest_failure_taxonomy.bench.rubrics import CombinedRubrics, combine
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.scores import Verdict, read_answer
+from pytest_failure_taxonomy.bench.scores import (
+    CombinedRubrics,
+    RubricError,
+    RubricTimeoutError,
+    Verdict,
+    combine,
+    read_answer,
+)
 
 KEYS: Final = frozenset({"found", "tidy", "right", "style", "trial"})
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
@@ -18,8 +17,9 @@ from pytest_failure_taxonomy.bench.models import (
     RunPlan,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.run_report import aggregate
+from pytest_failure_taxonomy.bench.report import aggregate
 from pytest_failure_taxonomy.bench.sharding import (
+    digests_of,
     ids_of_shard,
     join_shards,
     parse_shard,

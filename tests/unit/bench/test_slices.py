@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, TOO_FEW, lower_bound_95
-from pytest_failure_taxonomy.bench.run_report import (
+from pytest_failure_taxonomy.bench.report import (
     CaseRun,
     TaggedCase,
     scores_by_key,

@@ -25,12 +25,19 @@ from pytest_failure_taxonomy.bench.isolate.connection import (
     message_of,
     run_directly,
 )
-from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError, RubricTimeoutError
+from pytest_failure_taxonomy.bench.scores import (
+    CombinedRubrics,
+    RubricAnswer,
+    RubricError,
+    RubricTimeoutError,
+    weights_of,
+)
 from pytest_failure_taxonomy.bench.user_code import SystemUnderTestError, raised_elsewhere
+from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
 
 MAX_OUTPUT_BYTES: Final = 64 << 20
 """Limit of the JSON that a system under test returns."""
@@ -165,6 +172,31 @@ class IsolatedRubric:
             self._task = replace(self._task, is_script=is_script, loads_first=False)
             self._is_examined = True
         return self._task
+
+
+def open_rubrics(
+    task_class: TaskClass, settings: BenchSettings
+) -> IsolatedRubric | CombinedRubrics:
+    """Return what grades the cases of a task class; the caller has to close it.
+
+    Raises:
+        BenchError: The task class has no rubric of its own.
+    """
+    if not task_class.rubrics:
+        raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
+    opened = {
+        name: IsolatedRubric(
+            path,
+            mode=settings.rubric_isolation,
+            wall_clock_seconds=settings.rubric_wall_clock_seconds,
+            memory_mb=settings.rubric_memory_mb,
+            variables=settings.rubric_env,
+        )
+        for name, path in task_class.rubrics.items()
+    }
+    if len(opened) == 1:
+        return next(iter(opened.values()))
+    return CombinedRubrics(opened, weights_of(task_class), task_class.breakdown_keys)
 
 
 class ProcessDied(SystemUnderTestError):  # noqa: N818 - users read the name as the kind of end

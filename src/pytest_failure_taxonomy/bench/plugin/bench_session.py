@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.digests import case_digest
+from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
 from pytest_failure_taxonomy.bench.plugin import items, kept_runs, results, storage, task_classes
 from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
 from pytest_failure_taxonomy.bench.plugin.results import Source, SourcedReport, reported_by
@@ -28,18 +27,19 @@ from pytest_failure_taxonomy.bench.plugin.scheduler import (
     source_of,
     version_of,
 )
-from pytest_failure_taxonomy.bench.run.admission import RunAdmission
+from pytest_failure_taxonomy.bench.report import name_with_system
+from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.run_summary import name_with_system
-from pytest_failure_taxonomy.bench.runs.file import SystemGiven
+from pytest_failure_taxonomy.bench.scores import failure_lines, one_line
+from pytest_failure_taxonomy.bench.sharding import case_digest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.files import replace_file
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
-    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
+    from pytest_failure_taxonomy.bench.scores import CaseOutcome, SystemUnderTest
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
 """Repeated from `watcher.mailbox`, which a test compares."""
@@ -141,7 +141,7 @@ class BenchSession:
             on_outcome=notes.finish,
             on_attempt=notes.fail,
             on_spend=notes.spend,
-            admission=RunAdmission(plan, file),
+            admission=Admission(plan, file),
             is_logging=False,
         )
         return runner, file.path.stem

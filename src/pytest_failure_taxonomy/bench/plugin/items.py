@@ -13,16 +13,16 @@ import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
-from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
 from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.scores import failure_lines, one_line
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
 
-    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+    from pytest_failure_taxonomy.bench.scores import CaseOutcome
 
 
 class CaseRunner(Protocol):

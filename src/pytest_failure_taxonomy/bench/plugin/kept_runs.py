@@ -20,14 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.plugin.results import Source
-from pytest_failure_taxonomy.bench.plugin.storage import (
-    LATEST,
-    TEMPORARY_FOLDER,
-    WORKERS_FOLDER,
-    BenchStorage,
-)
-from pytest_failure_taxonomy.bench.runs.file import (
+from pytest_failure_taxonomy.bench.kept.file import (
     SUFFIX,
     RunFile,
     RunHeader,
@@ -35,13 +28,20 @@ from pytest_failure_taxonomy.bench.runs.file import (
     facts_of_class,
     scheduled,
 )
-from pytest_failure_taxonomy.bench.runs.reader import (
+from pytest_failure_taxonomy.bench.kept.reader import (
     KeptRun,
     RunReader,
     named_runs,
     read_header,
     read_run,
     run_paths,
+)
+from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.plugin.storage import (
+    LATEST,
+    TEMPORARY_FOLDER,
+    WORKERS_FOLDER,
+    BenchStorage,
 )
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.named_files import STORAGE

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.bench import run_summary
+from pytest_failure_taxonomy.bench import report as run_report
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
-from pytest_failure_taxonomy.bench.comparing import evaluate_against_baseline
-from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
+from pytest_failure_taxonomy.bench.comparing import (
+    LatestRuns,
+    evaluate_against_baseline,
+    read_earlier_runs,
+)
+from pytest_failure_taxonomy.bench.kept.reader import LATEST, KeptRun, lost_to, run_paths
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.plugin.storage import storage_of
-from pytest_failure_taxonomy.bench.run_report import aggregate
-from pytest_failure_taxonomy.bench.runs.earlier import LatestRuns, read_earlier_runs
-from pytest_failure_taxonomy.bench.runs.reader import LATEST, KeptRun, lost_to, run_paths
+from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class SourceResults:
         run_id = os.urandom(16).hex() if self.kept is None else self.kept.header.run_id
         is_missing = len(known & scores.keys()) < len(known)
         stopped = self.stopped if is_missing else ""
-        return aggregate(
+        return run_report.aggregate(
             plan,
             [(each, score) for each, score in scores.items() if each in known - self.broken],
             run_id=f"partial:{run_id}" if stopped else run_id,
@@ -274,7 +276,7 @@ class Baseline:
         runs = [] if sourced.test else self._find_runs(sourced.report)
         if not runs:
             if not sourced.test:
-                name = run_summary.name_with_system(sourced.report)
+                name = run_report.name_with_system(sourced.report)
                 self.notes.append(f"bench {name}: the baseline has no whole run to compare with")
             return sourced
         cases = classes.load(Path(sourced.folder)).cases
@@ -310,17 +312,17 @@ def print_runs(
     is_detailed = terminal.verbosity > 0
     for (_, test, _), runs in by_class.items():
         if len(runs) > 1:
-            for line in run_summary.table_of_systems(runs, test=test):
+            for line in run_report.table_of_systems(runs, test=test):
                 terminal.write_line(line)
             if terminal.verbosity < 0:
                 continue
         for report in runs:
             kept = lines_of_kept(report)
             if len(runs) > 1:
-                lines = run_summary.lines_of_system(report, detail=is_detailed)
+                lines = run_report.lines_of_system(report, detail=is_detailed)
                 lines = [*lines, *(f"  {line}" for line in kept)]
             else:
-                lines = run_summary.summary_lines(report, test=test, detail=is_detailed)
+                lines = run_report.summary_lines(report, test=test, detail=is_detailed)
                 lines = [*lines, *kept]
             for line in lines:
                 is_gate = line.lstrip().startswith("gate:")

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.bench.dask import DaskSystem
-from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
+from pytest_failure_taxonomy.bench.kept.file import RunFile, SystemGiven
 from pytest_failure_taxonomy.bench.plugin.items import (
     SYSTEM_FIXTURE,
     CaseFailedError,
@@ -21,21 +20,21 @@ from pytest_failure_taxonomy.bench.plugin.items import (
 )
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.task_classes import by_system
-from pytest_failure_taxonomy.bench.run.admission import Admission, RunAdmission
+from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.runs.file import RunFile, SystemGiven
+from pytest_failure_taxonomy.bench.scores import CaseOutcome
+from pytest_failure_taxonomy.bench.sharding import case_digest
 from pytest_failure_taxonomy.bench.user_code import import_callable, is_infrastructure
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, RunPlan, TaskClass
-    from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.kept_runs import Journal, KeptRuns
     from pytest_failure_taxonomy.bench.plugin.results import Results, SourceResults
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
-    from pytest_failure_taxonomy.bench.rubrics import CombinedRubrics
+    from pytest_failure_taxonomy.bench.scores import CaseAttempt, CombinedRubrics, SystemUnderTest
 
 _LONG_LIVED = ("session", "package")
 """Scopes in which a fixture outlives all cases of a task class."""
@@ -160,13 +159,9 @@ class CaseScheduler:
     ) -> Admission:
         """Return what decides about the cases of a source, in all its units."""
         if source not in self._admissions:
-            self._admissions[source] = (
-                Admission.of(plan) if file is None else RunAdmission(plan, file)
-            )
-        admission = self._admissions[source]
-        if isinstance(admission, RunAdmission):
-            admission.nodeids.update(nodeids)
-        return admission
+            self._admissions[source] = Admission(plan, file)
+        self._admissions[source].nodeids.update(nodeids)
+        return self._admissions[source]
 
     def _before(
         self, source: Source, items: Sequence[CaseItem]

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.named_files import STORAGE, chosen
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 LATEST: Final = "latest"
-"""Names the latest run of a storage; repeated from `runs.reader`, which a test compares."""
+"""Names the latest run of a storage; repeated from `kept.reader`, which a test compares."""
 JOURNAL = pytest.StashKey[str]()
 """In the stash of xdist's controller: the folder of the journal that its workers write."""
 WORKERS_FOLDER: Final = ".workers-"
@@ -132,7 +132,7 @@ def _why_not_writable(folder: Path) -> str:
 
 def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     """Refuse to continue a run that does not exist, before any system is called."""
-    from pytest_failure_taxonomy.bench.runs.reader import (
+    from pytest_failure_taxonomy.bench.kept.reader import (
         named_runs,
         read_header,
         run_paths,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pytest
 from pydantic import ValidationError
 
-from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
 from pytest_failure_taxonomy.bench.load.folder import (
     MARKER_FILE,
     is_task_class,
@@ -19,11 +19,7 @@ from pytest_failure_taxonomy.bench.load.folder import (
 )
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
-from pytest_failure_taxonomy.bench.rubrics import (
-    CombinedRubrics,
-    check_variables,
-    open_rubrics,
-)
+from pytest_failure_taxonomy.bench.scores import CombinedRubrics, check_variables
 from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, shard_of_run
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import BENCH_OPTIONS, Option

@@ -14,8 +14,8 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile
 from pytest_failure_taxonomy.bench.models import COST_CAP
-from pytest_failure_taxonomy.bench.runs.file import LineReader, RunFile
 from pytest_failure_taxonomy.system.process import has_process
 
 if TYPE_CHECKING:
@@ -23,6 +23,20 @@ if TYPE_CHECKING:
 
 
 Admitted = Literal["go", "wait", "stop"]
+_READ: Final = frozenset({"started", "spent", "attempt", "stopped", "resumed"})
+
+
+class _InFlight:
+    """A case whose system is being called."""
+
+    def __init__(self, bound: Decimal | None, attempt: int, process_id: int) -> None:
+        self.bound = bound
+        """The most that it can cost; `None`: that is not known."""
+        self.first_attempt = attempt
+        self.process_id = process_id
+        self.spent = Decimal(0)
+        self.told: dict[int, float] = {}
+        """What calls that have not ended have told that they spent, by number."""
 
 
 class Admission:
@@ -34,54 +48,70 @@ class Admission:
     cap than the cases cost that are in flight when it is reached.
     """
 
-    def __init__(
-        self, *, max_cost_usd: float | None = None, stop_after_same_failure: int = 0
-    ) -> None:
-        """Begin with nothing spent.
+    def __init__(self, plan: RunPlan, run: RunFile | None = None) -> None:
+        """Begin with nothing spent, or with what the file holds by the first decision.
 
         Args:
-            max_cost_usd: The cap; `None`: there is none.
-            stop_after_same_failure: How many cases in a row that failed for one cause end the run;
-                0: none do.
+            plan: The limits; its cap is that of the whole run.
+            run: The file by which the processes of the run know of each other; `None`: there is
+                none, and what is decided here is all there is.
         """
-        self._cap = None if max_cost_usd is None else exact(max_cost_usd)
-        self._stop_after = stop_after_same_failure
-        self._spent = Decimal(0)
-        self._done = 0
-        self._reserved: dict[str, Decimal | None] = {}
-        """The own bounds of the cases in flight."""
-        self._in_flight: dict[str, Decimal] = {}
-        """What the cases in flight have spent so far."""
-        self._begun_with: dict[str, int] = {}
-        self._last_cause = ""
-        self._same_in_a_row = 0
+        self._cap = None if plan.max_cost_usd is None else exact(plan.max_cost_usd)
+        self._stop_after = plan.stop_after_same_failure
+        self.is_needed = run is not None or self._cap is not None or self._stop_after > 0
+        """Whether a case can be refused, or the file is to say that it has started."""
+        self.nodeids: dict[str, str] = {}
+        """The tests that wait for the cases, by case."""
         self.stop_reason = ""
         """Why no more cases are started; empty as long as they are."""
         self.stop_cause = ""
         """The fingerprint of the cause that many in a row failed with, if that is why."""
-
-    @classmethod
-    def of(cls, plan: RunPlan) -> Admission:
-        """Return what decides about the cases of a plan."""
-        return cls(
-            max_cost_usd=plan.max_cost_usd, stop_after_same_failure=plan.stop_after_same_failure
-        )
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether a case can be refused at all."""
-        return self._cap is not None or self._stop_after > 0
+        self._spent = Decimal(0)
+        self._done = 0
+        self._in_flight: dict[str, _InFlight] = {}
+        self._last_cause = ""
+        self._same_in_a_row = 0
+        self._run = run
+        self._reader = None if run is None else LineReader(run.path)
+        self._is_stop_written = False
+        self._totals: dict[str, float] = {}
+        """What the calls of each case cost together that have ended or were lost, if anything."""
+        self._before: dict[str, float] = {}
+        """What the calls of the cases in flight had cost when they began."""
 
     def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
         """Let a case start, which then is in flight; or have it wait or stay away.
+
+        With a file, this decides together with the other processes.
 
         Args:
             case: The case.
             attempt: The number of the call of its system that is to come.
         """
-        answer = self._decide(case)
-        if answer == "go":
-            self.begin(case.case_id, case.max_cost_usd, attempt)
+        run, reader = self._run, self._reader
+        if run is None or reader is None:
+            answer = self._decide(case)
+            if answer == "go":
+                self.begin(case.case_id, case.max_cost_usd, attempt)
+            return answer
+        with run.locked():
+            with suppress(OSError):
+                for record in reader.new(_READ):
+                    with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # not our line
+                        self._take(record)
+            answer = self._decide(case)
+            if answer == "go":
+                nodeid = self.nodeids.get(case.case_id)
+                run.note_start(case.case_id, attempt, case.max_cost_usd, nodeid)
+                if run.problem:  # nothing comes back from the file
+                    self.begin(case.case_id, case.max_cost_usd, attempt)
+            elif answer == "stop" and not self._is_stop_written:
+                self._is_stop_written = True
+                run.note_stop(self.stop_reason, self.stop_cause)
+            elif answer == "wait":
+                for case_id, flight in list(self._in_flight.items()):
+                    if flight.process_id != os.getpid() and not has_process(flight.process_id):
+                        self._lose(case_id)  # nobody may wait for a case whose process is gone
         return answer
 
     def _decide(self, case: BenchCase) -> Admitted:
@@ -89,60 +119,78 @@ class Admission:
             return "stop"
         if self._cap is None:
             return "go"
-        if self._spent + sum(self._in_flight.values()) > self._cap:
+        flights = self._in_flight.values()
+        if self._spent + sum(each.spent for each in flights) > self._cap:
             self.stop_reason = COST_CAP
             return "stop"
         bound = case.max_cost_usd
         own = Decimal(0) if bound is None else exact(bound)
-        if self._spent + self._claimed() + own <= self._cap:
+        if self._spent + sum(map(self._claim, flights)) + own <= self._cap:
             return "go"
         if self._in_flight:
             return "wait"
         self.stop_reason = COST_CAP  # by its own bound, the case would exceed the cap
         return "stop"
 
-    def _claimed(self) -> Decimal:
-        mean = self._spent / self._done if self._done else Decimal(0)
-        return sum(
-            (max(spent, self._bound(case_id, mean)) for case_id, spent in self._in_flight.items()),
-            Decimal(0),
-        )
+    def _claim(self, flight: _InFlight) -> Decimal:
+        """Return what a case in flight has reserved, or spent if that is more."""
+        bound = flight.bound
+        if bound is None:
+            bound = self._spent / self._done if self._done else Decimal(0)
+        return max(flight.spent, bound)
 
-    def _bound(self, case_id: str, mean: Decimal) -> Decimal:
-        own = self._reserved[case_id]
-        return mean if own is None else own
-
-    def begin(self, case_id: str, max_cost_usd: float | None, attempt: int = 1) -> None:
+    def begin(
+        self,
+        case_id: str,
+        max_cost_usd: float | None,
+        attempt: int = 1,
+        process_id: int | None = None,
+    ) -> None:
         """Count a case as in flight, also one that an abandoned loop had begun.
 
         Args:
             case_id: The case.
             max_cost_usd: The most that it can cost; `None`: that is not known.
             attempt: The number of the first call of its system.
+            process_id: The process that calls it; this one by default.
         """
-        self._spent += self._in_flight.get(case_id, Decimal(0))
-        self._reserved[case_id] = None if max_cost_usd is None else exact(max_cost_usd)
-        self._in_flight[case_id] = Decimal(0)
-        self._begun_with[case_id] = attempt
+        self._add_lost_calls(case_id)
+        if case_id in self._in_flight:
+            self._spent += self._in_flight[case_id].spent
+        if case_id in self._totals:
+            self._before[case_id] = self._totals[case_id]
+        bound = None if max_cost_usd is None else exact(max_cost_usd)
+        self._in_flight[case_id] = _InFlight(bound, attempt, process_id or os.getpid())
 
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
-        """Count what a call of a case's system has just spent."""
-        if case_id in self._in_flight and attempt >= self._begun_with[case_id]:
-            self._in_flight[case_id] += exact(cost_usd)
+        """Count what a call of a case's system has just spent.
+
+        With a file that can be written, the amount comes back from there.
+        """
+        if self._run is None or self._run.problem:
+            self._spend(case_id, attempt, cost_usd)
+
+    def _spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        flight = self._in_flight.get(case_id)
+        if flight is not None and attempt >= flight.first_attempt:
+            flight.spent += exact(cost_usd)
+            flight.told[attempt] = flight.told.get(attempt, 0.0) + cost_usd
         else:  # a call that was given up goes on
             self._spent += exact(cost_usd)
 
     def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
-        """Count a case as done.
+        """Count a case as done; with a file that can be written, it comes back from there.
 
         Args:
             case_id: The case.
             cost_usd: What it cost since it began.
             cause: The fingerprint of its failure; empty for any other result.
         """
+        if self._run is None or self._run.problem:
+            self._settle(case_id, cost_usd, cause)
+
+    def _settle(self, case_id: str, cost_usd: float, cause: str) -> None:
         self._in_flight.pop(case_id, None)
-        self._reserved.pop(case_id, None)
-        self._begun_with.pop(case_id, None)
         self._spent += exact(cost_usd)
         self._done += 1
         self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
@@ -153,102 +201,38 @@ class Admission:
                 f"{self._same_in_a_row} cases in a row failed with the same cause"
             )
 
-    def lose(self, case_id: str) -> None:
+    def _lose(self, case_id: str) -> None:
         """Count a case as done whose process is gone; it cost what it had reserved."""
-        mean = self._spent / self._done if self._done else Decimal(0)
-        if case_id in self._in_flight:
-            spent = self._in_flight[case_id]
-            self._spent += max(spent, self._bound(case_id, mean))
-            del self._in_flight[case_id], self._reserved[case_id], self._begun_with[case_id]
+        self._add_lost_calls(case_id)
+        self._spent += self._claim(self._in_flight.pop(case_id))
 
-
-def exact(cost_usd: float) -> Decimal:
-    """Return an amount as a decimal number, so that three times 0.1 does not exceed 0.3."""
-    return Decimal(repr(cost_usd))
-
-
-_READ: Final = frozenset({"started", "spent", "attempt", "stopped", "resumed"})
-
-
-class RunAdmission(Admission):
-    """Decides by what the file of a run says."""
-
-    is_needed = True  # it writes that a case has started
-
-    def __init__(self, plan: RunPlan, run: RunFile) -> None:
-        """Begin with what the file holds by the first decision.
-
-        Args:
-            plan: The limits; its cap is that of the whole run.
-            run: The file.
-        """
-        super().__init__(
-            max_cost_usd=plan.max_cost_usd, stop_after_same_failure=plan.stop_after_same_failure
-        )
-        self.nodeids: dict[str, str] = {}
-        """The tests that wait for the cases, by case."""
-        self._run = run
-        self._reader = LineReader(run.path)
-        self._pids: dict[str, int] = {}
-        self._is_stop_written = False
-        self._told: dict[str, dict[int, float]] = {}
-        """What calls that have not ended have told that they spent, by case and number."""
-        self._totals: dict[str, float] = {}
-        """What the calls of each case cost together that have ended or were lost, if anything."""
-        self._before: dict[str, float] = {}
-        """What the calls of the cases in flight had cost when they began."""
-
-    def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
-        """Decide as `Admission` does, together with the other processes."""
-        with self._run.locked():
-            with suppress(OSError):
-                for record in self._reader.new(_READ):
-                    with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # not our line
-                        self._take(record)
-            answer = self._decide(case)
-            if answer == "go":
-                nodeid = self.nodeids.get(case.case_id)
-                self._run.note_start(case.case_id, attempt, case.max_cost_usd, nodeid)
-                if self._run.problem:  # nothing comes back from the file
-                    self.begin(case.case_id, case.max_cost_usd, attempt)
-            elif answer == "stop" and not self._is_stop_written:
-                self._is_stop_written = True
-                self._run.note_stop(self.stop_reason, self.stop_cause)
-            elif answer == "wait":
-                for case_id in list(self._in_flight):
-                    pid = self._pids.get(case_id, 0)
-                    if pid != os.getpid() and not has_process(pid):
-                        self.lose(case_id)  # nobody may wait for a case whose process is gone
-        return answer
-
-    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
-        """Count nothing: the amount comes back from the file."""
-        if self._run.problem:
-            super().spend(case_id, attempt, cost_usd)
-
-    def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
-        """Count nothing: the case comes back from the file."""
-        if self._run.problem:
-            super().settle(case_id, cost_usd, cause)
+    def _add_lost_calls(self, case_id: str) -> None:
+        """Count what calls told that never ended: the score of a later call holds it, too."""
+        flight = self._in_flight.get(case_id)
+        lost = sum(flight.told.values()) if flight is not None else 0
+        if lost:
+            self._totals[case_id] = self._totals.get(case_id, 0.0) + lost
 
     def _take(self, record: Mapping[str, Any]) -> None:
+        """Take in a line of the file."""
         match record["record"]:
             case "started":
-                case_id = record["case_id"]
-                self._pids[case_id] = int(record["pid"])
-                self._add_lost_calls(case_id)
-                if case_id in self._totals:
-                    self._before[case_id] = self._totals[case_id]
-                self.begin(case_id, record.get("max_cost_usd"), int(record["attempt"]))
+                process_id, attempt = int(record["pid"]), int(record["attempt"])
+                self.begin(record["case_id"], record.get("max_cost_usd"), attempt, process_id)
             case "spent":
-                case_id, attempt = record["case_id"], int(record["attempt"])
-                cost_usd = float(record["cost_usd"])
-                if case_id in self._in_flight and attempt >= self._begun_with[case_id]:
-                    told = self._told.setdefault(case_id, {})
-                    told[attempt] = told.get(attempt, 0.0) + cost_usd
-                super().spend(case_id, attempt, cost_usd)
+                attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
+                self._spend(record["case_id"], attempt, cost_usd)
             case "attempt":
-                self._take_attempt(record)
+                case_id, score = record["case_id"], record.get("score")
+                system_usd = float(record["cost_usd"])
+                if case_id in self._in_flight:
+                    self._in_flight[case_id].told.pop(int(record["attempt"]), None)
+                if system_usd:
+                    self._totals[case_id] = self._totals.get(case_id, 0.0) + system_usd
+                if score is not None:
+                    before = self._before.pop(case_id, 0.0)
+                    cost_usd = max(0.0, round(float(score["cost_usd"]) - before, 12))
+                    self._settle(case_id, cost_usd, str(record.get("fingerprint", "")))
             case "stopped":
                 self.stop_reason = str(record["reason"])
                 self._is_stop_written = True
@@ -257,29 +241,9 @@ class RunAdmission(Admission):
                 self.stop_reason = self.stop_cause = ""
                 self._same_in_a_row = 0
                 for case_id in list(self._in_flight):
-                    self.lose(case_id)
+                    self._lose(case_id)
 
-    def lose(self, case_id: str) -> None:
-        """Count a case as done as `Admission` does; its score will hold what it told."""
-        self._add_lost_calls(case_id)
-        super().lose(case_id)
 
-    def _add_lost_calls(self, case_id: str) -> None:
-        """Count what calls told that never ended: the score of a later call holds it, too."""
-        lost = sum(self._told.pop(case_id, {}).values())
-        if lost:
-            self._totals[case_id] = self._totals.get(case_id, 0.0) + lost
-
-    def _take_attempt(self, record: Mapping[str, Any]) -> None:
-        case_id, score = record["case_id"], record.get("score")
-        system_usd = float(record["cost_usd"])
-        self._told.get(case_id, {}).pop(int(record["attempt"]), None)
-        if system_usd:
-            self._totals[case_id] = self._totals.get(case_id, 0.0) + system_usd
-        if score is None:
-            return
-        before = self._before.pop(case_id, 0.0)
-        self._pids.pop(case_id, None)
-        self._told.pop(case_id, None)
-        cost_usd = max(0.0, round(float(score["cost_usd"]) - before, 12))
-        super().settle(case_id, cost_usd, str(record.get("fingerprint", "")))
+def exact(cost_usd: float) -> Decimal:
+    """Return an amount as a decimal number, so that three times 0.1 does not exceed 0.3."""
+    return Decimal(repr(cost_usd))

@@ -18,17 +18,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pytest_failure_taxonomy.bench.models import SUT_TIMEOUT, BenchCase, RunPlan
-from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.scores import failed_score
+from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome, failed_score
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
+    from pytest_failure_taxonomy.bench.scores import RubricRunner, SystemUnderTest
 
 _NOTHING_DONE: Final[Mapping[str, CaseOutcome]] = MappingProxyType({})
 _NO_CALLS: Final[Mapping[str, tuple[CaseAttempt, ...]]] = MappingProxyType({})
@@ -141,7 +140,7 @@ class Unit:
         self._left: dict[str, BaseException] = {}
         self._make_rubric = make_rubric
         self._watch = watch
-        self._admission = Admission.of(plan) if admission is None else admission
+        self._admission = Admission(plan) if admission is None else admission
         self._earlier = dict(earlier)
         self._outcomes: dict[str, Future[CaseOutcome]] = {
             case.case_id: Future() for case in plan.cases

@@ -1,30 +1,38 @@
-"""Run the cases of a plan concurrently, and give each of them a score."""
+"""Run the cases of a plan concurrently, and give each of them a score, whatever went wrong."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
 
+from pytest_failure_taxonomy.bench import models, scores, user_code
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending, json_problem
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, RunPlan
-from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome, RubricRunner
+from pytest_failure_taxonomy.bench.report import aggregate
 from pytest_failure_taxonomy.bench.run.admission import Admission
-from pytest_failure_taxonomy.bench.run.calls import end_for_good
-from pytest_failure_taxonomy.bench.run.case import (
-    NONE_EARLIER,
-    CaseRun,
-    Earlier,
-    OnAttempt,
-    OnSpend,
+from pytest_failure_taxonomy.bench.run.calls import (
+    Attempt,
+    StepLedger,
+    as_coroutine_function,
+    end_for_good,
 )
-from pytest_failure_taxonomy.bench.run_report import aggregate
-from pytest_failure_taxonomy.bench.user_code import is_infrastructure
+from pytest_failure_taxonomy.bench.scores import (
+    CaseAttempt,
+    CaseOutcome,
+    RubricRunner,
+    SystemUnderTest,
+    failed_score,
+)
 from pytest_failure_taxonomy.errors import BenchError
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.outcomes import SystemUnderTest
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 LOG: Final = logging.getLogger("pytest_failure_taxonomy.bench")
 # Without a handler, Python would print warnings to stderr if logging is not configured.
@@ -32,6 +40,13 @@ LOG.addHandler(logging.NullHandler())
 
 OnOutcome = Callable[[CaseOutcome], None]
 OnStart = Callable[[str], None]
+OnAttempt = Callable[[str, CaseAttempt], None]
+OnSpend = Callable[[str, int, float], None]
+Earlier = Mapping[str, Sequence[CaseAttempt]]
+_NONE_EARLIER: Final[Earlier] = MappingProxyType({})
+
+_OWN_LIMITS: Final = (TimeoutError, scores.RubricTimeoutError)
+"""Exceptions of limits that we don't enforce: a system's own, or an isolated rubric's."""
 _SHORTEST_WAIT_SECONDS: Final = 0.005
 _LONGEST_WAIT_SECONDS: Final = 0.25
 """How long a case waits for those in flight before it asks again whether it may start."""
@@ -72,7 +87,11 @@ class Runner:
         self._runs: list[_Run] = []
 
     async def execute(
-        self, plan: RunPlan, *, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
+        self,
+        plan: RunPlan,
+        *,
+        system_under_test: SystemUnderTest,
+        rubric_runner: RubricRunner,
     ) -> BenchRunReport:
         """Run all cases of a plan and return the report.
 
@@ -106,7 +125,7 @@ class Runner:
         *,
         system_under_test: SystemUnderTest,
         rubric_runner: RubricRunner,
-        earlier: Earlier = NONE_EARLIER,
+        earlier: Earlier = _NONE_EARLIER,
     ) -> str:
         """Run all cases of a plan as `execute` does, without a report.
 
@@ -127,36 +146,34 @@ class Runner:
         plan: RunPlan,
         system_under_test: SystemUnderTest,
         rubric_runner: RubricRunner,
-        earlier: Earlier = NONE_EARLIER,
+        earlier: Earlier = _NONE_EARLIER,
     ) -> _Run:
-        _refuse_uncallable(system_under_test=system_under_test, rubric_runner=rubric_runner)
-        admission = Admission.of(plan) if self._admission is None else self._admission
-        case_run = CaseRun(
+        given = {"system_under_test": system_under_test, "rubric_runner": rubric_runner}
+        problems = [
+            f"{name}: an object of type {type(each).__name__} can't be called; "
+            "an async or a plain function would be right"
+            for name, each in given.items()
+            if not callable(each)
+        ]
+        if problems:
+            raise BenchError("\n".join(problems))
+        run = _Run(
             plan,
             system_under_test,
             rubric_runner,
+            admission=Admission(plan) if self._admission is None else self._admission,
             earlier=earlier,
+            on_outcome=self._tell,
+            on_start=self._on_start,
             on_attempt=self._on_attempt,
-            on_spend=self._spend_to(admission),
+            on_spend=self._on_spend,
         )
-        run = _Run(plan, case_run, admission, self._tell, self._on_start)
         self._runs.append(run)
         try:
             await run.run_all()
         finally:
             self._runs.remove(run)
         return run
-
-    def _spend_to(self, admission: Admission) -> OnSpend:
-        told = self._on_spend
-        if told is None:
-            return admission.spend
-
-        def spend(case_id: str, attempt: int, cost_usd: float) -> None:
-            admission.spend(case_id, attempt, cost_usd)
-            told(case_id, attempt, cost_usd)
-
-        return spend
 
     def current_step(self) -> tuple[str, float] | None:
         """Return the id of the case whose step is running on the event loop, and its start.
@@ -196,15 +213,41 @@ class Runner:
             self._on_outcome(outcome)
 
 
-def _refuse_uncallable(**given: Any) -> None:
-    problems = [
-        f"{name}: an object of type {type(each).__name__} can't be called; "
-        "an async or a plain function would be right"
-        for name, each in given.items()
-        if not callable(each)
-    ]
-    if problems:
-        raise BenchError("\n".join(problems))
+class _Calls:
+    """The calls of the system for one case that runs."""
+
+    def __init__(self, done: Sequence[CaseAttempt]) -> None:
+        self.done = list(done)
+        self.is_calling = False
+        self.spending: Spending
+
+    def begin(self, spending: Spending) -> None:
+        """Begin the next call."""
+        self.is_calling = True
+        self.spending = spending
+        self.started_at = time.time()
+        self.began = time.perf_counter()
+
+    def end(self, **what: Any) -> CaseAttempt:
+        """Add the call that has just ended, with what came of it."""
+        attempt = self._until_now(**what)
+        self.is_calling = False
+        self.done.append(attempt)
+        return attempt
+
+    def all(self) -> tuple[CaseAttempt, ...]:
+        """Return all calls, one that is running as if it ended now."""
+        return (*self.done, self._until_now()) if self.is_calling else tuple(self.done)
+
+    def _until_now(self, **what: Any) -> CaseAttempt:
+        return CaseAttempt(
+            number=len(self.done) + 1,
+            started_at=self.started_at,
+            seconds=time.perf_counter() - self.began,
+            cost_usd=self.spending.cost_usd,
+            usage=self.spending.usage,
+            **what,
+        )
 
 
 class _Run:
@@ -213,10 +256,15 @@ class _Run:
     def __init__(
         self,
         plan: RunPlan,
-        case_run: CaseRun,
+        system_under_test: SystemUnderTest,
+        rubric_runner: RubricRunner,
+        *,
         admission: Admission,
+        earlier: Earlier,
         on_outcome: OnOutcome,
         on_start: OnStart | None,
+        on_attempt: OnAttempt | None,
+        on_spend: OnSpend | None,
     ) -> None:
         self.per_case: list[tuple[str, BenchScore]] = []
         self.started: set[str] = set()
@@ -226,13 +274,22 @@ class _Run:
         """The kind of the provider's failure for each case that never got through."""
         self.is_given_up = False
         """Whether its cases run on another event loop by now."""
-        self.ledger = case_run.ledger
-        self.calls_in_flight = case_run.calls_in_flight
+        self.ledger = StepLedger()
+        self._plan = plan
         self._left = iter(plan.cases)
-        self._case_run = case_run
         self._admission = admission
+        self._earlier = earlier
         self._on_outcome = on_outcome
         self._on_start = on_start
+        self._on_attempt = on_attempt
+        self._on_spend = on_spend
+        self._call_system = as_coroutine_function(system_under_test)
+        self._call_rubric = as_coroutine_function(rubric_runner)
+        self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
+        self._calls: dict[str, _Calls] = {}
+        """Of the cases that run, by id."""
+        self._abandoned: list[Attempt] = []
+        """Calls that continued after they were cancelled."""
         self._ended = asyncio.get_running_loop().create_future()
         self._error: BaseException | None = None
         self._working = min(plan.concurrency, len(plan.cases))
@@ -248,7 +305,7 @@ class _Run:
             for worker in workers:
                 worker.cancel()
             await asyncio.wait(workers)
-            await end_for_good(self._case_run.abandoned)
+            await end_for_good(self._abandoned)
         if self._error is not None:
             raise self._error
 
@@ -274,9 +331,10 @@ class _Run:
             return False
         if not self._admission.is_needed:
             return True
+        attempt = len(self._earlier.get(case.case_id, ())) + 1
         wait_seconds = _SHORTEST_WAIT_SECONDS
         while True:
-            admitted = self._admission.admit(case, self._case_run.next_attempt(case.case_id))
+            admitted = self._admission.admit(case, attempt)
             if admitted != "wait":
                 break
             await asyncio.sleep(wait_seconds)
@@ -289,11 +347,213 @@ class _Run:
         self.started.add(case.case_id)
         if self._on_start is not None:
             self._on_start(case.case_id)
-        outcome = await self._case_run.run(case)
+        calls = self._calls[case.case_id] = _Calls(self._earlier.get(case.case_id, ()))
+        before = math.fsum(each.cost_usd for each in calls.done)
+        try:
+            outcome = await self._outcome_of(case, calls)
+        finally:
+            del self._calls[case.case_id]
         self.per_case.append((case.case_id, outcome.score))
         last = outcome.attempts[-1]
-        if is_infrastructure(last.kind):
+        if user_code.is_infrastructure(last.kind):
             self.lost_to[case.case_id] = last.kind or ""
         if self._admission.is_needed and not self.is_given_up:
-            self._admission.settle(case.case_id, self._case_run.cost_of(outcome), last.fingerprint)
+            cost_usd = outcome.score.cost_usd - before
+            self._admission.settle(case.case_id, cost_usd, last.fingerprint)
         self._on_outcome(outcome)
+
+    def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
+        """Return all calls of the system so far for each case that runs."""
+        found = {case_id: calls.all() for case_id, calls in tuple(self._calls.items())}
+        return {case_id: calls for case_id, calls in found.items() if calls}
+
+    async def _outcome_of(self, case: BenchCase, calls: _Calls) -> CaseOutcome:
+        """Run a case: the system under test, then the rubric, each within its limit.
+
+        Raises:
+            BaseException: What the system or rubric raised, if `ends_run` says that it ends a run.
+        """
+        system = await self._try_system(case, calls)
+        answer = system.value
+        if isinstance(answer, Answer):
+            calls.spending.on_spend = None  # the whole cost of a call is told when it has ended
+            calls.spending.add(answer.cost_usd, answer.usage or {})
+        else:
+            answer = Answer(output=answer)
+        failed = _judge_system(system, answer)
+        if failed is not None:
+            score, kind, fingerprint = failed
+            mode = score.failure_modes[0]
+            calls.end(ended=mode.detail or mode.code, kind=kind, fingerprint=fingerprint)
+            return _outcome(case, score, system, calls)
+        calls.end()
+        limit = None
+        if not self._rubric_keeps_limit:
+            limit = case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
+        rubric = await self._attempt(case, self._call_rubric(case, answer.output), limit)
+        if _lost_its_time(rubric):
+            rubric.forget()
+            rubric = await self._attempt(case, self._call_rubric(case, answer.output), limit)
+        if rubric.fatal_error is not None:
+            raise rubric.fatal_error
+        wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
+        score, fingerprint = _judge_rubric(rubric, self._plan.task_class, wall_clock_ms)
+        if fingerprint:
+            calls.done[-1] = replace(calls.done[-1], fingerprint=fingerprint)
+        return _outcome(case, score, rubric, calls, answer)
+
+    def _spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        self._admission.spend(case_id, attempt, cost_usd)
+        if self._on_spend is not None:
+            self._on_spend(case_id, attempt, cost_usd)
+
+    async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
+        """Call the system, and again if the case is owed another call or it is to be retried."""
+        limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
+        is_owed, tries = True, 1
+        while True:
+            number = len(calls.done) + 1
+            calls.begin(Spending(partial(self._spend, case.case_id, number)))
+            # A copy to work on, so that the rubric doesn't see its changes.
+            fields = deepcopy(case.fields)
+            is_field = case.input is case.fields.get("input")
+            given = case.model_copy(
+                update={
+                    "fields": fields,
+                    "input": fields.get("input") if is_field else deepcopy(case.input),
+                }
+            ).spending_to(calls.spending)
+            attempt = await self._attempt(case, self._call_system(given), limit)
+            error = attempt.error
+            if error is None or attempt.fatal_error is not None:
+                break
+            if is_owed and _lost_its_time(attempt):
+                is_owed = False
+                self._note_call(case, calls.end(ended="another case blocked the event loop"))
+                attempt.forget()
+                continue
+            kind = None if attempt.is_too_late else user_code.kind_of(error)
+            pause = user_code.pause_seconds(self._plan.retry, tries, kind, error)
+            if pause is None:
+                break
+            tries += 1
+            fingerprint = user_code.fingerprint_of_error(models.SUT_EXCEPTION, error)
+            call = calls.end(ended=user_code.describe(error), kind=kind, fingerprint=fingerprint)
+            self._note_call(case, call)
+            attempt.forget()
+            await asyncio.sleep(pause)
+        if attempt.fatal_error is not None:
+            raise attempt.fatal_error
+        return attempt
+
+    def _note_call(self, case: BenchCase, call: CaseAttempt) -> None:
+        if self._on_attempt is not None:
+            self._on_attempt(case.case_id, call)
+
+    async def _attempt(
+        self, case: BenchCase, call: Coroutine[Any, Any, Any], limit: float | None
+    ) -> Attempt:
+        attempt = Attempt(
+            case.case_id,
+            call,
+            self.ledger,
+            limit_seconds=limit,
+            grace_seconds=self._plan.cancellation_grace_seconds,
+        )
+        await attempt.run()
+        if attempt.is_abandoned:
+            self._abandoned.append(attempt)
+        return attempt
+
+
+def _lost_its_time(attempt: Attempt) -> bool:
+    """Return whether a call timed out only because others blocked the event loop."""
+    return (
+        isinstance(attempt.error, _OWN_LIMITS)
+        and not attempt.is_too_late
+        and attempt.is_owed_another
+    )
+
+
+def _judge_system(attempt: Attempt, answer: Answer) -> tuple[BenchScore, str | None, str] | None:
+    """Return the score of a case whose system failed, the failure's kind and its fingerprint.
+
+    `None` if the rubric is to judge.
+    """
+    wall_clock_ms = attempt.elapsed_seconds * 1000
+    code, kind, error = models.SUT_EXCEPTION, None, attempt.error
+    if attempt.is_too_late:
+        code, detail = models.SUT_TIMEOUT, attempt.why_late
+    elif error is not None:
+        kind = user_code.kind_of(error)
+        detail = (
+            user_code.describe(error) if kind is None else f"{kind}: {user_code.describe(error)}"
+        )
+    else:
+        detail = json_problem(answer.output)
+        if detail is None and answer.transcript is not None:
+            problem = json_problem(answer.transcript)
+            detail = problem and f"in the transcript: {problem}"
+        if detail is None:
+            return None
+    score = failed_score(code, detail, wall_clock_ms=wall_clock_ms)
+    if error is not None and code == models.SUT_EXCEPTION:
+        return score, kind, user_code.fingerprint_of_error(code, error)
+    return score, None, user_code.fingerprint_of_words(code, score.failure_modes[0].detail or "")
+
+
+def _judge_rubric(
+    attempt: Attempt, task_class: models.TaskClass, wall_clock_ms: float
+) -> tuple[BenchScore, str]:
+    """Return the score of a case from the call of its rubric.
+
+    And the fingerprint of what kept the rubric from giving a score; empty if it gave one.
+    """
+    error = None if attempt.is_too_late else attempt.error
+    problem = error
+    if attempt.is_too_late:
+        score = failed_score(models.RUBRIC_TIMEOUT, attempt.why_late, wall_clock_ms=wall_clock_ms)
+    elif problem is None:
+        try:
+            answer = scores.read_answer(attempt.value)
+            score = scores.graded_score(answer, task_class, wall_clock_ms=wall_clock_ms)
+        except scores.RubricError as wrong:
+            problem = wrong
+    if problem is not None:
+        is_limit = isinstance(problem, scores.RubricTimeoutError)
+        told = problem if isinstance(problem, scores.RubricError) else None
+        score = failed_score(
+            models.RUBRIC_TIMEOUT if is_limit else models.RUBRIC_MALFORMED_OUTPUT,
+            user_code.describe(problem) if told is None else str(told),
+            wall_clock_ms=wall_clock_ms,
+            cost_usd=0.0 if told is None else told.cost_usd,
+        )
+    if error is not None:
+        return score, user_code.fingerprint_of_error(score.failure_modes[0].code, error)
+    for mode in score.failure_modes[:1]:
+        if mode.code in (models.RUBRIC_MALFORMED_OUTPUT, models.RUBRIC_TIMEOUT):
+            return score, user_code.fingerprint_of_words(mode.code, mode.detail or "")
+    return score, ""
+
+
+def _outcome(
+    case: BenchCase, score: BenchScore, last: Attempt, calls: _Calls, answer: Answer | None = None
+) -> CaseOutcome:
+    """Return the outcome of a case from its score, its last call, and all calls of its system."""
+    error = last.error
+    said = last.value if error is None else error
+    spent = math.fsum(each.cost_usd for each in calls.done)
+    if spent:
+        cost_usd = min(score.cost_usd + spent, MOST_COST_USD)
+        score = score.model_copy(update={"cost_usd": cost_usd})
+    outcome = CaseOutcome(
+        case_id=case.case_id,
+        score=score,
+        output=None if answer is None else answer.output,
+        transcript=None if answer is None else answer.transcript,
+        attempts=tuple(calls.done),
+        traceback=None if error is None or last.is_expired else user_code.Traceback(error),
+        printed=said.printed if isinstance(said, scores.RubricAnswer | scores.RubricError) else "",
+    )
+    last.forget()
+    return outcome

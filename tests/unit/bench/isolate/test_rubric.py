@@ -15,7 +15,7 @@ import pytest
 from pytest_failure_taxonomy.bench.isolate import client
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, defines_grade
 from pytest_failure_taxonomy.bench.models import BenchCase
-from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError, RubricTimeoutError
+from pytest_failure_taxonomy.bench.scores import RubricAnswer, RubricError, RubricTimeoutError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
 

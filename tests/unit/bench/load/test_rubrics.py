@@ -9,7 +9,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.load.folder import is_task_class
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-from pytest_failure_taxonomy.bench.rubrics import weights_of
+from pytest_failure_taxonomy.bench.scores import weights_of
 from tests.unit.bench.load.a_class import GOOD, problems_of, write_class
 
 GRADE: Final = GOOD["rubric.py"]

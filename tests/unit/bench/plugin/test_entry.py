@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from pytest_failure_taxonomy.bench.kept import reader
 from pytest_failure_taxonomy.bench.load import folder
 from pytest_failure_taxonomy.bench.models import BenchSettings
 from pytest_failure_taxonomy.bench.plugin import entry, storage
-from pytest_failure_taxonomy.bench.runs import reader
 from pytest_failure_taxonomy.options import BENCH_OPTIONS
 
 _PROGRAM = """

@@ -20,11 +20,11 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.digests import cases_digest
+from pytest_failure_taxonomy.bench.kept import file
 from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, ClassFolder, is_task_class
-from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
-from pytest_failure_taxonomy.bench.run_report import aggregate, is_reducer
-from pytest_failure_taxonomy.bench.runs import file
+from pytest_failure_taxonomy.bench.report import aggregate, is_reducer
+from pytest_failure_taxonomy.bench.scores import CaseAttempt
+from pytest_failure_taxonomy.bench.sharding import cases_digest
 from pytest_failure_taxonomy.bench.user_code import is_infrastructure
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError

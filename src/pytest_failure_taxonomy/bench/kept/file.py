@@ -31,8 +31,8 @@ from pydantic import Field
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
-from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
+from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
+from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.named_files import RUN_SUFFIX
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, Journal, create_file, whole_lines

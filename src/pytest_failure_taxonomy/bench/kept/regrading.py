@@ -24,18 +24,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
+from pytest_failure_taxonomy.bench.kept.file import RunHeader, facts_of_class, scheduled
 from pytest_failure_taxonomy.bench.models import RunPlan
-from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.runs.file import RunHeader, facts_of_class, scheduled
+from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.kept.file import RunFile
+    from pytest_failure_taxonomy.bench.kept.reader import KeptRun
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
-    from pytest_failure_taxonomy.bench.outcomes import RubricRunner
-    from pytest_failure_taxonomy.bench.runs.file import RunFile
-    from pytest_failure_taxonomy.bench.runs.reader import KeptRun
+    from pytest_failure_taxonomy.bench.scores import RubricRunner
 
 Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
 """What becomes of a case, in the order of the table above."""

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.bench.runs.file import SUFFIX
-from pytest_failure_taxonomy.bench.runs.reader import read_calls, read_run
+from pytest_failure_taxonomy.bench.kept.file import SUFFIX
+from pytest_failure_taxonomy.bench.kept.reader import read_calls, read_run
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.runs.file import KeptAttempt
-    from pytest_failure_taxonomy.bench.runs.reader import KeptRun
+    from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
+    from pytest_failure_taxonomy.bench.kept.reader import KeptRun
 
 
 _TOO_DEEP: Final = "(nested too deeply to be shown)"
