@@ -34,11 +34,20 @@ CaseState = Literal["passed", "failed", "lost", "not run"]
 
 
 class KeptRun:
-    """A run as its file holds it."""
+    """A run as its file held it when it was last read."""
 
-    def __init__(self, path: Path, header: file.RunHeader) -> None:
+    header: file.RunHeader
+
+    def __init__(self, path: Path, *, has_outputs: bool = True) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            path: The file.
+            has_outputs: Whether to keep outputs and transcripts in memory.
+        """
         self.path = path
-        self.header = header
+        self._has_outputs = has_outputs
+        self._lines = file.LineReader(path)
         self.cases: dict[str, file.ScheduledCase] = {}
         """The cases to run, by id."""
         self.attempts: dict[str, list[file.KeptAttempt]] = {}
@@ -62,12 +71,43 @@ class KeptRun:
         self._late: dict[str, float] = {}
         """What calls have spent after they were given up, by case."""
 
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Take in one line.
+    def read(self, *, is_over: bool = False, is_header_enough: bool = False) -> KeptRun:
+        """Take in what was added to the file since it was last read, and return the run.
+
+        Args:
+            is_over: Whether nobody writes to the file, so that a line without an end is cut off.
+            is_header_enough: Whether to read the first line alone.
 
         Raises:
-            ValidationError: It doesn't have the form of its kind.
+            BenchError: The file can't be read or is no run's.
         """
+        try:
+            for record in self._lines.new():
+                if not hasattr(self, "header"):
+                    self.header = _header(self.path, record)
+                    if is_header_enough:
+                        return self
+                    continue
+                if not self._has_outputs:
+                    record.pop("output", None)
+                    record.pop("transcript", None)
+                try:
+                    self._add(record)
+                except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
+                    self.problems.append(f"{self.path}: a line of {record['record']!r} was skipped")
+            if is_over:
+                self._lines.end()
+        except OSError as error:
+            why = f"can't be read ({file.said_by(error)})"
+            raise BenchError(f"{self.path}: {why}; name a run's file") from None
+        if not hasattr(self, "header"):
+            right = "name a file that pytest wrote to --bench-storage"
+            raise BenchError(f"{self.path}: holds no run; {right}")
+        self.problems += self._lines.problems
+        self._lines.problems.clear()
+        return self
+
+    def _add(self, record: Mapping[str, Any]) -> None:
         match record["record"]:
             case "attempt":
                 attempt = file.KeptAttempt.model_validate(record)
@@ -178,57 +218,6 @@ class KeptRun:
         return max(0.0, round(spent - scored, 9))
 
 
-class RunReader:
-    """Reads the file of a run, and later what was added to it."""
-
-    def __init__(self, path: Path, *, has_outputs: bool = True) -> None:
-        """Prepare; nothing is read yet.
-
-        Args:
-            path: The file.
-            has_outputs: Whether to keep outputs and transcripts in memory.
-        """
-        self._path = path
-        self._has_outputs = has_outputs
-        self._reader = file.LineReader(path)
-        self._run: KeptRun | None = None
-
-    def read(self, *, is_over: bool = False) -> KeptRun:
-        """Return the run as its file holds it now.
-
-        Args:
-            is_over: Whether nobody writes to the file, so that a line without an end is cut off.
-
-        Raises:
-            BenchError: The file can't be read or is no run's.
-        """
-        path = self._path
-        try:
-            for record in self._reader.new():
-                run = self._run
-                if run is None:
-                    self._run = KeptRun(path, _header(path, record))
-                    continue
-                if not self._has_outputs:
-                    record.pop("output", None)
-                    record.pop("transcript", None)
-                try:
-                    run.add(record)
-                except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
-                    run.problems.append(f"{path}: a line of {record['record']!r} was skipped")
-            if is_over:
-                self._reader.end()
-        except OSError as error:
-            why = f"can't be read ({file.said_by(error)})"
-            raise BenchError(f"{path}: {why}; name a run's file") from None
-        if self._run is None:
-            right = "name a file that pytest wrote to --bench-storage"
-            raise BenchError(f"{path}: holds no run; {right}")
-        self._run.problems += self._reader.problems
-        self._reader.problems.clear()
-        return self._run
-
-
 def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
     """Return a run from its file.
 
@@ -239,7 +228,7 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
     Raises:
         BenchError: The file can't be read or is no run's.
     """
-    return RunReader(path, has_outputs=has_outputs).read(is_over=True)
+    return KeptRun(path, has_outputs=has_outputs).read(is_over=True)
 
 
 def read_header(path: Path) -> file.RunHeader:
@@ -248,14 +237,7 @@ def read_header(path: Path) -> file.RunHeader:
     Raises:
         BenchError: The file can't be read or is no run's.
     """
-    try:
-        for record in file.LineReader(path).new():
-            return _header(path, record)
-    except OSError as error:
-        raise BenchError(
-            f"{path}: can't be read ({file.said_by(error)}); name a run's file"
-        ) from None
-    raise BenchError(f"{path}: holds no run; name a file that pytest wrote to --bench-storage")
+    return KeptRun(path).read(is_header_enough=True).header
 
 
 def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[file.KeptAttempt]:

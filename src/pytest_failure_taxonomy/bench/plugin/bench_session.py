@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.plugin import items, kept_runs, results, storage, task_classes
 from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
-from pytest_failure_taxonomy.bench.plugin.results import Source, SourcedReport, reported_by
+from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.scheduler import (
     CaseScheduler,
     Notes,
@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.bench.plugin.scheduler import (
     source_of,
     version_of,
 )
+from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.report import name_with_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedError
@@ -83,10 +84,10 @@ class BenchSession:
     def __init__(self, config: pytest.Config) -> None:
         given = getattr(config, "workerinput", {})
         self._is_worker = bool(given)
-        self._journal: kept_runs.Journal | None = None
+        self._journal: storage.Journal | None = None
         worker = str(given.get("workerid", ""))
         if storage.WIRE_KEY in given:
-            self._journal = kept_runs.Journal(Path(given[storage.WIRE_KEY]["journal"]), worker)
+            self._journal = storage.Journal(Path(given[storage.WIRE_KEY]["journal"]), worker)
         self.storage = storage.bench_storage(config)
         """Where this pytest run keeps the runs of its task classes."""
         self._kept = kept_runs.KeptRuns(config, self.storage, worker)
@@ -457,14 +458,14 @@ class BenchSession:
         folder = self._config.stash.get(storage.JOURNAL, None)
         if folder is None:
             return
-        journal = kept_runs.Journal(Path(folder), "controller")
+        journal = storage.Journal(Path(folder), "controller")
         for folder_of_class, system, nodeid in self._cases_of(sorted(journal.started())):
             source = Source(str(folder_of_class), system=system)
             self._results.of(source).started.add(task_classes.case_and_system(nodeid)[0])
         for source, case_id in journal.scheduled():
             self._results.of(source).schedule(case_id)
         journal.remove()
-        kept_runs.remove_stale_journals(Path(folder).parent)
+        storage.remove_stale_journals(Path(folder).parent)
 
     def _knows_all(self, source: Source) -> bool:
         """Return whether this process alone ran the cases of a source, and has all their scores."""

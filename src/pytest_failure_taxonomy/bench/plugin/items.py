@@ -13,7 +13,7 @@ import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
-from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.scores import failure_lines, one_line
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError

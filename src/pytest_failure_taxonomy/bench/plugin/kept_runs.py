@@ -9,12 +9,10 @@ import hashlib
 import os
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,23 +28,19 @@ from pytest_failure_taxonomy.bench.kept.file import (
 )
 from pytest_failure_taxonomy.bench.kept.reader import (
     KeptRun,
-    RunReader,
     named_runs,
     read_header,
     read_run,
     run_paths,
 )
-from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.storage import (
     LATEST,
-    TEMPORARY_FOLDER,
-    WORKERS_FOLDER,
     BenchStorage,
+    Source,
 )
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.named_files import STORAGE
 from pytest_failure_taxonomy.system import files
-from pytest_failure_taxonomy.system.process import has_process
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunShard, TaskClass
@@ -56,15 +50,6 @@ _CLOCKS_DIFFER_SECONDS: Final = 2.0
 """By how much the time of a file system may be behind ours."""
 _GIT_SECONDS: Final = 1.0
 _MAX_NAME: Final = 60
-
-_JOURNAL_SUFFIX: Final = ".journal"
-"""The suffix of our files; other files in the folder are neither read nor removed."""
-_OWN_SUFFIXES: Final = (_JOURNAL_SUFFIX, SUFFIX, ".tmp")
-"""Of all files that we create beside a journal."""
-_FIELD_COUNTS: Final = {"started": 2, "scheduled": 5}
-"""The number of fields in a line, by its first field."""
-_MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
-"""Limit of one worker's file; a case takes a few hundred bytes."""
 
 
 class KeptRuns:
@@ -78,7 +63,7 @@ class KeptRuns:
         self._worker = worker
         self._files: dict[Source, RunFile] = {}
         self._resumed: set[Source] = set()
-        self._readers: dict[Source, RunReader] = {}
+        self._read: dict[Source, KeptRun] = {}
 
     def check(self, sources: Collection[Source], shard: tuple[int, int] | None) -> None:
         """Refuse what would have all cases paid for again, though the user has named a run.
@@ -205,9 +190,9 @@ class KeptRuns:
         if file is None:
             return None
         try:
-            if source not in self._readers:
-                self._readers[source] = RunReader(file.path, has_outputs=False)
-            return self._readers[source].read()
+            if source not in self._read:
+                self._read[source] = KeptRun(file.path, has_outputs=False)
+            return self._read[source].read()
         except BenchError:
             return None
 
@@ -265,13 +250,12 @@ class KeptRuns:
         name = self._storage.name
         for path in self._paths(Path(self._storage.folder)):
             with suppress(BenchError):
-                header = read_header(path)
-                source = source_of_run(self._rootdir, header)
-                if path.name.startswith(name) and is_known(source):
-                    yield source, KeptRun(path, header)
-                    continue
-                run = read_run(path, has_outputs=False)
-                if path.name.startswith(name) or name in run.sessions:
+                run = KeptRun(path, has_outputs=False).read(is_header_enough=True)
+                source = source_of_run(self._rootdir, run.header)
+                is_own = path.name.startswith(name)
+                if not (is_own and is_known(source)):
+                    run.read(is_over=True)
+                if is_own or name in run.sessions:
                     yield source, run
 
     def _paths(self, folder: Path) -> list[Path]:
@@ -375,88 +359,3 @@ def relative(rootdir: Path, folder: str) -> str:
     if not folder or not path.is_relative_to(rootdir):
         return folder
     return path.relative_to(rootdir).as_posix()
-
-
-def remove_stale_journals(storage: Path) -> None:
-    """Remove the journals of pytest runs that were killed, in a storage and the temporary folder.
-
-    In the temporary folder the files of their runs are removed with them.
-    """
-    temporary = Path(tempfile.gettempdir())
-    for folder, begin in ((storage, WORKERS_FOLDER), (temporary, TEMPORARY_FOLDER)):
-        for path in folder.glob(f"{begin}*"):
-            process_id = path.name.removeprefix(begin).partition("-")[0]
-            is_dead = process_id.isdecimal() and not has_process(int(process_id))
-            with suppress(OSError):
-                # To root, too, what others have isn't its own.
-                is_own = not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
-                if is_dead and is_own:
-                    Journal(path, "controller").remove()
-
-
-class Journal:
-    """A folder in which each xdist worker appends to a file what it knows of its cases.
-
-    There is no journal without xdist, nor if the workers are on other machines.
-    """
-
-    def __init__(self, folder: Path, worker: str) -> None:
-        self._folder = folder
-        self._name = f"{worker}{_JOURNAL_SUFFIX}"
-        self._journal: files.Journal | None = None
-
-    def begin(self) -> None:
-        """Create the folder, which tells the controller that there will be results."""
-        self._append("")
-
-    def note_start(self, nodeid: str) -> None:
-        """Record that the system under test is about to be called for a case."""
-        self._append(f"started\t{nodeid}\n")
-
-    def note_schedule(self, source: Source, case_id: str) -> None:
-        """Record that a test will run a case, which its node id does not tell the controller."""
-        self._append(f"scheduled\t{source.folder}\t{source.test}\t{source.system}\t{case_id}\n")
-
-    def started_elsewhere(self) -> frozenset[str]:
-        """Return the node ids of the cases that other workers have started."""
-        return frozenset(fields[1] for name, fields in self._lines("started") if name != self._name)
-
-    def started(self) -> frozenset[str]:
-        """Return the node ids of the cases that any worker has started."""
-        return frozenset(fields[1] for _, fields in self._lines("started"))
-
-    def scheduled(self) -> list[tuple[Source, str]]:
-        """Return the cases that tests will run, each once, in the order of the files."""
-        lines = (fields for _, fields in self._lines("scheduled"))
-        return list(dict.fromkeys((Source(*each[1:4]), each[4]) for each in lines))
-
-    def remove(self) -> None:
-        """Remove our files, and the folder if that leaves it empty."""
-        with suppress(OSError), files.open_folder(self._folder) as folder:
-            for name in folder.names():
-                if name.endswith(_OWN_SUFFIXES):
-                    folder.unlink(name)
-            folder.rmdir()
-
-    def _append(self, line: str) -> None:
-        # If the disk is full, the journal is lost, but not the run.
-        with suppress(OSError):
-            if self._journal is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                with files.make_folder(self._folder) as folder:
-                    self._journal = files.Journal(folder.open_file(self._name, flags))
-            self._journal.append(line.encode("utf-8", "backslashreplace"))
-
-    def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
-        with suppress(OSError), files.open_folder(self._folder) as folder:
-            for name in folder.names():
-                if not name.endswith(_JOURNAL_SUFFIX):
-                    continue
-                try:
-                    content = folder.read(name, _MAX_JOURNAL_BYTES)
-                except OSError:  # a link, a pipe
-                    continue
-                for _, line in files.whole_lines(BytesIO(content)):
-                    fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
-                    if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
-                        yield name, fields

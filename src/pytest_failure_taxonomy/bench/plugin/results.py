@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.bench.comparing import (
 )
 from pytest_failure_taxonomy.bench.kept.reader import LATEST, KeptRun, lost_to, run_paths
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
-from pytest_failure_taxonomy.bench.plugin.storage import storage_of
+from pytest_failure_taxonomy.bench.plugin.storage import Source, storage_of
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -46,17 +46,6 @@ REPORTED = pytest.StashKey[ReportedResults]()
 FindRuns = Callable[[BenchRunReport], "Sequence[ComparedRun]"]
 """Returns the older runs of a report's class and system."""
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
-
-
-class Source(NamedTuple):
-    """Where results come from."""
-
-    folder: str
-    """The folder of the task class."""
-    test: str = ""
-    """The test that ran the cases, without its parameters; empty for the items of the class."""
-    system: str = ""
-    """Which of several systems under test was called; empty for a single one."""
 
 
 class SourcedReport(NamedTuple):

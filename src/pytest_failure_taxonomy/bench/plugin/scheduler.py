@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     CaseItem,
     system_definition,
 )
-from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.plugin.task_classes import by_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import FanOut, Unit
@@ -31,8 +31,9 @@ from pytest_failure_taxonomy.errors import BenchError
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, RunPlan, TaskClass
-    from pytest_failure_taxonomy.bench.plugin.kept_runs import Journal, KeptRuns
+    from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
     from pytest_failure_taxonomy.bench.plugin.results import Results, SourceResults
+    from pytest_failure_taxonomy.bench.plugin.storage import Journal
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CombinedRubrics, SystemUnderTest
 

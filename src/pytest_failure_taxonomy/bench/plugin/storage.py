@@ -1,4 +1,4 @@
-"""Where a pytest run keeps the runs of its task classes: its options, decided once.
+"""Where a pytest run keeps the runs of its task classes, and the journal of its xdist workers.
 
 xdist's controller imports this module in every run, so it imports nothing heavy.
 """
@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.named_files import STORAGE, chosen
+from pytest_failure_taxonomy.named_files import RUN_SUFFIX, STORAGE, chosen
+from pytest_failure_taxonomy.system import files
+from pytest_failure_taxonomy.system.process import has_process
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 LATEST: Final = "latest"
@@ -27,8 +32,28 @@ TEMPORARY_FOLDER: Final = "pytest-bench-workers-"
 WIRE_KEY: Final = "failure_taxonomy_bench"
 """Under it a worker's input holds where to write what it knows, and a test's report its results."""
 
+_JOURNAL_SUFFIX: Final = ".journal"
+"""The suffix of our files; other files in the folder are neither read nor removed."""
+_OWN_SUFFIXES: Final = (_JOURNAL_SUFFIX, RUN_SUFFIX, ".tmp")
+"""Of all files that we create beside a journal."""
+_FIELD_COUNTS: Final = {"started": 2, "scheduled": 5}
+"""The number of fields in a line, by its first field."""
+_MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
+"""Limit of one worker's file; a case takes a few hundred bytes."""
+
 _STORAGE: pytest.StashKey[BenchStorage] = pytest.StashKey()
 _MOST_NAMED: Final = 3
+
+
+class Source(NamedTuple):
+    """Where results come from."""
+
+    folder: str
+    """The folder of the task class."""
+    test: str = ""
+    """The test that ran the cases, without its parameters; empty for the items of the class."""
+    system: str = ""
+    """Which of several systems under test was called; empty for a single one."""
 
 
 @value
@@ -161,3 +186,88 @@ def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     listed = ", ".join(path.stem for path in paths[: -_MOST_NAMED - 1 : -1])
     right = f"the latest are {listed}" if listed else "nothing was kept there"
     raise pytest.UsageError(f"--bench-resume: there is no run {given} in {storage}; {right}")
+
+
+def remove_stale_journals(storage: Path) -> None:
+    """Remove the journals of pytest runs that were killed, in a storage and the temporary folder.
+
+    In the temporary folder the files of their runs are removed with them.
+    """
+    temporary = Path(tempfile.gettempdir())
+    for folder, begin in ((storage, WORKERS_FOLDER), (temporary, TEMPORARY_FOLDER)):
+        for path in folder.glob(f"{begin}*"):
+            process_id = path.name.removeprefix(begin).partition("-")[0]
+            is_dead = process_id.isdecimal() and not has_process(int(process_id))
+            with suppress(OSError):
+                # To root, too, what others have isn't its own.
+                is_own = not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
+                if is_dead and is_own:
+                    Journal(path, "controller").remove()
+
+
+class Journal:
+    """A folder in which each xdist worker appends to a file what it knows of its cases.
+
+    There is no journal without xdist, nor if the workers are on other machines.
+    """
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        self._folder = folder
+        self._name = f"{worker}{_JOURNAL_SUFFIX}"
+        self._journal: files.Journal | None = None
+
+    def begin(self) -> None:
+        """Create the folder, which tells the controller that there will be results."""
+        self._append("")
+
+    def note_start(self, nodeid: str) -> None:
+        """Record that the system under test is about to be called for a case."""
+        self._append(f"started\t{nodeid}\n")
+
+    def note_schedule(self, source: Source, case_id: str) -> None:
+        """Record that a test will run a case, which its node id does not tell the controller."""
+        self._append(f"scheduled\t{source.folder}\t{source.test}\t{source.system}\t{case_id}\n")
+
+    def started_elsewhere(self) -> frozenset[str]:
+        """Return the node ids of the cases that other workers have started."""
+        return frozenset(fields[1] for name, fields in self._lines("started") if name != self._name)
+
+    def started(self) -> frozenset[str]:
+        """Return the node ids of the cases that any worker has started."""
+        return frozenset(fields[1] for _, fields in self._lines("started"))
+
+    def scheduled(self) -> list[tuple[Source, str]]:
+        """Return the cases that tests will run, each once, in the order of the files."""
+        lines = (fields for _, fields in self._lines("scheduled"))
+        return list(dict.fromkeys((Source(*each[1:4]), each[4]) for each in lines))
+
+    def remove(self) -> None:
+        """Remove our files, and the folder if that leaves it empty."""
+        with suppress(OSError), files.open_folder(self._folder) as folder:
+            for name in folder.names():
+                if name.endswith(_OWN_SUFFIXES):
+                    folder.unlink(name)
+            folder.rmdir()
+
+    def _append(self, line: str) -> None:
+        # If the disk is full, the journal is lost, but not the run.
+        with suppress(OSError):
+            if self._journal is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                with files.make_folder(self._folder) as folder:
+                    self._journal = files.Journal(folder.open_file(self._name, flags))
+            self._journal.append(line.encode("utf-8", "backslashreplace"))
+
+    def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
+        with suppress(OSError), files.open_folder(self._folder) as folder:
+            for name in folder.names():
+                if not name.endswith(_JOURNAL_SUFFIX):
+                    continue
+                try:
+                    content = folder.read(name, _MAX_JOURNAL_BYTES)
+                except OSError:  # a link, a pipe
+                    continue
+                for _, line in files.whole_lines(BytesIO(content)):
+                    fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
+                    if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
+                        yield name, fields

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_failure_taxonomy.bench.plugin.kept_runs import Journal
-from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.plugin.storage import Journal, Source
 
 
 def test_workers_see_what_others_started(tmp_path: Path) -> None:
