@@ -219,26 +219,20 @@ def _search_container(
 ) -> str | None:
     if id(value) in above:
         return f"ValueError: {path} contains itself{_CANT}"
-    inside = (*above, id(value))
-    if isinstance(value, dict):
-        problems = (_search_entry(key, each, path, inside) for key, each in value.items())
-    else:
-        problems = (
-            _search(each, _shorten(f"{path}[{index}]"), inside) for index, each in enumerate(value)
-        )
-    return next((problem for problem in problems if problem), None)
-
-
-def _search_entry(key: object, value: object, path: str, above: tuple[int, ...]) -> str | None:
-    if not isinstance(key, str):
-        kind = type(key).__name__
-        return f"TypeError: {path} has a key of type {kind}; in JSON all keys are strings"
-    step = f".{key}" if key.isidentifier() else f"[{key[:_MAX_PATH]!r}]"
-    return _search(value, _shorten(f"{path}{step}"), above)
-
-
-def _shorten(path: str) -> str:
-    return path if len(path) <= _MAX_PATH else f"$...{path[-_MAX_PATH + 4 :]}"
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+        if not isinstance(value, dict):
+            step = f"[{key}]"
+        elif not isinstance(key, str):
+            kind = type(key).__name__
+            return f"TypeError: {path} has a key of type {kind}; in JSON all keys are strings"
+        else:
+            step = f".{key}" if key.isidentifier() else f"[{key[:_MAX_PATH]!r}]"
+        below = f"{path}{step}"
+        below = below if len(below) <= _MAX_PATH else f"$...{below[-_MAX_PATH + 4 :]}"
+        problem = _search(each, below, (*above, id(value)))
+        if problem:
+            return problem
+    return None
 
 
 _CANT: Final = ", which JSON can't hold"

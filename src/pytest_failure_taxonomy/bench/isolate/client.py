@@ -22,7 +22,6 @@ from pytest_failure_taxonomy.bench.isolate.connection import (
     ServerDiedError,
     Task,
     how_it_ended,
-    message_of,
     run_directly,
 )
 from pytest_failure_taxonomy.bench.scores import (
@@ -236,12 +235,11 @@ class IsolatedSystem:
                 case.spend(cost_usd, **usage)
 
         reply = await self._ask(body, spend)
-        message = message_of(reply)
-        if message is not None and message.what == wire.RAISED:
-            raise raised_elsewhere(message.raised(), message.printed)
-        if message is not None and not reply.status:
-            answer = json.loads(message.body)
-            return Answer(**answer) if message.what == wire.ANSWER else answer
+        if reply.what == wire.RAISED:
+            raise raised_elsewhere(json.loads(reply.body), reply.printed)
+        if reply.what in (wire.VERDICT, wire.ANSWER) and not reply.status:
+            answer = json.loads(reply.body)
+            return Answer(**answer) if reply.what == wire.ANSWER else answer
         if reply.what == wire.TOO_LARGE:
             raise ProcessDied(f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON")
         why = how_it_ended(os.waitstatus_to_exitcode(reply.status))
@@ -297,11 +295,6 @@ class _Servers:
         self.is_closed = True
         return [*self._kept.values(), *self.fresh]
 
-    def close(self) -> None:
-        """Refuse to start more servers, and close all."""
-        for connection in self.stop():
-            connection.close()
-
 
 class _ServersByLoop:
     """The servers of one rubric or system: an event loop can only use its own."""
@@ -313,8 +306,7 @@ class _ServersByLoop:
         """Return the servers of the running loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            for closed in [each for each in self._by_loop if each.is_closed()]:
-                self._by_loop.pop(closed).close()
+            self._close([each for each in self._by_loop if each.is_closed()])
             self._by_loop[loop] = _Servers()
         return self._by_loop[loop]
 
@@ -327,8 +319,12 @@ class _ServersByLoop:
 
     def close(self) -> None:
         """Close all servers."""
-        while self._by_loop:
-            self._by_loop.popitem()[1].close()
+        self._close(list(self._by_loop))
+
+    def _close(self, loops: list[asyncio.AbstractEventLoop]) -> None:
+        for loop in loops:
+            for connection in self._by_loop.pop(loop).stop():
+                connection.close()
 
 
 def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
@@ -345,28 +341,27 @@ def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
     if reply.what == wire.NOT_STARTED:
         raise RubricError(f"could not be started: {reply.body.decode(errors='replace')}")
     ended = how_it_ended(os.waitstatus_to_exitcode(reply.status))
-    message = message_of(reply)
-    if message is None:
+    if reply.what == wire.NO_ANSWER:
         raise RubricError(f"{ended} and gave no verdict")
-    if message.what == wire.RAISED:
-        said = message.raised()
-        raise RubricError(said["reason"], traceback=said["traceback"], printed=message.printed)
+    if reply.what == wire.RAISED:
+        said = json.loads(reply.body)
+        raise RubricError(said["reason"], traceback=said["traceback"], printed=reply.printed)
     if reply.status:
-        errors = message.printed if message.what == wire.OUTPUT else ""
-        raise RubricError(ended, traceback=errors, printed=message.printed)
-    if message.what == wire.OUTPUT:  # of a script
+        errors = reply.printed if reply.what == wire.OUTPUT else ""
+        raise RubricError(ended, traceback=errors, printed=reply.printed)
+    if reply.what == wire.OUTPUT:  # of a script
         try:
-            printed = json.loads(message.body)
+            printed = json.loads(reply.body)
         except (ValueError, RecursionError):
             printed = None
         if not isinstance(printed, dict):
-            shown = message.body[:200].decode("utf-8", "backslashreplace").strip()
+            shown = reply.body[:200].decode("utf-8", "backslashreplace").strip()
             what = f"printed {shown!r}" if shown else "printed nothing"
             raise RubricError(
                 f"{what} on stdout; one JSON object, its verdict, and nothing else would be right",
-                printed=message.printed,
+                printed=reply.printed,
             )
-    return RubricAnswer(json=message.body, printed=message.printed)
+    return RubricAnswer(json=reply.body, printed=reply.printed)
 
 
 def defines_grade(rubric: str) -> bool:

@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.bench.isolate import processes, wire
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import to_dict, value
 
 SPARE_SECONDS: Final = 10.0
 """How long after a case's limit its server may take to report before it is killed."""
@@ -66,23 +66,20 @@ class Task:
     target: str = ""
     """A system under test instead of a rubric."""
 
-    def hello(self, folder: str) -> dict[str, Any]:
+    def hello(self, folder: str) -> bytes:
         """Return the first message to the process.
 
         Args:
             folder: The private folder of the process.
         """
-        return {
+        said = {
+            **to_dict(self),
             "folder": "" if self.target else folder,
-            "load": self.loads_first,
-            "max_bytes": self.max_bytes,
-            "memory_mb": self.memory_mb,
             "parent": os.getpid(),
             "path": sys.path if self.target else [],
-            "rubric": self.rubric,
-            "script": self.is_script,
-            "target": self.target,
         }
+        body = json.dumps(said).encode()
+        return wire.REQUEST.pack(wire.HELLO, 0, 0.0, len(body)) + body
 
     def environment(self, folder: str) -> Mapping[str, str]:
         """Return the environment of the process; a system gets all of ours, it needs its keys."""
@@ -127,36 +124,25 @@ def mark_of(folder: str) -> str:
 
 @value
 class Reply:
-    """The reply of a server: one of the codes of `wire`, and what belongs to it."""
+    """How a case or the loading of a rubric ended: a code of `wire`, and what belongs to it.
+
+    What the process of a case wrote to its own descriptor has the code of that message.
+    """
 
     what: bytes
     status: int = 0
     body: bytes = b""
+    printed: str = ""
 
-
-@value
-class Message:
-    """The answer that the process of a case wrote to its own descriptor."""
-
-    what: bytes
-    body: bytes
-    printed: str
-
-    def raised(self) -> dict[str, Any]:
-        """Return the description of an exception."""
-        said: dict[str, Any] = json.loads(self.body)
-        return said
-
-
-def message_of(reply: Reply) -> Message | None:
-    """Return the answer in a reply; `None` if there is no complete one."""
-    if reply.what != wire.ANSWERED:
-        return None
-    _, what, body_bytes, _ = wire.MESSAGE.unpack_from(reply.body)
-    begin = wire.MESSAGE.size
-    body = reply.body[begin : begin + body_bytes]
-    printed = reply.body[begin + body_bytes :].decode("utf-8", "backslashreplace")
-    return Message(what=what, body=body, printed=printed)
+    @classmethod
+    def of(cls, what: bytes, status: int = 0, body: bytes = b"") -> Reply:
+        """Return the reply that a server has sent."""
+        if what != wire.ANSWERED:
+            return cls(what=what, status=status, body=body)
+        _, what, body_bytes, _ = wire.MESSAGE.unpack_from(body)
+        end = wire.MESSAGE.size + body_bytes
+        printed = body[end:].decode("utf-8", "backslashreplace")
+        return cls(what=what, status=status, body=body[wire.MESSAGE.size : end], printed=printed)
 
 
 def how_it_ended(returncode: int) -> str:
@@ -197,8 +183,7 @@ class Connection:
             self._folder = os.path.join(tempfile.gettempdir(), name)
         else:
             self._folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
-        self._waiting: dict[int, asyncio.Future[Reply]] = {}
-        self._on_spends: dict[int, OnSpends] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Reply], OnSpends | None]] = {}
         self._number = 0
         self._outgoing = bytearray()
         self._inbox = wire.Inbox(wire.REPLY)
@@ -233,7 +218,7 @@ class Connection:
                 raise
         self._socket.settimeout(0)
         self._loop.add_reader(self._socket.fileno(), self._receive)
-        self._send(_pack_hello(task, self._folder))
+        self._send(task.hello(self._folder))
         self._timer: asyncio.TimerHandle | None = None
         if load_seconds is not None:
             self._timer = self._loop.call_later(load_seconds, self._give_up_loading)
@@ -271,9 +256,7 @@ class Connection:
         self._number += 1
         number = self._number
         reply: asyncio.Future[Reply] = self._loop.create_future()
-        self._waiting[number] = reply
-        if on_spends is not None:
-            self._on_spends[number] = on_spends
+        self._waiting[number] = (reply, on_spends)
         self._send(wire.REQUEST.pack(wire.GRADE, number, limit_seconds or 0.0, len(body)) + body)
         timer = None
         if limit_seconds is not None:  # a rubric may have stopped the server with a signal
@@ -286,11 +269,11 @@ class Connection:
             if self._waiting.pop(number, None) is not None and not self._has_ended:
                 self._send(wire.REQUEST.pack(wire.CANCEL, number, 0.0, 0))
                 if on_spends is not None:  # the case is being killed: wait for the last it tells
-                    ended = self._waiting[number] = self._loop.create_future()
+                    ended: asyncio.Future[Reply] = self._loop.create_future()
+                    self._waiting[number] = (ended, on_spends)
                     with suppress(ServerDiedError, TimeoutError):
                         await asyncio.wait_for(ended, _SECONDS_FOR_LAST_SPENDS)
                     self._waiting.pop(number, None)
-            self._on_spends.pop(number, None)
 
     async def aclose(self) -> None:
         """Stop the server and the cases that it runs, and wait until they have ended."""
@@ -362,13 +345,16 @@ class Connection:
         except OSError:
             data = b""
         for (what, number, status), body in self._inbox.feed(data):
-            reply = Reply(what=what, status=int(status), body=body)
             if what in (wire.READY, wire.BROKEN):
-                self._finish_loading(reply)
-            elif what == wire.SPENT:
-                self._on_spends.get(number, _ignore)(body)
-            elif (waiting := self._waiting.pop(number, None)) is not None and not waiting.done():
-                waiting.set_result(reply)
+                self._finish_loading(Reply.of(what, body=body))
+            elif number in self._waiting and what == wire.SPENT:
+                _, on_spends = self._waiting[number]
+                if on_spends is not None:
+                    on_spends(body)
+            elif number in self._waiting:
+                waiting, _ = self._waiting.pop(number)
+                if not waiting.done():
+                    waiting.set_result(Reply.of(what, int(status), body))
         if not data:
             self._on_end()
 
@@ -397,24 +383,15 @@ class Connection:
         self._finish_loading(None)
         if self._loop.is_closed():
             return
-        for waiting in self._waiting.values():
+        for waiting, _ in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(ServerDiedError())
         if not self._end.done():
             self._end.set_result(None)
 
 
-def _ignore(lines: bytes) -> None:
-    """Take what was spent on a case for which nobody waits any more."""
-
-
-def _pack_hello(task: Task, folder: str) -> bytes:
-    hello = json.dumps(task.hello(folder)).encode()
-    return wire.REQUEST.pack(wire.HELLO, 0, 0.0, len(hello)) + hello
-
-
 async def run_directly(
-    task: Task, body: bytes, limit_seconds: float | None, on_spends: OnSpends = _ignore
+    task: Task, body: bytes, limit_seconds: float | None, on_spends: OnSpends | None = None
 ) -> Reply:
     """Run one case in a new interpreter where there is no `fork`, as on Windows.
 
@@ -440,7 +417,7 @@ async def run_directly(
             start_new_session=True,
         )
         try:
-            given = body if task.is_script else _pack_hello(task, folder) + body
+            given = body if task.is_script else task.hello(folder) + body
             work = asyncio.to_thread(_communicate, process, task, given, limit_seconds, on_spends)
             running = asyncio.ensure_future(work)
             return await asyncio.shield(running)
@@ -458,7 +435,7 @@ def _communicate(
     task: Task,
     given: bytes,
     limit_seconds: float | None,
-    on_spends: OnSpends,
+    on_spends: OnSpends | None,
 ) -> Reply:
     try:
         output, errors = process.communicate(given, limit_seconds)
@@ -467,7 +444,7 @@ def _communicate(
         with suppress(subprocess.TimeoutExpired):  # a grandchild may hold the pipes
             process.communicate(timeout=_SECONDS_TO_END)
         return Reply(what=wire.TIMED_OUT)
-    if task.target:
+    if on_spends is not None:
         on_spends(errors[: errors.rfind(b"\n") + 1])
     # In the form of `waitpid`.
     status = -process.returncode if process.returncode < 0 else (process.returncode & 0xFF) << 8
@@ -476,5 +453,5 @@ def _communicate(
     if task.is_script:
         output = wire.pack_script(bytes(wire.TOKEN_BYTES), output, errors)
     if wire.is_complete(output):
-        return Reply(what=wire.ANSWERED, status=status, body=output)
+        return Reply.of(wire.ANSWERED, status, output)
     return Reply(what=wire.NO_ANSWER, status=status)

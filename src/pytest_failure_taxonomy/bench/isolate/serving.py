@@ -130,7 +130,7 @@ class Server:
         try:
             if self._hello["target"]:
                 self._call = load_target(self._hello["target"], self._hello["path"])
-            elif self._hello["load"]:
+            elif self._hello["loads_first"]:
                 self._call = load_rubric(self._hello["rubric"])
         except BaseException as error:  # noqa: BLE001 - whatever it is, each case reports it
             self._tell(wire.BROKEN, 0, 0, child.describe(error))
@@ -216,7 +216,7 @@ class Server:
                 processes.remove_folder(earlier)
         case = RunningCase(number, limit_seconds, folder, is_folder_new=is_folder_new)
         try:
-            case.open_pipes(2 if self._hello["script"] or self._hello["target"] else 1)
+            case.open_pipes(2 if self._hello["is_script"] or self._hello["target"] else 1)
             case.process_id = os.fork()
         except OSError as error:
             case.close_pipes(0)
@@ -234,7 +234,7 @@ class Server:
     def _be_child(self, case: RunningCase, limit_seconds: float, body: bytes) -> NoReturn:
         verdict = None
         try:
-            if self._hello["script"]:
+            if self._hello["is_script"]:
                 os.dup2(case.ends[1], 2)
             spends = case.ends[1] if self._hello["target"] else None
             output = child.leave_server(self._process_id, self._library, case.ends[0], spends)
@@ -243,7 +243,7 @@ class Server:
                 child.run_system(verdict, self._call, body)
             child.settle(case.folder, is_new=case.is_folder_new)
             processes.limit_process(self._hello["memory_mb"], limit_seconds)
-            if self._hello["script"]:
+            if self._hello["is_script"]:
                 child.run_script(self._hello["rubric"], body, output)
             child.grade(verdict, self._call, self._hello["rubric"], body)
         except BaseException as error:  # noqa: BLE001 - a child must never return to the server's loop
@@ -293,7 +293,7 @@ class Server:
         self._tell_spends(case)
         # The client of a cancelled system still waits for the last that it has spent.
         if self._hello["target"] or not case.is_cancelled:
-            is_script = self._hello["script"]
+            is_script = self._hello["is_script"]
             what, body = case.outcome(status, self._hello["max_bytes"], is_script=is_script)
             self._tell(what, case.number, status, body)
 

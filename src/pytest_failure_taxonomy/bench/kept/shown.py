@@ -152,10 +152,9 @@ def page_run(run: KeptRun) -> PageRun:
 
 
 def _call(call: KeptAttempt) -> dict[str, Any]:
-    try:
+    began = ""
+    with suppress(ValueError, OverflowError, OSError):  # no time that any calendar has
         began = datetime.fromtimestamp(call.started_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):  # no time that any calendar has
-        began = ""
     usage = ", ".join(
         f"{name} {amount:g}" for name, amount in list(call.usage.items())[:_MAX_CALLS]
     )
@@ -227,10 +226,17 @@ def rows_of(run: KeptRun) -> list[Row]:
     return rows
 
 
+_OF_CALL: Final = (
+    *("attempt", "started_at", "seconds", "worker", "cost_usd"),
+    *("usage", "ended", "kind", "fingerprint"),
+)
+_OF_CONTENT: Final = ("output", "transcript", "printed")
+
+
 def _row(run: KeptRun, case_id: str, call: KeptAttempt | None, *, is_last: bool) -> Row:
     header, case = run.header, run.cases.get(case_id)
     score = None if call is None else call.score
-    return {
+    row = {
         "run_id": header.run_id,
         "task_class": header.task_class,
         "system": header.system.name,
@@ -241,15 +247,7 @@ def _row(run: KeptRun, case_id: str, call: KeptAttempt | None, *, is_last: bool)
         "tags": [] if case is None else list(case.tags),
         "is_last": is_last,
         "result": run.state_of(case_id) if is_last else "repeated",
-        "attempt": None if call is None else call.attempt,
-        "started_at": None if call is None else call.started_at,
-        "seconds": None if call is None else call.seconds,
-        "worker": None if call is None else call.worker,
-        "cost_usd": None if call is None else call.cost_usd,
-        "usage": {} if call is None else call.usage,
-        "ended": None if call is None else call.ended,
-        "kind": None if call is None else call.kind,
-        "fingerprint": None if call is None else call.fingerprint,
+        **{name: getattr(call, name, None) for name in _OF_CALL},
         "passed": None if score is None else score.passed,
         "score": None if score is None else score.score,
         "breakdown": {} if score is None else score.breakdown,
@@ -258,9 +256,9 @@ def _row(run: KeptRun, case_id: str, call: KeptAttempt | None, *, is_last: bool)
         "rubric_cost_usd": None if score is None or call is None else call.rubric_cost_usd,
         "wall_clock_ms": None if score is None else score.wall_clock_ms,
         "has_output": call is not None and call.gave_output and "output" not in call.truncated,
-        "output": None if call is None else call.output,
-        "transcript": None if call is None else call.transcript,
-        "printed": None if call is None else call.printed,
+        **{name: getattr(call, name, None) for name in _OF_CONTENT},
         "truncated": [] if call is None else list(call.truncated),
         "is_redacted": call is not None and call.is_redacted,
     }
+    row["usage"] = row["usage"] or {}
+    return row
