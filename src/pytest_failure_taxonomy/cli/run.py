@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.watcher.complete import (
     UnwrittenReportError,
     annotate_late,
     complete_run,
-    end_from_returncode,
+    end_of_process,
     is_still_running,
     read_report,
 )
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     report: dict[str, Any] | None = None
     problem = None
     try:
-        seen = end_from_returncode(end.returncode, "supervisor", end.ended_ns)
+        seen = end_of_process(end.returncode, "supervisor", end.ended_ns)
         limit = options.timeout if end.limit_reached else None
         ended = replace(seen.exit, sender=end.sender, enforced_limit_seconds=limit)
         seen = replace(seen, exit=ended)

@@ -10,33 +10,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.observed import (
-    MemorySeen,
-    Observed,
-    oom_kill_of,
-    parse_memory,
-    parse_observed,
-    read_memory,
-    read_observed,
-    stalled_activities,
-)
-from pytest_failure_taxonomy.record.read import (
-    KeptBenches,
-    RecordedRun,
-    has_ended,
-    parse_record,
-    read_contents,
-    read_record,
-    read_worker,
-)
+from pytest_failure_taxonomy.record import layout, observed, read
+from pytest_failure_taxonomy.record.observed import MemorySeen, Observed
 from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import limits
@@ -58,12 +40,8 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import listed
-from pytest_failure_taxonomy.watcher.crash_output import (
-    MAX_LEFT_BYTES,
-    Left,
-    output_of_process,
-    read_traces,
-)
+from pytest_failure_taxonomy.watcher import crash_output
+from pytest_failure_taxonomy.watcher.crash_output import Left
 from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
 
 LOCK_SECONDS: Final = 1.0
@@ -118,24 +96,23 @@ class ProcessEnd:
     """What the process has left of its last moments."""
 
 
-def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
-    """Return the end of a process from its `waitpid` status, which is `None` if unknown."""
-    if status is None:
+def end_of_process(returncode: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
+    """Return the end of a process, of which the return code may be unknown.
+
+    Args:
+        returncode: in the sense of `subprocess`: negative for a death by signal.
+        source: who has seen it.
+        ended_ns: when, on the monotonic clock.
+    """
+    if returncode is None:
         return ProcessEnd(exit=ProcessExit(code=None, source=source), ended_ns=ended_ns)
-    return end_from_returncode(os.waitstatus_to_exitcode(status), source, ended_ns)
-
-
-def end_from_returncode(returncode: int, source: str, ended_ns: int | None) -> ProcessEnd:
-    """Return the end of a process from its return code in the sense of `subprocess`."""
-    return ProcessEnd(
-        exit=ProcessExit(
-            code=exit_code_from_returncode(returncode),
-            signal=signal_name(-returncode) if returncode < 0 else None,
-            observed=True,
-            source=source,
-        ),
-        ended_ns=ended_ns,
+    ended = ProcessExit(
+        code=exit_code_from_returncode(returncode),
+        signal=signal_name(-returncode) if returncode < 0 else None,
+        observed=True,
+        source=source,
     )
+    return ProcessEnd(exit=ended, ended_ns=ended_ns)
 
 
 def complete_watched(
@@ -145,7 +122,7 @@ def complete_watched(
     ended_ns: int,
     contents: list[bytes],
     left: tuple[bytes, bytes, bytes],
-    observed: bytes,
+    stalls: bytes,
     memory: bytes,
 ) -> None:
     """Complete a report for the watcher, from the contents of the record that it has read.
@@ -157,17 +134,18 @@ def complete_watched(
         ended_ns: when the process ended, on the monotonic clock.
         contents: of the record's two files.
         left: the stacks of a crash, and the end of what was captured of stdout and stderr.
-        observed: what the watcher has seen of the run.
+        stalls: what the watcher has seen of the run.
         memory: what it has seen of the run's memory.
     """
     dump, stdout, stderr = left
+    returncode = None if status is None else os.waitstatus_to_exitcode(status)
     end = replace(
-        end_from_status(status, "watcher", ended_ns),
-        memory=parse_memory(memory),
+        end_of_process(returncode, "watcher", ended_ns),
+        memory=observed.parse_memory(memory),
         left=Left(dump=dump, stdout=stdout, stderr=stderr),
     )
-    seen = parse_observed(observed) if observed else None
-    complete_run(Path(report), run_id, end, contents=contents, observed=seen)
+    seen = observed.parse_observed(stalls) if stalls else None
+    complete_run(Path(report), run_id, end, contents=contents, seen=seen)
 
 
 def complete_run(
@@ -176,7 +154,7 @@ def complete_run(
     end: ProcessEnd,
     *,
     contents: list[bytes] | None = None,
-    observed: Observed | None = None,
+    seen: Observed | None = None,
     warn: Callable[[str], None] | None = None,
     annotate: Callable[[str], None] | None = None,
 ) -> dict[str, Any] | None:
@@ -189,7 +167,7 @@ def complete_run(
         run_id: the run. The report of a later run is not changed, and `None` is returned.
         end: how its process ended.
         contents: of the record's two files, if the caller has them.
-        observed: what was seen of the run while it lived, if the caller has that.
+        seen: what was seen of the run while it lived, if the caller has that.
         warn: called with a line about what could not be removed of the record.
         annotate: called with each line that annotates the run for GitHub.
 
@@ -199,21 +177,21 @@ def complete_run(
     """
     with _opened_record(layout.record_folder(path, run_id)) as (folder, kept):
         if contents is None and folder is not None:
-            contents = list(read_contents(folder))
-        if observed is None:
-            observed = Observed() if folder is None else read_observed(folder)
+            contents = list(read.read_contents(folder))
+        if seen is None:
+            seen = Observed() if folder is None else observed.read_observed(folder)
         if end.memory is None and folder is not None:
-            end = replace(end, memory=read_memory(folder))
+            end = replace(end, memory=observed.read_memory(folder))
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
             # A later run writes its report after the end of this run's process, or, in the same
             # process, of its session; before that, a test has forged one.
-            has_finished = contents is not None and has_ended(contents[0])
-            if has_finished or is_written_after(path, end) is not False:
+            has_finished = contents is not None and read.has_ended(contents[0])
+            if has_finished or _is_written_after(path, end) is not False:
                 return None
             current = None
         completed, is_whole = _completed(
-            current, path, run_id, end, contents, folder, kept, observed, annotate
+            current, path, run_id, end, contents, folder, kept, seen, annotate
         )
         if completed != current:
             written = _write(path, completed, folder)
@@ -247,22 +225,30 @@ def _completed(
     contents: list[bytes] | None,
     folder: Folder | None,
     kept: str | None,
-    observed: Observed,
+    seen: Observed,
     annotate: Callable[[str], None] | None,
 ) -> tuple[dict[str, Any], bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end, contents):
-        stalls = stalled_activities(observed, end.ended_ns, is_over=True)
+        stalls = observed.stalled_activities(seen, end.ended_ns, is_over=True)
         with suppress(LookupError, TypeError, ValueError, AttributeError):  # it is none of ours
             amended = amend_report(current, end.exit, stalls)
             return _filled_up(amended, limits.is_cut(current), run_id, end, contents, folder)
     if contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
     state, events = contents or (b"", b"")
-    run = parse_record(state, events, run_id, str(layout.record_folder(path, run_id)))
-    made = reconstruct(run, folder, end, observed, faults=[kept] if kept else [])
-    _record_in_history(made, run.header.context.history)
-    _show_faces(made, run.header.context.faces, annotate)
+    run = read.parse_record(state, events, run_id, str(layout.record_folder(path, run_id)))
+    made = reconstruct(run, folder, end, seen, faults=[kept] if kept else [])
+    # What its pytest was asked for besides the report.
+    context = run.header.context
+    if context.history is not None:
+        from pytest_failure_taxonomy.history.recording import record_run
+
+        why_not = record_run(made, context.history)
+        if why_not is not None:
+            _add_faults(made, [f"the run is not in the history: {why_not}"])
+    if context.faces != Faces():
+        _show_faces(made, context.faces, annotate)
     return made, not run.is_lost
 
 
@@ -271,21 +257,24 @@ def _filled_up(
     is_cut: bool,  # noqa: FBT001 - of six
     run_id: str,
     end: ProcessEnd,
-    contents: Sequence[bytes] | None,
+    contents: list[bytes] | None,
     folder: Folder | None,
 ) -> tuple[dict[str, Any], bool]:
     """Complete a report from its record if it was cut; return whether it has all of it then."""
     if contents is None or (report["completeness"] == "full" and not is_cut):
         return report, True
-    state, events = contents
     try:
-        run = parse_record(state, events, run_id, "the record")
+        run = read.parse_record(contents[0], contents[1], run_id, "the record")
         if not is_cut:
             return report, not run.is_lost
         made = reconstruct(run, folder, end)
     except ReportError:
         return report, not is_cut
-    if run.is_reported or _omitted(made) >= _omitted(report):
+    omitted = [  # failures, tracebacks and so on
+        sum(count for name, count in each["limits"].items() if name.endswith("_omitted"))
+        for each in (made, report)
+    ]
+    if run.is_reported or omitted[0] >= omitted[1]:
         return report, run.is_reported
     lists = (
         *("failures", "groups", "causes", "collection_errors", "internal_errors"),
@@ -294,33 +283,15 @@ def _filled_up(
     return {**report, **{name: made[name] for name in lists}}, not run.is_lost
 
 
-def _omitted(report: dict[str, Any]) -> int:
-    """Return how many failures, tracebacks and so on were left out of a report."""
-    return sum(count for name, count in report["limits"].items() if name.endswith("_omitted"))
-
-
-def _add_faults(report: dict[str, Any], faults: Iterable[str]) -> None:
+def _add_faults(report: dict[str, Any], faults: list[str]) -> None:
     own = report["extensions"].setdefault(limits.OWN_NAME, {})
     own["faults"] = [*own.get("faults", ()), *faults]
-
-
-def _record_in_history(report: dict[str, Any], url: str | None) -> None:
-    """Record a run that died in the history, if its pytest was asked to."""
-    if url is None:
-        return
-    from pytest_failure_taxonomy.history.recording import record_run
-
-    why_not = record_run(report, url)
-    if why_not is not None:
-        _add_faults(report, [f"the run is not in the history: {why_not}"])
 
 
 def _show_faces(
     report: dict[str, Any], faces: Faces, annotate: Callable[[str], None] | None
 ) -> None:
     """Write the other formats that the pytest of a dead run was asked for."""
-    if faces == Faces():
-        return
     from pytest_failure_taxonomy.report.render import github_lines, write_faces
 
     faults = write_faces(report, faces)
@@ -342,9 +313,8 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
         report: the report's JSON object.
         annotate: called with each line.
     """
-    if limits.own_extension(report).get(_UNANNOTATED) is not True:
-        return
-    if os.environ.get("GITHUB_ACTIONS") != "true":
+    is_unannotated = limits.own_extension(report).get(_UNANNOTATED) is True
+    if not is_unannotated or os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from pytest_failure_taxonomy.report.render import github_lines
 
@@ -389,12 +359,12 @@ def _is_trusted(
     """
     if report["completeness"] == "running":
         return False
-    if contents is None or not contents[1] or has_ended(contents[0]):
+    if contents is None or not contents[1] or read.has_ended(contents[0]):
         return True
-    return report["completeness"] == "reconstructed" and is_written_after(path, end) is not False
+    return report["completeness"] == "reconstructed" and _is_written_after(path, end) is not False
 
 
-def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
+def _is_written_after(path: Path, end: ProcessEnd) -> bool | None:
     """Tell whether a file was put in its place after a process ended; `None` if unknown.
 
     The ctime is used, which programs can't set.
@@ -409,10 +379,10 @@ def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
 
 
 def reconstruct(
-    run: RecordedRun,
+    run: read.RecordedRun,
     folder: Folder | None,
     end: ProcessEnd,
-    observed: Observed | None = None,
+    seen: Observed | None = None,
     *,
     faults: list[str] | None = None,
     completeness: Completeness = "reconstructed",
@@ -423,7 +393,7 @@ def reconstruct(
         run: its record.
         folder: of the record, if it still exists.
         end: how its process ended.
-        observed: what was seen of it while it lived.
+        seen: what was seen of it while it lived.
         faults: further problems with the record.
         completeness: `running` for a run that goes on.
 
@@ -436,13 +406,14 @@ def reconstruct(
     if folder is not None:
         with suppress(OSError):
             ids = filter(None, map(layout.worker_of, folder.names()))
-            workers = {worker: read_worker(folder, worker) for worker in ids}
+            workers = {worker: read.read_worker(folder, worker) for worker in ids}
         with suppress(OSError):
             written = folder.read(layout.STACKS, MAX_STACKS_BYTES)
             stacks = written.decode("utf-8", "replace") or None
         if not left.dump:
             with suppress(OSError):
-                left = replace(left, dump=folder.read(layout.CRASH, MAX_LEFT_BYTES).rstrip(b"\0"))
+                dump = folder.read(layout.CRASH, crash_output.MAX_LEFT_BYTES)
+                left = replace(left, dump=dump.rstrip(b"\0"))
     exit_seen = replace(_with_memory(run, end), stacks=stacks)
     try:
         secrets = Secrets(run.header.redact)
@@ -454,20 +425,22 @@ def reconstruct(
             for worker, state in workers.items():
                 if state.test is not None:
                     process_id, capture = state.process_id, state.capture
-                    outputs[worker] = output_of_process(process_id, capture, secrets.redact)
-        seen = evidence_of(
+                    outputs[worker] = crash_output.output_of_process(
+                        process_id, capture, secrets.redact
+                    )
+        evidence = evidence_of(
             run,
             exit_seen,
             ended_ns=end.ended_ns,
             workers=workers,
-            traces=read_traces(left, exit_seen, rootdir, secrets.redact),
-            observed=observed,
+            traces=crash_output.read_traces(left, exit_seen, rootdir, secrets.redact),
+            observed=seen,
             outputs=outputs,
             memory=end.memory,
         )
-        evidence, problems = attribute(searched_again(seen, secrets), run.header.rules)
+        evidence, problems = attribute(searched_again(evidence, secrets), run.header.rules)
         has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
-        notes = observed.notes if observed is not None and has_stall else ()
+        notes = seen.notes if seen is not None and has_stall else ()
         report = build_report(
             evidence,
             judge(evidence),
@@ -487,7 +460,7 @@ def reconstruct(
         ) from error
 
 
-def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
+def _with_memory(run: read.RecordedRun, end: ProcessEnd) -> ProcessExit:
     """Add what was seen of the memory, and whether the OOM killer was active during the run."""
     before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
     seen = replace(
@@ -504,11 +477,11 @@ def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
     if seen.signal != "SIGKILL" or end.ended_ns is None:
         return seen
     process_id, started_ns = run.header.process.pid, run.header.started_ns
-    return replace(seen, oom_kill=oom_kill_of(process_id, started_ns, end.ended_ns))
+    return replace(seen, oom_kill=observed.oom_kill_of(process_id, started_ns, end.ended_ns))
 
 
 def _add_dead_benches(
-    report: dict[str, Any], kept: list[KeptBenches], redact: Callable[[Any], Any]
+    report: dict[str, Any], kept: list[read.KeptBenches], redact: Callable[[Any], Any]
 ) -> None:
     """Fill the report's field `bench`, and name the cases that ran when the process died.
 
@@ -522,7 +495,24 @@ def _add_dead_benches(
     """
     if not kept:
         return
-    found, problem = _read_benches(kept[-1])
+    found: list[dict[str, Any]] = []
+    package = Path(__file__).resolve().parents[2]
+    arguments = str(package), kept[-1].folder, kept[-1].session
+    try:  # a program of its own may import pydantic
+        done = subprocess.run(  # noqa: S603 - this Python, with a program of ours
+            [sys.executable, "-P", "-c", _BENCH_PROGRAM, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=MAX_BENCH_SECONDS,
+            check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        problem = said[-1] if said else f"exit status {done.returncode}"
+        if done.returncode == 0:
+            found, problem = json.loads(done.stdout), ""
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        problem = f"{type(error).__name__}: {error}"
     report["bench"] = limits.fit_benches(redact([each["report"] for each in found]))
     if problem:
         _add_faults(report, [f"the benches could not be read: {problem}"])
@@ -538,31 +528,10 @@ def _add_dead_benches(
                 verdict["nodeid"] = nodeids[0]
 
 
-def _read_benches(kept: KeptBenches) -> tuple[list[dict[str, Any]], str]:
-    """Return what a program of its own, which may import pydantic, reads from the files."""
-    package = Path(__file__).resolve().parents[2]
-    try:
-        done = subprocess.run(  # noqa: S603 - this Python, with a program of ours
-            [sys.executable, "-P", "-c", _BENCH_PROGRAM, str(package), kept.folder, kept.session],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=MAX_BENCH_SECONDS,
-            check=False,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-        if done.returncode == 0:
-            found: list[dict[str, Any]] = json.loads(done.stdout)
-            return found, ""
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return [], f"{type(error).__name__}: {error}"
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return [], said[-1] if said else f"exit status {done.returncode}"
-
-
-def write_running(path: Path, run: RecordedRun, folder: Folder, observed: Observed) -> None:
+def write_running(path: Path, run: read.RecordedRun, folder: Folder, stalls: Observed) -> None:
     """Write the report of a run that goes on anew, with what is stalled."""
     seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
-    write_report(path, reconstruct(run, folder, seen, observed, completeness="running"))
+    write_report(path, reconstruct(run, folder, seen, stalls, completeness="running"))
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:
@@ -573,7 +542,7 @@ def is_still_running(path: Path, report: dict[str, Any]) -> bool:
     """
     run_id = report["run"]["id"]
     folder = layout.record_folder(path, run_id)
-    return is_alive(to_dict(read_record(folder, run_id).header.process))
+    return is_alive(to_dict(read.read_record(folder, run_id).header.process))
 
 
 def read_report(path: Path) -> dict[str, Any] | None:
