@@ -1,4 +1,4 @@
-"""The commands about reports: `show`, `convert`, `merge`, `finalize`, `classify` and `schema`."""
+"""The commands about reports and other files: from `show` and `convert` to `validate`."""
 
 from __future__ import annotations
 
@@ -10,31 +10,25 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.cli.output import (
-    STDOUT,
-    annotate,
-    answer,
-    answer_json,
-    answer_lines,
-    paths_from_here,
-    print_verdict,
-    tell,
-    write_answer,
-    writing_to,
+from pytest_failure_taxonomy.bench.load import folder
+from pytest_failure_taxonomy.bench.load.folder import is_task_class
+from pytest_failure_taxonomy.cli import output
+from pytest_failure_taxonomy.cli.output import STDOUT, answer, print_verdict, tell, tell_plainly
+from pytest_failure_taxonomy.documents.content import (
+    STDIN,
+    open_stdin,
+    pick,
+    why_no_file,
+    why_unread,
 )
-from pytest_failure_taxonomy.documents.content import STDIN, open_stdin, pick
-from pytest_failure_taxonomy.errors import ReportError, SettingsError
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
-from pytest_failure_taxonomy.report.render import render
-from pytest_failure_taxonomy.report.render.terminal import (
-    Line,
-    detail_lines,
-    merged_lines,
-    verdict_lines,
-)
+from pytest_failure_taxonomy.report.render import render, terminal
+from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
+from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import (
@@ -42,15 +36,19 @@ from pytest_failure_taxonomy.taxonomy.reasons import (
     exit_code_from_returncode,
     signal_of_exit_code,
 )
-from pytest_failure_taxonomy.watcher.complete import (
-    ProcessEnd,
-    complete_run,
-    is_still_running,
-    read_report,
-)
+from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.watcher import complete
+from pytest_failure_taxonomy.watcher.complete import ProcessEnd
 from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
 _FAILED: Final = 1
+_GOOD, _BAD, _NOT_READ = range(3)
+"""The exit codes of single files; the command ends with the highest of them."""
+_BYTES_LOOKED_AT: Final = 1_024
+"""Bytes that are read to tell a report from a file of rules, if the name doesn't."""
+_RIGHT: Final = "give rules (YAML), reports (JSON) or task classes (folders)"
+_NOT_SEARCHED: Final = frozenset({"node_modules", "__pycache__", "venv"})
+"""Folders that are not searched for task classes."""
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -82,14 +80,14 @@ def show(options: argparse.Namespace) -> int:
         texts = (each if isinstance(each, str) else json.dumps(each) for each in values)
         answer("".join(f"{text}\n" for text in texts))
     elif options.format == "json":
-        answer_json(report)
+        output.answer_json(report)
     elif options.format == "agent":
         from pytest_failure_taxonomy.report.render.agent import render
 
         answer(render(report))
     else:
         where = "stdin" if options.report == STDIN else options.report
-        answer_lines(_lines(report, where, is_all=options.all))
+        output.answer_lines(_lines(report, where, is_all=options.all))
     return _FAILED if report["verdict"] is not None or _is_running(report) else 0
 
 
@@ -106,15 +104,17 @@ def _is_running(report: dict[str, Any]) -> bool:
 
 
 def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line]:
-    paths = paths_from_here(report)
-    yield from verdict_lines(report, where, paths=paths)
+    paths = output.paths_from_here(report)
+    yield from terminal.verdict_lines(report, where, paths=paths)
     if _is_running(report):
         words = (
             "the report is `running`: pytest still runs, or has died; if it has died, complete it "
             f"by: {our_command('finalize', where)}"
         )
         yield Line(text=safe_text(words), color="yellow")
-    yield from detail_lines(report, paths=paths) if is_all else merged_lines(report)
+    yield from (
+        terminal.detail_lines(report, paths=paths) if is_all else terminal.merged_lines(report)
+    )
 
 
 def _answer_retryable(report: dict[str, Any]) -> int:
@@ -149,7 +149,7 @@ def convert(options: argparse.Namespace) -> int:
             f"-o: {options.output} is the file that is converted; give another file"
         )
     text = _read(options) if options.source else _render(options)
-    write_answer(options.output, text, is_safe=options.to == "github")
+    output.write_answer(options.output, text, is_safe=options.to == "github")
     return 0
 
 
@@ -215,11 +215,11 @@ def merge(options: argparse.Namespace) -> int:
         raise ReportError("\n".join(problems))
     report = merger.result()
     if options.output == STDOUT:
-        answer_json(report)
+        output.answer_json(report)
         print_verdict(report, Path("(on stdout)"))
     else:
         path = Path(options.output).absolute()
-        with writing_to(path):
+        with output.writing_to(path):
             refuse_special_file(path, what="")
             write_report(path, report)
         print_verdict(report, Path(options.output))
@@ -239,7 +239,7 @@ def _load_ended(path: Path) -> dict[str, Any]:
     report = load(path)
     if report["completeness"] != "running":
         return report
-    left = read_report(path.absolute())
+    left = complete.read_report(path.absolute())
     if left is not None and left["completeness"] == "running":
         _complete(path.absolute(), left, ProcessEnd(exit=_UNSEEN), "merge")
     return load(path)
@@ -251,10 +251,10 @@ _UNSEEN: Final = ProcessExit(code=None, source="finalize")
 def _complete(
     path: Path, report: dict[str, Any], end: ProcessEnd, verb: str, **given: Any
 ) -> dict[str, Any] | None:
-    if report["completeness"] == "running" and is_still_running(path, report):
+    if report["completeness"] == "running" and complete.is_still_running(path, report):
         raise ReportError(f"{path}: the run is still going on; {verb} it when it has ended")
     try:
-        return complete_run(path, report["run"]["id"], end, warn=tell, **given)
+        return complete.complete_run(path, report["run"]["id"], end, warn=tell, **given)
     except OSError as error:
         raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
 
@@ -266,7 +266,7 @@ def finalize(options: argparse.Namespace) -> int:
     if code is not None and not 0 <= code <= 255:
         raise ReportError(f"--exit-code: {code} is no exit code; give 0 to 255")
     load(path)  # raises if it is not a report
-    report = read_report(path)
+    report = complete.read_report(path)
     if report is None:  # it was replaced in the meantime, or is not a regular file
         raise ReportError(f"{path}: not a regular file; give the name of the report itself")
     seen = _UNSEEN
@@ -275,7 +275,7 @@ def finalize(options: argparse.Namespace) -> int:
             code=code, signal=signal_of_exit_code(code), observed=True, source="finalize"
         )
     end = ProcessEnd(exit=seen)
-    report = _complete(path, report, end, "finalize", annotate=annotate) or report
+    report = _complete(path, report, end, "finalize", annotate=output.annotate) or report
     print_verdict(report, Path(options.report))
     return 0 if report["verdict"] is None else _FAILED
 
@@ -300,12 +300,122 @@ def classify(options: argparse.Namespace) -> int:
             exit_code=None if code is None else exit_code_from_returncode(code),
             shown=Secrets().redact,
         )
-    answer_json(found)
+    output.answer_json(found)
     return 0 if found["reason"] is None else _FAILED
 
 
 def schema(options: argparse.Namespace) -> int:
     """Print the schema, byte for byte as it is packaged."""
-    folder = files("pytest_failure_taxonomy.report")
-    answer(folder.joinpath(f"failure-report-{options.version}.schema.json").read_text("utf-8"))
+    name = f"failure-report-{options.version}.schema.json"
+    answer(files("pytest_failure_taxonomy.report").joinpath(name).read_text("utf-8"))
     return 0
+
+
+# Files of the user.
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Check all files and print the result of each."""
+    code = _GOOD
+    seen: set[str] = set()
+    for path in options.paths:
+        for each in _subjects(path):
+            # A class is checked once, however many of its files are given.
+            real = os.path.realpath(each) if is_task_class(each) else ""
+            if real not in seen:
+                code = max(code, _validate(each))
+            if real:
+                seen.add(real)
+    return code
+
+
+def _subjects(path: Path) -> Iterator[Path]:
+    """Yield what a path stands for: the task classes in a folder, the class of a file, itself."""
+    try:
+        if path.name in folder.PARTS and is_task_class(path.parent):
+            yield path.parent
+        elif path.parent.name == folder.RUBRICS and is_task_class(path.parent.parent):
+            yield path.parent.parent
+        elif path.is_dir():
+            classes = list(_task_classes(path))
+            yield from classes or [path]
+        else:
+            yield folder.task_class_folder(path) or path
+    except (OSError, ValueError):
+        yield path  # the check will say why it can't be read
+
+
+def _task_classes(place: Path) -> Iterator[Path]:
+    if is_task_class(place):
+        yield place
+        return
+    try:
+        entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+    except OSError:
+        yield place  # the check will say why it can't be read
+        return
+    for entry in entries:
+        if (
+            entry.is_dir(follow_symlinks=False)
+            and not entry.name.startswith(".")
+            and entry.name not in _NOT_SEARCHED
+            and not os.path.lexists(os.path.join(entry, "pyvenv.cfg"))
+        ):
+            yield from _task_classes(place / entry.name)
+
+
+def _validate(path: Path) -> int:
+    unread = None if is_task_class(path) else _why_unread(path)
+    if unread is not None:
+        tell_plainly(f"{_shown(path)}: {unread}; {_RIGHT}")
+        return _NOT_READ
+    try:
+        what = _checked(path)
+    except FailureTaxonomyError as error:
+        tell_plainly(str(error))
+        return _BAD
+    answer(f"ok {_shown(path)} ({what})\n")
+    return _GOOD
+
+
+def _why_unread(path: Path) -> str | None:
+    try:
+        if path.is_dir():
+            with os.scandir(path):
+                return "has no task class in it"
+        why = why_no_file(path)
+        if why is None:
+            read_named_file(path, 1)
+    except (OSError, ValueError) as error:
+        return why_unread(error)
+    return why
+
+
+def _checked(path: Path) -> str:
+    """Return in words what is in a good file.
+
+    Raises:
+        FailureTaxonomyError: it is not good.
+    """
+    if is_task_class(path):
+        from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+
+        task_class = load_task_class(path)
+        times = task_class.settings.repeat
+        cases = counted(len(task_class.cases) // times, "case")
+        return f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
+    suffix = path.suffix.lower()
+    is_report = suffix == ".json"
+    if suffix not in (".json", ".yaml", ".yml"):
+        head = read_named_file(path, _BYTES_LOOKED_AT)
+        is_report = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    if is_report:
+        return f"report, {load(path)['completeness']}"
+    from pytest_failure_taxonomy.rules.files import load_rules
+
+    return counted(len(load_rules(path)), "rule")
+
+
+def _shown(path: Path) -> str:
+    text = os.fspath(path)
+    return text if text.isprintable() else repr(text)[1:-1]

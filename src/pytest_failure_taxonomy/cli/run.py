@@ -18,18 +18,11 @@ from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
-from pytest_failure_taxonomy.taxonomy.values import replace, value
-from pytest_failure_taxonomy.watcher.complete import (
-    ProcessEnd,
-    UnwrittenReportError,
-    annotate_late,
-    complete_run,
-    end_of_process,
-    is_still_running,
-    read_report,
-)
-from pytest_failure_taxonomy.watcher.crash_output import Left, show_dump
-from pytest_failure_taxonomy.watcher.mailbox import Mailbox, read_message
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.watcher import complete
+from pytest_failure_taxonomy.watcher.complete import ProcessEnd, complete_run
+from pytest_failure_taxonomy.watcher.crash_output import show_dump
+from pytest_failure_taxonomy.watcher.mailbox import Mailbox
 from pytest_failure_taxonomy.watcher.report_without_plugin import (
     is_pytest,
     output_files,
@@ -49,19 +42,6 @@ EXIT_UNFINISHED: Final = 3
 """pytest returned 0 before its session had ended."""
 
 
-@value
-class Answer:
-    """What the pytest of a command has answered its supervisor."""
-
-    run_id: str | None = None
-    """`None` if no pytest with this plugin has answered."""
-    report: str | None = None
-    record: list[bytes] | None = None
-    """The contents of its record's files at its end."""
-    left: Left = Left()
-    """What it has left of its last moments."""
-
-
 def run(options: argparse.Namespace) -> int:
     """Run the command, complete or write its report, and return or die as it did."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -73,9 +53,9 @@ def run(options: argparse.Namespace) -> int:
     started_at = datetime.now(UTC)
     outputs = output_files()
     try:
-        end, answer = _supervise(command, options, path)
+        end, mailbox = _supervise(command, options, path)
     except FailureTaxonomyError:
-        earlier = read_report(path)
+        earlier = complete.read_report(path)
         if earlier is not None and earlier["completeness"] != "running":
             remove_report(path)  # nobody must take it for this run's
         raise
@@ -86,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
     report: dict[str, Any] | None = None
     problem = None
     try:
-        seen = end_of_process(end.returncode, "supervisor", end.ended_ns)
+        seen = complete.end_of_process(end.returncode, "supervisor", end.ended_ns)
         limit = options.timeout if end.limit_reached else None
         ended = replace(seen.exit, sender=end.sender, enforced_limit_seconds=limit)
         seen = replace(seen, exit=ended)
-        path = Path(answer.report or path)
-        report = _report_of_plugin(path, answer, seen, started_at, is_named=bool(options.report))
+        path = Path(mailbox.report or path)
+        report = _report_of_plugin(path, mailbox, seen, started_at, is_named=bool(options.report))
         if report is None:
-            absence = why_unrecorded(command) if answer.run_id is None else None
+            absence = why_unrecorded(command) if mailbox.run_id is None else None
             if absence is not None:
                 tell(absence.words)
             report = report_of_command(
@@ -103,13 +83,12 @@ def run(options: argparse.Namespace) -> int:
                 started_at=started_at,
                 folder=folder,
                 outputs=outputs,
-                lost_run_id=answer.run_id,
+                lost_run_id=mailbox.run_id,
                 absence=absence,
                 interrupted=end.interrupted,
                 piped=end.outputs,
             )
-            problem = _write(path, report)
-            _show_on_github(report, command)
+            problem = _publish(path, report, command)
         # What pytest itself has told before its process ended in another way is not all.
         ended_later = report["exit"]["source"] == "supervisor" and report["exit"]["code"] != 0
         if report["completeness"] != "full" or ended_later:
@@ -122,22 +101,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _supervise(
     command: list[str], options: argparse.Namespace, report: Path
-) -> tuple[CommandEnd, Answer]:
+) -> tuple[CommandEnd, Mailbox]:
+    """Run the command; return how it ended, and what its pytest has answered."""
     mailbox = Mailbox(stage=options.stage, report=options.report and str(report))
     try:
         supervisor = Supervisor(
             command, timeout_seconds=options.timeout, keeps_output=not is_pytest(command)
         )
         end = supervisor.run({**os.environ, **mailbox.environment})
-        said = read_message(mailbox.path)
-        if "run_id" not in said:
-            return end, Answer()
-        record = mailbox.contents(said["run_id"])
+        mailbox.collect()
         if mailbox.left.dump:
             show_dump(mailbox.left.dump, _STDERR)
-        return end, Answer(
-            run_id=said["run_id"], report=said["report"], record=record, left=mailbox.left
-        )
+        return end, mailbox
     finally:
         mailbox.close()
 
@@ -150,35 +125,36 @@ def _report_from_within(
     If the time limit has ended that pytest, complete its report.
     """
     wait_for_watcher(path)
-    report = read_report(path)
+    report = complete.read_report(path)
     if report is None or report["run"]["started_at"] < timestamp(started_at):
         return None
     if report["completeness"] == "running":
         limit = seen.exit.enforced_limit_seconds
         end = ProcessExit(code=None, source="supervisor", enforced_limit_seconds=limit)
         with suppress(ReportError, OSError):
-            if not is_still_running(path, report):
+            if not complete.is_still_running(path, report):
                 within = replace(seen, exit=end)
                 run_id = report["run"]["id"]
                 return complete_run(path, run_id, within, annotate=annotate) or report
     if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
         return None  # that pytest passed, and something else in the command failed
-    annotate_late(report, annotate)
+    complete.annotate_late(report, annotate)
     return report
 
 
 def _report_of_plugin(
-    path: Path, answer: Answer, seen: ProcessEnd, started_at: datetime, *, is_named: bool
+    path: Path, mailbox: Mailbox, seen: ProcessEnd, started_at: datetime, *, is_named: bool
 ) -> dict[str, Any] | None:
     """Return the plugin's report, completed; `None` if there is none, or nothing is left of it."""
-    if answer.run_id is None:
+    if mailbox.run_id is None:
         return None if is_named else _report_from_within(path, seen, started_at)
-    seen = replace(seen, left=answer.left)
+    seen = replace(seen, left=mailbox.left)
     try:
+        contents = mailbox.record
         return complete_run(
-            path, answer.run_id, seen, contents=answer.record, warn=tell, annotate=annotate
+            path, mailbox.run_id, seen, contents=contents, warn=tell, annotate=annotate
         )
-    except UnwrittenReportError as error:
+    except complete.UnwrittenReportError as error:
         tell(
             f"{path}: the report can't be written: {error.strerror}; make room "
             f"and complete it by: {our_command('finalize', str(path))}"
@@ -189,32 +165,30 @@ def _report_of_plugin(
         return None
 
 
-def _write(path: Path, report: dict[str, Any]) -> str | None:
-    """Write a report; return what became of it if it can't be written."""
+def _publish(path: Path, report: dict[str, Any], command: list[str]) -> str | None:
+    """Write the report of a command that no plugin has recorded, and tell GitHub if it failed.
+
+    Returns:
+        What became of the report if it can't be written.
+    """
+    problem = None
     try:
         write_report(path, report)
     except OSError as error:
-        tell(
-            f"{path}: the report can't be written: {error.strerror}; "
-            "give --report a path that can be"
-        )
-        return "could not be written"
-    return None
+        why, right = error.strerror, "give --report a path that can be"
+        tell(f"{path}: the report can't be written: {why}; {right}")
+        problem = "could not be written"
+    if report["verdict"] is not None and "--failure-taxonomy-github=off" not in command:
+        from pytest_failure_taxonomy.report.render import faces_of_step, github_lines, write_faces
 
-
-def _show_on_github(report: dict[str, Any], command: list[str]) -> None:
-    """Tell GitHub of a command that has failed and that no plugin has recorded."""
-    if report["verdict"] is None or "--failure-taxonomy-github=off" in command:
-        return
-    from pytest_failure_taxonomy.report.render import faces_of_step, github_lines, write_faces
-
-    faces = faces_of_step()
-    problems = write_faces(report, faces)
-    lines, more = github_lines(report, faces)
-    for line in lines:
-        annotate(line)
-    for problem in (*problems, *more):
-        tell(problem)
+        faces = faces_of_step()
+        faults = write_faces(report, faces)
+        lines, more = github_lines(report, faces)
+        for line in lines:
+            annotate(line)
+        for fault in (*faults, *more):
+            tell(fault)
+    return problem
 
 
 def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:

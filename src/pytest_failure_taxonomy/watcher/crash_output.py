@@ -60,7 +60,10 @@ def read_traces(
         rootdir: the root folder of the run.
         redact: removes secrets from a text.
     """
-    is_crash = bool(left.dump) and (end is None or _may_be_crash(end))
+    is_crash = bool(left.dump)
+    if end is not None and (end.signal is not None or end.code is not None):
+        number = end.signal or signal_of_exit_code(end.code or 0)
+        is_crash = is_crash and number in CRASH_SIGNALS
     dump = left.dump if is_crash else b""
     if not dump and end is not None and end.stacks and end.signal == "SIGTERM":
         dump = end.stacks.encode()
@@ -79,12 +82,6 @@ def read_traces(
     output = last_output(left.stdout, left.stderr, redact)
     traces = Traces(output=output, stack=stack, location=location)
     return None if traces == Traces() else traces
-
-
-def _may_be_crash(end: ProcessExit) -> bool:
-    if end.signal is not None:
-        return end.signal in CRASH_SIGNALS
-    return end.code is None or signal_of_exit_code(end.code) in CRASH_SIGNALS
 
 
 def last_output(stdout: bytes, stderr: bytes, redact: Callable[[str], str]) -> str | None:
@@ -157,7 +154,7 @@ class LeftByWorkers:
         files = self._files.pop(worker, ())
         if not files:
             return None
-        dump, stdout, stderr = map(_read_and_close, files)
+        dump, stdout, stderr = map(read_and_close, files)
         left = Left(dump=dump.rstrip(b"\0"), stdout=stdout, stderr=stderr)
         if left.dump and self._terminal is not None:
             show_dump(left.dump, self._terminal)
@@ -174,15 +171,19 @@ def output_of_process(
         capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
         redact: removes secrets from a text.
     """
-    stdout, stderr = (_read_and_close(_open_captured(process_id, each)) for each in capture)
+    stdout, stderr = (read_and_close(_open_captured(process_id, each)) for each in capture)
     return last_output(stdout, stderr, redact)
 
 
-def _read_and_close(descriptor: int | None) -> bytes:
+def read_and_close(descriptor: int | None) -> bytes:
+    """Return the end of a file; nothing if it can't be read."""
     if descriptor is None:
         return b""
     try:
-        return read_end(descriptor, MAX_LEFT_BYTES)
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, MAX_LEFT_BYTES, max(0, size - MAX_LEFT_BYTES))
+    except OSError:
+        return b""
     finally:
         os.close(descriptor)
 
@@ -202,14 +203,6 @@ def _open_captured(process_id: int, descriptor: int) -> int | None:
             return move_high(opened)
         os.close(opened)
     return None
-
-
-def read_end(descriptor: int, max_bytes: int) -> bytes:
-    """Return the end of a file; nothing if it can't be read."""
-    with suppress(OSError):
-        size = os.fstat(descriptor).st_size
-        return os.pread(descriptor, max_bytes, max(0, size - max_bytes))
-    return b""
 
 
 def show_dump(dump: bytes, descriptor: int, seconds: float = SHOWN_SECONDS) -> None:

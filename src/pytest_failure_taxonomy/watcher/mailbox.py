@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, identity_of, read_descriptor
-from pytest_failure_taxonomy.watcher.crash_output import MAX_LEFT_BYTES, Left, read_end
+from pytest_failure_taxonomy.watcher.crash_output import Left, read_and_close
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
 """Holds the supervisor's process id, a colon, and the path of the mailbox."""
@@ -185,8 +185,14 @@ class Mailbox:
         self._folder: Path | None = None
         self._socket: Any = None
         self._kept: list[int] = []
+        self.run_id: str | None = None
+        """Of the pytest that has answered; `None` if none has that has this plugin."""
+        self.report = ""
+        """The path of its report."""
+        self.record: list[bytes] | None = None
+        """The contents of the files of its record; `None` if they were not sent."""
         self.left = Left()
-        """What the run whose `contents` were read has left of its last moments."""
+        """What it has left of its last moments."""
         inbox: str | None = None
         try:
             # Other processes can open this one's descriptors on Linux with `/proc`.
@@ -206,19 +212,32 @@ class Mailbox:
         """The environment variable that a command needs to find the mailbox."""
         return {SUPERVISOR_VARIABLE: f"{os.getpid()}:{self.path}"}
 
-    def contents(self, run_id: str) -> list[bytes] | None:
-        """Return the contents of the files of a run's record, or `None` if they were not sent."""
-        found = None
-        self.left = Left()
+    def collect(self) -> None:
+        """Read what pytest has answered and sent; the command has ended."""
+        said = read_message(self.path)
+        if "run_id" not in said:
+            return
+        self.run_id, self.report = str(said["run_id"]), said["report"]
         if self._socket is None:
-            return None
+            return
         import socket
 
         with suppress(OSError):
             while True:  # a process may have had several runs, one after the other
-                sender, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
-                if sender.startswith(f"{run_id}:".encode()):
-                    self.left = _read_left(sender.decode().rpartition(":")[2], descriptors)
+                words, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
+                sender, is_left, letters = words.decode("ascii", "replace").partition(":")
+                if is_left and sender == self.run_id:
+                    sent = {
+                        letter: read_and_close(descriptor)
+                        for letter, descriptor in zip(
+                            letters.ljust(len(descriptors)), descriptors, strict=False
+                        )
+                    }
+                    self.left = Left(
+                        dump=sent.get(layout.CRASH_FILE, b"").rstrip(b"\0"),
+                        stdout=sent.get(layout.STDOUT, b""),
+                        stderr=sent.get(layout.STDERR, b""),
+                    )
                     continue
                 # Unbuffered: a test may have sent one, and opening that must not read from it.
                 files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
@@ -227,9 +246,8 @@ class Mailbox:
                     with file:
                         file.seek(0)
                         read.append(read_descriptor(file.fileno(), layout.MAX_EVENTS_BYTES))
-                if sender == run_id.encode():
-                    found = read
-        return found
+                if not is_left and sender == self.run_id:
+                    self.record = read
 
     def close(self) -> None:
         """Remove the mailbox."""
@@ -281,19 +299,6 @@ def _remove_folder(folder: Path) -> None:
             os.unlink(folder / name)
     with suppress(OSError):
         os.rmdir(folder)
-
-
-def _read_left(letters: str, descriptors: Sequence[int]) -> Left:
-    """Return what the files hold that pytest has sent by letters, and close them."""
-    sent: dict[str, bytes] = {}
-    for letter, descriptor in zip(letters.ljust(len(descriptors)), descriptors, strict=False):
-        sent[letter] = read_end(descriptor, MAX_LEFT_BYTES)
-        os.close(descriptor)
-    return Left(
-        dump=sent.get(layout.CRASH_FILE, b"").rstrip(b"\0"),
-        stdout=sent.get(layout.STDOUT, b""),
-        stderr=sent.get(layout.STDERR, b""),
-    )
 
 
 def _send(inbox: str, words: str, descriptors: Sequence[int]) -> None:
