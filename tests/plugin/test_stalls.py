@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
+from pytest_failure_taxonomy.record.write import find_py_spy
 from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_child
 from tests.helpers.reports import assert_valid_report
 from tests.helpers.waiting import wait_until

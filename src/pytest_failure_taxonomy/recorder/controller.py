@@ -12,8 +12,8 @@ import pytest
 
 from pytest_failure_taxonomy.record import observed
 from pytest_failure_taxonomy.record.layout import worker_folder
+from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
-from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds

@@ -138,8 +138,9 @@ class Progress:
             self._states[index] = DONE
 
     def count(self, name: str, by: int = 1) -> None:
-        """Count a result under one of the names of `layout.COUNTERS`."""
-        self._counters[_INDEX[name]] += by
+        """Count a result under one of the names of `layout.COUNTERS`, or take some back."""
+        index = _INDEX[name]
+        self._counters[index] = max(0, self._counters[index] + by)
 
     def count_pass(self, nodeid: str) -> None:
         """Count a test that passed."""
@@ -159,11 +160,6 @@ class Progress:
         self.count("rerun")
         told = self._reruns[nodeid]
         self._reruns[nodeid] = told + 1 if attempt is None else max(told, attempt + 1)
-
-    def uncount(self, name: str, by: int) -> None:
-        """Take results back that no longer count."""
-        index = _INDEX[name]
-        self._counters[index] = max(0, self._counters[index] - by)
 
     def set_deselected(self, count: int) -> None:
         """Set how many tests options have deselected."""

@@ -304,7 +304,7 @@ class SessionRecorder:
             self.log.write("rerun", nodeid=nodeid, worker=worker)
             if nodeid in self._with_failed_subtests:
                 self._with_failed_subtests.discard(nodeid)
-                self.progress.uncount("failed", self.log.remove_subtests(nodeid, worker))
+                self.progress.count("failed", -self.log.remove_subtests(nodeid, worker))
             self._superseded.add(nodeid)
         elif hasattr(report, "context") and self._hides_subtests:
             return

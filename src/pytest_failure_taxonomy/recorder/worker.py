@@ -15,8 +15,7 @@ import pytest
 
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.layout import DONE, STARTED
-from pytest_failure_taxonomy.record.stack_dumps import StackDump
-from pytest_failure_taxonomy.record.write import DiskRecord, Record
+from pytest_failure_taxonomy.record.write import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.recorder.exceptions import message_of
 from pytest_failure_taxonomy.recorder.failures import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded

@@ -327,34 +327,30 @@ def _attempt(reader: _Reader) -> Attempt | None:
     return Attempt(**texts)
 
 
-def _face(reader: _Reader, name: str) -> str | None:
-    """Return the absolute path where a face of the report goes, as text."""
-    found = reader.given(name)
-    path = reader.path(name, found)
-    if path is not None and path.is_dir():
-        reader.refuse(name, found, f"{path} is a directory")
-    return None if path is None else str(path)
-
-
 def _faces(reader: _Reader) -> Faces:
     """Return the other formats of the report that are written, and where they go."""
-    junit, html = _face(reader, "junit"), _face(reader, "html")
+    paths: dict[str, str | None] = {}
+    for name in ("junit", "html"):
+        found = reader.given(name)
+        path = reader.path(name, found)
+        if path is not None and path.is_dir():
+            reader.refuse(name, found, f"{path} is a directory")
+        paths[name] = None if path is None else str(path)
     family = None
     with suppress(ValueError):  # `-p no:junitxml`
         family = reader.config.getini("junit_family")
-    if html is not None and (missing := missing_library("html")) is not None:
+    if paths["html"] is not None and (missing := missing_library("html")) is not None:
         # Only what was typed is an error: a configuration is shared by machines that have the
         # library and others that do not.
-        html = None
+        paths["html"] = None
         words = {str(word).partition("=")[0] for word in reader.config.invocation_params.args}
         told = reader.warnings if words.isdisjoint(OPTIONS["html"].names) else reader.problems
         told.append(f"{reader.given('html').by}: {missing}")
     mode = reader.choice("github") or "auto"
     is_on_github = mode == "on" or (mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
     return Faces(
-        junit=junit,
+        **paths,
         junit_family="xunit1" if family in ("xunit1", "legacy") else "xunit2",  # of older pytests
-        html=html,
         github=is_on_github,
         summary=(os.environ.get("GITHUB_STEP_SUMMARY") or None) if is_on_github else None,
         output=(os.environ.get("GITHUB_OUTPUT") or None) if is_on_github else None,

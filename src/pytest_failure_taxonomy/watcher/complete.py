@@ -18,8 +18,12 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout, observed, read
-from pytest_failure_taxonomy.record.observed import MemorySeen, Observed
-from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
+from pytest_failure_taxonomy.record.observed import (
+    MemorySeen,
+    Observed,
+    context_of,
+    evidence_of,
+)
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import limits
 from pytest_failure_taxonomy.report.build import build_report

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import Timer
-from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit
 
 TEST = "test_cart.py::test_a"

@@ -37,6 +37,7 @@ from pytest_failure_taxonomy.record.layout import (
     remove_record,
     starts_offset,
 )
+from pytest_failure_taxonomy.record.observed import context_of, evidence_of
 from pytest_failure_taxonomy.record.read import (
     RecordedRun,
     StartedTest,
@@ -46,7 +47,6 @@ from pytest_failure_taxonomy.record.read import (
     read_record,
     read_worker,
 )
-from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.failures import EventLog
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after

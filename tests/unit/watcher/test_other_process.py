@@ -15,8 +15,8 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.record import stack_dumps
-from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
+from pytest_failure_taxonomy.record import write as record_write
+from pytest_failure_taxonomy.record.write import find_py_spy
 from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.proc import fields_of
 from pytest_failure_taxonomy.system.process import catches
@@ -35,12 +35,12 @@ from tests.helpers.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.linux("reads other processes by /proc, and asks by a real-time signal")
 
-SOURCES: Final = str(Path(stack_dumps.__file__).parents[2])
+SOURCES: Final = str(Path(record_write.__file__).parents[2])
 
 PROLOGUE: Final = """\
 import os, sys
 sys.path.insert(0, {sources!r})
-from pytest_failure_taxonomy.record.stack_dumps import prepare_to_be_read
+from pytest_failure_taxonomy.record.write import prepare_to_be_read
 descriptor = os.open({dump!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 number = prepare_to_be_read(descriptor, os.getppid())
 def up():
@@ -79,7 +79,7 @@ def ask(
 @pytest.fixture
 def no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have py-spy be not installed."""
-    monkeypatch.setattr(stack_dumps, "find_py_spy", lambda: None)
+    monkeypatch.setattr(record_write, "find_py_spy", lambda: None)
 
 
 LOCK: Final = """\
@@ -258,7 +258,7 @@ def test_a_process_that_uses_the_signal_itself_keeps_it(tmp_path: Path) -> None:
     print("ctypes" in sys.modules, flush=True)
     """
     text = f"import os, sys\nsys.path.insert(0, {SOURCES!r})\n"
-    text += "from pytest_failure_taxonomy.record.stack_dumps import prepare_to_be_read\n"
+    text += "from pytest_failure_taxonomy.record.write import prepare_to_be_read\n"
     done = subprocess.run(
         [sys.executable, "-c", text + textwrap.dedent(code)],
         capture_output=True,
@@ -346,11 +346,11 @@ def test_the_watcher_is_allowed_to_read_where_that_matters(
     allowed: list[int] = []
     files = {"/proc/sys/kernel/yama/ptrace_scope": f"{scope}\n"}
     monkeypatch.setattr(process, "read_text", lambda path: files.get(path, ""))
-    monkeypatch.setattr(stack_dumps, "allow_to_read", allowed.append)
+    monkeypatch.setattr(record_write, "allow_to_read", allowed.append)
     for program in (None, "/usr/bin/py-spy"):
-        monkeypatch.setattr(stack_dumps, "find_py_spy", lambda program=program: program)
-        stack_dumps.prepare_to_be_read(None, 4711)
-        stack_dumps.prepare_to_be_read(None, None)
+        monkeypatch.setattr(record_write, "find_py_spy", lambda program=program: program)
+        record_write.prepare_to_be_read(None, 4711)
+        record_write.prepare_to_be_read(None, None)
     assert allowed == ([4711] if scope == "1" else [])
 
 

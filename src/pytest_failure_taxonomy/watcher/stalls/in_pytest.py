@@ -38,7 +38,7 @@ _STARTS: Final = frozenset({"console_main", "_console_main"})
 _CALLED: Final = frozenset({"main", "_main"})
 """Those that these call, and other programs, too."""
 _END_OFFSET: Final = 11
-"""Of the signal that ends a stalled session, from SIGRTMIN on; see `record/stack_dumps.py`."""
+"""Of the signal that ends a stalled session, from SIGRTMIN on; see `record/write.py`."""
 _STDERR: Final = 2
 
 _IDLE_SHARE: Final = 0.01

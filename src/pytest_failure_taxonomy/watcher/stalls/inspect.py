@@ -18,8 +18,8 @@ from typing import Any, Final, cast
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout, observed
+from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import has_ended, parse_record, parse_worker
-from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import with_stalls_at_end
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK

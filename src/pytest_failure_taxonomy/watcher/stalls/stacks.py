@@ -493,7 +493,7 @@ def read_stacks(process_id: int, dump: Path, number: int, seconds: float = 2.0) 
 
 def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
     # Here, because what completes a report parses stacks, too, and starts no py-spy.
-    from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
+    from pytest_failure_taxonomy.record.write import find_py_spy
 
     program = find_py_spy()
     if program is None:
