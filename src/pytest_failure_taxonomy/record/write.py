@@ -88,6 +88,9 @@ class Record:
     it has.
     """
 
+    folder: Path | None = None
+    """Of the record on disk."""
+
     def __init__(self, lost: str | None = None) -> None:
         self.lost = lost
         """A sentence that says why the record is not complete, or `None`."""
@@ -172,6 +175,62 @@ class Record:
         """Record that the whole report has been written, so that the record is no longer needed."""
         _NUMBER.pack_into(self._map, layout.WRITTEN_AT, 1)
 
+    def keep_room(self) -> None:
+        """Reserve room on the disk for the report.
+
+        Raises:
+            OSError: if there is no room.
+        """
+        with self._open_folder() as folder:
+            allocate_file(folder, layout.RESERVE, layout.RESERVE_BYTES)
+
+    def open_stacks(self, name: str = layout.STACKS) -> int:
+        """Return a descriptor of a file for the stacks of all threads.
+
+        Raises:
+            OSError: if it can't be created.
+        """
+        with self._open_folder() as folder:
+            return move_high(folder.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+
+    def make_memory_file(self) -> None:
+        """Make the file into which the watcher writes how much memory the run uses.
+
+        Raises:
+            OSError: if it can't be created.
+        """
+        with self._open_folder() as folder:
+            os.close(folder.open_file(layout.MEMORY, os.O_WRONLY | os.O_CREAT))
+
+    def open_crash(self) -> int:
+        """Return a descriptor of the file for the stacks at a fatal error.
+
+        Raises:
+            OSError: if it can't be created.
+        """
+        with self._open_folder() as folder:
+            # Where there is no room, the stacks would be lost that the user should see.
+            allocate_file(folder, layout.CRASH, layout.CRASH_BYTES)
+            return move_high(folder.open_file(layout.CRASH, os.O_RDWR))
+
+    def opened(self) -> Folder:
+        """Open the folder of the record.
+
+        Raises:
+            OSError: if there is none, or if it was removed or replaced.
+        """
+        raise FileNotFoundError(errno.ENOENT, "the record is in memory")
+
+    _open_folder = opened
+
+    def remove(self) -> str | None:
+        """Remove the record from disk; the arrays stay usable.
+
+        Returns:
+            A sentence about what stays, or `None`.
+        """
+        return None
+
 
 class DiskRecord(Record):
     """A record that outlives its process.
@@ -188,7 +247,7 @@ class DiskRecord(Record):
             OSError: if they can't be created; nothing is left then.
         """
         super().__init__()
-        self.folder = folder
+        self.folder: Path = folder
         with make_folder(folder) as made:
             self._identity = made.identity
             try:
@@ -274,58 +333,12 @@ class DiskRecord(Record):
         except OSError as error:
             self._lose(error)
 
-    def keep_room(self) -> None:
-        """Reserve room on the disk for the report.
-
-        Raises:
-            OSError: if there is no room.
-        """
-        with self._open_folder() as folder:
-            allocate_file(folder, layout.RESERVE, layout.RESERVE_BYTES)
-
-    def open_stacks(self, name: str = layout.STACKS) -> int:
-        """Return a descriptor of a file for the stacks of all threads.
-
-        Raises:
-            OSError: if it can't be created.
-        """
-        with self._open_folder() as folder:
-            return move_high(folder.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
-
-    def make_memory_file(self) -> None:
-        """Make the file into which the watcher writes how much memory the run uses.
-
-        Raises:
-            OSError: if it can't be created.
-        """
-        with self._open_folder() as folder:
-            os.close(folder.open_file(layout.MEMORY, os.O_WRONLY | os.O_CREAT))
-
-    def open_crash(self) -> int:
-        """Return a descriptor of the file for the stacks at a fatal error.
-
-        Raises:
-            OSError: if it can't be created.
-        """
-        with self._open_folder() as folder:
-            # Where there is no room, the stacks would be lost that the user should see.
-            allocate_file(folder, layout.CRASH, layout.CRASH_BYTES)
-            return move_high(folder.open_file(layout.CRASH, os.O_RDWR))
-
     def opened(self) -> Folder:
-        """Open the folder of the record.
-
-        Raises:
-            OSError: if it was removed or replaced.
-        """
+        """Open the folder of the record."""
         return open_folder(self.folder, self._identity)
 
     def remove(self) -> str | None:
-        """Remove the record from disk; the arrays stay usable.
-
-        Returns:
-            A sentence about what stays, or `None`.
-        """
+        """Remove the record from disk."""
         self._events.close()
         try:
             folder = self.opened()
@@ -473,7 +486,7 @@ class StackDump:
         self._descriptor = -1
         self._signal: int | None = None
 
-    def begin_at_sigterm(self, record: DiskRecord) -> None:
+    def begin_at_sigterm(self, record: Record) -> None:
         """Have them written when a SIGTERM comes, even during a call into C.
 
         The signal's own effect and the exit status stay.
@@ -489,7 +502,7 @@ class StackDump:
 
     def begin_when_asked(self, record: Record, watcher_id: int | None) -> None:
         """Let the watcher read them, and record the signal that asks for them."""
-        if not isinstance(record, DiskRecord):
+        if record.folder is None:
             return
         with suppress(OSError):
             self._descriptor = record.open_stacks(ASKED)

@@ -14,7 +14,6 @@ from pytest_failure_taxonomy.record import observed
 from pytest_failure_taxonomy.record.layout import worker_folder
 from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
-from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.session import (
@@ -124,10 +123,10 @@ class ControllerRecorder:
         """Record a new worker, and tell it where the record is."""
         worker = self._workers[node.gateway.id] = _Worker(node)
         self._session.log.write("worker", worker=worker.end())
-        folder = str(self._record.folder) if isinstance(self._record, DiskRecord) else None
+        folder = self._record.folder
         secrets = self._session.secrets
         node.workerinput[OUTPUT_KEY] = {
-            "folder": folder,
+            "folder": folder and str(folder),
             "key": secrets.key,
             "patterns": list(secrets.patterns),
             "watcher": self._watcher_id,
@@ -144,11 +143,10 @@ class ControllerRecorder:
             known = self._workers[worker]
             known.seen["process_id"], known.ready_ns = int(popen.pid), time.monotonic_ns()
             self._session.log.write("worker", worker=known.end())
-        if isinstance(self._record, DiskRecord):
-            with suppress(OSError), self._record.opened() as folder:
-                state = read_worker(folder, worker)
-                with folder.open_folder(worker_folder(worker)) as inner:
-                    self._traces.follow(worker, state.process_id, inner, state.capture)
+        with suppress(OSError), self._record.opened() as folder:
+            state = read_worker(folder, worker)
+            with folder.open_folder(worker_folder(worker)) as inner:
+                self._traces.follow(worker, state.process_id, inner, state.capture)
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -237,10 +235,9 @@ class ControllerRecorder:
             seen["out_of_memory"] = kills > self._oom_kills
             self._oom_kills = kills
         process_id = seen.get("process_id")
-        if isinstance(self._record, DiskRecord):
-            with suppress(OSError), self._record.opened() as folder:
-                seen["stall"] = observed.stall_of_worker(observed.read_observed(folder), name)
-                seen["peak_rss_bytes"] = observed.peak_of(observed.read_memory(folder), process_id)
+        with suppress(OSError), self._record.opened() as folder:
+            seen["stall"] = observed.stall_of_worker(observed.read_observed(folder), name)
+            seen["peak_rss_bytes"] = observed.peak_of(observed.read_memory(folder), process_id)
         # The system tells the peak of all children so far: one that raises it has that peak.
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
@@ -277,9 +274,8 @@ class ControllerRecorder:
 
     def _state_of(self, worker: str) -> WorkerState:
         """Return what a worker has recorded of itself, as far as it can be read."""
-        if isinstance(self._record, DiskRecord):
-            with suppress(OSError), self._record.opened() as folder:
-                return read_worker(folder, worker)
+        with suppress(OSError), self._record.opened() as folder:
+            return read_worker(folder, worker)
         return WorkerState()
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.write import DiskRecord, Record
+from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.system.files import Identity, identity_of
 from pytest_failure_taxonomy.system.interpreter import isolate_module
@@ -48,7 +48,7 @@ class CrashDump:
     @guarded
     def pytest_configure(self) -> None:
         """Give the descriptors away, and move faulthandler's output if somebody has got them."""
-        if not isinstance(self._record, DiskRecord):
+        if self._record.folder is None:
             return
         given = captured_files(self._config)
         terminal = stderr_of_faulthandler(self._config)

@@ -63,7 +63,7 @@ class WorkerRecorder:
             descriptors.get(layout.STDOUT, 0), descriptors.get(layout.STDERR, 0)
         )
         given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
-        return isinstance(self.record, DiskRecord) and bool(given.get("shows_crashes"))
+        return self.record.folder is not None and bool(given.get("shows_crashes"))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -133,7 +133,7 @@ class WorkerRecorder:
 
         The controller makes the same digests of them.
         """
-        if isinstance(self.record, DiskRecord):
+        if self.record.folder is not None:
             given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
             names = NodeIds(Secrets(given["patterns"], given["key"]))
             nodeids = self._nodeids = [item.nodeid for item in session.items]

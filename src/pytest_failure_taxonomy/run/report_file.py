@@ -142,18 +142,16 @@ class ReportFile:
     def watch(self) -> str | None:
         """Start the watcher; return why there is none that was wanted to complete the report."""
         settings, record = self._settings, self.record
-        if isinstance(record, DiskRecord):
-            with suppress(OSError):  # the disk is nearly full, and the record matters more
-                record.keep_room()
-            self._at_sigterm.begin_at_sigterm(record)
+        with suppress(OSError):  # the disk is nearly full, and the record matters more
+            record.keep_room()
+        self._at_sigterm.begin_at_sigterm(record)
         stall_seconds = settings.stall_seconds if settings.observer and is_observable() else 0.0
         if not self.is_watched and not stall_seconds:
             return None
         why = record.lost
         if why is None:
-            if isinstance(record, DiskRecord):
-                with suppress(OSError):
-                    record.make_memory_file()
+            with suppress(OSError):
+                record.make_memory_file()
             libraries: Sequence[str] = ()
             if settings.faces.html is not None:
                 from pytest_failure_taxonomy.report.render import LIBRARIES
@@ -180,9 +178,8 @@ class ReportFile:
     @property
     def record_files(self) -> list[Path]:
         """The files of the record; none if the record is in memory."""
-        if not isinstance(self.record, DiskRecord):
-            return []
-        return [self.record.folder / name for name in (layout.STATE, layout.EVENTS)]
+        folder = self.record.folder
+        return [] if folder is None else [folder / layout.STATE, folder / layout.EVENTS]
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Give descriptors of what this process leaves to the one that sees its end.
@@ -223,7 +220,7 @@ class ReportFile:
         To be called once the session has ended: the watcher does not rewrite the report from here
         on.
         """
-        if self.watcher_id is None or not isinstance(self.record, DiskRecord):
+        if self.watcher_id is None:
             return None
         with suppress(OSError), self.record.opened() as folder:
             with held_record(folder, LOOK_SECONDS):
@@ -286,7 +283,7 @@ class ReportFile:
         self._watch.stop()
         self._asked.end()
         self._at_sigterm.end()
-        if isinstance(self.record, DiskRecord) and not keep_record:
+        if not keep_record:
             self.record.mark_written()
             remains = self.record.remove()
         self._lock.release()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.write import DiskRecord, Record
+from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -116,9 +116,8 @@ class StalledRun:
             return
         # Read now: later, a test that goes on is no longer stalled.
         observed = Observed()
-        if isinstance(self._record, DiskRecord):
-            with suppress(OSError), self._record.opened() as folder:
-                observed = read_observed(folder)
+        with suppress(OSError), self._record.opened() as folder:
+            observed = read_observed(folder)
         if not any(each.stall.is_ended for each in observed.stalls):  # it is not the watcher's
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -314,7 +313,7 @@ class StallThread:
         if not is_news:
             return
         # Into the record, and into the report of the running run.
-        if isinstance(self._record, DiskRecord):
+        if self._record.folder is not None:
             with self._record.opened() as folder:
                 observed.write_observed(folder, observed.encode_observed(self._observed))
                 run = parse_record(*read_contents(folder), self._run_id, "the record")
