@@ -85,7 +85,10 @@ def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Begin to record before the first conftest is loaded, if that was asked for."""
     requested = early_config.stash[_REQUESTED] = is_requested(early_config)
-    if requested or _may_be_worker_of_supervised():
+    # A worker of xdist gets the arguments of its controller, which need not ask for a report under
+    # `failure-taxonomy run`.
+    may_be_asked = SUPERVISOR_VARIABLE in os.environ and "PYTEST_XDIST_WORKER" in os.environ
+    if requested or may_be_asked:
         with imports_as_they_are(early_config):
             from pytest_failure_taxonomy.run.lifecycle import begin
 
@@ -134,14 +137,6 @@ def _is_supervised() -> bool:
     from pytest_failure_taxonomy.watcher.mailbox import find_mailbox
 
     return find_mailbox() is not None
-
-
-def _may_be_worker_of_supervised() -> bool:
-    """Tell whether this may be an xdist worker of a pytest under `failure-taxonomy run`.
-
-    A worker gets the arguments of its controller, which under `run` need not ask for a report.
-    """
-    return SUPERVISOR_VARIABLE in os.environ and "PYTEST_XDIST_WORKER" in os.environ
 
 
 def _after_a_failed_start(config: pytest.Config) -> None:

@@ -283,11 +283,6 @@ class Header:
 @value
 class _NamedTest:
     nodeid: str
-
-
-@value
-class _Rerun:
-    nodeid: str
     worker: str | None = None
 
 
@@ -317,7 +312,7 @@ _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "mismatch": ("mismatch", CollectionMismatch),
     "thread": ("thread", LeftThread),
     "recovered": (None, _NamedTest),
-    "rerun": (None, _Rerun),
+    "rerun": (None, _NamedTest),
     "end": (None, _End),
     "benches": (None, KeptBenches),
 }

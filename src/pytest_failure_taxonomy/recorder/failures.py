@@ -80,13 +80,8 @@ class EventLog:
         self._record = record
         self._secrets = secrets
         self._nodeids = nodeids
-        self._known_at_first: int | None = None
+        self.known_at_first: int | None = None
         """How many secrets were known when the first event was added."""
-
-    @property
-    def is_out_of_date(self) -> bool:
-        """Whether secrets have become known since the first event was added."""
-        return self._known_at_first not in (None, self._secrets.known)
 
     def add_failure(self, failure: evidence.TestFailure) -> None:
         """Add a test that failed."""
@@ -147,8 +142,8 @@ class EventLog:
 
     def _erase_new_secrets(self) -> None:
         """Erase secrets that have just become known from what is on disk."""
-        if self._known_at_first is None:
-            self._known_at_first = self._secrets.known
+        if self.known_at_first is None:
+            self.known_at_first = self._secrets.known
         fillers = self._secrets.take_new()
         if fillers:
             self._record.erase(fillers)

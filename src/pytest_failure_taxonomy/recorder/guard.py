@@ -45,7 +45,8 @@ class Faults:
     def __init__(self, config: pytest.Config, *, is_worker: bool = False) -> None:
         self._config = config
         self._is_worker = is_worker
-        self._is_over = False
+        self.is_over = False
+        """pytest shows no more warnings: faults are written to stderr."""
         self.messages: list[str] = []
 
     def add(self, where: str, error: BaseException) -> None:
@@ -57,7 +58,7 @@ class Faults:
         if inspection.came_from_signal(error):
             raise error
         message = _WARNING.format(where=where, error=_words_of(error))
-        if self._is_over or not _is_of_surroundings(error):
+        if self.is_over or not _is_of_surroundings(error):
             self.note(message)
         elif message not in self.messages and len(self.messages) < MAX_FAULTS:
             self.messages.append(message)
@@ -84,7 +85,7 @@ class Faults:
         self.messages.append(message)
         if self._is_worker:
             return  # the controller is told, and warns once for all workers
-        if self._is_over:
+        if self.is_over:
             with suppress(Exception):  # a test may have replaced stderr by anything
                 write_words(sys.stderr, f"{message}\n")
         elif len(self.messages) == 1 and not self._limits_warnings():
@@ -94,10 +95,6 @@ class Faults:
             )
             said = {"warning_message": shown, "nodeid": "", "when": "runtest", "location": None}
             self._config.hook.pytest_warning_recorded.call_historic(kwargs=said)
-
-    def session_is_over(self) -> None:
-        """Write to stderr from now on, because pytest shows no more warnings."""
-        self._is_over = True
 
     def _limits_warnings(self) -> bool:
         """Tell whether one more warning could change the exit code (pytest 9.1, --max-warnings)."""

@@ -82,7 +82,8 @@ class Progress:
         self._indices: dict[str, int] | None = None
         self._running: dict[str, int] = {}
         self._workers: dict[str, str] = {}
-        self._reruns: Counter[str] = Counter()
+        self.reruns: Counter[str] = Counter()
+        """How often each test was run again."""
         self._recovered: set[str] = set()
 
     def select(self, nodeids: Sequence[str]) -> None:
@@ -145,7 +146,7 @@ class Progress:
     def count_pass(self, nodeid: str) -> None:
         """Count a test that passed."""
         self._counters[_PASSED] += 1
-        if self._reruns and nodeid in self._reruns:
+        if self.reruns and nodeid in self.reruns:
             self._recovered.add(nodeid)
             self._record.write("recovered", nodeid=self._shown((nodeid,))[0])
 
@@ -158,16 +159,12 @@ class Progress:
                 twice, for its call and its teardown.
         """
         self.count("rerun")
-        told = self._reruns[nodeid]
-        self._reruns[nodeid] = told + 1 if attempt is None else max(told, attempt + 1)
+        told = self.reruns[nodeid]
+        self.reruns[nodeid] = told + 1 if attempt is None else max(told, attempt + 1)
 
     def set_deselected(self, count: int) -> None:
         """Set how many tests options have deselected."""
         self._counters[_INDEX["deselected"]] = count
-
-    def attempts(self, nodeid: str) -> int:
-        """Return how often a test has been run."""
-        return 1 + self._reruns[nodeid] if self._reruns else 1
 
     def assign_worker(self, nodeid: str, worker: str) -> None:
         """Record which worker runs a test."""

@@ -284,7 +284,7 @@ class SessionRecorder:
             not_run=progress.not_started(),
             workers=workers,
         )
-        if log.is_out_of_date:
+        if log.known_at_first not in (None, self.secrets.known):
             run = searched_again(run, self.secrets)
         return self.nodeids.settled(run)
 
@@ -371,7 +371,7 @@ class SessionRecorder:
             location=place,
             traceback=text,
             duration_seconds=None if crashed else report.duration,
-            attempts=self.progress.attempts(nodeid),
+            attempts=1 + self.progress.reruns.get(nodeid, 0),
             worker=_worker_of(report),
         )
         self.log.add_failure(failure)

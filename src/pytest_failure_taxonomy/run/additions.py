@@ -133,6 +133,11 @@ class PastRuns:
     """Ask the history about one run, and accept failures that are known, where that was asked."""
 
     def __init__(self, settings: Settings) -> None:
+        url = settings.history
+        self.wants_every_test = url is not None or settings.known is not None
+        """The outcome of each test has to be recorded."""
+        self.url_for_record = None if url is None or has_password(url) else url
+        """Where whoever completes the report of a dead run records it; never with a password."""
         self._settings = settings
         self._why_not: str | None = None
         self._known: dict[str, Any] | None = None
@@ -141,17 +146,6 @@ class PastRuns:
             from pytest_failure_taxonomy.history.recording import record_run
 
             self._record_run = record_run
-
-    @property
-    def wants_every_test(self) -> bool:
-        """Whether the outcome of each test has to be recorded."""
-        return self._settings.history is not None or self._settings.known is not None
-
-    @property
-    def url_for_record(self) -> str | None:
-        """Where whoever completes the report of a dead run records it; never with a password."""
-        url = self._settings.history
-        return None if url is None or has_password(url) else url
 
     def accept(
         self, evidence: RunEvidence, build: Callable[[RunEvidence], dict[str, Any]], uncounted: int

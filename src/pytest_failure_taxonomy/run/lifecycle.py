@@ -303,7 +303,7 @@ class Run:
         if self._is_finished or os.getpid() != self._process_id:
             return
         self._is_finished = True
-        self.faults.session_is_over()
+        self.faults.is_over = True
         with interpreter_as_it_was():
             try:
                 self._finish(exit_seen)
