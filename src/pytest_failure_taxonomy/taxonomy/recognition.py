@@ -9,9 +9,8 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure, public_name
@@ -47,15 +46,13 @@ _OWN_MARKS: Final = ["filterwarnings", "parametrize", "skip", "skipif", "usefixt
 
 _OPTIONAL: Final = re.compile(r"\[([^][{}]*\{\w+\}[^][]*)\]")
 _NAMED: Final = re.compile(r"\{(\w+)\}")
-_TYPE_AND_TEXT: Final = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: |$)")
+_TYPE_AND_TEXT: Final = r"([A-Za-z_][\w.]{0,200})(?:: |$)"
 _ERRNO: Final = re.compile(
     r"\[(?:Errno|WinError) (?P<errno>-?\d{1,6})\] [^\n]{1,200}?"
     r"(?:: '(?P<filename>[^'\n]{1,6000})|$)"
 )
-_PLACE: Final = re.compile(r" \(([^()\s][^()]{0,300}:\d+)[,)]")
-_URL: Final = re.compile(
-    r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})([^#\s'\"]{0,2000})"
-)
+_PLACE: Final = r" \(([^()\s][^()]{0,300}:\d+)[,)]"
+_URL: Final = r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})([^#\s'\"]{0,2000})"
 
 _Values = dict[str, str]
 
@@ -107,7 +104,14 @@ def recognise(found: Finding) -> Diagnosis | None:
     links = _links_of(failure)
     common: _Values = {"fingerprint": found.fingerprint or found.detail, "kind": found.kind}
     common |= {fact.name: fact.text for link in links for fact in link.facts}
-    common |= _values_of_failure(failure)
+    if failure.exception is not None and failure.exception.memory is not None:
+        common["pressure"] = words_of_pressure(failure.exception.memory)
+    if not isinstance(failure, RunError):
+        common["nodeid"] = failure.nodeid
+        if failure.location is not None:
+            common["at"] = f"{failure.location.path}:{failure.location.line}"
+    elif place := re.search(_PLACE, failure.message):
+        common["at"] = place[1]
     partial = None
     inner: _Link | None = None
     for link in reversed(links):
@@ -140,7 +144,7 @@ def _links_of(failure: TestFailure | CollectionFailure | RunError) -> list[_Link
         links += _links_behind(raised)
     elif failure.message.startswith(_XPASS):
         links.append(_Link(("pytest.xpass",), failure.message.removeprefix(_XPASS).strip()))
-    elif (found := _TYPE_AND_TEXT.match(failure.message)) is not None:
+    elif (found := re.match(_TYPE_AND_TEXT, failure.message)) is not None:
         name = found[1] if "." in found[1] else f"builtins.{found[1]}"
         links.append(_Link(_names_of((name,)), failure.message[found.end() :]))
     if isinstance(failure, RunError):  # asked first: pytest says more than what it stumbled over
@@ -193,9 +197,9 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
         if found is None:
             continue
         groups = {name.rstrip("2345"): each for name, each in found.groupdict().items() if each}
-        values = common | own | groups
+        values = common | own | groups | {"asks": row.given.get("asks", "")}
         conditions = row.given.get("where", {}).items()
-        if all(re.fullmatch(each, _value(name, values, row)) for name, each in conditions):
+        if all(re.fullmatch(each, _value(name, values)) for name, each in conditions):
             diagnosis, is_whole = _said_by(row, values)
             if is_whole:
                 return diagnosis, True
@@ -205,12 +209,11 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
 
 def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
     given = row.given
-    what, is_whole = _filled(given["what"], values, row)
-    key, _ = _filled(given.get("key", given["what"]), values, row)
+    what, is_whole = _filled(given["what"], values)
+    key, _ = _filled(given.get("key", given["what"]), values)
     if not what or not key:
         return None, False
-    fixes = (_filled(each, values, row)[0] for each in given.get("fix", ()))
-    fix = next(filter(None, fixes), None)
+    fix = next(filter(None, [_filled(each, values)[0] for each in given.get("fix", ())]), None)
     command, _, name = (fix or "").rpartition(" ")
     if command == "pip install" and name in packaged_table("plugins"):
         key = f"plugin {name}"  # whatever of it is missing, one command mends it
@@ -223,72 +226,72 @@ def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
     ), is_whole
 
 
-def _filled(template: str, values: _Values, row: _Row) -> tuple[str, bool]:
+def _filled(template: str, values: _Values) -> tuple[str, bool]:
     """Put values into a template: nothing is left of it if one is missing outside of brackets."""
     left_out = 0
 
     def without_gaps(part: re.Match[str]) -> str:
         nonlocal left_out
-        is_whole = all(_value(name, values, row) for name in _NAMED.findall(part[1]))
+        is_whole = all(_value(name, values) for name in _NAMED.findall(part[1]))
         left_out += not is_whole
         return part[1] if is_whole else ""
 
     template = _OPTIONAL.sub(without_gaps, template)
-    if not all(_value(name, values, row) for name in _NAMED.findall(template)):
+    if not all(_value(name, values) for name in _NAMED.findall(template)):
         return "", False
-    return _NAMED.sub(lambda name: _value(name[1], values, row), template), not left_out
+    return _NAMED.sub(lambda name: _value(name[1], values), template), not left_out
 
 
-def _value(name: str, values: _Values, row: _Row) -> str:
+def _value(name: str, values: _Values) -> str:
     """Return a value in one line; empty where there is none."""
     found = values.get(name, "")
     if not found and name in _DERIVED:
-        found = _DERIVED[name](values, row)
+        found = _DERIVED[name](values)
     line = " ".join(found.split())
     return line if len(line) <= _MAX_VALUE else f"{line[:_MAX_VALUE]}…"
 
 
-def _address(values: _Values, _: _Row) -> str:
+def _address(values: _Values) -> str:
     host, port = values.get("host", ""), values.get("port", "")
-    if not host:
-        return ""
     host = f"[{host}]" if ":" in host else host
-    return f"{host}:{port}" if port else host
+    return f"{host}:{port}" if host and port else host
 
 
-def _site(values: _Values, row: _Row) -> str:
+def _site(values: _Values) -> str:
     """Return the host that a request was sent to, with the port if that is told."""
-    found = _URL.match(values.get("url", ""))
-    return found[1] if found else _address(values, row)
+    found = re.match(_URL, values.get("url", ""))
+    return found[1] if found else _address(values)
 
 
-def _page(values: _Values, row: _Row) -> str:
+def _page(values: _Values) -> str:
     """Return what was asked of a server, without a user, a password and a query."""
-    found = _URL.match(values.get("url", ""))
-    return found[1] + found[2].partition("?")[0] if found else _address(values, row)
+    found = re.match(_URL, values.get("url", ""))
+    return found[1] + found[2].partition("?")[0] if found else _address(values)
 
 
-def _install(values: _Values, row: _Row) -> str:
+def _install(values: _Values) -> str:
     """Return how to install what is missing, if it is sure who has it."""
-    name, asked = values.get("name", ""), row.given["asks"]
-    if asked == "modules":
-        if values.get("own_package"):
-            return "pip install -e ."
-        # Of a dotted name all but its last part is there: Python would have missed that first.
-        reviewed = packaged_table("distributions").get(values.get("module") or name, "")
-        found = [values["distribution"]] if "distribution" in values else reviewed.split()[:1]
-        return f"pip install {found[0]}" if found else ""
+    name, asked = values.get("name", ""), values["asks"]
     if asked == "libraries":
         return str(_head()["libraries"].get(name, ""))
-    return which_to_install(asked, name)
+    if asked != "modules":
+        return which_to_install(asked, name)
+    if values.get("own_package"):
+        return "pip install -e ."
+    # Of a dotted name all but its last part is there: Python would have missed that first.
+    reviewed = packaged_table("distributions").get(values.get("module") or name, "")
+    found = values.get("distribution") or next(iter(reviewed.split()), "")
+    return f"pip install {found}" if found else ""
 
 
-def _own_mark(values: _Values, _: _Row) -> str:
+def _own_mark(values: _Values) -> str:
     """Return the mark of pytest itself that a name is near to; to register a slip would hide it."""
+    from difflib import get_close_matches
+
     return next(iter(get_close_matches(values["name"].lower(), _OWN_MARKS, 1, cutoff=0.8)), "")
 
 
-def _where(values: _Values, _: _Row) -> str:
+def _where(values: _Values) -> str:
     """Return the place of a syntax error: that of the failure, if it is in the same file."""
     place, line = values.get("at", ""), values.get("lineno", "")
     file = values.get("filename") or values.get("file", "")
@@ -296,7 +299,7 @@ def _where(values: _Values, _: _Row) -> str:
     return place if place and is_there else f"{file}:{line}" if file and line else place
 
 
-def _files_of_one_name(values: _Values, _: _Row) -> list[str]:
+def _files_of_one_name(values: _Values) -> list[str]:
     """Return the two files, from the root directory if both are below it."""
     file = values.get("nodeid", "").partition("::")[0]
     imported, collected = (
@@ -307,42 +310,24 @@ def _files_of_one_name(values: _Values, _: _Row) -> list[str]:
     return [imported[len(root) :], file] if both else []
 
 
-def _folders(values: _Values, row: _Row) -> str:
-    files = _files_of_one_name(values, row)
-    return " and ".join(each.rpartition("/")[0] or "." for each in files)
-
-
-_DERIVED: Final[Mapping[str, Callable[[_Values, _Row], str]]] = {
+_DERIVED: Final[Mapping[str, Callable[[_Values], str]]] = {
     "address": _address,
-    "peer": lambda values, row: _address(values, row) or values["fingerprint"],
+    "peer": lambda values: _address(values) or values["fingerprint"],
     "site": _site,
     "page": _page,
     "install": _install,
     "own_mark": _own_mark,
     "where": _where,
-    "first": lambda values, row: next(iter(_files_of_one_name(values, row)), ""),
-    "second": lambda values, _: values.get("nodeid", ""),
-    "folders": _folders,
-    "missing_folder": lambda values, _: (
+    "first": lambda values: next(iter(_files_of_one_name(values)), ""),
+    "second": lambda values: values.get("nodeid", ""),
+    "folders": lambda values: " and ".join(
+        [each.rpartition("/")[0] or "." for each in _files_of_one_name(values)]
+    ),
+    "missing_folder": lambda values: (
         values.get("cwd", "") if values.get("cwd") == values.get("filename") else ""
     ),
 }
 """Values that are made of others, or looked up."""
-
-
-def _values_of_failure(failure: TestFailure | CollectionFailure | RunError) -> _Values:
-    """Return what a failure tells besides its exception."""
-    values: _Values = {}
-    raised = failure.exception
-    if raised is not None and raised.memory is not None:
-        values["pressure"] = words_of_pressure(raised.memory)
-    if isinstance(failure, RunError):
-        found = _PLACE.search(failure.message)
-        return values | {"at": found[1]} if found else values
-    values["nodeid"] = failure.nodeid
-    if failure.location is not None:
-        values["at"] = f"{failure.location.path}:{failure.location.line}"
-    return values
 
 
 @cache
@@ -381,18 +366,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-Sort = Literal["options", "settings", "fixtures", "marks"]
-"""What a plugin can add."""
-
 _REFUSED: Final = r"unrecognized arguments: (?P<options>.+?)(?: \(from .+\))?$"
-_REQUIREMENT: Final = r"[^\w.-]"
 NOT_LOADED: Final = "is installed but not loaded"
 """What is said of a plugin that is there; installing it would not help."""
-_SHORT: Final = r"(-[a-zA-Z])(?!-).*"
 
 
-def distributions_with(sort: Sort, name: str) -> tuple[str, ...]:
-    """Return the sorted names of the distributions that have something of one sort."""
+def distributions_with(sort: str, name: str) -> tuple[str, ...]:
+    """Return the sorted names of the distributions that have something of one sort.
+
+    That is one of `options`, `settings`, `fixtures` and `marks`.
+    """
     plugins = packaged_table("plugins").items()
     return tuple(sorted(each for each, added in plugins if name in added.get(sort, ())))
 
@@ -403,7 +386,7 @@ def distributions_with_option(argument: str) -> tuple[str, ...]:
     Args:
         argument: as it is typed, such as `--cov=src` or `-n4`.
     """
-    short = re.fullmatch(_SHORT, argument)
+    short = re.fullmatch(r"(-[a-zA-Z])(?!-).*", argument)
     return distributions_with("options", short[1] if short else argument.partition("=")[0])
 
 
@@ -414,7 +397,7 @@ def refused_options(said: str) -> tuple[str, ...]:
     return tuple(each for each in words if each.startswith("-"))
 
 
-def which_to_install(sort: Sort | Literal["plugins"], names: str) -> str:
+def which_to_install(sort: str, names: str) -> str:
     """Return how to install the plugins that have what is missing; empty where nobody is known.
 
     Args:
@@ -425,7 +408,7 @@ def which_to_install(sort: Sort | Literal["plugins"], names: str) -> str:
         options = refused_options(f"unrecognized arguments: {names}")
         wanted = dict.fromkeys(map(distributions_with_option, options))
     elif sort == "plugins":
-        listed = [re.split(_REQUIREMENT, each.strip())[0] for each in names.split(",")]
+        listed = [re.split(r"[^\w.-]", each.strip())[0] for each in names.split(",")]
         wanted = {(each,): None for each in listed if each in packaged_table("plugins")}
     else:
         wanted = {distributions_with(sort, names): None}

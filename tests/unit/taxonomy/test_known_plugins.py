@@ -10,7 +10,6 @@ import pytest
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.recognition import (
-    Sort,
     distributions_with_option,
     refused_options,
     which_to_install,
@@ -59,7 +58,7 @@ def test_only_options_are_refused() -> None:
 
 def test_the_tables_are_sorted_and_whole() -> None:
     """A name stands once, and every option is one."""
-    sorts: tuple[Sort, ...] = ("options", "settings", "fixtures", "marks")
+    sorts = ("options", "settings", "fixtures", "marks")
     plugins = packaged_table("plugins").items()
     options, *others = (
         {name: added[sort] for name, added in plugins if sort in added} for sort in sorts
