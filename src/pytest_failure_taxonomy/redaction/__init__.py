@@ -9,6 +9,11 @@ __all__ = ["Redactor", "check_patterns", "redact_arguments"]
 MARK_START: Final = "[REDACTED:"
 
 
+def is_cut(text: str) -> bool:
+    """Return whether something may have been cut out of the text."""
+    return "..." in text or "…" in text
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
     if name in ("Redactor", "check_patterns"):

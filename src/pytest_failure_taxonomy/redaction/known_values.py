@@ -9,7 +9,8 @@ import json
 import re
 from base64 import b64decode
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, cached_property
 from html import escape
 from math import inf
@@ -17,10 +18,10 @@ from typing import Final
 from unicodedata import normalize
 from urllib.parse import quote, quote_plus
 
-from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts
+from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, places
 from pytest_failure_taxonomy.redaction.names import is_secret_variable
 from pytest_failure_taxonomy.redaction.ordinary_values import is_ordinary, is_telling
-from pytest_failure_taxonomy.redaction.signs import ChangingVariables, base64_parts, url_passwords
+from pytest_failure_taxonomy.redaction.signs import base64_parts, url_passwords
 
 _SURE_LENGTH: Final = 8
 """Shorter values are removed only where no letter or digit touches them."""
@@ -32,7 +33,6 @@ _CHARACTERS: Final = 4
 """Characters of a value's start or end that give it away beside a cut, and by which values are
 found that may be in a text."""
 
-_MOST_OF_ENVIRONMENT: Final = 200
 _MOST_LEARNT: Final = 1_000
 """Values that are known at once."""
 
@@ -210,27 +210,6 @@ class KnownValues:
                 yield Removal(end, done, "", "")
 
 
-class EnvironmentValues(KnownValues):
-    """The secret values that the environment holds or has held since the first text.
-
-    Args:
-        environment: a mapping to look at instead of `os.environ`.
-    """
-
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        super().__init__(_MOST_OF_ENVIRONMENT)
-        self._variables = ChangingVariables(environment)
-
-    def refresh(self) -> None:
-        """Know the values of variables that were set or changed."""
-        if changed := self._variables.changed():
-            self.add(
-                (f"env:{name}", secret)
-                for name, text in changed
-                for secret in secret_values(name, text)
-            )
-
-
 class LearntValues(KnownValues):
     """The values that the texts of one run have given away.
 
@@ -306,10 +285,7 @@ def _places(text: str, form: str) -> Iterator[int]:
         word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])")
         yield from (found.start() for found in word.finditer(text))
         return
-    start = text.find(form)
-    while start >= 0:
-        yield start
-        start = text.find(form, start + len(form))
+    yield from places(text, form)
 
 
 def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
@@ -340,12 +316,6 @@ def _values_in(name: str, removed: str) -> list[str]:
     if name in ("cookie", "authorization"):
         values += [part.partition("=")[2] or part for part in _PARTS.split(removed)]
     if name == "authorization" and _BASIC.fullmatch(removed):
-        values.append(_password_of_basic(removed))
+        with suppress(ValueError):
+            values.append(b64decode(removed).decode("utf-8").partition(":")[2])
     return values
-
-
-def _password_of_basic(encoded: str) -> str:
-    try:
-        return b64decode(encoded).decode("utf-8").partition(":")[2]
-    except ValueError:
-        return ""

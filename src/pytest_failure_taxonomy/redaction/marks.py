@@ -115,9 +115,12 @@ _CUT_BY_DOTS: Final = re.compile(_DOTS)
 _CUT_EXPRESSION: Final = re.compile(rf"{_DOTS}|…++")
 
 
-def is_cut(text: str) -> bool:
-    """Return whether something may have been cut out of the text."""
-    return "..." in text or "…" in text
+def places(text: str, word: str) -> Iterator[int]:
+    """Yield where a word stands in a text."""
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + len(word))
 
 
 def cuts(text: str) -> Iterator[tuple[int, int]]:

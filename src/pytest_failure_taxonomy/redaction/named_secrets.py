@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, removal_of_group
+from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, places, removal_of_group
 from pytest_failure_taxonomy.redaction.names import find_name, find_secret_key, lower_case, mark_id
 from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_code,
@@ -234,12 +233,8 @@ _EXPRESSIONS: Final[Mapping[str, Sequence[tuple[re.Pattern[str], _RemovalOf]]]] 
 """What is tried where a word stands; for all others it is both."""
 
 
-def remove_behind_cut_names(text: str, search: Search) -> str:
-    """Return the text without what follows a name of a secret that was cut: `{'Autho...f3xyz'}`."""
-    return search.without(text, _behind_cut_names(text, search))
-
-
-def _behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
+def secrets_behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
+    """Yield what follows names of secrets that were cut: `{'Autho...f3xyz'}`."""
     done = 0
     for start, end in cuts(text):
         if start < done:
@@ -348,30 +343,28 @@ def remove_pairs(text: str, lower: str, words: Collection[str], search: Search) 
         words: which of the words that names of secrets have are in it.
         search: removes what was found.
     """
-    for expression, id_of in _expressions_of_pairs(lower, words):
-        text = search.without_matches(text, expression, partial(_removal_of_pair, id_of))
+    for expression in _expressions_of_pairs(lower, words):
+        text = search.without_matches(text, expression, _of_pair)
     return text
 
 
-def _expressions_of_pairs(
-    lower: str, words: Collection[str]
-) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
+def _expressions_of_pairs(lower: str, words: Collection[str]) -> Iterator[re.Pattern[str]]:
     """Yield what may find something: a search takes longer than looking for its signs."""
     if "</" in lower or "&lt;/" in lower:
-        yield _ELEMENT, _id_of_value
+        yield _ELEMENT
     if _may_have_name_and_value(lower, words):
-        yield _NAME_THEN_VALUE, _id_of_value
-        yield _VALUE_THEN_NAME, _id_of_value
+        yield _NAME_THEN_VALUE
+        yield _VALUE_THEN_NAME
         if "type" in lower:
-            yield _TYPE_THEN_VALUE, _id_of_value
+            yield _TYPE_THEN_VALUE
     if "'," in lower or '",' in lower:
         ends = [end for word, ends in _ENDS_OF_NAMES.items() if word in words for end in ends]
         if any(f"{end}'," in lower or f'{end}",' in lower for end in ends):
-            yield _TUPLE, _id_in_tuple
+            yield _TUPLE
     if "pass" in words and any(
-        _NETRC.match(lower, at) for word in ("machine", "default") for at in _places(lower, word)
+        _NETRC.match(lower, at) for word in ("machine", "default") for at in places(lower, word)
     ):
-        yield _NETRC, _id_in_netrc
+        yield _NETRC
 
 
 def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
@@ -379,7 +372,7 @@ def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
 
     Between the two there is no bracket, which source code is full of.
     """
-    for at in (*_places(lower, "value"), *_places(lower, "content")):
+    for at in (*places(lower, "value"), *places(lower, "content")):
         if not _VALUE_SIGN.match(lower, at):
             continue
         before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
@@ -392,40 +385,18 @@ def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
     return False
 
 
-def _places(text: str, word: str) -> Iterator[int]:
-    """Yield where the word stands in the text."""
-    at = text.find(word)
-    while at >= 0:
-        yield at
-        at = text.find(word, at + len(word))
-
-
-def _removal_of_pair(id_of: Callable[[re.Match[str]], str], found: re.Match[str]) -> Removal | None:
-    name = id_of(found)
-    group = "value" if found["value"] is not None else "bare"
-    return removal_of_group(found, group, name) if name else None
-
-
-def _id_of_value(found: re.Match[str]) -> str:
-    """Return the id of the secret; the empty text where the value is none."""
+def _of_pair(found: re.Match[str]) -> Removal | None:
     groups = found.groupdict()
     value = groups["value"] or groups.get("bare") or ""
+    if is_placeholder(value) or not value.strip():
+        return None
+    if found.re is _NETRC:
+        is_none = not found["login"] and not looks_random(value)
+        return None if is_none else removal_of_group(found, "value", "password")
+    if found.re is _TUPLE and _WORDS_OF_PROSE.fullmatch(value) and not looks_random(value):
+        return None  # two words in brackets are names: `('password', 'email')`
     name = find_secret_key("password" if groups.get("type") else groups["name"]).lower()
     is_word = groups["value"] is None and is_code(value)
-    if not name or not value.strip() or is_placeholder(value) or is_word:
-        return ""
-    return "" if is_too_little(name, value) else mark_id(name)
-
-
-def _id_in_tuple(found: re.Match[str]) -> str:
-    """Two words in brackets are names: `('password', 'email')`."""
-    value = found["value"]
-    if _WORDS_OF_PROSE.fullmatch(value) and not looks_random(value):
-        return ""
-    return _id_of_value(found)
-
-
-def _id_in_netrc(found: re.Match[str]) -> str:
-    if not found["login"] and not looks_random(found["value"]):
-        return ""
-    return "" if is_placeholder(found["value"]) else "password"
+    if not name or is_word or is_too_little(name, value):
+        return None
+    return removal_of_group(found, "bare" if groups["value"] is None else "value", mark_id(name))

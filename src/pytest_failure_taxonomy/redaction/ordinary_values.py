@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.marks import is_cut
+from pytest_failure_taxonomy.redaction import is_cut
 
 _remembered = lru_cache(maxsize=4_096)
 """Texts repeat their values, and a judgement takes microseconds."""
@@ -125,11 +125,6 @@ def is_prose_of_header(value: str) -> bool:
     return is_word and not any(looks_random(each) for each in others)
 
 
-def is_weak(name: str) -> bool:
-    """Return whether the name stands beside other things than secrets, too: `token='if'`."""
-    return name in _WEAK_NAMES
-
-
 def is_code(value: str) -> bool:
     """Return whether the value is a name of source code, a word or a small number."""
     return _CODE.fullmatch(value) is not None
@@ -143,7 +138,7 @@ def is_too_little(name: str, value: str) -> bool:
     # `Password: ', x=1)`: the quote ends a text, and what follows is code.
     if value[0] in ",)]}:;":
         return True
-    return is_weak(name) and (
+    return name in _WEAK_NAMES and (
         len(value) < _SHORTEST_WEAK or " " in value or not _may_be_secret(name, value)
     )
 
@@ -154,11 +149,6 @@ def _may_be_secret(name: str, value: str) -> bool:
     return looks_random(value) or (
         name != "token" and _USER_AND_PASSWORD.fullmatch(value) is not None
     )
-
-
-def _is_of_aws(text: str, place: int) -> bool:
-    """Return whether the place is in the name of a thing: `arn:aws:…:secret:its-name`."""
-    return text[place - 1 : place] == ":" and "arn:" in text[max(0, place - _LONGEST_NAME) : place]
 
 
 def is_ordinary_bare(found: re.Match[str]) -> bool:
@@ -174,11 +164,12 @@ def is_ordinary_bare(found: re.Match[str]) -> bool:
         return True
     name = found["name"].lower()
     touches = found.start("bare") == found.end("sign")
-    if touches and found["sign"] == ":" and _is_of_aws(text, found.start()):
-        return True
+    before = text[max(0, found.start() - _LONGEST_NAME) : found.start()]
+    if touches and found["sign"] == ":" and before.endswith(":") and "arn:" in before:
+        return True  # the name of a thing: `arn:aws:…:secret:its-name`
     if following == "}" and touches and _FORMAT.fullmatch(value) is not None:
         return True
-    if not is_code(value) and not (is_weak(name) and not _may_be_secret(name, value)):
+    if not is_code(value) and not (name in _WEAK_NAMES and not _may_be_secret(name, value)):
         return False
     line_start = text.rfind("\n", max(0, found.start() - _LONGEST_NAME), found.start()) + 1
     is_variable = found["name"].isupper() and found["sign"] == "=" and touches

@@ -7,20 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from pytest_failure_taxonomy.redaction import MARK_START
-from pytest_failure_taxonomy.redaction.known_values import EnvironmentValues, LearntValues
+from pytest_failure_taxonomy.redaction import MARK_START, is_cut
+from pytest_failure_taxonomy.redaction.known_values import KnownValues, LearntValues, secret_values
 from pytest_failure_taxonomy.redaction.marks import (
     MARK,
     Note,
     Removal,
     Search,
-    is_cut,
     removal_of_group,
 )
 from pytest_failure_taxonomy.redaction.named_secrets import (
     remove_assignments,
-    remove_behind_cut_names,
     remove_pairs,
+    secrets_behind_cut_names,
 )
 from pytest_failure_taxonomy.redaction.names import (
     find_secret_key,
@@ -35,6 +34,7 @@ from pytest_failure_taxonomy.redaction.ordinary_values import (
     looks_random,
 )
 from pytest_failure_taxonomy.redaction.signs import (
+    ChangingVariables,
     known_tokens,
     may_hold_key,
     may_hold_login,
@@ -47,6 +47,8 @@ SECONDS_PER_TEXT: Final = 1.0
 SECONDS_PER_RUN: Final = 10.0
 """CPU time that it may take for all texts of a run."""
 
+_MOST_OF_ENVIRONMENT: Final = 200
+"""Secret values that the environment holds or has held since the first text."""
 _MOST_PASSES: Final = 4
 """What was removed can bring two texts together that make a further secret."""
 
@@ -74,7 +76,8 @@ class Redactor:
         learnt: LearntValues | None = None,
     ) -> None:
         self.counts: dict[str, int] = {}
-        self._environment = EnvironmentValues(environment)
+        self._variables = ChangingVariables(environment)
+        self._environment = KnownValues(_MOST_OF_ENVIRONMENT)
         self._learnt = LearntValues() if learnt is None else learnt
         self._patterns = [
             _RedactionPattern(f"pattern-{number}", pattern)
@@ -111,23 +114,25 @@ class Redactor:
         Under a key that says so (`password`, `api_key`) any text or number is a secret. A value
         without secrets is returned itself.
         """
-        return value if self._is_found_in_none_of(value) else self._redact_each(value)
-
-    def _is_found_in_none_of(self, value: Any) -> bool:
-        """Return whether one search of all texts of a JSON value is enough, and finds nothing."""
-        if self._patterns or not isinstance(value, dict | list):
-            return False
-        texts: dict[str, bool | None] = {}
-        try:
-            return _add_texts(value, texts) and self.holds_none(list(texts))
-        except Exception:  # noqa: BLE001 - then each text is searched by itself
-            return False
+        if not self._patterns and isinstance(value, dict | list):
+            texts: dict[str, bool | None] = {}
+            try:  # one search of all texts is enough where it finds nothing
+                if _add_texts(value, texts) and self.holds_none(list(texts)):
+                    return value
+            except Exception:  # noqa: BLE001, S110 - then each text is searched by itself
+                pass
+        return self._redact_each(value)
 
     def _redact_each(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, dict):
-            return {self.redact(key): self._entry(key, each) for key, each in value.items()}
+            return {
+                self.redact(key): self._note("field", str(each))
+                if _may_be_secret(each) and find_secret_key(key)
+                else self._redact_each(each)
+                for key, each in value.items()
+            }
         if isinstance(value, list):
             return [self._redact_each(each) for each in value]
         return value
@@ -139,7 +144,12 @@ class Redactor:
 
     def see_environment(self) -> None:
         """Know the secret values that the environment holds now."""
-        self._environment.refresh()
+        if changed := self._variables.changed():
+            self._environment.add(
+                (f"env:{name}", secret)
+                for name, text in changed
+                for secret in secret_values(name, text)
+            )
 
     def learn(self, name: str, secret: str) -> None:
         """Know a value that its place has given away, unless it is an ordinary word."""
@@ -167,25 +177,28 @@ class Redactor:
         """
         cut = is_cut(text)
         search = Search(note)
-        self._environment.refresh()
+        self.see_environment()
         if self._environment.count:
             text = self._environment.remove(text, search, cut=cut)
         if may_hold_key(text):
             text = remove_private_keys(text, note)
         text = known_tokens().remove(text, search, cut=cut)
         if may_hold_login(text):
-            text = remove_from_urls(text, search)
-        text = _remove_named(text, search)
+            text = search.without_matches(text, _PASSWORD, _password)
+            text = search.without_matches(text, _PASSWORD_WITH_SLASH, _password)
+            text = search.without_matches(text, _USER, _token)
+        lower = lower_case(text)
+        if may_hold_signature(lower):
+            text = search.without_matches(text, _SIGNATURE, _signature)
+            lower = lower_case(text)
+        if words := words_of_names(lower):
+            text = remove_pairs(text, lower, words, search)
+            text = remove_assignments(text, lower_case(text), words, search)
         if may_hold_command(text):
             text = remove_from_commands(text, search)
         if cut:
-            text = remove_behind_cut_names(text, search)
+            text = search.without(text, secrets_behind_cut_names(text, search))
         return self._learnt.remove(text, search, cut=cut) if self._learnt.count else text
-
-    def _entry(self, key: str, value: Any) -> Any:
-        if _may_be_secret(value) and find_secret_key(key):
-            return self._note("field", str(value))
-        return self._redact_each(value)
 
     def _note(self, name: str, removed: str = "", /) -> str:
         if removed.startswith(MARK_START) and MARK.fullmatch(removed):
@@ -211,15 +224,8 @@ class _RedactionPattern:
 
     def remove(self, text: str, note: Note) -> str:
         """Return the text without what the pattern matches; marks in it stay whole."""
-        parts = []
-        position = 0
-        for found in [*MARK.finditer(text), None]:
-            end = found.start() if found else len(text)
-            if end > position:
-                parts.append(self._without(text[position:end], note))
-            if found:
-                parts.append(found.group())
-                position = found.end()
+        parts = re.split(f"({MARK.pattern})", text)
+        parts[::2] = [part and self._without(part, note) for part in parts[::2]]
         return "".join(parts)
 
     def _without(self, text: str, note: Note) -> str:
@@ -300,21 +306,6 @@ def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
     return True
 
 
-def _remove_named(text: str, search: Search) -> str:
-    """Return the text without the secrets that a name gives away."""
-    lower = lower_case(text)
-    if may_hold_signature(lower):
-        text = remove_signatures(text, search)
-        lower = lower_case(text)
-    words = words_of_names(lower)
-    if not words:
-        return text
-    changed = remove_pairs(text, lower, words, search)
-    if changed != text:
-        lower = lower_case(changed)
-    return remove_assignments(changed, lower, words, search)
-
-
 def _mark(name: str, _: str = "", /) -> str:
     return f"{MARK_START}{name}]"
 
@@ -348,18 +339,6 @@ _SHORTEST_ALONE: Final = 16
 """Letters and digits of a token in the place of a user: shorter ones are names."""
 
 
-def remove_from_urls(text: str, search: Search) -> str:
-    """Return the text without the passwords in its URLs, and without tokens in place of a user."""
-    text = search.without_matches(text, _PASSWORD, _password)
-    text = search.without_matches(text, _PASSWORD_WITH_SLASH, _password)
-    return search.without_matches(text, _USER, _token)
-
-
-def remove_signatures(text: str, search: Search) -> str:
-    """Return the text without the signatures in its URLs."""
-    return search.without_matches(text, _SIGNATURE, _signature)
-
-
 def _signature(found: re.Match[str]) -> Removal | None:
     value = found["value"]
     is_one = len(value) >= _SHORTEST_SIGNATURE or looks_random(value)
@@ -375,21 +354,18 @@ def _token(found: re.Match[str]) -> Removal | None:
     """Remove a user that is a token: it looks like chance, and is longer than names are."""
     value = found["value"]
     name = _NAME_WITH_NUMBER.fullmatch(value)
+    words = _PART_OF_NAME.findall(name["name"]) if name else ()
     has_no_password = found.string[found.end()] == ":"
     shortest = 8 if has_no_password else _SHORTEST_ALONE
     if (
         len(value) < shortest
         or "@" in unquote(value)
-        or (name and not any(map(_is_no_name, _PART_OF_NAME.findall(name["name"]))))
+        or (name and not any(is_of_chance(each, _SHORTEST_AVERAGE_OF_NAMES) for each in words))
         or is_placeholder(value)
         or not (name or looks_random(value))
     ):
         return None
     return removal_of_group(found, "value", "url-token")
-
-
-def _is_no_name(letters: str) -> bool:
-    return is_of_chance(letters, _SHORTEST_AVERAGE_OF_NAMES)
 
 
 # Private keys

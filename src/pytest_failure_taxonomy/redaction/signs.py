@@ -63,7 +63,7 @@ def may_hold_secret(text: str) -> bool:
 
     Where something was cut, half of one may stand.
     """
-    from pytest_failure_taxonomy.redaction.marks import is_cut
+    from pytest_failure_taxonomy.redaction import is_cut
 
     if is_cut(text) or may_hold_key(text) or may_hold_login(text):
         return True

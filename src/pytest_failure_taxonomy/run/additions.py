@@ -27,7 +27,6 @@ from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.interpreter import isolate_module, our_command
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.user_rules import compare_with_known
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 json = isolate_module(json)
@@ -171,6 +170,9 @@ class PastRuns:
             ]
             notes: tuple[str, ...] = ()
         else:
+            # Imported here, because most runs have no list of known failures.
+            from pytest_failure_taxonomy.taxonomy.user_rules import compare_with_known
+
             judged = judge(evidence)
             found = compare_with_known(
                 known,
