@@ -11,30 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.bench.kept import reader, shown
 from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
-from pytest_failure_taxonomy.bench.kept.reader import (
-    KeptRun,
-    descriptions_of,
-    find_run,
-    read_calls,
-    read_run,
-    report_of,
-    run_paths,
-)
-from pytest_failure_taxonomy.bench.kept.shown import json_text, messages_of, rows_of, text_of
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
 from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
 from pytest_failure_taxonomy.bench.report import cut_share, duration, summary_lines
-from pytest_failure_taxonomy.cli.output import (
-    Column,
-    answer,
-    answer_json,
-    answer_lines,
-    csv_text,
-    table_lines,
-    tell,
-    write_answer,
-)
+from pytest_failure_taxonomy.cli import output
+from pytest_failure_taxonomy.cli.output import Column, answer, answer_lines, table_lines, tell
 from pytest_failure_taxonomy.documents.problems import nearest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.render.terminal import Line
@@ -72,7 +56,7 @@ def load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptRu
         BenchError: There is no such run, or its file can't be read.
     """
     try:
-        run = read_run(find_run(options.run, options.storage), has_outputs=has_outputs)
+        run = read_run(reader.find_run(options.run, options.storage), has_outputs=has_outputs)
     except BenchError as error:  # it names files, whose names may hold anything
         raise BenchError(safe_text(str(error), MAX_LINE)) from None
     for problem in run.problems:
@@ -87,7 +71,7 @@ def report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport
         BenchError: What its file holds makes no report.
     """
     try:
-        return report_of(run, gate)
+        return reader.report_of(run, gate)
     except ValueError:  # a ValidationError is one
         raise BenchError(
             f"{run.path}: its amounts can't be added up; name a file that pytest wrote"
@@ -116,14 +100,14 @@ def list_runs(options: argparse.Namespace) -> int:
             )
         )
     rows, code = [], 0
-    for path in reversed(run_paths(options.storage)):
+    for path in reversed(reader.run_paths(options.storage)):
         try:
             rows.append(_row(read_run(path, has_outputs=False)))
         except BenchError as error:
             tell(safe_text(str(error), MAX_LINE))
             code = 2
     if options.format == "json":
-        answer_json(rows)
+        output.answer_json(rows)
     elif rows:
         answer_lines(table_lines(_LISTED, rows))
     elif not code:
@@ -203,10 +187,10 @@ def show(options: argparse.Namespace) -> int:
     if options.case is not None:
         _refuse_unknown(run, options.case)
         if options.case in run.attempts:
-            run.attempts[options.case] = list(read_calls(run.path, {options.case}))
+            run.attempts[options.case] = list(reader.read_calls(run.path, {options.case}))
     if options.format == "json" and options.case is not None:
         scheduled = run.cases.get(options.case)
-        shown: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "run_id": run.header.run_id,
             "case": None if scheduled is None else scheduled.model_dump(mode="json"),
             "state": run.state_of(options.case),
@@ -220,15 +204,15 @@ def show(options: argparse.Namespace) -> int:
                 for call in run.attempts.get(options.case, ())
             ],
         }
-        answer(json_text(shown) + "\n")
+        answer(shown.json_text(facts) + "\n")
     elif options.format == "json":
-        shown = {
+        facts = {
             "run": run.header.model_dump(mode="json"),
             "report": report_for(run).model_dump(mode="json"),
             "cases": [_case_row(run, case_id) for case_id in run.cases],
             "skipped": run.problems,
         }
-        answer(json_text(shown) + "\n")
+        answer(shown.json_text(facts) + "\n")
     else:
         answer_lines(run_lines(run) if options.case is None else case_lines(run, options.case))
     return 0
@@ -365,7 +349,7 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
     cost = f", of the rubric {_usd(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
     money = f", {_usd(score.cost_usd)}{cost}" if score.cost_usd else ""
     yield Line(text=f"  score {score.score:.3f}, {_time(score.wall_clock_ms)}{money}")
-    known = {**RUNNER_CODES, **descriptions_of(run)}
+    known = {**RUNNER_CODES, **reader.descriptions_of(run)}
     for mode in score.failure_modes:
         yield Line(text=safe_text(f"  {mode.severity:<5} {mode.code}", MAX_LINE))
         for words in (known.get(mode.code), mode.detail):
@@ -381,12 +365,12 @@ def _content_lines(last: KeptAttempt) -> Iterator[Line]:
         yield Line(text="  secrets were removed from what is shown below", color="yellow")
     if last.gave_output and "output" not in last.truncated:
         yield Line(text="output", bold=True)
-        yield from _indented(text_of(last.output), 2)
+        yield from _indented(shown.text_of(last.output), 2)
     if last.transcript is not None:
         yield Line(text="transcript", bold=True)
-        messages = messages_of(last.transcript)
+        messages = shown.messages_of(last.transcript)
         if messages is None:
-            yield from _indented(text_of(last.transcript), 2)
+            yield from _indented(shown.text_of(last.transcript), 2)
         for message in messages or ():
             yield Line(text=safe_text(f"  {message.role}:", MAX_LINE), bold=True)
             yield from _indented(message.text, 4)
@@ -408,14 +392,14 @@ def _indented(text: str, by: int) -> Iterator[Line]:
 def export(options: argparse.Namespace) -> int:
     """Write the run."""
     run = load_run(options)
-    rows = rows_of(run)
+    rows = shown.rows_of(run)
     if not rows:
         raise BenchError(f"{run.path}: the run has no cases; name one that has")
     if options.to == "json":
-        text = json_text(rows) + "\n"
+        text = shown.json_text(rows) + "\n"
     else:
-        text = csv_text([_as_cells(row) for row in rows], is_quoted=True)
-    write_answer(options.output, encodable(text))
+        text = output.csv_text([_as_cells(row) for row in rows], is_quoted=True)
+    output.write_answer(options.output, encodable(text))
     return 0
 
 

@@ -11,16 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.output import (
-    Column,
-    answer,
-    answer_json,
-    answer_lines,
-    csv_text,
-    markdown_table,
-    table_lines,
-    tell,
-)
+from pytest_failure_taxonomy.cli import output
+from pytest_failure_taxonomy.cli.output import Column, answer, tell
 from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError, ReportError
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
@@ -75,8 +67,18 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     return Wanted(**{name: getattr(options, name, None) for name in names})
 
 
-def _rows(options: argparse.Namespace) -> int:
-    return int(getattr(options, "limit", 20))
+def _print_rows(
+    options: argparse.Namespace,
+    question: Callable[..., Sequence[Any]],
+    columns: Sequence[Column],
+    *,
+    nothing: str,
+) -> int:
+    """Print the answer to a question about the runs that the options want; return 0."""
+    with _open(options) as history:
+        rows = question(history, _wanted(options), limit=int(getattr(options, "limit", 20)))
+    _print(options, columns, rows, nothing=nothing)
+    return 0
 
 
 @_answers
@@ -127,8 +129,6 @@ def list_runs(options: argparse.Namespace) -> int:
     """List runs, the latest first."""
     from pytest_failure_taxonomy.history.questions import list_runs
 
-    with _open(options) as history:
-        rows = list_runs(history, _wanted(options), limit=_rows(options))
     columns = [
         Column("started", lambda row: _when(row.started_at)),
         Column("run", lambda row: row.id[:8]),
@@ -141,8 +141,7 @@ def list_runs(options: argparse.Namespace) -> int:
         Column("took", lambda row: _seconds(row.duration_seconds), is_number=True),
         Column("first failure", lambda row: row.nodeid or ""),
     ]
-    _print(options, columns, rows, nothing="no run matches")
-    return 0
+    return _print_rows(options, list_runs, columns, nothing="no run matches")
 
 
 @_answers
@@ -150,8 +149,6 @@ def top(options: argparse.Namespace) -> int:
     """List what fails most."""
     from pytest_failure_taxonomy.history.questions import find_top
 
-    with _open(options) as history:
-        rows = find_top(history, _wanted(options), limit=_rows(options))
     columns = [
         Column("runs", lambda row: str(row.runs), is_number=True),
         Column("failures", lambda row: str(row.failures), is_number=True),
@@ -163,8 +160,7 @@ def top(options: argparse.Namespace) -> int:
         Column("owner", lambda row: row.owner or ""),
         Column("failure", lambda row: row.title),
     ]
-    _print(options, columns, rows, nothing="no failure matches")
-    return 0
+    return _print_rows(options, find_top, columns, nothing="no failure matches")
 
 
 @_answers
@@ -172,8 +168,6 @@ def flaky(options: argparse.Namespace) -> int:
     """List tests that pass and fail."""
     from pytest_failure_taxonomy.history.questions import find_flaky
 
-    with _open(options) as history:
-        rows = find_flaky(history, _wanted(options), limit=_rows(options))
     columns = [
         Column("failed", lambda row: f"{row.failures} of {row.runs}", is_number=True),
         Column("rate (95 %)", lambda row: f"{_percent(row.low)} to {_percent(row.high)}"),
@@ -183,8 +177,7 @@ def flaky(options: argparse.Namespace) -> int:
         Column("advice", lambda row: row.advice),
         Column("test", lambda row: row.nodeid),
     ]
-    _print(options, columns, rows, nothing="no test is flaky")
-    return 0
+    return _print_rows(options, find_flaky, columns, nothing="no test is flaky")
 
 
 @_answers
@@ -341,18 +334,18 @@ def _print(
     """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field."""
     chosen = getattr(options, "format", "table")
     if chosen == "json":
-        answer_json([_plain(row) for row in rows])
+        output.answer_json([_plain(row) for row in rows])
     elif chosen == "csv":
-        answer(csv_text([_plain(row) for row in rows]))
+        answer(output.csv_text([_plain(row) for row in rows]))
     elif not rows:
         tell(nothing)
     elif chosen == "markdown":
         if not columns:  # every field
             rows = [_plain(row) for row in rows]
             columns = [Column(name, itemgetter(name)) for name in rows[0]]
-        answer(markdown_table(columns, rows))
+        answer(output.markdown_table(columns, rows))
     else:
-        answer_lines(table_lines(columns, rows))
+        output.answer_lines(output.table_lines(columns, rows))
 
 
 def _plain(row: Any) -> dict[str, Any]:
@@ -462,5 +455,5 @@ def recover(options: argparse.Namespace) -> int:
                 for each in found.tried
             ],
         }
-        answer_json(recommendation)
+        output.answer_json(recommendation)
     return 0

@@ -68,9 +68,11 @@ class ReportLock:
                 if identity_of(os.lstat(self._path)) == lock.identity:
                     break
             lock.close()  # its owner has released it and removed the file
-        if _names_other(lock.descriptor):
-            lock.close()
-            return False
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            named = json.loads(os.pread(lock.descriptor, _MAX_BYTES, 0))
+            if named["pid"] != os.getpid() and is_alive(named):
+                lock.close()
+                return False
         with suppress(OSError):  # a full disk: then the lock alone has to do
             os.ftruncate(lock.descriptor, 0)
             owner = json.dumps(read_identity(os.getpid())).encode("ascii")
@@ -89,14 +91,6 @@ class ReportLock:
                 os.unlink(self._path)
         self._lock.close()
         self._lock = None
-
-
-def _names_other(descriptor: int) -> bool:
-    """Tell whether the file of a lock names another process that still runs."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        owner = json.loads(os.pread(descriptor, _MAX_BYTES, 0))
-        return bool(owner["pid"] != os.getpid() and is_alive(owner))
-    return False
 
 
 def lock_path(report: Path) -> Path:

@@ -273,17 +273,12 @@ def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
             watched = [word for word in words if word.isdigit()]
             is_of_report = any(os.path.realpath(word) == place for word in words if word)
             if is_of_report and not any(has_process(int(each)) for each in watched):
-                _wait_for_end(int(entry), deadline)
-
-
-def _wait_for_end(process_id: int, deadline: float) -> None:
-    """Wait until a process has ended; it need not be a child."""
-    with suppress(OSError):
-        descriptor = os.pidfd_open(process_id)
-        try:
-            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-        finally:
-            os.close(descriptor)
+                with suppress(OSError):  # it has ended; and it is no child
+                    descriptor = os.pidfd_open(int(entry))
+                    try:
+                        select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+                    finally:
+                        os.close(descriptor)
 
 
 def _folders_of(libraries: Sequence[str]) -> list[str]:

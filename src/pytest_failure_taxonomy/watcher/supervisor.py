@@ -474,7 +474,11 @@ class OutputRelay:
         self._pipes: list[_Pipe] = []
         self._thread: threading.Thread | None = None
         self._waking = (-1, -1)
-        pipes = [number for number in _OUTPUTS if _is_pipe(number)]
+        pipes = []
+        for number in _OUTPUTS:
+            with suppress(OSError):
+                if stat.S_ISFIFO(os.fstat(number).st_mode):
+                    pipes.append(number)
         if len(pipes) == len(_OUTPUTS) and os.path.sameopenfile(*_OUTPUTS):
             self._pipes.append(_Pipe(pipes))
         else:
@@ -569,10 +573,3 @@ class OutputRelay:
                         pipe.pass_on(ready)
             finally:
                 os._exit(0)
-
-
-def _is_pipe(descriptor: int) -> bool:
-    try:
-        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-    except OSError:
-        return False
