@@ -80,11 +80,7 @@ def read_file(path: str | Path, max_bytes: int) -> bytes:
         OSError: if it can't be read, or is a link, a pipe, a device or a folder.
     """
     _refuse_special(os.lstat(path), path)
-    descriptor = os.open(path, READ)
-    try:
-        return read_descriptor(descriptor, max_bytes)
-    finally:
-        os.close(descriptor)
+    return _read_and_close(os.open(path, READ), max_bytes)
 
 
 def read_named_file(path: str | Path, max_bytes: int) -> bytes:
@@ -95,11 +91,7 @@ def read_named_file(path: str | Path, max_bytes: int) -> bytes:
     Raises:
         OSError: if it can't be read, or is a pipe, a device or a folder.
     """
-    descriptor = os.open(path, READ & ~getattr(os, "O_NOFOLLOW", 0))
-    try:
-        return read_descriptor(descriptor, max_bytes)
-    finally:
-        os.close(descriptor)
+    return _read_and_close(os.open(path, READ & ~getattr(os, "O_NOFOLLOW", 0)), max_bytes)
 
 
 def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
@@ -114,6 +106,13 @@ def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
         pieces.append(piece)
         max_bytes -= len(piece)
     return b"".join(pieces)
+
+
+def _read_and_close(descriptor: int, max_bytes: int) -> bytes:
+    try:
+        return read_descriptor(descriptor, max_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def open_shared(path: Path, *, make: bool) -> int:
@@ -308,11 +307,7 @@ class Folder:
         Raises:
             OSError: as `open_file` does, or if it can't be read.
         """
-        descriptor = self.open_file(name, os.O_RDONLY)
-        try:
-            return read_descriptor(descriptor, max_bytes)
-        finally:
-            os.close(descriptor)
+        return _read_and_close(self.open_file(name, os.O_RDONLY), max_bytes)
 
     def open_folder(self, name: str) -> Folder:
         """Open a folder in this one that has the same owner.

@@ -27,10 +27,21 @@ def write_words(stream: IO[str] | None, text: str) -> OSError | None:
     Returns:
         The error if the text could not be written.
     """
+    if stream is None:
+        return OSError(errno.EBADF, "the stream is closed")
     try:
-        if stream is None:
-            raise ValueError("the stream is closed")
-        _write(stream, text)
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        content = text.encode(encoding, "backslashreplace")
+        descriptor = _descriptor_of(stream)
+        if descriptor is None:
+            stream.write(content.decode(encoding))
+        stream.flush()
+        while descriptor is not None and content:
+            try:
+                content = content[os.write(descriptor, content) :]
+            except BlockingIOError:
+                if not select.select([], [descriptor], [], WAIT_SECONDS)[1]:
+                    raise
     except OSError as error:
         return error
     except ValueError as error:  # the stream is closed
@@ -53,23 +64,6 @@ def drop_unwritten(stream: IO[str] | None) -> None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, descriptor)
             os.close(nowhere)
-
-
-def _write(stream: IO[str], text: str) -> None:
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    content = text.encode(encoding, "backslashreplace")
-    descriptor = _descriptor_of(stream)
-    if descriptor is None:
-        stream.write(content.decode(encoding))
-        stream.flush()
-        return
-    stream.flush()
-    while content:
-        try:
-            content = content[os.write(descriptor, content) :]
-        except BlockingIOError:
-            if not select.select([], [descriptor], [], WAIT_SECONDS)[1]:
-                raise
 
 
 def _descriptor_of(stream: IO[str]) -> int | None:
