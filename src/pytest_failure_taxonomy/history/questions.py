@@ -9,18 +9,7 @@ from math import sqrt
 from statistics import NormalDist
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Table,
-    Text,
-    and_,
-    case,
-    cast,
-    func,
-    select,
-)
+import sqlalchemy as sa
 
 from pytest_failure_taxonomy.history.store import WATCHED_RUNS, History, remove_runs
 from pytest_failure_taxonomy.history.tables import (
@@ -68,6 +57,9 @@ class Wanted:
     nodeid: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+ALL: Final = Wanted()
 
 
 @value
@@ -147,7 +139,7 @@ class FlakyRow:
     """`quarantine`, `watch` or `keep`."""
 
 
-def list_runs(history: History, wanted: Wanted | None = None, *, limit: int = 20) -> list[RunRow]:
+def list_runs(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list[RunRow]:
     """Return the latest runs, the last one first.
 
     A filter by node id finds the runs in which a test of that name failed; one by reason, kind or
@@ -155,7 +147,7 @@ def list_runs(history: History, wanted: Wanted | None = None, *, limit: int = 20
     """
     columns = [RUNS.c[name] for name in RunRow.__annotations__ if name in RUNS.c]
     query = (
-        select(*columns, RUNS.c.commit_id.label("commit"), PROJECTS.c.name.label("project"))
+        sa.select(*columns, RUNS.c.commit_id.label("commit"), PROJECTS.c.name.label("project"))
         .join(PROJECTS)
         .where(*of_runs(wanted), *_of_verdicts(wanted))
         .order_by(RUNS.c.started_at.desc(), RUNS.c.number.desc())
@@ -165,32 +157,34 @@ def list_runs(history: History, wanted: Wanted | None = None, *, limit: int = 20
         return [RunRow(**row) for row in connection.execute(query).mappings()]
 
 
-def find_top(history: History, wanted: Wanted | None = None, *, limit: int = 20) -> list[CauseRow]:
+def find_top(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list[CauseRow]:
     """Return the causes that most runs had, with the time that their failures took."""
     runs, causes = of_runs(wanted, nodeid=False), _of_verdicts(wanted, CAUSES)
-    if wanted is not None and wanted.nodeid is not None:
-        of_tests = select(FAILURES.c.cause_id).join(TESTS, TESTS.c.id == FAILURES.c.test_id)
+    if wanted.nodeid is not None:
+        of_tests = sa.select(FAILURES.c.cause_id).join(TESTS, TESTS.c.id == FAILURES.c.test_id)
         causes.append(CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid))))
     counted = (
-        select(
+        sa.select(
             RUN_CAUSES.c.cause_id,
-            func.count().label("runs"),
-            func.sum(RUN_CAUSES.c.count).label("failures"),
-            func.sum(RUN_CAUSES.c.seconds).label("seconds"),
+            sa.func.count().label("runs"),
+            sa.func.sum(RUN_CAUSES.c.count).label("failures"),
+            sa.func.sum(RUN_CAUSES.c.seconds).label("seconds"),
         )
         .group_by(RUN_CAUSES.c.cause_id)
-        .order_by(func.count().desc(), func.sum(RUN_CAUSES.c.count).desc(), RUN_CAUSES.c.cause_id)
+        .order_by(
+            sa.func.count().desc(), sa.func.sum(RUN_CAUSES.c.count).desc(), RUN_CAUSES.c.cause_id
+        )
         .limit(limit)
     )
     if runs:
         counted = counted.join(RUNS).where(*runs)
     if causes:
-        counted = counted.where(RUN_CAUSES.c.cause_id.in_(select(CAUSES.c.id).where(*causes)))
+        counted = counted.where(RUN_CAUSES.c.cause_id.in_(sa.select(CAUSES.c.id).where(*causes)))
     best = counted.subquery()
     names = CauseRow.__annotations__.keys() - {"runs"}
     columns = [CAUSES.c[name] for name in names if name in CAUSES.c]
     query = (
-        select(*columns, best.c.runs, best.c.failures, best.c.seconds)
+        sa.select(*columns, best.c.runs, best.c.failures, best.c.seconds)
         .join(best, best.c.cause_id == CAUSES.c.id)
         .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSES.c.id)
     )
@@ -203,11 +197,9 @@ def find_top(history: History, wanted: Wanted | None = None, *, limit: int = 20)
     ]
 
 
-def count_periods(
-    history: History, wanted: Wanted | None = None, *, by: str = "week"
-) -> list[Period]:
+def count_periods(history: History, wanted: Wanted = ALL, *, by: str = "week") -> list[Period]:
     """Return the runs of each day, week (it begins on Monday) or month, the earliest first."""
-    query = select(RUNS.c.started_at, RUNS.c.reason, RUNS.c.duration_seconds).where(
+    query = sa.select(RUNS.c.started_at, RUNS.c.reason, RUNS.c.duration_seconds).where(
         *of_runs(wanted), *_of_verdicts(wanted)
     )
     with history.reading() as connection:
@@ -250,28 +242,26 @@ def prune(
     """
     wanted = Wanted(project=project, until=before)
     with history.writing() as connection:
-        numbers = list(connection.scalars(select(RUNS.c.number).where(*of_runs(wanted))))
+        numbers = list(connection.scalars(sa.select(RUNS.c.number).where(*of_runs(wanted))))
         if dry_run:
             return len(numbers)
         remove_runs(connection, numbers)
         gone = TESTS.c.last_seen < before
         if project is not None:
-            gone = and_(gone, TESTS.c.project_id.in_(_projects(project)))
-        used = select(OUTCOMES.c.test_id).where(OUTCOMES.c.test_id == TESTS.c.id)
+            gone = sa.and_(gone, TESTS.c.project_id.in_(_projects(project)))
+        used = sa.select(OUTCOMES.c.test_id).where(OUTCOMES.c.test_id == TESTS.c.id)
         connection.execute(TESTS.delete().where(gone, ~used.exists()))
     if numbers and history.is_sqlite:
         history.shrink()
     return len(numbers)
 
 
-def _projects(name: str) -> Select[tuple[int]]:
-    return select(PROJECTS.c.id).where(PROJECTS.c.name == name)
+def _projects(name: str) -> sa.Select[tuple[int]]:
+    return sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name)
 
 
-def of_runs(wanted: Wanted | None, *, nodeid: bool = True) -> list[ColumnElement[bool]]:
+def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on runs, whatever their verdict is."""
-    if wanted is None:
-        return []
     found = [*matches(RUNS.c.branch, wanted.branch)]
     if wanted.project is not None:
         found.append(RUNS.c.project_id.in_(_projects(wanted.project)))
@@ -283,7 +273,7 @@ def of_runs(wanted: Wanted | None, *, nodeid: bool = True) -> list[ColumnElement
         found.append(RUNS.c.started_at < wanted.until)
     if nodeid and wanted.nodeid is not None:
         failing = (
-            select(OUTCOMES.c.run_number)
+            sa.select(OUTCOMES.c.run_number)
             .join(TESTS)
             .where(*matches(TESTS.c.nodeid, wanted.nodeid), OUTCOMES.c.outcome.in_(FAILING))
         )
@@ -291,10 +281,8 @@ def of_runs(wanted: Wanted | None, *, nodeid: bool = True) -> list[ColumnElement
     return found
 
 
-def _of_verdicts(wanted: Wanted | None, table: Table = RUNS) -> list[ColumnElement[bool]]:
+def _of_verdicts(wanted: Wanted, table: sa.Table = RUNS) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on what runs, or causes, are found to have."""
-    if wanted is None:
-        return []
     found = [*matches(table.c.kind, wanted.kind)]
     if wanted.reason is not None:
         found.append(table.c.reason == wanted.reason)
@@ -303,7 +291,7 @@ def _of_verdicts(wanted: Wanted | None, table: Table = RUNS) -> list[ColumnEleme
     return found
 
 
-def matches(column: Any, pattern: str | None) -> list[ColumnElement[bool]]:
+def matches(column: Any, pattern: str | None) -> list[sa.ColumnElement[bool]]:
     """Return the condition that a text matches a pattern with `*` and `?`, if there is one."""
     if pattern is None:
         return []
@@ -315,7 +303,7 @@ def matches(column: Any, pattern: str | None) -> list[ColumnElement[bool]]:
 
 
 def find_flaky(
-    history: History, wanted: Wanted | None = None, *, limit: int = 20, runs: int = WINDOW_RUNS
+    history: History, wanted: Wanted = ALL, *, limit: int = 20, runs: int = WINDOW_RUNS
 ) -> list[FlakyRow]:
     """Return the flaky tests among the latest runs, the most failures first.
 
@@ -330,11 +318,11 @@ def find_flaky(
     """
     with history.reading() as connection:
         window = window_of(wanted, runs)
-        pattern = matches(TESTS.c.nodeid, wanted.nodeid if wanted else None)
-        of_names = select(TESTS.c.id).where(*pattern) if pattern else None
+        pattern = matches(TESTS.c.nodeid, wanted.nodeid)
+        of_names = sa.select(TESTS.c.id).where(*pattern) if pattern else None
         facts = flaky_facts(connection, window, of_names)
         best = sorted(facts, key=lambda each: (-each.failures, each.id))[:limit]
-        ids, named = [each.id for each in best], select(TESTS.c.id, TESTS.c.nodeid)
+        ids, named = [each.id for each in best], sa.select(TESTS.c.id, TESTS.c.nodeid)
         names = {row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, ids)}
     rows = []
     for each in best:
@@ -364,10 +352,10 @@ def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def window_of(wanted: Wanted | None, runs: int, *, without: str = "") -> Any:
+def window_of(wanted: Wanted, runs: int, *, without: str = "") -> Any:
     """Return the latest runs, as a table expression; `without` is the id of one to leave out."""
     return (
-        select(RUNS.c.number, RUNS.c.started_at, RUNS.c.commit_id, RUNS.c.branch, RUNS.c.dirty)
+        sa.select(RUNS.c.number, RUNS.c.started_at, RUNS.c.commit_id, RUNS.c.branch, RUNS.c.dirty)
         .where(*of_runs(wanted, nodeid=False), RUNS.c.id != without)
         .order_by(RUNS.c.started_at.desc())
         .limit(runs)
@@ -387,7 +375,7 @@ class FlakyFacts:
     last_failed: datetime
 
 
-def flaky_facts(connection: Connection, window: Any, ids: Any) -> list[FlakyFacts]:
+def flaky_facts(connection: sa.Connection, window: Any, ids: Any) -> list[FlakyFacts]:
     """Return the flaky tests within a window of runs.
 
     The database gives one row a run, with the tests of each outcome as one text: a thousand runs of
@@ -399,12 +387,12 @@ def flaky_facts(connection: Connection, window: Any, ids: Any) -> list[FlakyFact
         ids: the tests to look at, as a list or a query; `None` for all.
     """
     conditions = [] if ids is None else [OUTCOMES.c.test_id.in_(ids)]
-    test = cast(OUTCOMES.c.test_id, Text)
+    test = sa.cast(OUTCOMES.c.test_id, sa.Text)
     of_runs = (
-        select(
+        sa.select(
             OUTCOMES.c.run_number,
             *(
-                func.aggregate_strings(case((OUTCOMES.c.outcome.in_(outcomes), test)), ",")
+                sa.func.aggregate_strings(sa.case((OUTCOMES.c.outcome.in_(outcomes), test)), ",")
                 for outcomes in (FAILING, ("passed",), ("flaky",))
             ),
         )
@@ -422,7 +410,7 @@ def flaky_facts(connection: Connection, window: Any, ids: Any) -> list[FlakyFact
     of_branch: dict[str | None, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
     of_commit: dict[str, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
     have_passed: set[int] = set()
-    by_time = select(window).order_by(window.c.started_at, window.c.number)
+    by_time = sa.select(window).order_by(window.c.started_at, window.c.number)
     for run in connection.execute(by_time).all():
         if run.number not in outcomes:
             continue
@@ -464,7 +452,7 @@ def flaky_facts(connection: Connection, window: Any, ids: Any) -> list[FlakyFact
     ]
 
 
-def _passes_unwritten(connection: Connection, window: Any, ids: list[int]) -> dict[int, int]:
+def _passes_unwritten(connection: sa.Connection, window: Any, ids: list[int]) -> dict[int, int]:
     """Return how often tests have passed before the first outcome of theirs that is written down.
 
     A test's passes are written down from its first failure on, with the last one before it. Until
@@ -473,14 +461,14 @@ def _passes_unwritten(connection: Connection, window: Any, ids: list[int]) -> di
     found: dict[int, int] = {}
     for some in parts(ids):
         first = (
-            select(OUTCOMES.c.test_id, func.min(window.c.started_at).label("at"))
+            sa.select(OUTCOMES.c.test_id, sa.func.min(window.c.started_at).label("at"))
             .join(window, window.c.number == OUTCOMES.c.run_number)
             .where(OUTCOMES.c.test_id.in_(some))
             .group_by(OUTCOMES.c.test_id)
             .subquery()
         )
         passes = (
-            select(TESTS.c.id, func.count())
+            sa.select(TESTS.c.id, sa.func.count())
             .select_from(TESTS)
             .join(first, first.c.test_id == TESTS.c.id)
             .join(RUNS, RUNS.c.project_id == TESTS.c.project_id)

@@ -13,14 +13,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.values import to_dict
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.history.novelty import GroupState
 
 MAX_SECONDS: Final = 2.0
 """How long a run waits at its end for the answer of a history."""
@@ -55,66 +52,6 @@ def record_run(report: dict[str, Any], url: str, *, adds: bool = True) -> str | 
     """
     seconds = seconds_allowed()
     question = {"url": url, "adds": adds, "report": report, "seconds": seconds}
-    said = _ask(json.dumps(question), seconds)
-    if isinstance(said, str):
-        return said
-    _write_states(report, said)
-    return None
-
-
-def answer() -> None:
-    """Answer the question on stdin; the process that `record_run` starts does no more."""
-    question = json.load(sys.stdin)
-    from pytest_failure_taxonomy.errors import FailureTaxonomyError
-
-    try:
-        said = _answer(question)
-    except FailureTaxonomyError as error:
-        said = {"problem": str(error)}
-    sys.stdout.write(json.dumps(said))
-
-
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    from pytest_failure_taxonomy.history import require_libraries
-
-    require_libraries()
-    from pytest_failure_taxonomy.history.novelty import state_of_verdict, states_of
-    from pytest_failure_taxonomy.history.store import open_history
-
-    faulthandler.dump_traceback_later(question["seconds"], exit=True)
-    report = question["report"]
-    with open_history(
-        question["url"] or None,
-        rootdir=report["run"]["invocation"]["rootdir"],
-        wait_seconds=question["seconds"],
-    ) as history:
-        states = {name: _as_json(state) for name, state in states_of(history, report).items()}
-        of_verdict = state_of_verdict(history, report)
-        if of_verdict is not None:
-            states[VERDICT] = _as_json(of_verdict)
-        _write_states(report, states)
-        if question["adds"]:
-            history.add(report)
-    return {"states": states}
-
-
-def seconds_allowed() -> float:
-    """Return how long a run may wait for the history."""
-    try:
-        seconds = float(os.environ.get(SECONDS_VARIABLE, MAX_SECONDS))
-    except ValueError:
-        return MAX_SECONDS
-    return seconds if 0 < seconds < 1e6 else MAX_SECONDS
-
-
-def _as_json(state: GroupState) -> dict[str, Any]:
-    first = state.first_seen
-    first_seen = None if first is None else f"{first.isoformat(timespec='seconds')}Z"
-    return {**to_dict(state), "first_seen": first_seen}
-
-
-def _ask(question: str, seconds: float) -> dict[str, Any] | str:
-    """Return the answer of another process, or in words why there is none."""
     if not sys.executable:
         return "Python does not know its own program (sys.executable is empty)"
     library = str(Path(__file__).parents[2])
@@ -122,7 +59,7 @@ def _ask(question: str, seconds: float) -> dict[str, Any] | str:
     try:
         done = subprocess.run(  # noqa: S603 - this Python, with a script of ours
             [sys.executable, "-P", "-W", "ignore", "-c", _SCRIPT, library],
-            input=question,
+            input=json.dumps(question),
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -138,11 +75,60 @@ def _ask(question: str, seconds: float) -> dict[str, Any] | str:
     try:
         said = json.loads(done.stdout)
     except ValueError:
-        if done.stderr.startswith(_TIME_IS_OVER):
-            return f"it gave no answer within {seconds:g} s"
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return safe_text(last, MAX_WORDS)
-    return str(said["problem"]) if "problem" in said else dict(said["states"])
+        is_late = done.stderr.startswith(_TIME_IS_OVER)
+        return f"it gave no answer within {seconds:g} s" if is_late else safe_text(last, MAX_WORDS)
+    if "problem" in said:
+        return str(said["problem"])
+    _write_states(report, said["states"])
+    return None
+
+
+def answer() -> None:
+    """Answer the question on stdin; the process that `record_run` starts does no more."""
+    question = json.load(sys.stdin)
+    from pytest_failure_taxonomy.errors import FailureTaxonomyError
+
+    said: dict[str, Any]
+    try:
+        said = {"states": _states(**question)}
+    except FailureTaxonomyError as error:
+        said = {"problem": str(error)}
+    sys.stdout.write(json.dumps(said))
+
+
+def _states(url: str, report: dict[str, Any], seconds: float, *, adds: bool) -> dict[str, Any]:
+    from pytest_failure_taxonomy.history import require_libraries
+
+    require_libraries()
+    from pytest_failure_taxonomy.history.novelty import state_of_verdict, states_of
+    from pytest_failure_taxonomy.history.store import open_history
+
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    rootdir = report["run"]["invocation"]["rootdir"]
+    with open_history(url or None, rootdir=rootdir, wait_seconds=seconds) as history:
+        found = states_of(history, report)
+        of_verdict = state_of_verdict(history, report)
+        if of_verdict is not None:
+            found[VERDICT] = of_verdict
+        states = {}
+        for name, state in found.items():
+            first = state.first_seen
+            first_seen = None if first is None else f"{first.isoformat(timespec='seconds')}Z"
+            states[name] = {**to_dict(state), "first_seen": first_seen}
+        _write_states(report, states)
+        if adds:
+            history.add(report)
+    return states
+
+
+def seconds_allowed() -> float:
+    """Return how long a run may wait for the history."""
+    try:
+        seconds = float(os.environ.get(SECONDS_VARIABLE, MAX_SECONDS))
+    except ValueError:
+        return MAX_SECONDS
+    return seconds if 0 < seconds < 1e6 else MAX_SECONDS
 
 
 def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]]) -> None:

@@ -15,27 +15,15 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.database import BUSY_SECONDS, Database, exists, find_url
 from pytest_failure_taxonomy.report.limits import object_at, own_extension
 from pytest_failure_taxonomy.report.text import bench_name
-from pytest_failure_taxonomy.taxonomy.values import value
 
 # After `database`, which says in one line that SQLAlchemy is missing.
-from sqlalchemy import (  # isort: skip
-    Column,
-    Connection,
-    Table,
-    bindparam,
-    case,
-    delete,
-    func,
-    insert,
-    select,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa  # isort: skip
 from pytest_failure_taxonomy.history.attempts import add_attempt_of  # isort: skip
 from pytest_failure_taxonomy.history.tables import (  # isort: skip
     AT_ONCE,
     BENCH_RUNS,
     CAUSES,
+    COUNTED,
     FAILURES,
     MAX_NODEID,
     OUTCOMES,
@@ -113,7 +101,9 @@ class History(Database):
             )
         with self.writing() as connection:
             known = connection.execute(
-                select(RUNS.c.number, RUNS.c.completeness).where(RUNS.c.id == report["run"]["id"])
+                sa.select(RUNS.c.number, RUNS.c.completeness).where(
+                    RUNS.c.id == report["run"]["id"]
+                )
             ).one_or_none()
             if known is not None:
                 rank = _COMPLETENESS.index
@@ -142,31 +132,31 @@ def branch_of(report: Mapping[str, Any]) -> str | None:
     return git.get("branch") or (str(ref).removeprefix("refs/heads/") if ref else None)
 
 
-def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
+def remove_runs(connection: sa.Connection, numbers: Sequence[int]) -> None:
     """Remove runs with all that is known of them, and count the causes again."""
+    began = RUNS.c.started_at
     for some in parts(numbers):
         causes = connection.scalars(
-            select(RUN_CAUSES.c.cause_id).where(RUN_CAUSES.c.run_number.in_(some)).distinct()
+            sa.select(RUN_CAUSES.c.cause_id).where(RUN_CAUSES.c.run_number.in_(some)).distinct()
         ).all()
         for table in (OUTCOMES, FAILURES, RUN_CAUSES, BENCH_RUNS):
-            connection.execute(delete(table).where(table.c.run_number.in_(some)))
-        connection.execute(delete(RUNS).where(RUNS.c.number.in_(some)))
+            connection.execute(sa.delete(table).where(table.c.run_number.in_(some)))
+        connection.execute(sa.delete(RUNS).where(RUNS.c.number.in_(some)))
         for cause in causes:
             first, last, runs = connection.execute(
-                select(func.min(RUNS.c.started_at), func.max(RUNS.c.started_at), func.count())
+                sa.select(sa.func.min(began), sa.func.max(began), sa.func.count())
                 .select_from(RUN_CAUSES.join(RUNS))
                 .where(RUN_CAUSES.c.cause_id == cause)
             ).one()
             wanted = CAUSES.c.id == cause
             if not runs:
-                connection.execute(delete(CAUSES).where(wanted))
+                connection.execute(sa.delete(CAUSES).where(wanted))
             else:
                 counted = {"first_seen": first, "last_seen": last, "runs": runs}
-                connection.execute(update(CAUSES).where(wanted).values(counted))
+                connection.execute(sa.update(CAUSES).where(wanted).values(counted))
 
 
-@value
-class _Seen:
+class _Seen(NamedTuple):
     """One test in one run."""
 
     outcome: str
@@ -186,13 +176,13 @@ class _KnownTest(NamedTuple):
 class _Addition:
     """One run on its way into the tables."""
 
-    def __init__(self, connection: Connection, report: Mapping[str, Any], source: str) -> None:
+    def __init__(self, connection: sa.Connection, report: Mapping[str, Any], source: str) -> None:
         self._connection = connection
         self._report = report
         self._source = source
         self._at = started_at(report)
         name = project_of(report)
-        known = connection.scalar(select(PROJECTS.c.id).where(PROJECTS.c.name == name))
+        known = connection.scalar(sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name))
         self._project = self._insert(PROJECTS, name=name) if known is None else int(known)
         self._number = 0
 
@@ -218,13 +208,13 @@ class _Addition:
         self._insert_benches()
         add_attempt_of(self._connection, self._report)
 
-    def _insert(self, table: Table, **values: Any) -> int:
-        done = self._connection.execute(insert(table).values(**values))
+    def _insert(self, table: sa.Table, **values: Any) -> int:
+        done = self._connection.execute(sa.insert(table).values(**values))
         return int((done.inserted_primary_key or (0,))[0])
 
-    def _insert_all(self, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+    def _insert_all(self, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
         if listed := list(rows):
-            self._connection.execute(insert(table), listed)
+            self._connection.execute(sa.insert(table), listed)
 
     def _insert_run(self) -> int:
         report = self._report
@@ -258,27 +248,23 @@ class _Addition:
             ci_run_id=clean_text(ci.get("run_id")),
             ci_job=clean_text(ci.get("job")),
             added_at=datetime.now(UTC).replace(tzinfo=None),
-            **{name: summary[name] for name in _COUNTED},
+            **{name: summary[name] for name in COUNTED},
         )
 
     def _seen(self) -> dict[str, _Seen]:
         """Return how each test ended, by its node id; without `tests`, of those that failed."""
         seen: dict[str, _Seen] = {}
         for test in self._report["tests"] or ():
-            seen[_nodeid(test["nodeid"])] = _Seen(
-                outcome=test["outcome"], seconds=test["duration_seconds"]
-            )
+            seen[_nodeid(test["nodeid"])] = _Seen(test["outcome"], test["duration_seconds"])
         for failure in self._report["failures"]:
             outcome = "failed" if failure["phase"] == "call" else "error"
             nodeid = _nodeid(failure["nodeid"])
             if nodeid not in seen or seen[nodeid].outcome not in _FAILED:
-                seen[nodeid] = _Seen(outcome=outcome, seconds=failure["duration_seconds"])
+                seen[nodeid] = _Seen(outcome, failure["duration_seconds"])
         for failed in self._report["collection_errors"]:
-            seen.setdefault(_nodeid(failed["nodeid"]), _Seen(outcome="error", seconds=None))
+            seen.setdefault(_nodeid(failed["nodeid"]), _Seen("error", None))
         for test in self._report["in_flight"]:
-            seen[_nodeid(test["nodeid"])] = _Seen(
-                outcome="in_flight", seconds=test["elapsed_seconds"]
-            )
+            seen[_nodeid(test["nodeid"])] = _Seen("in_flight", test["elapsed_seconds"])
         return seen
 
     def _tests(self, seen: Mapping[str, _Seen], failing: set[str]) -> dict[str, _KnownTest]:
@@ -303,7 +289,7 @@ class _Addition:
             ),
         )
         passed = {nodeid for nodeid, one in seen.items() if one.outcome == "passed"}
-        earliest = case((TESTS.c.first_seen > self._at, self._at), else_=TESTS.c.first_seen)
+        earliest = sa.case((TESTS.c.first_seen > self._at, self._at), else_=TESTS.c.first_seen)
         always: dict[str, Any] = {
             "first_seen": earliest,
             "last_seen": self._later_than(TESTS.c.last_seen),
@@ -315,9 +301,10 @@ class _Addition:
             (seen.keys() - passed - failing, always),
         ):
             ids = {known[nodeid].id for nodeid in nodeids if nodeid in known}
-            for first, last in _ranges(ids):
-                is_one = TESTS.c.id.between(first, last)
-                self._connection.execute(update(TESTS).where(is_one).values(changed))
+            for _, pairs in groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0]):
+                row_ids = [row_id for _, row_id in pairs]  # successive ones
+                is_one = TESTS.c.id.between(row_ids[0], row_ids[-1])
+                self._connection.execute(sa.update(TESTS).where(is_one).values(changed))
         self._keep_durations({each.id: seen[nodeid] for nodeid, each in known.items()})
         self._tell_last_passes(known, failing)
         if made:
@@ -328,7 +315,7 @@ class _Addition:
     def _known(self, digests: Mapping[str, str]) -> Iterator[_KnownTest]:
         """Yield the tests with these digests that are there."""
         nth_last_run = (
-            select(RUNS.c.started_at)
+            sa.select(RUNS.c.started_at)
             .where(RUNS.c.project_id == self._project)
             .order_by(RUNS.c.started_at.desc())
             .offset(WATCHED_RUNS + 1)  # this run is there already
@@ -338,7 +325,7 @@ class _Addition:
         has_failed = TESTS.c.last_failed.is_not(None)
         is_watched = has_failed if since is None else has_failed & (TESTS.c.last_failed > since)
         columns = (TESTS.c.id, TESTS.c.digest, is_watched)
-        of_project = select(*columns, TESTS.c.last_passed_run).where(
+        of_project = sa.select(*columns, TESTS.c.last_passed_run).where(
             TESTS.c.project_id == self._project
         )
         if len(digests) > 4 * AT_ONCE:  # quicker than many queries
@@ -348,9 +335,9 @@ class _Addition:
         for row in rows_with(self._connection, of_project, TESTS.c.digest, list(digests)):
             yield _KnownTest._make(row)
 
-    def _later_than(self, column: Column[Any]) -> Any:
+    def _later_than(self, column: sa.Column[Any]) -> Any:
         is_older = (column < self._at) | column.is_(None)
-        return case((is_older, self._at), else_=column)
+        return sa.case((is_older, self._at), else_=column)
 
     def _keep_durations(self, seen: Mapping[int, _Seen]) -> None:
         """Keep the durations of tests that passed; in a big suite those of some of them.
@@ -367,7 +354,7 @@ class _Addition:
         ]
         for some in parts(chosen):
             rows = self._connection.execute(
-                select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
+                sa.select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
             )
             before = {row.id: row.durations for row in rows}
             self._connection.execute(
@@ -387,13 +374,13 @@ class _Addition:
             if nodeid in failing and not each.is_watched and each.last_passed_run is not None
         }
         is_there = rows_with(
-            self._connection, select(RUNS.c.number), RUNS.c.number, sorted(set(passes.values()))
+            self._connection, sa.select(RUNS.c.number), RUNS.c.number, sorted(set(passes.values()))
         )
         runs = {row.number for row in is_there}
         for row in rows_with(
             self._connection,
-            select(OUTCOMES.c.test_id),
-            tuple_(OUTCOMES.c.test_id, OUTCOMES.c.run_number),
+            sa.select(OUTCOMES.c.test_id),
+            sa.tuple_(OUTCOMES.c.test_id, OUTCOMES.c.run_number),
             list(passes.items()),
         ):
             del passes[row.test_id]  # from when the test was watched
@@ -409,7 +396,7 @@ class _Addition:
     def _causes(self) -> dict[str, int]:
         """Bring the rows of causes up to date; return their ids by fingerprint."""
         groups = {each["fingerprint"]: each for each in self._report["groups"]}
-        of_project = select(CAUSES).where(CAUSES.c.project_id == self._project)
+        of_project = sa.select(CAUSES).where(CAUSES.c.project_id == self._project)
         found = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
         rows = {row.fingerprint: row for row in found}
         if rows:
@@ -504,35 +491,18 @@ class _Addition:
             )
 
 
-_COUNTED: Final = (
-    "collected",
-    "passed",
-    "failed",
-    "errors",
-    "skipped",
-    "flaky",
-    "not_run",
-)
-
 _PACKED: Final = struct.Struct(f"<{KEPT_DURATIONS}f")
 
 _UPDATE_OF_DURATIONS: Final = (
-    update(TESTS)
-    .where(TESTS.c.id == bindparam("row_id"))
-    .values({name: bindparam(name) for name in ("median_seconds", "durations")})
+    sa.update(TESTS)
+    .where(TESTS.c.id == sa.bindparam("row_id"))
+    .values({name: sa.bindparam(name) for name in ("median_seconds", "durations")})
 )
 _UPDATE_OF_CAUSE: Final = (
-    update(CAUSES)
-    .where(CAUSES.c.id == bindparam("row_id"))
-    .values({name: bindparam(name) for name in ("first_seen", "last_seen", "runs")})
+    sa.update(CAUSES)
+    .where(CAUSES.c.id == sa.bindparam("row_id"))
+    .values({name: sa.bindparam(name) for name in ("first_seen", "last_seen", "runs")})
 )
-
-
-def _ranges(numbers: set[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last number of each run of successive numbers."""
-    for _, pairs in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in pairs]
-        yield run[0], run[-1]
 
 
 def _durations(seen: _Seen, before: bytes | None) -> dict[str, Any]:

@@ -13,210 +13,187 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final
 
-from sqlalchemy import (
-    DDL,
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    DateTime,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    Select,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    event,
-)
+import sqlalchemy as sa
 
-METADATA: Final = MetaData()
+METADATA: Final = sa.MetaData()
 
-_Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up whole INTEGER keys alone
+# SQLite counts up whole INTEGER keys alone.
+_Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
-PROJECTS: Final = Table(
+PROJECTS: Final = sa.Table(
     "ft_projects",
     METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
 )
 """Whose tests the runs are of: two projects can have tests and commits of the same names."""
 
-RUNS: Final = Table(
+COUNTED: Final = ("collected", "passed", "failed", "errors", "skipped", "flaky", "not_run")
+"""Of a report's `summary`, what the history keeps."""
+RUNS: Final = sa.Table(
     "ft_runs",
     METADATA,
-    Column("number", Integer, primary_key=True),
-    Column("id", String(32), nullable=False, unique=True),
-    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
-    Column("source", String(16), nullable=False),
-    Column("started_at", DateTime, nullable=False),
-    Column("duration_seconds", Float),
-    Column("stage", String(16), nullable=False),
-    Column("completeness", String(16), nullable=False),
-    Column("shard_index", Integer),
-    Column("shard_total", Integer),
-    Column("exit_code", Integer),
-    Column("exit_signal", String(16)),
-    Column("reason", String(32)),
-    Column("kind", Text),
-    Column("message", Text),
-    Column("nodeid", Text),
-    Column("retryable", Boolean),
-    Column("owner", String(16)),
-    Column("commit_id", String(64)),
-    Column("branch", Text),
-    Column("dirty", Boolean),
-    Column("merge_base", String(64)),
-    Column("ci_provider", String(32)),
-    Column("ci_run_id", Text),
-    Column("ci_job", Text),
-    Column("collected", Integer, nullable=False),
-    Column("passed", Integer, nullable=False),
-    Column("failed", Integer, nullable=False),
-    Column("errors", Integer, nullable=False),
-    Column("skipped", Integer, nullable=False),
-    Column("flaky", Integer, nullable=False),
-    Column("not_run", Integer, nullable=False),
-    Column("added_at", DateTime, nullable=False),
-    Index("ft_runs_by_time", "project_id", "started_at"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("id", sa.String(32), nullable=False, unique=True),
+    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
+    sa.Column("source", sa.String(16), nullable=False),
+    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("duration_seconds", sa.Float),
+    sa.Column("stage", sa.String(16), nullable=False),
+    sa.Column("completeness", sa.String(16), nullable=False),
+    sa.Column("shard_index", sa.Integer),
+    sa.Column("shard_total", sa.Integer),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("exit_signal", sa.String(16)),
+    sa.Column("reason", sa.String(32)),
+    sa.Column("kind", sa.Text),
+    sa.Column("message", sa.Text),
+    sa.Column("nodeid", sa.Text),
+    sa.Column("retryable", sa.Boolean),
+    sa.Column("owner", sa.String(16)),
+    sa.Column("commit_id", sa.String(64)),
+    sa.Column("branch", sa.Text),
+    sa.Column("dirty", sa.Boolean),
+    sa.Column("merge_base", sa.String(64)),
+    sa.Column("ci_provider", sa.String(32)),
+    sa.Column("ci_run_id", sa.Text),
+    sa.Column("ci_job", sa.Text),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in COUNTED),
+    sa.Column("added_at", sa.DateTime, nullable=False),
+    sa.Index("ft_runs_by_time", "project_id", "started_at"),
 )
 """One row a run; `reason` and what follows it are null where it succeeded. `source` is `report` or
 `junit`."""
 
-TESTS: Final = Table(
+TESTS: Final = sa.Table(
     "ft_tests",
     METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
-    Column("digest", String(32), nullable=False),
-    Column("nodeid", Text, nullable=False),
-    Column("first_seen", DateTime, nullable=False),
-    Column("last_seen", DateTime, nullable=False),
-    Column("last_failed", DateTime),
-    Column("last_passed_run", Integer),
-    Column("median_seconds", Float),
-    Column("durations", LargeBinary),
-    UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
+    sa.Column("digest", sa.String(32), nullable=False),
+    sa.Column("nodeid", sa.Text, nullable=False),
+    sa.Column("first_seen", sa.DateTime, nullable=False),
+    sa.Column("last_seen", sa.DateTime, nullable=False),
+    sa.Column("last_failed", sa.DateTime),
+    sa.Column("last_passed_run", sa.Integer),
+    sa.Column("median_seconds", sa.Float),
+    sa.Column("durations", sa.LargeBinary),
+    sa.UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
 )
 """One row a test, updated in place. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal,
 because PostgreSQL can't index long texts."""
 # Room to update a row beside its old version. (`postgresql_with` is new in SQLAlchemy 2.1.)
-event.listen(
+sa.event.listen(
     TESTS,
     "after_create",
-    DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    sa.DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
         "ALTER TABLE ft_tests SET (fillfactor = 45)"
     ).execute_if(dialect="postgresql"),
 )
 
-OUTCOMES: Final = Table(
+OUTCOMES: Final = sa.Table(
     "ft_outcomes",
     METADATA,
-    Column("run_number", ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True),
-    Column("test_id", ForeignKey(TESTS.c.id), primary_key=True),
-    Column("outcome", String(16), nullable=False),
-    Column("seconds", Float),
-    Index("ft_outcomes_by_test", "test_id", "run_number"),
+    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True),
+    sa.Column("test_id", sa.ForeignKey(TESTS.c.id), primary_key=True),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("seconds", sa.Float),
+    sa.Index("ft_outcomes_by_test", "test_id", "run_number"),
     sqlite_with_rowid=False,  # the key has all of a row, so that one search finds a run's
 )
 """How a test ended in a run, where that was no plain pass; and passes of tests that have failed."""
 
-CAUSES: Final = Table(
+CAUSES: Final = sa.Table(
     "ft_causes",
     METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
-    Column("fingerprint", String(64), nullable=False),
-    Column("reason", String(32), nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("owner", String(16)),
-    Column("first_seen", DateTime, nullable=False),
-    Column("last_seen", DateTime, nullable=False),
-    Column("runs", Integer, nullable=False),
-    UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("reason", sa.String(32), nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("owner", sa.String(16)),
+    sa.Column("first_seen", sa.DateTime, nullable=False),
+    sa.Column("last_seen", sa.DateTime, nullable=False),
+    sa.Column("runs", sa.Integer, nullable=False),
+    sa.UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
 )
 """One row a group of failures of one fingerprint, with the times of the runs that had it."""
 
-RUN_CAUSES: Final = Table(
+RUN_CAUSES: Final = sa.Table(
     "ft_run_causes",
     METADATA,
-    Column("run_number", ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True),
-    Column("cause_id", ForeignKey(CAUSES.c.id), primary_key=True),
-    Column("count", Integer, nullable=False),
-    Column("seconds", Float, nullable=False),
-    Index("ft_run_causes_by_cause", "cause_id", "run_number"),
+    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True),
+    sa.Column("cause_id", sa.ForeignKey(CAUSES.c.id), primary_key=True),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("seconds", sa.Float, nullable=False),
+    sa.Index("ft_run_causes_by_cause", "cause_id", "run_number"),
     sqlite_with_rowid=False,
 )
 """How many failures a run had of a cause, those that its report doesn't list included, and the
 seconds that the listed ones took."""
 
-FAILURES: Final = Table(
+FAILURES: Final = sa.Table(
     "ft_failures",
     METADATA,
-    Column("id", _Key, primary_key=True),
-    Column("run_number", ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False),
-    Column("test_id", ForeignKey(TESTS.c.id), nullable=False),
-    Column("cause_id", ForeignKey(CAUSES.c.id), nullable=False),
-    Column("phase", String(8), nullable=False),
-    Column("seconds", Float),
-    Column("message", Text),
-    Index("ft_failures_by_run", "run_number"),
-    Index("ft_failures_by_cause", "cause_id", "run_number"),
-    Index("ft_failures_by_test", "test_id", "run_number"),
+    sa.Column("id", _Key, primary_key=True),
+    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False),
+    sa.Column("test_id", sa.ForeignKey(TESTS.c.id), nullable=False),
+    sa.Column("cause_id", sa.ForeignKey(CAUSES.c.id), nullable=False),
+    sa.Column("phase", sa.String(8), nullable=False),
+    sa.Column("seconds", sa.Float),
+    sa.Column("message", sa.Text),
+    sa.Index("ft_failures_by_run", "run_number"),
+    sa.Index("ft_failures_by_cause", "cause_id", "run_number"),
+    sa.Index("ft_failures_by_test", "test_id", "run_number"),
 )
 """One row a failure that a report lists; `phase` is `collect` for what could not be collected."""
 
-ATTEMPTS: Final = Table(
+ATTEMPTS: Final = sa.Table(
     "ft_attempts",
     METADATA,
-    Column("id", _Key, primary_key=True),
-    Column("subtask_id", Text, nullable=False),
-    Column("approach", Text, nullable=False),
-    Column("success", Boolean, nullable=False),
-    Column("error", Text),
-    Column("failure_type", String(32)),
-    Column("reason", String(32)),
-    Column("run_id", String(32)),
-    Column("commit_id", String(64)),
-    Column("at", DateTime, nullable=False),
-    Index("ft_attempts_by_subtask", "subtask_id", "at"),
+    sa.Column("id", _Key, primary_key=True),
+    sa.Column("subtask_id", sa.Text, nullable=False),
+    sa.Column("approach", sa.Text, nullable=False),
+    sa.Column("success", sa.Boolean, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("failure_type", sa.String(32)),
+    sa.Column("reason", sa.String(32)),
+    sa.Column("run_id", sa.String(32)),
+    sa.Column("commit_id", sa.String(64)),
+    sa.Column("at", sa.DateTime, nullable=False),
+    sa.Index("ft_attempts_by_subtask", "subtask_id", "at"),
 )
 """One row an attempt at a subtask."""
 
-BENCH_RUNS: Final = Table(
+BENCH_RUNS: Final = sa.Table(
     "ft_bench_runs",
     METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("run_number", ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False),
-    Column("bench_run_id", Text, nullable=False),
-    Column("task_class", Text, nullable=False),
-    Column("complete", Boolean, nullable=False),
-    Column("scheduled", Integer, nullable=False),
-    Column("graded", Integer, nullable=False),
-    Column("passed", Integer, nullable=False),
-    Column("mean_score", Float),
-    Column("lower_bound_95", Float),
-    Column("total_cost_usd", Float),
-    Column("gate", String(16)),
-    UniqueConstraint("run_number", "bench_run_id", name="ft_bench_runs_by_id"),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False),
+    sa.Column("bench_run_id", sa.Text, nullable=False),
+    sa.Column("task_class", sa.Text, nullable=False),
+    sa.Column("complete", sa.Boolean, nullable=False),
+    sa.Column("scheduled", sa.Integer, nullable=False),
+    sa.Column("graded", sa.Integer, nullable=False),
+    sa.Column("passed", sa.Integer, nullable=False),
+    sa.Column("mean_score", sa.Float),
+    sa.Column("lower_bound_95", sa.Float),
+    sa.Column("total_cost_usd", sa.Float),
+    sa.Column("gate", sa.String(16)),
+    sa.UniqueConstraint("run_number", "bench_run_id", name="ft_bench_runs_by_id"),
 )
 """One row a task class that a run has run."""
 
-TASKS: Final = Table(
+TASKS: Final = sa.Table(
     "tasks",
-    MetaData(),
-    Column("id", String(200), primary_key=True),
-    Column("status", String(32), nullable=False),
-    Column("failure_reason", Text),
-    Column("based_on", String(200)),
-    Column("created_at", DateTime, nullable=False),
-    Column("updated_at", DateTime, nullable=False),
+    sa.MetaData(),
+    sa.Column("id", sa.String(200), primary_key=True),
+    sa.Column("status", sa.String(32), nullable=False),
+    sa.Column("failure_reason", sa.Text),
+    sa.Column("based_on", sa.String(200)),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+    sa.Column("updated_at", sa.DateTime, nullable=False),
 )
 """The table of tasks in a database that had none of another program."""
 
@@ -257,8 +234,8 @@ def parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def rows_with(
-    connection: Connection, query: Select[Any], column: Any, values: Sequence[Any]
-) -> Iterator[Row[Any]]:
+    connection: sa.Connection, query: sa.Select[Any], column: Any, values: Sequence[Any]
+) -> Iterator[sa.Row[Any]]:
     """Yield the rows of a query in which a column has one of the values, however many these are."""
     for some in parts(values):
         yield from connection.execute(query.where(column.in_(some))).all()

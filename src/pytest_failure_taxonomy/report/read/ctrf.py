@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     exit_code_of,
     failure_of,
     hint_for,
+    line_at,
     number_at,
     read_document,
     refusal,
@@ -201,7 +202,7 @@ def _retries(test: dict[str, Any]) -> int:
 
 def _test(test: dict[str, Any], start: float | None) -> Attempted:
     began, lasted = number_at(test, "start"), number_at(test, "duration")
-    line, outcome = test.get("line"), _outcome(test)
+    outcome = _outcome(test)
     run = ev.TestRun(
         nodeid=_nodeid(test),
         outcome=outcome,
@@ -218,7 +219,7 @@ def _test(test: dict[str, Any], start: float | None) -> Attempted:
             message,
             text,
             path=text_at(test, "filePath").replace("\\", "/") or None,
-            line=line if type(line) is int and 0 < line < 10**7 else None,
+            line=line_at(test, "line"),
             crashed=crashed,
             duration_seconds=run.duration_seconds,
             attempts=1 + _retries(test),

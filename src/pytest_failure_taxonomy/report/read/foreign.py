@@ -36,6 +36,7 @@ _PLACE: Final = re.compile(r"^(?!E |> )(\S.*?):([0-9]{1,7}): ", re.MULTILINE)
 MAX_WORD: Final = 80
 """Characters of a key or a value that a message quotes."""
 _MOST_SECONDS: Final = 1e9
+_MOST_LINES: Final = 10**7
 _SUM_OF_SUBTESTS: Final = re.compile(r"contains [0-9]+ failed subtest")
 
 
@@ -349,6 +350,12 @@ def number_at(holder: Mapping[str, Any], name: str) -> float | None:
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
     return float(found) if 0 <= found < _MOST_SECONDS * 1000 else None
+
+
+def line_at(holder: Mapping[str, Any], name: str, *, first: int = 1) -> int | None:
+    """Return a line of an object of anybody's as counted from 1; `first` is the file's first."""
+    found = holder.get(name)
+    return found + 1 - first if type(found) is int and first <= found < _MOST_LINES else None
 
 
 def count_at(holder: Mapping[str, Any], name: str) -> int:

@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     evidence_of_tests,
     failure_of,
     hint_for,
+    line_at,
     number_at,
     read_document,
     refusal,
@@ -40,7 +41,6 @@ NOTE_WITHOUT_TESTS: Final = (
 
 _RIGHT: Final = "give the file that `pytest --json-report` writes"
 _COUNTED: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "rerun", "deselected")
-_MOST_LINES: Final = 10**7
 
 
 def read_run(path: Path) -> ForeignRun:
@@ -94,9 +94,8 @@ def read_run(path: Path) -> ForeignRun:
 
 
 def _test(test: dict[str, Any]) -> Attempted:
-    nodeid, line = text_at(test, "nodeid"), test.get("lineno")
+    nodeid = text_at(test, "nodeid")
     stages = {phase: object_at(test, phase) for phase in PHASES.values()}
-    is_line = type(line) is int and 0 <= line < _MOST_LINES
     seconds = sum(number_at(stage, "duration") or 0.0 for stage in stages.values())
     failures = []
     for phase, stage in stages.items():
@@ -107,10 +106,10 @@ def _test(test: dict[str, Any]) -> Attempted:
                 failure_of(
                     nodeid,
                     phase,
-                    message or (telling_line(text) if "\n" in text else text),
+                    message or telling_line(text),
                     text,
                     path=nodeid.partition("::")[0] or None,
-                    line=line + 1 if type(line) is int and is_line else None,
+                    line=line_at(test, "lineno", first=0),
                     place=_place(stage),
                     duration_seconds=seconds,
                 )
@@ -134,8 +133,8 @@ def _outcome(
 def _place(stage: dict[str, Any]) -> ev.Location | None:
     """Return the innermost place of a traceback; its paths are relative, those of a crash not."""
     for place in reversed(objects_at(stage, "traceback")):
-        path, line = text_at(place, "path"), place.get("lineno")
-        if path and type(line) is int and 0 < line < _MOST_LINES:
+        path, line = text_at(place, "path"), line_at(place, "lineno")
+        if path and line is not None:
             return ev.Location(path=path.replace("\\", "/"), line=line)
     return None
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.documents.content import parse_json
 from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.limits import object_at, objects_at
+from pytest_failure_taxonomy.report.limits import object_at, objects_at, texts_at
 from pytest_failure_taxonomy.report.read.foreign import (
     MAX_WORD,
     PHASES,
@@ -150,7 +150,7 @@ class _Running:
         longrepr = entry.get("longrepr")
         text = _text_of(longrepr)
         crash = object_at(longrepr, "reprcrash") if isinstance(longrepr, dict) else {}
-        message = text_at(crash, "message") or (telling_line(text) if "\n" in text else text)
+        message = text_at(crash, "message") or telling_line(text)
         self.failures.append(
             failure_of(
                 self.nodeid,
@@ -242,8 +242,7 @@ class _Log:
 
     def _take_collector(self, entry: dict[str, Any]) -> None:
         if text_at(entry, "outcome") == "failed":
-            nodeid = text_at(entry, "nodeid")
-            text = _text_of(entry.get("longrepr"))
+            nodeid, text = text_at(entry, "nodeid"), _text_of(entry.get("longrepr"))
             self._collectors[nodeid] = collection_failure_of(nodeid, text)
 
     def _take_phase(self, number: int, entry: dict[str, Any]) -> None:
@@ -313,30 +312,21 @@ def _text_of(longrepr: Any) -> str:
     if not isinstance(longrepr, dict):
         return ""
     chain = longrepr.get("chain")
-    links = (
-        [each for each in chain if isinstance(each, list) and each]
-        if isinstance(chain, list)
-        else []
-    )
+    found = chain if isinstance(chain, list) else []
+    links = [each for each in found if isinstance(each, list) and each]
     lines: list[str] = []
     for traceback, *others in links or [[longrepr.get("reprtraceback")]]:
-        if isinstance(traceback, dict):
-            _extend(lines, traceback)
+        told = traceback if isinstance(traceback, dict) else {}
+        for index, entry in enumerate(objects_at(told, "reprentries")):
+            shown = object_at(entry, "data")
+            if index and text_at(shown, "style") == "long":
+                lines += [_SEPARATOR, ""]
+            lines += [line.rstrip("\n") for line in texts_at(shown, "lines")]
+            place = object_at(shown, "reprfileloc")
+            if text_at(place, "path"):
+                head = text_at(place, "message").partition("\n")[0]
+                lines += ["", f"{place['path']}:{place.get('lineno')}: {head}"]
+        if text_at(told, "extraline"):
+            lines.append(told["extraline"])
         lines += [f"\n{other}\n" for other in others if isinstance(other, str)]
     return "\n".join(lines).strip("\n")
-
-
-def _extend(lines: list[str], traceback: dict[str, Any]) -> None:
-    for index, entry in enumerate(objects_at(traceback, "reprentries")):
-        shown = object_at(entry, "data")
-        if index and text_at(shown, "style") == "long":
-            lines += [_SEPARATOR, ""]
-        said = shown.get("lines")
-        found = said if isinstance(said, list) else []
-        lines += [line.rstrip("\n") for line in found if isinstance(line, str)]
-        place = object_at(shown, "reprfileloc")
-        if text_at(place, "path"):
-            head = text_at(place, "message").partition("\n")[0]
-            lines += ["", f"{place['path']}:{place.get('lineno')}: {head}"]
-    if text_at(traceback, "extraline"):
-        lines.append(traceback["extraline"])
