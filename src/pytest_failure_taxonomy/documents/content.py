@@ -289,35 +289,20 @@ def pick(document: Any, text: str) -> Iterator[Any]:
 
 
 def _pick(value: Any, parts: tuple[Part, ...], done: int, text: str) -> Iterator[Any]:
-    if done == len(parts):
+    part: Any = parts[done] if done < len(parts) else None
+    is_there = isinstance(value, dict) and part in value
+    if isinstance(value, list) and isinstance(part, int):
+        is_there = -len(value) <= part < len(value)
+    if done == len(parts) or value is None:
         yield value
-        return
-    part = parts[done]
-    if value is None:
-        yield None
-    elif part is None:
-        if not isinstance(value, list):
-            raise _leads_nowhere(value, parts[:done], text)
+    elif is_there:
+        yield from _pick(value[part], parts, done + 1, text)
+    elif part is None and isinstance(value, list):
         for each in value:
             yield from _pick(each, parts, done + 1, text)
     else:
-        yield from _pick(_step(value, part, parts, done, text), parts, done + 1, text)
-
-
-def _step(value: Any, part: str | int, parts: tuple[Part, ...], done: int, text: str) -> Any:
-    try:
-        if isinstance(value, dict) and isinstance(part, str):
-            return value[part]
-        if isinstance(value, list) and isinstance(part, int):
-            return value[part]
-    except LookupError:
-        pass
-    raise _leads_nowhere(value, parts[:done], text)
-
-
-def _leads_nowhere(value: Any, so_far: tuple[Part, ...], text: str) -> SettingsError:
-    where = f"{_shown(so_far)} " if so_far else "the report "
-    return SettingsError(f"--json: there is no {text}; {where}{_content_words(value)}")
+        where = f"{_shown(parts[:done])} " if done else "the report "
+        raise SettingsError(f"--json: there is no {text}; {where}{_content_words(value)}")
 
 
 def _shown(parts: tuple[Part, ...]) -> str:

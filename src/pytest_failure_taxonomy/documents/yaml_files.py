@@ -79,27 +79,6 @@ class Form:
     """Whether libyaml parses it if PyYAML has it: faster, but with poorer error messages."""
 
 
-def read_document(path: str | os.PathLike[str], problems: Problems, form: Form) -> yaml.Node | None:
-    """Return the root node of a YAML file.
-
-    Args:
-        path: Of a regular file.
-        problems: Receives the problems after which reading can continue.
-        form: How to read the file.
-
-    Returns:
-        The root node, or `None` for a file without a value.
-
-    Raises:
-        FailureTaxonomyError: The file can't be read or isn't YAML; of the problems' error class.
-    """
-    text = read_text(path, problems, right=form.right, max_bytes=form.max_bytes)
-    try:
-        return _compose(text, problems, form)
-    except UnfitError as error:
-        raise problems.ended_by(error, form.right) from None
-
-
 def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
     # Checked here because libyaml and PyYAML report it with different words and positions.
     forbidden = yaml.reader.Reader.NON_PRINTABLE.search(text)
@@ -254,7 +233,11 @@ def read_tree(
     Raises:
         FailureTaxonomyError: The file can't be read or isn't YAML; of the problems' error class.
     """
-    node = read_document(path, problems, form)
+    text = read_text(path, problems, right=form.right, max_bytes=form.max_bytes)
+    try:
+        node = _compose(text, problems, form)
+    except UnfitError as error:
+        raise problems.ended_by(error, form.right) from None
     if node is None or node.tag == _NULL:
         if if_empty is not None:
             problems.add(1, if_empty)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, Final
+from itertools import chain, islice
+from typing import Final
 
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
-from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, Limits
+from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, JSONObject, Limits
 from pytest_failure_taxonomy.report.read.log_lines import read_log
 from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output, output_of
 from pytest_failure_taxonomy.report.read.output_readers import (
@@ -39,8 +39,6 @@ MAX_FAILURES: Final = 100
 """Failures listed; `failures_omitted` says how many more there are."""
 MAX_NODEIDS: Final = 100
 """Node ids listed of one reason."""
-
-JSONObject = dict[str, Any]
 
 _OF_VERDICT: Final = (
     "reason",
@@ -127,7 +125,11 @@ def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONO
     verdict = verdict_as_json(judgement.verdict, limits)
     told = verdict or {"ambiguous": []}
     count = len(judgement.failures) + len(judgement.collection_failures)
-    failures = [] if verdict is None else list(islice(_failures(run, judgement), MAX_FAILURES))
+    failures: Iterator[tuple[TestFailure | CollectionFailure, FailureJudgement]] = chain(
+        zip(run.failures, judgement.failures, strict=True),
+        zip(run.collection_failures, judgement.collection_failures, strict=True),
+    )
+    shown = 0 if verdict is None else MAX_FAILURES
     code = run.exit.code
     signal = run.exit.signal if code is None else signal_of_exit_code(code)
     return {
@@ -140,25 +142,16 @@ def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONO
             {**held, "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS]}
             for held in reasons_as_json(judgement, limits)
         ],
-        "failures": failures,
-        "failures_omitted": max(0, count - MAX_FAILURES) if failures else 0,
+        "failures": [_failure(failure, judged) for failure, judged in islice(failures, shown)],
+        "failures_omitted": max(0, count - shown) if shown else 0,
     }
 
 
-def _failures(run: RunEvidence, judgement: Judgement) -> Iterator[JSONObject]:
-    for failure, judged in zip(run.failures, judgement.failures, strict=True):
-        yield _failure(failure, judged, failure.phase)
-    for failed, judged in zip(run.collection_failures, judgement.collection_failures, strict=True):
-        yield _failure(failed, judged, None)
-
-
-def _failure(
-    failure: TestFailure | CollectionFailure, judged: FailureJudgement, phase: str | None
-) -> JSONObject:
+def _failure(failure: TestFailure | CollectionFailure, judged: FailureJudgement) -> JSONObject:
     raised, place = failure.exception, failure.location
     return {
         "nodeid": failure.nodeid or None,
-        "phase": phase,
+        "phase": failure.phase if isinstance(failure, TestFailure) else None,
         "reason": judged.reason.value,
         "kind": judged.kind,
         "failure_type": judged.failure_type.value,
