@@ -17,8 +17,8 @@ from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
 from pytest_failure_taxonomy.report import build, limits
 from pytest_failure_taxonomy.report.json_schema import packaged_schema
-from pytest_failure_taxonomy.taxonomy.judgement import MAX_EVIDENCE
 from pytest_failure_taxonomy.taxonomy.reasons import (
+    MAX_EVIDENCE,
     PYTEST_EXIT_CODE_NAMES,
     STAGE_KINDS,
     known_kinds,

@@ -26,7 +26,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.recorder import inspection, origin
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, RaisingFrame
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    RaisingFrame,
+)
+from pytest_failure_taxonomy.taxonomy.reasons import CodeOwner
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:

@@ -30,12 +30,12 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Surroundings,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import (
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    PYTEST_EXIT_CODE_NAMES,
     FailureJudgement,
     Judgement,
     Verdict,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 

@@ -47,8 +47,7 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.causes import gather_causes
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Finding, Stage, finding
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_GROUPS: Final = 200

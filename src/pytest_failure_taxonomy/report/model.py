@@ -16,15 +16,16 @@ from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
-    CodeOwner,
     Completeness,
     Phase,
     StallState,
     TestOutcome,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import CauseOwner, Confidence
 from pytest_failure_taxonomy.taxonomy.reasons import (
     KIND_PATTERN,
+    CauseOwner,
+    CodeOwner,
+    Confidence,
     FailureReason,
     FailureType,
     RecoveryAction,

@@ -33,10 +33,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Stall,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
 from pytest_failure_taxonomy.taxonomy.reasons import (
+    Cause,
     FailureReason,
     FailureType,
+    Finding,
     Stage,
     describe_kind,
 )

@@ -12,11 +12,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
-from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding, owner_of_most
 from pytest_failure_taxonomy.taxonomy.reasons import (
+    Cause,
     FailureType,
+    Finding,
     RecoveryAction,
     describe_kind,
+    owner_of_most,
     recovery_of_failure,
 )
 from pytest_failure_taxonomy.taxonomy.recognition import recognise

@@ -14,18 +14,14 @@ from itertools import pairwise, takewhile
 from types import MappingProxyType
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    RaisedException,
-    RunError,
-    TestFailure,
     public_name,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
 from pytest_failure_taxonomy.taxonomy.reasons import (
     PHASE_KINDS,
+    FailureJudgement,
     FailureReason,
     FailureType,
     known_kinds,
@@ -97,7 +93,7 @@ for more than any machine has gets one, too, and that is the test's own failure.
 
 
 def judge_test_failures(
-    failures: Sequence[TestFailure], *, reads_text: bool = False
+    failures: Sequence[evidence.TestFailure], *, reads_text: bool = False
 ) -> tuple[FailureJudgement, ...]:
     """Return the judgement of each failed test, in their order.
 
@@ -147,7 +143,7 @@ def judge_test_failures(
 
 
 def judge_collection_failures(
-    failures: Sequence[CollectionFailure], *, reads_text: bool = False
+    failures: Sequence[evidence.CollectionFailure], *, reads_text: bool = False
 ) -> tuple[FailureJudgement, ...]:
     """Return the judgement of each node that could not be collected, in their order."""
     if not failures:
@@ -173,7 +169,7 @@ def judge_collection_failures(
     return tuple(judged)
 
 
-def judge_run_error(error: RunError) -> FailureJudgement:
+def judge_run_error(error: evidence.RunError) -> FailureJudgement:
     """Return the judgement of an error outside of the tests and of collection.
 
     A conftest that could not be loaded is broken code. Of anything else the exception alone can say
@@ -192,7 +188,7 @@ def judge_run_error(error: RunError) -> FailureJudgement:
     return FailureJudgement(reason=reason_of(kind), kind=kind, failure_type=found)
 
 
-def is_timeout(failure: TestFailure) -> bool:
+def is_timeout(failure: evidence.TestFailure) -> bool:
     """Tell whether pytest-timeout ended this test.
 
     Its thread method ends the process, too, and leaves no message; then the test has used up its
@@ -205,7 +201,7 @@ def is_timeout(failure: TestFailure) -> bool:
     return raised is not None and raised.type == "Failed" and raised.raised_in == "pytest_timeout"
 
 
-def is_strict_xpass(failure: TestFailure) -> bool:
+def is_strict_xpass(failure: evidence.TestFailure) -> bool:
     """Tell whether the test failed by passing: no exception, and pytest's own wording."""
     return failure.exception is None and failure.message.startswith("[XPASS(strict)]")
 
@@ -217,7 +213,7 @@ def type_in_text(text: str) -> FailureType:
     return classify_failure(text[:MAX_TEXT_READ], "")
 
 
-def failure_type_of(raised: RaisedException, *, collecting: bool = False) -> FailureType:
+def failure_type_of(raised: evidence.RaisedException, *, collecting: bool = False) -> FailureType:
     """Return the failure type of an exception in a report.
 
     The first of its classes that is listed decides. Any other exception failed a test, whatever its
@@ -251,7 +247,7 @@ def _type_at_head(text: str) -> FailureType | None:
     return failure_type_at_head(text)
 
 
-def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
+def _kind_of(failure: evidence.TestFailure, *, timed_out: bool) -> str:
     if timed_out:
         return "test.timeout"
     if failure.stall is not None and failure.stall.is_ended:
@@ -264,7 +260,7 @@ def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
     return "test.xpass_strict" if is_strict_xpass(failure) else PHASE_KINDS[failure.phase]
 
 
-def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
+def _type_of_test_failure(failure: evidence.TestFailure, kind: str) -> FailureType:
     """Return the failure type that the exception says, or else the kind."""
     if failure.attributed is not None and kind in known_kinds() and kind.startswith(_SERVICES):
         is_too_long = kind == "llm.context_exceeded"
@@ -282,7 +278,7 @@ def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
 
 
 def _type_with_text(
-    failure_type: FailureType, failure: TestFailure | CollectionFailure
+    failure_type: FailureType, failure: evidence.TestFailure | evidence.CollectionFailure
 ) -> FailureType:
     """Return the failure type, by the failure's text where that says more.
 
@@ -305,7 +301,7 @@ _STATUS: Final = r"(?:Error code: )?([1-5][0-9]{2})\b"
 
 
 def classify_exception(
-    raised: RaisedException, traceback: str | None = None
+    raised: evidence.RaisedException, traceback: str | None = None
 ) -> tuple[FailureReason, str] | None:
     """Return the reason and kind of a well-known library's exception.
 

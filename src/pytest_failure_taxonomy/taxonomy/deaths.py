@@ -9,22 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    InFlightTest,
-    ProcessExit,
-    RunError,
-    RunEvidence,
-    RunningActivity,
-    SeenStall,
-    Stall,
-    TimeLimit,
-    ToolMessage,
-    Traces,
-    WorkerEnd,
+from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    CRASH_SIGNALS,
+    FailureReason,
+    Finding,
+    finding,
+    known_kinds,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
-from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     first_lines,
@@ -60,10 +52,10 @@ TIMEOUT_EXIT_CODE: Final = 124
 
 
 def judge_death(
-    end: ProcessExit,
-    in_flight: tuple[InFlightTest, ...] = (),
-    activity: RunningActivity | None = None,
-    traces: Traces | None = None,
+    end: evidence.ProcessExit,
+    in_flight: tuple[evidence.InFlightTest, ...] = (),
+    activity: evidence.RunningActivity | None = None,
+    traces: evidence.Traces | None = None,
 ) -> Finding:
     """Say how a process ended that left its session unfinished, where, and what it was at."""
     if end.enforced_limit_seconds is not None:
@@ -86,19 +78,19 @@ def judge_death(
     return replace(died, nodeid=_node_of(activity), headline=headline)
 
 
-def words_of_activity(activity: RunningActivity | None) -> str:
+def words_of_activity(activity: evidence.RunningActivity | None) -> str:
     """Return what a process was at that is no test, to follow "while"; empty where unknown."""
     if activity is None or activity.name is None:
         return "the session was being ended" if activity and activity.what == "session" else ""
     return f"{activity.name} was being {'called' if activity.is_hook else 'collected'}"
 
 
-def _node_of(activity: RunningActivity | None) -> str | None:
+def _node_of(activity: evidence.RunningActivity | None) -> str | None:
     """Return the node that was being collected."""
     return None if activity is None or activity.is_hook else activity.name
 
 
-def _judge_exit(end: ProcessExit) -> Finding:
+def _judge_exit(end: evidence.ProcessExit) -> Finding:
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
     if limit is not None and end.code == TEST_LIMIT_EXIT_CODE:
         return finding(
@@ -122,7 +114,7 @@ def _judge_exit(end: ProcessExit) -> Finding:
     return finding("process.exited", end.source, said)
 
 
-def judge_late_death(end: ProcessExit) -> Finding:
+def judge_late_death(end: evidence.ProcessExit) -> Finding:
     """Say how a process ended whose session had finished with another status."""
     before = f"after the session had ended with exit code {end.session_code}"
     if end.signal is not None:
@@ -135,7 +127,7 @@ def judge_late_death(end: ProcessExit) -> Finding:
     return finding("exit_status.changed", end.source, said, reason=reason, headline=said)
 
 
-def judge_worker(worker: WorkerEnd) -> Finding:
+def judge_worker(worker: evidence.WorkerEnd) -> Finding:
     """Say how an xdist worker ended that did not finish its session."""
     if worker.stall is not None:
         how = words_of_stall(worker.stall)
@@ -163,7 +155,7 @@ def judge_worker(worker: WorkerEnd) -> Finding:
     )
 
 
-def _death_words(worker: WorkerEnd) -> str:
+def _death_words(worker: evidence.WorkerEnd) -> str:
     """Say in short how an xdist worker died: `died (SIGSEGV)`."""
     if worker.oom_kill is not None:
         return f"died for want of memory ({words_of_oom_kill(worker.oom_kill)})"
@@ -184,19 +176,19 @@ ENDED_FROM_OUTSIDE: Final = frozenset(
 """How a run ends that somebody has ended, or may have; what was stalled then explains why."""
 
 
-def is_ended_as_stalled(run: RunEvidence) -> bool:
+def is_ended_as_stalled(run: evidence.RunEvidence) -> bool:
     """Tell whether we have ended the run because it was stalled."""
     return any(each.stall.is_ended for each in _stalls_of(run))
 
 
-def _stalls_of(run: RunEvidence) -> Iterator[SeenStall]:
+def _stalls_of(run: evidence.RunEvidence) -> Iterator[evidence.SeenStall]:
     for test in run.in_flight:
         if test.stall is not None:
-            yield SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
+            yield evidence.SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
     yield from (*run.ended_tests, *run.stalls)
 
 
-def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
+def judge_stalls(run: evidence.RunEvidence) -> Iterator[Finding]:
     """Yield what was stalled when the run was ended; what worked was only long."""
     for each in _stalls_of(run):
         if each.stall.state != "busy":
@@ -205,7 +197,9 @@ def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
             yield _stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid)
 
 
-def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None) -> Finding:
+def _stall_finding(
+    kind: str, stall: evidence.Stall, how: str, nodeid: str | None = None
+) -> Finding:
     children = [f"child process: {each}" for each in stall.children]
     is_certain = stall.is_ended and stall.state != "polling" and not stall.others_move
     return finding(
@@ -219,17 +213,17 @@ def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None)
     )
 
 
-def words_of_stall(stall: Stall, where: str | None = None) -> str:
+def words_of_stall(stall: evidence.Stall, where: str | None = None) -> str:
     """Say how something was stalled, for how long, and where if that is known."""
     return f"{words_at(stall.state, where or stall.where)} for {stall.seconds:.0f} s"
 
 
-def headline_of_timeout(limit: TimeLimit) -> str:
+def headline_of_timeout(limit: evidence.TimeLimit) -> str:
     """Return the message for one test that used up this limit."""
     return f"1 test used up its time limit of {limit.budget_seconds:g} s"
 
 
-def _worker_words(worker: WorkerEnd, doing: str) -> str:
+def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
     if worker.ending == "interrupted":
         how = "was interrupted from the keyboard"
     elif worker.signal is not None:
@@ -247,23 +241,25 @@ def _worker_words(worker: WorkerEnd, doing: str) -> str:
     return f"{words}\n{first_lines(stack)}" if stack else words
 
 
-def _place_words(traces: Traces | None) -> str:
+def _place_words(traces: evidence.Traces | None) -> str:
     """Return the place of a crash in brackets; nothing where it is not known."""
     return "" if traces is None else in_brackets(traces.location)
 
 
-def is_ended_by_limit(worker: WorkerEnd) -> bool:
+def is_ended_by_limit(worker: evidence.WorkerEnd) -> bool:
     """Tell whether a worker left as one does that its test's time limit ended."""
     is_exit = worker.signal is None and worker.exit_code in (None, TEST_LIMIT_EXIT_CODE)
     return is_exit and is_used_up(worker.limit)
 
 
-def is_used_up(limit: TimeLimit | None) -> bool:
+def is_used_up(limit: evidence.TimeLimit | None) -> bool:
     """Tell whether a test's limit had run long enough to be what ended its process."""
     return limit is not None and limit.share >= TEST_LIMIT_SHARE
 
 
-def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> TimeLimit | None:
+def used_up(
+    limits: tuple[evidence.TimeLimit, ...], share: float, *, of_test: bool
+) -> evidence.TimeLimit | None:
     """Return the first limit of a test, or of the process, that had run for that share of it."""
     for limit in limits:
         if (limit.nodeid is not None) == of_test and limit.share >= share:
@@ -271,7 +267,7 @@ def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> Ti
     return None
 
 
-def _judge_signal(end: ProcessExit, signal: str) -> Finding:
+def _judge_signal(end: evidence.ProcessExit, signal: str) -> Finding:
     if signal == "SIGINT":  # it means that, whoever sent it
         return finding("interrupt.keyboard", end.source, signal)
     if signal in CRASH_SIGNALS:
@@ -289,7 +285,7 @@ def _judge_signal(end: ProcessExit, signal: str) -> Finding:
     return finding("process.terminated", end.source, f"{signal}{sender}")
 
 
-def _judge_kill(end: ProcessExit) -> Finding:
+def _judge_kill(end: evidence.ProcessExit) -> Finding:
     last = words_of_sample(end.memory)
     last = f"; {last}" if last else ""
     if end.oom_kill is not None:
@@ -304,7 +300,7 @@ def _judge_kill(end: ProcessExit) -> Finding:
     return finding("process.killed", end.source, words, confidence="likely", ambiguous=KILLED_BY)
 
 
-def _limit_words(limit: TimeLimit) -> str:
+def _limit_words(limit: evidence.TimeLimit) -> str:
     budget = f"{limit.budget_seconds:g} s that {limit.owner} allows were used up"
     if limit.elapsed_seconds is None:
         return f"the {budget}, to go by the exit code"
@@ -317,7 +313,7 @@ a plugin has ended it."""
 
 
 def judge_command(
-    code: int, source: str, *, is_pytest: bool, refusal: RunError | None = None
+    code: int, source: str, *, is_pytest: bool, refusal: evidence.RunError | None = None
 ) -> Iterator[Finding]:
     """Yield what can be concluded from the exit code of a command.
 
@@ -354,7 +350,7 @@ def judge_command(
     )
 
 
-def judge_sandbox(run: RunEvidence) -> Iterator[Finding]:
+def judge_sandbox(run: evidence.RunEvidence) -> Iterator[Finding]:
     """Yield that a command failed because its containers did, in whatever stage."""
     told = run.tool_message
     if told is not None and told.cause == "daemon" and run.exit.code != 0:
@@ -367,19 +363,19 @@ def judge_sandbox(run: RunEvidence) -> Iterator[Finding]:
         )
 
 
-def words_of_tool(told: ToolMessage) -> str:
+def words_of_tool(told: evidence.ToolMessage) -> str:
     """Say in a few words what a tool says that went wrong."""
     name = told.tool.capitalize() if told.tool in ("docker", "podman") else told.tool
     return f"{name}: {meaning_of(told)['words']}"
 
 
-def meaning_of(told: ToolMessage) -> dict[str, Any]:
+def meaning_of(told: evidence.ToolMessage) -> dict[str, Any]:
     """Return `words` for what went wrong, and `retryable` where that is known."""
     meaning: dict[str, Any] = packaged_table("tools")["causes"][told.cause]
     return meaning
 
 
-def in_words_of_command(death: Finding, run: RunEvidence) -> Finding:
+def in_words_of_command(death: Finding, run: evidence.RunEvidence) -> Finding:
     """Return how a process died, in words that fit a command that is no pytest."""
     if run.recorded or run.is_pytest:
         return death

@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.reasons import CodeOwner, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+    from pytest_failure_taxonomy.taxonomy.reasons import Cause, Finding
 
 
 @value
@@ -50,9 +50,6 @@ MAX_LISTED: Final = 1_000
 """Failures that are kept whole, and that a report lists."""
 
 ErrorOrigin = Literal["internal", "usage", "conftest", "plugin"]
-
-CodeOwner = Literal["test", "conftest", "project", "dependency", "pytest", "plugin", "python"]
-"""Whose code a file is."""
 
 
 @value

@@ -24,27 +24,25 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import (
+from pytest_failure_taxonomy.taxonomy.reasons import (
     MAX_EVIDENCE,
     MAX_LINES,
-    Cause,
-    Evidence,
-    Finding,
-    HeldReason,
-    Judgement,
-    Verdict,
-    finding,
-    marked_finding,
-    owner_of_most,
-)
-from pytest_failure_taxonomy.taxonomy.reasons import (
     STAGE_FAILURE_REASONS,
     STAGE_KINDS,
     TIME_LIMIT_EXIT_CODES,
+    Cause,
+    Evidence,
     FailureReason,
     FailureType,
+    Finding,
+    HeldReason,
+    Judgement,
     Stage,
+    Verdict,
+    finding,
     known_kinds,
+    marked_finding,
+    owner_of_most,
     rank_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace

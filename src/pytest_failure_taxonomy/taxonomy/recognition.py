@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Fact,
         RaisedException,
     )
-    from pytest_failure_taxonomy.taxonomy.judgement import CauseOwner, Finding
+    from pytest_failure_taxonomy.taxonomy.reasons import CauseOwner, Finding
 
 MAX_READ: Final = 6_000
 """Characters of a message that are searched."""

@@ -8,8 +8,11 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, Literal
 
-from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, Phase, RaisedException
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, known_kinds
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Phase,
+    RaisedException,
+)
+from pytest_failure_taxonomy.taxonomy.reasons import CodeOwner, FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import value
 
 Severity = Literal["block", "warn", "info"]

@@ -7,17 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.evidence import (
-        CollectionFailure,
-        Interruption,
-        Location,
-        MemoryPressure,
-        MemorySample,
-        OomKill,
-        RunError,
-        SeenStall,
-        TestFailure,
-    )
+    from pytest_failure_taxonomy.taxonomy import evidence
 
 _WHOLE_SECONDS: Final = 10
 _MINUTE: Final = 60
@@ -99,7 +89,7 @@ TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMi
 """Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
 
 
-def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
+def words_of_test_failure(failure: evidence.TestFailure) -> tuple[str, ...]:
     """Name the fixtures that are missing where a test can't run, or how its process ended."""
     if failure.forked:
         _, _, how = failure.message.partition("running the test ")
@@ -114,7 +104,7 @@ PYTESTS_REFUSAL: Final = "Collector.CollectError"
 """The type by which pytest itself refuses a file; it tells users nothing."""
 
 
-def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
+def words_of_collection_failure(failure: evidence.CollectionFailure) -> tuple[str, ...]:
     """Name the file that could not be collected, and what is wrong with it."""
     raised = failure.exception
     said = (
@@ -133,7 +123,7 @@ def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
     return (f"{said} ({place.path}:{place.line}{via})",)
 
 
-def words_of_run_error(error: RunError) -> tuple[str, ...]:
+def words_of_run_error(error: evidence.RunError) -> tuple[str, ...]:
     """Say what pytest, a conftest or a plugin has said of itself, place and name included."""
     said = one_line(error.message)
     return (said,) if said else ()
@@ -146,7 +136,7 @@ def words_at(state: str, where: str | None) -> str:
     return f"{state} in {where}"
 
 
-def words_of_stalled_activity(stalled: SeenStall) -> str:
+def words_of_stalled_activity(stalled: evidence.SeenStall) -> str:
     """Name what was being imported or called, and the place where that was stalled."""
     where = stalled.stall.where
     if stalled.name is None:
@@ -154,7 +144,7 @@ def words_of_stalled_activity(stalled: SeenStall) -> str:
     return f"{stalled.name}: {where}" if where else stalled.name
 
 
-def words_of_interruption(stop: Interruption) -> tuple[str, ...]:
+def words_of_interruption(stop: evidence.Interruption) -> tuple[str, ...]:
     """Give the reason that was given for the end, and the place where."""
     said = one_line(stop.message)
     place = stop.location
@@ -177,7 +167,7 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
     return f"{exception_type}: {said}" if said else exception_type
 
 
-def in_brackets(place: Location | None) -> str:
+def in_brackets(place: evidence.Location | None) -> str:
     """Return a place to follow words: ` (test_a.py:3)`; nothing where it is not known."""
     if place is None:
         return ""
@@ -226,12 +216,12 @@ def one_line(text: str, limit: int = MAX_WORDS) -> str:
     return f"{line[: end if end > 0 else limit]} …"
 
 
-def words_of_pressure(memory: MemoryPressure) -> str:
+def words_of_pressure(memory: evidence.MemoryPressure) -> str:
     """Say how much of a limit was used."""
     return f"{amount_words(memory.used_bytes, memory.limit_bytes)} that {memory.limit} allows"
 
 
-def words_of_oom_kill(kill: OomKill) -> str:
+def words_of_oom_kill(kill: evidence.OomKill) -> str:
     """Say how much a killed process used, and whether it was too large by itself."""
     if kill.limit_bytes is None:
         return f"it used {amount_words(kill.rss_bytes)}, and the memory of the machine ran out"
@@ -241,7 +231,7 @@ def words_of_oom_kill(kill: OomKill) -> str:
     return f"{used}: all processes together were too large"
 
 
-def words_of_sample(memory: MemorySample | None) -> str:
+def words_of_sample(memory: evidence.MemorySample | None) -> str:
     """Say how much memory was last seen in use; nothing if that is not known."""
     if memory is None:
         return ""

@@ -22,8 +22,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Finding, Verdict
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, FailureType, known_kinds
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    FailureReason,
+    FailureType,
+    Finding,
+    Verdict,
+    known_kinds,
+)
 
 BUILD, CHECK, UNKNOWN, CONTEXT = (
     FailureType.BROKEN_BUILD,

@@ -28,10 +28,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Finding
 from pytest_failure_taxonomy.taxonomy.reasons import (
     CRASH_SIGNALS,
     FailureReason,
+    Finding,
     Stage,
     known_kinds,
     signal_name,

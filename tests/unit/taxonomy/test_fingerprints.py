@@ -25,8 +25,13 @@ from pytest_failure_taxonomy.taxonomy.fingerprints import (
     place_of_test,
     title_of,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Group, Judgement
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, FailureType
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    FailureJudgement,
+    FailureReason,
+    FailureType,
+    Group,
+    Judgement,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 CONNECT = OriginPlace(

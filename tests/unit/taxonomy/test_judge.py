@@ -18,7 +18,6 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
-    CodeOwner,
     CollectionFailure,
     Counts,
     ErrorOrigin,
@@ -37,8 +36,16 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import MAX_EVIDENCE, Evidence, Judgement
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, FailureType, Stage, known_kinds
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    MAX_EVIDENCE,
+    CodeOwner,
+    Evidence,
+    FailureReason,
+    FailureType,
+    Judgement,
+    Stage,
+    known_kinds,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 A: Final = "test_cart.py::test_a"

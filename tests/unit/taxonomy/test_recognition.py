@@ -21,8 +21,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import Finding
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Finding
 from pytest_failure_taxonomy.taxonomy.recognition import MAX_READ, Diagnosis, recognise
 
 FINGERPRINT: Final = "0123456789abcdef"

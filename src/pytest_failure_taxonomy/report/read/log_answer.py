@@ -26,10 +26,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
 from pytest_failure_taxonomy.taxonomy.reasons import (
     MARKER_REASONS,
+    FailureJudgement,
     FailureReason,
+    Judgement,
     Stage,
     signal_of_exit_code,
 )
