@@ -260,7 +260,8 @@ def causes_as_json(
         }
         for cause in limits.listed("causes", judgement.causes)
     ]
-    sort_causes(causes)
+    if known:  # else they are in order
+        sort_causes(causes)
     return causes
 
 

@@ -224,7 +224,7 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
     for cause, failures in zip(causes, _failures_of(report, causes), strict=True):
         history = cause["history"]
         kept = (object_at(states, each) for each in cause["fingerprints"])
-        rules = (attributions.get(each.get("rule")) for each in failures)
+        rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
         named = _named(report, cause["nodeids"], failures)
         yield CauseSummary(
             key=cause["key"],

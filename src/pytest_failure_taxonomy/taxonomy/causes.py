@@ -144,16 +144,24 @@ def _cause(
             unnamed += 0 if found.headline else count
     hung_at: dict[RaisingFrame | None, str | None] = {}
     reason, most = max(counts, key=counts.__getitem__)  # of equals, the first
-    cause = Cause(
+    count = sum(counts.values()) or 1
+    return Cause(
         key=_digest(key),
-        what="",
+        what=_what(
+            findings[0],
+            of_tests,
+            diagnosis,
+            tests,
+            files,
+            len(tests) + unnamed or len(files) or count,
+        ),
         fix=None if diagnosis is None else diagnosis.fix,
         reason=reason,
         kind=most,
         owner=(diagnosis and diagnosis.owner) or owner_of_most(failures),
         retryable=_all_retryable([_retryable(each, diagnosis, hung_at) for each in findings]),
         failure_type=findings[0].failure_type or FailureType.UNKNOWN,
-        count=sum(counts.values()) or 1,
+        count=count,
         nodeids=nodeids,
         tests=nodeids if tests == nodeids else tests,
         files=tuple(files),
@@ -164,7 +172,6 @@ def _cause(
             )
         ),
     )
-    return replace(cause, what=_what(cause, findings[0], of_tests, diagnosis))
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -270,31 +277,46 @@ def _joined_by(ending: Cause) -> str:
 
 
 def _what(
-    cause: Cause, found: Finding, of_tests: Sequence[TestFailure], diagnosis: Diagnosis | None
+    found: Finding,
+    of_tests: Sequence[TestFailure],
+    diagnosis: Diagnosis | None,
+    tests: Sequence[str],
+    files: Sequence[str],
+    count: int,
 ) -> str:
-    """Return what is wrong, and where, by the first that was found of it."""
+    """Return what is wrong, and where.
+
+    Args:
+        found: the first of the cause's findings.
+        of_tests: its failures of tests.
+        diagnosis: of it.
+        tests: their node ids.
+        files: what could not be collected.
+        count: how many tests, files or else findings there are.
+    """
     sentence = ""
     if diagnosis is not None:
         sentence = diagnosis.what
     elif found.failure is not None and not found.headline and (found.nodeid or found.words):
         sentence = found.words[0] if found.words else _sentence_of(found.failure)
-        if len(cause.files) > 1:  # which of them imported it first tells nothing
+        if len(files) > 1:  # which of them imported it first tells nothing
             sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
     if not sentence:
-        return one_line(_in_words_of_the_kind(cause, found, of_tests), _MAX_ENDING)
-    where = _where(cause, found, of_tests, sentence)
+        return one_line(_in_words_of_the_kind(found, of_tests, tests, count), _MAX_ENDING)
+    where = _where(found, of_tests, tests, files, sentence)
     if not where:
         return one_line(sentence, MAX_WHAT)
     return f"{one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))}: {where}"
 
 
-def _in_words_of_the_kind(cause: Cause, found: Finding, of_tests: Sequence[TestFailure]) -> str:
+def _in_words_of_the_kind(
+    found: Finding, of_tests: Sequence[TestFailure], tests: Sequence[str], count: int
+) -> str:
     """Return what happened in the words of its kind, with the name of the test that it was."""
     kind, nodeid = describe_kind(found.kind, found.reason), found.nodeid
     words = found.headline or ": ".join(filter(None, (kind.one, *found.words[:1])))
-    count = len(cause.tests) + cause.unnamed or len(cause.files) or cause.count
     if count > 1 and kind.many != kind.one:
-        where = _tests_in_words(cause, of_tests, "") if of_tests else ""
+        where = _tests_in_words(of_tests, tests, "") if of_tests else ""
         at = f": {where}" if where and not where.startswith("first ") else ""
         if found.kind == "worker.crashed" and nodeid:
             at = "".join(words.partition(" while ")[1:])
@@ -311,28 +333,34 @@ def _in_words_of_the_kind(cause: Cause, found: Finding, of_tests: Sequence[TestF
     return f"{head} while it ran {nodeid}{colon}{rest}"
 
 
-def _where(cause: Cause, found: Finding, of_tests: Sequence[TestFailure], sentence: str) -> str:
+def _where(
+    found: Finding,
+    of_tests: Sequence[TestFailure],
+    tests: Sequence[str],
+    files: Sequence[str],
+    sentence: str,
+) -> str:
     """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
     failure = found.failure
-    if cause.files:
+    if files:
         raised = None if failure is None else failure.exception
         is_import = raised is not None and raised.type not in _REFUSALS
-        first, *others = cause.files
+        first, *others = files
         told = []
-        if others or cause.tests or first.partition("::")[0] not in sentence:
-            what = f"{len(cause.files):,} test files" if others else one_line(first, _MAX_PATH)
+        if others or tests or first.partition("::")[0] not in sentence:
+            what = f"{len(files):,} test files" if others else one_line(first, _MAX_PATH)
             how = "imported" if is_import and "::" not in first else "collected"
             told.append(f"{what} can't be {how}")
-        if cause.tests:
-            told.append(f"{counted(len(cause.tests), 'test')} failed")
+        if tests:
+            told.append(f"{counted(len(tests), 'test')} failed")
         return ", ".join(told)
     if isinstance(failure, RunError) and failure.origin == "conftest":
         file = re.search(_CONFTEST, failure.message)
         return "" if file is None or file[0] in sentence else f"{file[0]} can't be imported"
-    return _tests_in_words(cause, of_tests, sentence) if of_tests else ""
+    return _tests_in_words(of_tests, tests, sentence) if of_tests else ""
 
 
-def _tests_in_words(cause: Cause, of_tests: Sequence[TestFailure], sentence: str) -> str:
+def _tests_in_words(of_tests: Sequence[TestFailure], tests: Sequence[str], sentence: str) -> str:
     first = of_tests[0]
     name, raised, at = _name_of(first.nodeid), first.exception, _own_place(first)
     place = _place_in_words(at)
@@ -342,7 +370,7 @@ def _tests_in_words(cause: Cause, of_tests: Sequence[TestFailure], sentence: str
         fixtures = {each.exception and each.exception.fixture for each in of_tests}
         if None not in fixtures:
             return f"fixture {raised.fixture}{place}{and_more(len(fixtures) - 1)}"
-    is_one = len(cause.tests) == 1 or not name  # a log may not say which
+    is_one = len(tests) == 1 or not name  # a log may not say which
     origin = None if raised is None else raised.origin
     function = origin.function if origin is not None and place else ""
     if function and not is_one and len({*map(_own_place, of_tests)}) == 1:

@@ -247,10 +247,10 @@ def title_of(exception_type: str, message: str, place: OriginPlace | None) -> st
     if exception_type in TYPES_OF_PYTEST:
         exception_type, place = "", None  # both are pytest's own
     line = " ".join(message.strip().partition("\n")[0].split())
-    head = ": ".join(each for each in (exception_type, line) if each)
+    head = ": ".join(filter(None, (exception_type, line)))
     if place is None:
         return _shortened(head, MAX_TITLE)
-    where = ": ".join(each for each in (place.path, place.function) if each)
+    where = ": ".join(filter(None, (place.path, place.function)))
     where = _shortened(where, MAX_TITLE // 2)
     return f"{_shortened(head, MAX_TITLE - len(where) - 3)} ({where})"
 
