@@ -31,6 +31,15 @@ _HERE: Final = Path(__file__).parent
 _SLOW_FOLDERS: Final = ("attacks", "e2e")
 _BENCH_CASES: Final = "plugin/bench_cases"
 """Folders whose tests start one process after another."""
+_TOGETHER: Final = (
+    "contract/test_seed_scenarios.py",
+    "e2e/test_bench_compare.py",
+    "e2e/test_html_in_a_browser.py",
+    "plugin/bench_cases/test_dask.py",
+    "unit/history",
+    "unit/report/test_ctrf.py",
+)
+"""Whose tests share what takes long to start, and so run on one worker."""
 
 BREAKS_REPORTS: Final = "breaks_reports"
 """The pytest mark of a test that leaves a report which it has broken itself."""
@@ -91,6 +100,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
     What is hidden must be so before our plugin is imported, which was long ago in this process.
     """
+    if config.getoption("numprocesses", default=None) and config.option.dist == "no":
+        config.option.dist = "loadgroup"
     system = config.getoption("as_on")
     if system is None or pretended_system() is not None:
         return None
@@ -136,6 +147,10 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
     for item in items:
         folder = item.path.relative_to(_HERE)
+        if item.config.getoption("loadgroup", default=False):
+            group = next((each for each in _TOGETHER if folder.is_relative_to(each)), None)
+            if group is not None:
+                item.add_marker(pytest.mark.xdist_group(group))
         if "xdist" in f"{folder.name} {item.name}":  # each starts three Pythons
             item.add_marker("slow")
             if not folder.is_relative_to(_BENCH_CASES) or "xdist" in folder.name:

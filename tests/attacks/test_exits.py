@@ -51,14 +51,14 @@ def supervise(folder: Path, command: Sequence[str]) -> tuple[int, dict[str, Any]
     return run.status, ended
 
 
-@pytest.mark.attack("code", range(256), some=8)
+@pytest.mark.attack("code", range(256), some=3)
 def test_an_exit_code_of_a_command(tmp_path: Path, code: int) -> None:
     """Each of the 256 codes comes through, and stands in the report."""
     status, ended = supervise(tmp_path, ["sh", "-c", f"exit {code}"])
     assert (status, ended["code"], ended["observed"]) == (code, code, True)
 
 
-@pytest.mark.attack("code", range(1, 256), some=6)
+@pytest.mark.attack("code", range(1, 256), some=2)
 def test_an_exit_code_of_pytest(tmp_path: Path, code: int) -> None:
     """Whatever `pytest.exit` is told to return is what `run` returns."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
@@ -68,7 +68,7 @@ def test_an_exit_code_of_pytest(tmp_path: Path, code: int) -> None:
     assert (status, ended["code"]) == (code, code)
 
 
-@pytest.mark.attack("number", SIGNALS, some=8)
+@pytest.mark.attack("number", SIGNALS, some=4)
 def test_a_signal_that_ends_a_command(tmp_path: Path, number: int) -> None:
     """A command that a signal has ended ends `run` by the same signal."""
     died = f"{NO_CORE}os.kill(os.getpid(), signal.SIGKILL if {number} == 9 else {number})"
@@ -80,7 +80,7 @@ def test_a_signal_that_ends_a_command(tmp_path: Path, number: int) -> None:
         assert ended["signal"] == name_of(number)
 
 
-@pytest.mark.attack("name", FORWARDED, some=3)
+@pytest.mark.attack("name", FORWARDED, some=2)
 def test_a_signal_that_is_passed_on(tmp_path: Path, name: str) -> None:
     """What another process sends to `run`, the command gets, and with it its last word."""
     number = int(signal.Signals[name])
@@ -250,7 +250,7 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
 }
 
 
-@pytest.mark.attack("answer", ANSWERS, some=8)
+@pytest.mark.attack("answer", ANSWERS, some=4)
 def test_a_pytest_that_answers_0(
     tmp_path: Path, answer: tuple[Mapping[str, str], list[str], int, str]
 ) -> None:

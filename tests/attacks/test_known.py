@@ -138,7 +138,7 @@ RUNS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
 }
 
 
-@pytest.mark.attack("known", RUNS, some=4)
+@pytest.mark.attack("known", RUNS, some=2)
 def test_nothing_but_failed_tests_is_known(
     tmp_path: Path, known: tuple[Mapping[str, str], list[str], int, str]
 ) -> None:

@@ -52,7 +52,7 @@ def test_what_is_spoilt(tmp_path: Path, attacks: Attacks, dead_run: DeadRun, tar
     @settings(
         deadline=None,
         database=None,
-        max_examples=attacks.count(150, 20_000),
+        max_examples=attacks.count(60, 20_000),
         suppress_health_check=list(HealthCheck),
     )
     @given(
@@ -74,7 +74,7 @@ def test_what_is_made_up(tmp_path: Path, attacks: Attacks, target: str) -> None:
     @settings(
         deadline=None,
         database=None,
-        max_examples=attacks.count(50, 5_000),
+        max_examples=attacks.count(20, 5_000),
         suppress_health_check=list(HealthCheck),
     )
     @given(st.binary(max_size=200))

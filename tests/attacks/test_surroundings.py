@@ -179,7 +179,7 @@ def find_report(run: ChildRun) -> Path:
     return Path(said[-1])
 
 
-@pytest.mark.attack("odd", ODD, some=14)
+@pytest.mark.attack("odd", ODD, some=6)
 def test_pytest_in_odd_surroundings(tmp_path: Path, odd: Surroundings) -> None:
     """Exit status and output are those of a run without us, but for our lines at the end; and the
     report is where it should be, or where these lines say.
@@ -198,7 +198,7 @@ def test_pytest_in_odd_surroundings(tmp_path: Path, odd: Surroundings) -> None:
     assert [each.name for each in run.folder.glob(f".{REPORT}*")] == []
 
 
-@pytest.mark.attack("odd", ODD, some=3)
+@pytest.mark.attack("odd", ODD, some=1)
 def test_workers_in_odd_surroundings(tmp_path: Path, odd: Surroundings) -> None:
     """The same with xdist, whose output is in no order."""
     plain, run = run_both(tmp_path, odd, "-p", "xdist", "-n", "2")

@@ -21,8 +21,8 @@ What the report says after each way to die, in six configurations: of three test
 reads the report every 5 ms, and checks that it is valid at every moment, says success only where
 pytest finished its session, and says at the end what stands here; that the caller gets the exit
 code that plain pytest gives (`run` alone makes a 3 of a 0 that an unfinished session left); and
-that no process of ours is left, and no file but the report. An ordinary run of the suite takes two
-configurations of each death in turn, `--matrix=all` takes them all.
+that no process of ours is left, and no file but the report. An ordinary run of the suite takes one
+configuration of each death in turn, `--matrix=all` takes them all.
 
 A cell holds the verdict's [kind](../reference/reasons-and-kinds.md#kinds), in brackets who knows
 how the process ended (`exit.source`), and the exit code that the caller sees, as a shell shows it.
