@@ -34,6 +34,7 @@ _BENCH_CASES: Final = "plugin/bench_cases"
 _TOGETHER: Final = (
     "contract/test_seed_scenarios.py",
     "e2e/test_bench_compare.py",
+    "e2e/test_classify.py",
     "e2e/test_html_in_a_browser.py",
     "plugin/bench_cases/test_dask.py",
     "unit/history",
@@ -153,7 +154,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xdist_group(group))
         if "xdist" in f"{folder.name} {item.name}":  # each starts three Pythons
             item.add_marker("slow")
-            if not folder.is_relative_to(_BENCH_CASES) or "xdist" in folder.name:
+            if folder.parts[0] == "plugin" and not folder.is_relative_to(_BENCH_CASES):
                 item.add_marker("versions")
         if folder.is_relative_to(_BENCH_CASES) or folder.parts[0] in _SLOW_FOLDERS:
             item.add_marker("slow")

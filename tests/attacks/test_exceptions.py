@@ -207,6 +207,7 @@ ELSEWHERE: Final[dict[str, dict[str, str]]] = {
 ANSWERS: Final = ("sys.exit(3)", "raise KeyboardInterrupt", "raise CancelledError", "pytest.exit()")
 
 
+@pytest.mark.versions
 @XDIST
 def test_looks_at_exceptions_are_pytests_own(runs: PytestRuns, workers: int) -> None:
     """Outcome, output and exit status are those of a run without us, and so is each call."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -254,7 +255,21 @@ def run_plain(folder: Path, case: Case) -> tuple[int, str]:
     return ended.status, ended.stdout
 
 
+_OF_PRINTING: Final = re.compile("-q+|-v|-rN|--tb=.*|--color=.*|--no-header|--no-summary")
+"""Arguments that change what pytest prints, and nothing of what has happened."""
+_verdicts: dict[str, Verdict] = {}
+
+
 def verdict_of_plugin(folder: Path, case: Case) -> Verdict:
+    """Return the verdict of a run with our plugin, which is made once for all ways to print."""
+    args = [each for each in case.args if not _OF_PRINTING.fullmatch(each)]
+    key = repr(replace(case, args=args, in_log=None, why=""))
+    if key not in _verdicts:
+        _verdicts[key] = _verdict_of_a_run(folder, case)
+    return _verdicts[key]
+
+
+def _verdict_of_a_run(folder: Path, case: Case) -> Verdict:
     """Run pytest with our plugin, and where it dies once more under `run`; return the verdict."""
     path, plugins = folder / REPORT, (OURS, *case.plugins)
     path.unlink(missing_ok=True)

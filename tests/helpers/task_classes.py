@@ -6,10 +6,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import pytest
+
 from tests.helpers.runs import FinishedRun, PytestRuns
 
 BENCH: Final = "failure_taxonomy_bench"
 """The entry point of the bench layer."""
+
+SERIAL: Final = pytest.mark.parametrize("workers", [()], ids=["serial"])
+ON_WORKERS: Final = pytest.mark.parametrize("workers", [("-n", "2")], ids=["xdist"])
+WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+"""How a test runs a bench: both ways only where they differ in what it looks at."""
 
 ECHO_RUBRIC: Final = """\
 def grade(case, output):

@@ -13,6 +13,8 @@ from tests.helpers.task_classes import (
     BENCH,
     ECHO_RUBRIC,
     MODES,
+    ON_WORKERS,
+    SERIAL,
     SYSTEM,
     calls,
     only_bench,
@@ -26,8 +28,6 @@ FAILING = SYSTEM.replace(
     'case.fields.get("answer", case.input)', '"wrong" if case.input < 6 else case.input'
 )
 """A system that fails the first six cases, whatever they say."""
-WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
-SERIAL = pytest.mark.parametrize("workers", [()], ids=["serial"])
 """The process that prints the summary compares, so one test with xdist is enough."""
 
 
@@ -61,7 +61,7 @@ def gate_of(run: FinishedRun) -> dict[str, Any]:
     return gate
 
 
-@WORKERS
+@ON_WORKERS
 def test_a_loss_beyond_doubt_fails_the_gate(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Six cases of twenty that no longer pass are no chance; the report says which."""
     make_baseline(runs)

@@ -9,6 +9,8 @@ import pytest
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    ON_WORKERS,
+    SERIAL,
     calls,
     codes_by_case,
     only_bench,
@@ -50,13 +52,16 @@ def system_under_test():
 """
 
 RAISES: Final = "def grade(case, output):\n    raise ValueError(case['id'])\n"
-WORKERS: Final = pytest.mark.parametrize(
-    "workers", [(), ("-n", "2"), ("-n", "4")], ids=["serial", "two", "four"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "cost"),
+    [
+        pytest.param((), "spends", id="serial"),
+        pytest.param(("-n", "2"), "costs", id="two-xdist"),
+        pytest.param(("-n", "4"), "spends", id="four-xdist"),
+    ],
 )
-
-
-@WORKERS
-@pytest.mark.parametrize("cost", ["spends", "costs"])
 def test_a_cap_holds_for_all_workers_together(
     runs: PytestRuns, workers: tuple[str, ...], cost: str
 ) -> None:
@@ -87,7 +92,7 @@ def test_cases_that_know_their_bound_stay_below_the_cap(runs: PytestRuns) -> Non
     assert report["counts"]["started"] == 5
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@ON_WORKERS
 def test_rubrics_that_raise_cost_what_their_systems_cost(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
@@ -151,7 +156,7 @@ def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> N
     assert run.exit_status == 1
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@SERIAL
 @pytest.mark.parametrize(
     ("call", "exit_status"),
     [

@@ -60,8 +60,7 @@ def lines_of(runs: PytestRuns, what: str = "begins") -> list[tuple[str, str]]:
     return [(case_id, process) for said, case_id, process in words if said == what]
 
 
-@pytest.mark.parametrize("system", ["answer", "answer_later"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("system", "workers"), [("answer", 0), ("answer_later", 2)])
 def test_each_case_is_called_once_on_a_worker(
     cluster: DaskCluster, runs: PytestRuns, system: str, workers: int
 ) -> None:

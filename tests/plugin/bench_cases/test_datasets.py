@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.helpers.runs import PytestRuns
-from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    ON_WORKERS,
+    SERIAL,
+    calls,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
 
 GENERATED = """\
 def cases():
@@ -15,7 +21,7 @@ def cases():
 TABLE = "id,input,tags\nrow-1,one,slow\nrow-2,two,\n"
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "n2"])
+@ON_WORKERS
 def test_items_of_every_sort_of_file(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """CSV and `cases.py` are files of items like any other, serially and on workers."""
     files = task_class_files(passing_cases(2))
@@ -31,7 +37,7 @@ def test_items_of_every_sort_of_file(runs: PytestRuns, workers: tuple[str, ...])
     ]
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "n2"])
+@SERIAL
 def test_a_class_of_generated_cases_alone(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """A class needs no folder of cases; a case of `cases.py` has a node id, and marks."""
     files = task_class_files({}) | {"bench/echo/cases.py": GENERATED}

@@ -7,9 +7,16 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.runs import PytestRuns
-from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    ON_WORKERS,
+    SERIAL,
+    calls,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
 
-WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 SETTINGS: Final = "repeat: 3\nreducers: [mean, pass@2, pass^2, majority, best@3]\n"
 UNSTEADY: Final = """\
 import pytest
@@ -31,7 +38,7 @@ def plugins(workers: tuple[str, ...]) -> list[str]:
     return [BENCH, *(["xdist"] if workers else [])]
 
 
-@WORKERS
+@SERIAL
 def test_reducers(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Each has its mean over distinct cases and its bound, in the report and on the terminal."""
     cases = [{**case, "fails": number % 4} for number, case in enumerate(passing_cases(8))]
@@ -75,7 +82,7 @@ def test_a_bad_reducer_is_a_collection_error(runs: PytestRuns, settings: str, wh
     assert calls(runs) == []
 
 
-@WORKERS
+@ON_WORKERS
 def test_slices(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Scores by tag and by key are in the report, and on the terminal with `-v`."""
     cases: list[dict[str, Any]] = [
@@ -101,7 +108,7 @@ def test_slices(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert not any(line.startswith(("  tag ", "  key ")) for line in quiet.stdout)
 
 
-@WORKERS
+@SERIAL
 def test_picked_cases_have_no_bound(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """After `-k` nothing is proven about the cases that were left out, and it says so."""
     runs.write(task_class_files(passing_cases(12), settings="repeat: 2\nreducers: [pass@2]\n"))

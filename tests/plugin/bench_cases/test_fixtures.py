@@ -7,6 +7,7 @@ import pytest
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    SERIAL,
     calls,
     codes_by_case,
     only_bench,
@@ -104,8 +105,14 @@ def test_whole_run_from_a_plain_test(runs: PytestRuns) -> None:
     assert [report["passed_count"] for report in run.report["bench"]] == [6, 7, 2]
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
-@pytest.mark.parametrize("sort", ["plain", "strict", "auto"])
+@pytest.mark.parametrize(
+    ("sort", "workers"),
+    [
+        pytest.param("plain", (), id="plain-serial"),
+        pytest.param("strict", ("-n", "2"), id="strict-xdist"),
+        pytest.param("auto", (), id="auto-serial"),
+    ],
+)
 def test_test_for_each_case(runs: PytestRuns, sort: str, workers: tuple[str, ...]) -> None:
     """A test with the mark runs once a case; a score that is not passed fails it."""
     head = {"plain": "def", "strict": "@pytest.mark.asyncio\nasync def", "auto": "async def"}[sort]
@@ -145,7 +152,7 @@ def test_node_ids_and_marks_of_marked_tests(runs: PytestRuns) -> None:
     assert only_bench(run)["gate"] is None
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@SERIAL
 @pytest.mark.parametrize(
     ("body", "selection", "exit_status"),
     [
@@ -243,8 +250,13 @@ def test_bench_root(runs: PytestRuns) -> None:
     assert calls(runs) == []
 
 
-@pytest.mark.parametrize("name", ["run", "run_sync"])
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        pytest.param("run", (), id="run-serial"),
+        pytest.param("run_sync", ("-n", "2"), id="run_sync-xdist"),
+    ],
+)
 def test_run_on_purpose_with_a_bad_system(
     runs: PytestRuns, name: str, workers: tuple[str, ...]
 ) -> None:

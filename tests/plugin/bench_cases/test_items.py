@@ -15,6 +15,8 @@ from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
     MODES,
+    ON_WORKERS,
+    SERIAL,
     SYSTEM,
     calls,
     codes_by_case,
@@ -22,8 +24,6 @@ from tests.helpers.task_classes import (
     passing_cases,
     task_class_files,
 )
-
-pytestmark = pytest.mark.versions
 
 SIX: list[dict[str, Any]] = [
     {"id": "passes", "input": 1},
@@ -49,6 +49,7 @@ def grade(case, output):
 """
 
 
+@pytest.mark.versions
 def test_each_case_is_an_item(runs: PytestRuns) -> None:
     """A case passes or fails like a test, and pytest counts it like one."""
     runs.write(
@@ -72,6 +73,7 @@ def test_each_case_is_an_item(runs: PytestRuns) -> None:
     assert run.counts == {"collected": 3, "passed": 2, "failed": 1}
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Each of the six ways to fail becomes a code of severity block, and the run goes on."""
@@ -109,6 +111,7 @@ def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert run.outcomes == {"passed": 1, "failed": 6}
 
 
+@pytest.mark.versions
 def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
     """A failed case shows its score and its codes with what they mean, and no stack of ours."""
     runs.write(task_class_files([{"id": "wrong", "input": 1, "answer": 2}]))
@@ -122,6 +125,7 @@ def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
     assert "case_failed" not in text
 
 
+@pytest.mark.versions
 def test_system_that_raises_shows_its_traceback(runs: PytestRuns) -> None:
     """The traceback ends at the system's own lines and begins there, too."""
     runs.write(task_class_files([{"id": "raises", "input": 1, "raises": "no such model"}]))
@@ -131,6 +135,7 @@ def test_system_that_raises_shows_its_traceback(runs: PytestRuns) -> None:
     assert "pytest_failure_taxonomy" not in text
 
 
+@pytest.mark.versions
 def test_bad_task_class_is_one_collection_error(runs: PytestRuns) -> None:
     """Every problem of a task class stands there once, with its file and line."""
     files = task_class_files(
@@ -232,6 +237,7 @@ def test_blocking_system_is_named(runs: PytestRuns) -> None:
     assert mode["detail"].startswith("blocked the event loop for 1.5")
 
 
+@pytest.mark.versions
 def test_cases_raise_while_failures_are_shown(runs: PytestRuns) -> None:
     """Python 3.11 can't write two tracebacks at once; one thread alone writes any."""
     cases = [
@@ -245,7 +251,7 @@ def test_cases_raise_while_failures_are_shown(runs: PytestRuns) -> None:
     assert "RuntimeError: no such model" in "\n".join(run.stdout)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@SERIAL
 def test_a_loop_that_comes_back_pays_for_nothing_more(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
@@ -277,6 +283,7 @@ def test_loop_that_never_comes_back_is_given_up(runs: PytestRuns) -> None:
     assert "and did not come back" in mode["detail"]
 
 
+@pytest.mark.versions
 def test_tags_are_marks(runs: PytestRuns) -> None:
     """`-m` selects cases by their tags, which need no declaration."""
     cases = [{"id": "a", "input": 1, "tags": ["quick"]}, {"id": "b", "input": 1}]
@@ -286,6 +293,7 @@ def test_tags_are_marks(runs: PytestRuns) -> None:
     assert calls(runs) == ["a"]
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize(
     ("args", "chosen"),
     [
@@ -317,6 +325,7 @@ def test_selection_says_that_it_is_one(runs: PytestRuns) -> None:
     assert selected.exit_status == 0
 
 
+@pytest.mark.versions
 def test_last_failed(runs: PytestRuns) -> None:
     """`--lf` runs the cases that failed and no other."""
     cases = [*passing_cases(3), {"id": "wrong", "input": 1, "answer": 2}]
@@ -329,6 +338,7 @@ def test_last_failed(runs: PytestRuns) -> None:
     assert run.outcomes["failed"] == 1
 
 
+@pytest.mark.versions
 def test_exit_first(runs: PytestRuns) -> None:
     """`-x` stops at the first failed case; what was not started by then is not run."""
     cases = [
@@ -345,6 +355,7 @@ def test_exit_first(runs: PytestRuns) -> None:
     assert report["counts"]["graded"] == 1
 
 
+@pytest.mark.versions
 def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
     """`--co` shows the tree of cases, and nothing is run, summed up or judged by a gate."""
     settings = "gate: {lower_bound_95: 0.9}\n"
@@ -361,6 +372,7 @@ def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
     assert calls(runs) == []
 
 
+@pytest.mark.versions
 def test_keyboard_interrupt_in_a_system_stops_the_run(runs: PytestRuns) -> None:
     """What is meant for the run is no case's failure: the run ends as by Ctrl+C."""
     system = SYSTEM.replace("        note(case)\n", "        raise KeyboardInterrupt\n")
@@ -371,6 +383,7 @@ def test_keyboard_interrupt_in_a_system_stops_the_run(runs: PytestRuns) -> None:
     assert only_bench(run)["counts"]["graded"] == 0
 
 
+@pytest.mark.versions
 def test_pytest_exit_in_a_system_stops_the_run(runs: PytestRuns) -> None:
     """`pytest.exit` keeps its meaning and its exit status."""
     system = SYSTEM.replace("        note(case)\n", "        pytest.exit('no budget', 7)\n")
@@ -442,7 +455,7 @@ def test_gate_makes_success_a_failure(runs: PytestRuns) -> None:
     assert "gate: FAIL" in "\n".join(run.stdout)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@SERIAL
 def test_cost_cap(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Above the cap no case is started; those are skipped, and the run is partial."""
     cases = [{**case, "rubric_cost": 0.4} for case in passing_cases(12)]
@@ -461,7 +474,8 @@ def test_cost_cap(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert any(words in line for line in run.stdout)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.versions
+@ON_WORKERS
 def test_scores_are_properties_in_junit_xml(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """The writer of pytest takes the properties of the last phase of a test."""
     runs.write(
@@ -559,7 +573,7 @@ def test_repeat(runs: PytestRuns) -> None:
     assert run.outcomes == {"passed": 6}
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "n2"])
+@SERIAL
 def test_the_bare_id_selects_all_repetitions(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """A node id by the id of the file runs its repetitions; so does `-k`."""
     runs.write(task_class_files(passing_cases(3), settings="repeat: 3\n"))
@@ -609,6 +623,7 @@ def pytest_runtest_makereport(item, call):
 """A plugin that runs failed tests again in a way of its own, as pytest-retry does."""
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize(
     ("args", "mark", "plugin"),
     [
@@ -653,6 +668,7 @@ def test_reruns_leave_cases_alone(
     assert "`repeat:`" in line
 
 
+@pytest.mark.versions
 def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:
     """A task class in a folder with blanks in its name, with an `__init__.py`, works."""
     files = task_class_files(passing_cases(2), folder="my bench/the class")
@@ -666,6 +682,7 @@ def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:
     )
 
 
+@pytest.mark.versions
 def test_python_tests_beside_the_cases(runs: PytestRuns) -> None:
     """Tests in a task class's folder are collected as anywhere; `rubric.py` is none."""
     runs.write(

@@ -9,9 +9,15 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.runs import PytestRuns
-from tests.helpers.task_classes import BENCH, only_bench, passing_cases, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    ON_WORKERS,
+    WORKERS,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
 
-WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 PLUGINS: Final = [BENCH, "xdist"]
 
 
@@ -21,7 +27,7 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@WORKERS
+@ON_WORKERS
 def test_each_case_has_its_lines(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """First the run, then its cases, then what happened, whichever process it happened in."""
     runs.write(task_class_files(passing_cases(6), settings="sut_version: '2.1'\n"))

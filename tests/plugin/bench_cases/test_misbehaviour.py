@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Final
 
 import pytest
 
@@ -13,6 +14,7 @@ from pytest_failure_taxonomy.watcher import mailbox
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    SERIAL,
     SYSTEM,
     codes_by_case,
     only_bench,
@@ -33,13 +35,13 @@ def system_that(does: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "does",
+    ("does", "workers"),
     [
-        pytest.param("raise asyncio.CancelledError", id="CancelledError"),
-        pytest.param("raise SystemExit(0)", id="SystemExit"),
+        pytest.param("raise asyncio.CancelledError", (), id="CancelledError-serial"),
+        pytest.param("raise SystemExit(0)", (), id="SystemExit-serial"),
+        pytest.param("raise SystemExit(0)", ("-n", "2"), id="SystemExit-xdist"),
     ],
 )
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_what_ends_a_test_ends_one_case(
     runs: PytestRuns, does: str, workers: tuple[str, ...]
 ) -> None:
@@ -58,33 +60,40 @@ def test_what_ends_a_test_ends_one_case(
     assert run.report["failures"][0]["nodeid"].endswith("::case-003")
 
 
-@pytest.mark.parametrize(
-    "does",
-    [
-        "return Answer(1, usage={('a',): 1})",
-        "return Answer(1, usage={b'a': 1})",
-        "return Answer(1, usage={'a': 10**5000})",
-        "return Answer(1, cost_usd=10**400)",
-        "case.spend(0.1, tokens=1e308)",
-        "raise type('E', (Exception,), {'failure_kind': property(lambda e: 1 / 0)})",
-        "raise type('E', (Exception,), {'failure_kind': 'x' * 10**6})",
-        "raise type('E', (Exception,), {'is_systemic': property(lambda e: 1 / 0)})",
-        "raise type('E', (Exception,), {'traceback': property(lambda e: 1 / 0)})",
-        "raise type('E', (Exception,), {'bases': (1, 2)})",
-    ],
+ODD: Final = (
+    "return Answer(1, usage={('a',): 1})",
+    "return Answer(1, usage={b'a': 1})",
+    "return Answer(1, usage={'a': 10**5000})",
+    "return Answer(1, cost_usd=10**400)",
+    "case.spend(0.1, tokens=1e308)",
+    "raise type('E', (Exception,), {'failure_kind': property(lambda e: 1 / 0)})",
+    "raise type('E', (Exception,), {'failure_kind': 'x' * 10**6})",
+    "raise type('E', (Exception,), {'is_systemic': property(lambda e: 1 / 0)})",
+    "raise type('E', (Exception,), {'traceback': property(lambda e: 1 / 0)})",
+    "raise type('E', (Exception,), {'bases': (1, 2)})",
 )
-def test_an_odd_answer_or_exception_fails_one_case(runs: PytestRuns, does: str) -> None:
+"""What a system may do that is no answer, and no ordinary exception."""
+
+
+def test_an_odd_answer_or_exception_fails_one_case(runs: PytestRuns) -> None:
     """The others get their scores, and the file of the run holds all of them."""
-    system = f"from pytest_failure_taxonomy.bench import Answer\n{system_that(does)}"
-    runs.write(task_class_files(passing_cases(6), system=system))
+    each_odd = "".join(
+        f"        if case.case_id == 'case-{2 * number:03}':\n            {does}\n"
+        for number, does in enumerate(ODD)
+    )
+    system = SYSTEM.replace("        note(case)\n", f"        note(case)\n{each_odd}")
+    system = f"from pytest_failure_taxonomy.bench import Answer\n{system}"
+    runs.write(task_class_files(passing_cases(2 * len(ODD)), system=system))
     run = runs.run("bench", plugins=[BENCH])
-    assert run.outcomes == {"passed": 5, "failed": 1}
-    assert codes_by_case(only_bench(run))["case-003"] == ["sut.exception"]
+    assert run.outcomes == {"passed": len(ODD), "failed": len(ODD)}
+    codes = codes_by_case(only_bench(run))
+    for number, does in enumerate(ODD):
+        assert codes[f"case-{2 * number:03}"] == ["sut.exception"], does
     (path,) = (runs.path / ".bench").glob("*.jsonl")
-    assert len(read_run(path).scores()) == 6
+    assert len(read_run(path).scores()) == 2 * len(ODD)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@SERIAL
 def test_fixture_that_raises_starts_no_case(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """A system that there never was has been called for no case."""
     system = SYSTEM.replace(

@@ -17,7 +17,7 @@ pytest.importorskip("pytest_timeout")
 
 pytestmark = pytest.mark.versions
 
-SLOW_CASES = [{**case, "sleep": 3.5} for case in passing_cases(3)]
+SLOW_CASES = [{**case, "sleep": 2.5} for case in passing_cases(3)]
 SLOW_FIXTURE = """
 @pytest.fixture(autouse=True)
 def slow(request):
@@ -26,13 +26,12 @@ def slow(request):
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 @pytest.mark.parametrize(
-    ("ini", "options"),
+    ("ini", "options", "workers"),
     [
-        pytest.param("", ("--timeout=2", "--timeout-method=signal"), id="signal"),
-        pytest.param("timeout = 2\ntimeout_method = thread\n", (), id="thread"),
-        pytest.param("timeout = 2\ntimeout_func_only = true\n", (), id="func-only"),
+        pytest.param("", ("--timeout=2", "--timeout-method=signal"), (), id="signal"),
+        pytest.param("timeout = 2\ntimeout_method = thread\n", (), (), id="thread"),
+        pytest.param("timeout = 2\ntimeout_func_only = true\n", (), ("-n", "2"), id="func-xdist"),
     ],
 )
 def test_waiting_for_a_case_is_not_timed(

@@ -18,6 +18,8 @@ from pytest_failure_taxonomy.bench.kept.reader import read_run
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    ON_WORKERS,
+    SERIAL,
     SYSTEM,
     calls,
     only_bench,
@@ -25,7 +27,6 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
-WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 PLUGINS: Final = [BENCH, "xdist"]
 
 TWO_SYSTEMS: Final = (
@@ -70,8 +71,13 @@ def kill_in_the_middle(
         time.sleep(1)
 
 
-@WORKERS
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        pytest.param(signal.SIGKILL, ("-n", "2"), id="killed-xdist"),
+        pytest.param(signal.SIGINT, (), id="interrupted-serial"),
+    ],
+)
 def test_a_run_that_was_ended_is_continued(
     runs: PytestRuns, workers: tuple[str, ...], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +113,7 @@ def test_a_run_that_was_ended_is_continued(
     assert list(temporary.glob("pytest-bench-*")) == []
 
 
-@WORKERS
+@ON_WORKERS
 def test_the_report_of_a_killed_run_has_what_was_graded(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
@@ -298,8 +304,14 @@ def refused(runs: PytestRuns, *options: str) -> str:
     return line
 
 
-@WORKERS
-@pytest.mark.parametrize("given", ["--bench-resume", "--bench-resume={}", "--bench-resume={:.20}"])
+@pytest.mark.parametrize(
+    ("given", "workers"),
+    [
+        pytest.param("--bench-resume", (), id="latest-serial"),
+        pytest.param("--bench-resume={}", ("-n", "2"), id="id-xdist"),
+        pytest.param("--bench-resume={:.20}", (), id="beginning-serial"),
+    ],
+)
 def test_what_cannot_be_read_is_refused(
     runs: PytestRuns, given: str, workers: tuple[str, ...]
 ) -> None:
@@ -313,7 +325,7 @@ def test_what_cannot_be_read_is_refused(
     assert "has schema version 9, and this program reads up to 1" in said
 
 
-@WORKERS
+@SERIAL
 def test_only_the_run_that_would_go_on_must_be_readable(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
@@ -345,7 +357,7 @@ def test_a_beginning_of_several_runs_is_refused(runs: PytestRuns) -> None:
     assert session in said
 
 
-@WORKERS
+@SERIAL
 def test_a_run_of_something_else_is_refused(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Nothing is paid for again because a user took the wrong run."""
     write(runs, passing_cases(2))
@@ -357,7 +369,7 @@ def test_a_run_of_something_else_is_refused(runs: PytestRuns, workers: tuple[str
         assert "is a run of bench/other, and none of bench/echo; " in said
 
 
-@WORKERS
+@SERIAL
 def test_a_file_is_continued_by_its_own_system_alone(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
@@ -389,7 +401,7 @@ def test_a_file_is_continued_by_its_own_folder_alone(runs: PytestRuns) -> None:
     )
 
 
-@WORKERS
+@SERIAL
 def test_a_selection_adds_to_a_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """A complete run stays complete; the report is that of the whole run."""
     cases = passing_cases(6)
@@ -452,7 +464,7 @@ def test_each(bench, case):
 """
 
 
-@WORKERS
+@SERIAL
 def test_the_run_of_a_test_is_not_continued(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """It runs anew, in a new file, and without the costs of before."""
     write(runs, [{**each, "rubric_cost": 1.0} for each in passing_cases(3)])
@@ -470,7 +482,7 @@ def test_the_run_of_a_test_is_not_continued(runs: PytestRuns, workers: tuple[str
         assert "is a run of the test test_it.py::test_whole, which is not continued; " in said
 
 
-@WORKERS
+@ON_WORKERS
 def test_a_shard_continues_its_own_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Not that of another shard, which ran later; where there is none, the reason is said."""
     write(runs, passing_cases(6))

@@ -9,6 +9,8 @@ import pytest
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    ON_WORKERS,
+    SERIAL,
     calls,
     codes_by_case,
     only_bench,
@@ -64,7 +66,6 @@ def system_under_test():
     return answer
 """
 RETRY: Final = "retry: {on: [llm.rate_limited], attempts: 3, backoff_seconds: 0.01}\n"
-WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 
 
 def write(runs: PytestRuns, cases: list[dict[str, Any]], settings: str = RETRY) -> None:
@@ -73,7 +74,7 @@ def write(runs: PytestRuns, cases: list[dict[str, Any]], settings: str = RETRY) 
     runs.write({**files, "openai.py": OPENAI, "pytest.ini": "[pytest]\npythonpath = .\n"})
 
 
-@WORKERS
+@ON_WORKERS
 def test_calls_over_the_limit_are_made_again_and_paid(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
@@ -125,7 +126,7 @@ def test_the_pause_that_a_server_asks_for(runs: PytestRuns) -> None:
     assert second["started_at"] - first["started_at"] >= 1.0
 
 
-@WORKERS
+@SERIAL
 def test_one_cause_that_fails_all_stops_the_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """After ten in a row no more money is spent; the run is incomplete and says why."""
     cases = [
@@ -165,7 +166,7 @@ def test_cases_that_were_lost_run_again_when_the_run_is_continued(runs: PytestRu
     assert "3 of 4 cases were done before" in "\n".join(run.stdout)
 
 
-@WORKERS
+@SERIAL
 def test_cases_that_failed_with_the_cause_that_stopped_a_run_run_again(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:

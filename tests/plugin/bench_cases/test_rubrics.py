@@ -13,6 +13,8 @@ from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
     ECHO_RUBRIC,
+    ON_WORKERS,
+    SERIAL,
     calls,
     codes_by_case,
     only_bench,
@@ -38,7 +40,7 @@ def grade(case, output):
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "n2"])
+@ON_WORKERS
 def test_two_rubrics(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """A case passes if both say so; the breakdown has the score of each by its name."""
     settings = "rubrics: {right: 3, style: 1}\n"
@@ -103,7 +105,7 @@ def test_a_variable_that_is_let_through(
     assert value not in (runs.path / "out.json").read_text() + "\n".join(run.stdout)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "n2"])
+@SERIAL
 def test_the_value_of_such_a_variable_is_not_kept(
     runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:

@@ -15,16 +15,16 @@ from tests.helpers.task_classes import (
     BENCH,
     ECHO_RUBRIC,
     MODES,
+    ON_WORKERS,
+    SERIAL,
     SYSTEM,
+    WORKERS,
     passing_cases,
     task_class_files,
 )
 
-pytestmark = pytest.mark.versions
-
 MILD: Final = MODES.replace("block", "info")
 """No failure mode fails a gate by itself."""
-WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 
 SYSTEMS: Final = (
     SYSTEM.replace(
@@ -78,6 +78,7 @@ def kept(runs: PytestRuns) -> list[Path]:
     return sorted((runs.path / ".bench").glob("*.jsonl"))
 
 
+@pytest.mark.versions
 @WORKERS
 def test_each_system_is_a_run_of_its_own(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Each has its items, its report with gate and bound, and its file; every case is called."""
@@ -104,7 +105,7 @@ def test_each_system_is_a_run_of_its_own(runs: PytestRuns, workers: tuple[str, .
     assert min(nodeids) == "bench/echo/cases/a.jsonl::case-000[small]"
 
 
-@WORKERS
+@SERIAL
 def test_the_summary_is_a_table(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """The columns are aligned; what no system has, such as a cost, has no column."""
     found = run(
@@ -133,7 +134,7 @@ def test_a_quiet_run_has_the_table_alone(runs: PytestRuns) -> None:
     assert "bench echo" not in "\n".join(run(runs, "-qq").stdout)
 
 
-@WORKERS
+@SERIAL
 def test_one_system_can_be_selected(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """`-k` and node ids select a system or a case of one; all cases of a system are no selection.
 
@@ -157,6 +158,7 @@ def test_one_system_can_be_selected(runs: PytestRuns, workers: tuple[str, ...]) 
         assert called(runs) == calls
 
 
+@pytest.mark.versions
 def test_the_last_failures_are_those_of_a_system(runs: PytestRuns) -> None:
     """`--lf` runs the cases again that failed, with the system that failed them."""
     run(runs, cases=wrong_for("small", 2), modes=MODES)
@@ -165,6 +167,7 @@ def test_the_last_failures_are_those_of_a_system(runs: PytestRuns) -> None:
     assert called(runs) == ["small case-000", "small case-001"]
 
 
+@pytest.mark.versions
 def test_collection_names_case_and_system(runs: PytestRuns) -> None:
     """`--co` shows the node ids, grouped by system as the fixture lives as long as the session."""
     found = run(runs, "--co", "-q", cases=passing_cases(2))
@@ -175,7 +178,7 @@ def test_collection_names_case_and_system(runs: PytestRuns) -> None:
     ]
 
 
-@WORKERS
+@ON_WORKERS
 def test_a_label_may_be_any_text(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """The id of a parameter may have brackets, colons and slashes."""
     system = SYSTEMS.replace('"small"', '"a/b[1]::c"')
@@ -188,7 +191,7 @@ def test_a_label_may_be_any_text(runs: PytestRuns, workers: tuple[str, ...]) -> 
     assert [each["counts"]["graded"] for each in reports.values()] == [5, 5]
 
 
-@WORKERS
+@SERIAL
 def test_a_system_is_resumed_by_itself(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """`--bench-resume` calls each system for the cases that its own run lacks."""
     cases = wrong_for("small", 0, 6)
@@ -206,7 +209,7 @@ def test_a_system_is_resumed_by_itself(runs: PytestRuns, workers: tuple[str, ...
     assert "\n".join(found.stdout).count("resumed: 5 of 6 cases were done before") == 2
 
 
-@WORKERS
+@ON_WORKERS
 def test_a_cost_cap_is_that_of_a_system(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """A cost cap stops the system that reached it; the other runs all of its cases."""
     costly = ECHO_RUBRIC.replace(
@@ -226,7 +229,7 @@ def test_a_cost_cap_is_that_of_a_system(runs: PytestRuns, workers: tuple[str, ..
     assert found.exit_status == 1
 
 
-@WORKERS
+@SERIAL
 def test_a_model_may_be_the_parameter(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """A fixture that the system takes may have the parameters as well, with marks."""
     system = SYSTEM.replace("def system_under_test():", "def system_under_test(model):")
@@ -240,6 +243,7 @@ def test_a_model_may_be_the_parameter(runs: PytestRuns, workers: tuple[str, ...]
     assert by_label(found)["a"]["counts"]["passed"] == 3
 
 
+@pytest.mark.versions
 def test_a_hook_may_give_the_parameters(runs: PytestRuns) -> None:
     """A `pytest_generate_tests` of the user parametrizes cases as it does tests."""
     hook = (
@@ -287,7 +291,7 @@ def test_case(case, bench, system_under_test):
 """
 
 
-@WORKERS
+@ON_WORKERS
 def test_a_marked_test_has_a_run_for_each_system(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:

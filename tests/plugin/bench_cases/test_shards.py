@@ -31,7 +31,7 @@ def merged(runs: PytestRuns, *reports: Path) -> tuple[int, dict[str, Any]]:
     return status, json.loads(output.read_text())
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [2], ids=["xdist"])
 def test_shards_are_one_run_together(runs: PytestRuns, workers: int) -> None:
     """Each case runs in one shard; the merged report has one bench with the gate of all."""
     settings = "repeat: 2\ngate: {lower_bound_95: 0.5, min_cases: 7}\n"

@@ -40,7 +40,7 @@ def answer(case):
 
 
 @pytest.mark.posix("calls of several processes are noted in one file")
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [2], ids=["xdist"])
 def test_a_rate_limit_in_another_process_is_retried(runs: PytestRuns, workers: int) -> None:
     """The kind of its exception is known here; each call is paid for."""
     settings = f"{IN_PROCESSES}retry: {{on: [llm.rate_limited], backoff_seconds: 0.01}}\n"

@@ -21,15 +21,13 @@ from tests.helpers.task_classes import (
 PLUGINS = [BENCH, "xdist"]
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize(
     ("workers", "dist"),
     [
         (0, "load"),
-        (1, "load"),
-        (2, "load"),
         (4, "load"),
         pytest.param(2, "loadscope", marks=pytest.mark.slow),
-        pytest.param(2, "loadfile", marks=pytest.mark.slow),
         pytest.param(2, "loadgroup", marks=pytest.mark.slow),
         pytest.param(2, "worksteal", marks=pytest.mark.slow),
     ],
@@ -54,6 +52,7 @@ def test_every_case_runs_exactly_once(runs: PytestRuns, workers: int, dist: str)
     assert report["gate"] is None
 
 
+@pytest.mark.versions
 def test_report_is_that_of_a_serial_run(runs: PytestRuns) -> None:
     """What a task class came to does not depend on how it was distributed."""
     cases = [*passing_cases(11), {"id": "wrong", "input": 1, "answer": 2}]
@@ -70,6 +69,7 @@ def _timeless(report: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.versions
 def test_runs_without_cases_keep_their_scheduler(runs: PytestRuns) -> None:
     """Where no case is collected, pytest-xdist says and does what it would without us."""
     tests = "import pytest\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
@@ -102,6 +102,7 @@ def test_concurrency_is_that_of_all_workers_together(runs: PytestRuns) -> None:
     assert runs.run("bench", "-n", "2", plugins=PLUGINS).outcomes == {"passed": 24}
 
 
+@pytest.mark.versions
 def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> None:
     """When a worker dies, its cases are run one by one, and the one that did it is found."""
     cases = [*passing_cases(8), {"id": "case-004-exits", "input": 1, "exit": 3}]
@@ -157,7 +158,7 @@ def test_dist_each_runs_all_cases_in_every_worker(runs: PytestRuns) -> None:
     assert run.exit_status == 0
 
 
-@pytest.mark.parametrize("dist", ["load", "loadscope", "worksteal"])
+@pytest.mark.parametrize("dist", ["load", "loadscope"])
 def test_ordinary_tests_that_crash_beside_cases(runs: PytestRuns, dist: str) -> None:
     """A crash of an ordinary test costs that test, and neither the run nor a case."""
     crash = (
