@@ -99,7 +99,8 @@ def test_workers_that_disagree(
     advice: str,
 ) -> None:
     """The verdict says which of the three it is and names tests, whichever worker came first."""
-    monkeypatch.setattr(Switch, "is_on", False)  # forks of one process order sets alike
+    if files == {"test_it.py": OF_A_SET}:
+        monkeypatch.setattr(Switch, "is_on", False)  # forks of one process order sets alike
     runs.write(files)
     run = runs.compare("-n", "2", "--dist", dist, plugins=["xdist"])
     message, text = mismatch_of(run)

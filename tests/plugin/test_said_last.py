@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.helpers.children import child_environment
+from tests.helpers.children import run_child
 
 SCRIPTS: Final = Path(sysconfig.get_path("scripts"))
 STARTS: Final = {
@@ -27,9 +27,11 @@ CASES: Final = {
 }
 
 
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("case", CASES)
-def test_the_verdict_comes_last(tmp_path: Path, start: str, case: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "start"),
+    [*((case, "module") for case in CASES), ("option", "script"), ("bug", "run"), ("path", "run")],
+)
+def test_the_verdict_comes_last(tmp_path: Path, case: str, start: str) -> None:
     """After pytest's own error and Python's traceback, in a terminal or one file for both."""
     conftest, args, words = CASES[case]
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -38,16 +40,7 @@ def test_the_verdict_comes_last(tmp_path: Path, start: str, case: str) -> None:
     plugins = ["-p", "failure_taxonomy", "-p", "no:cacheprovider", "--failure-taxonomy"]
     for quiet in ([], ["-q"]):
         command = [*STARTS[start], *plugins, *quiet, *args]
-        run = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=child_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        run = run_child(tmp_path, command, stderr=subprocess.STDOUT)
         lines = run.stdout.rstrip("\n").splitlines()
         assert lines[-1] == "report: failure-report.json"
         (headline,) = (at for at, line in enumerate(lines) if line.endswith(".error]"))
