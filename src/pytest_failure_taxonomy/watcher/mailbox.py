@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,17 +61,13 @@ def claim_mailbox(mailbox: Path, *, report: str, run_id: str, record: Sequence[P
     """
     inbox = read_message(mailbox).get("inbox")
     write_message(mailbox, report=report, run_id=run_id, inbox=inbox)
-    with suppress(OSError):
-        if inbox:
-            descriptors: list[int] = []
-            try:
-                for path in record:  # one by one, so that `finally` closes those that are open
-                    descriptors.append(os.open(path, READ))  # noqa: PERF401 - see above
-                if descriptors:
-                    _send(inbox, run_id, descriptors)
-            finally:
-                for descriptor in descriptors:
-                    os.close(descriptor)
+    if inbox and record:
+        with suppress(OSError), ExitStack() as opened:
+            descriptors = []
+            for path in record:
+                descriptors.append(os.open(path, READ))
+                opened.callback(os.close, descriptors[-1])
+            _send(inbox, run_id, descriptors)
     _claimed.add(mailbox)
 
 
@@ -182,9 +178,8 @@ class Mailbox:
         Raises:
             OSError: if there is no place for a message.
         """
-        self._folder: Path | None = None
+        self._opened = ExitStack()
         self._socket: Any = None
-        self._kept: list[int] = []
         self.run_id: str | None = None
         """Of the pytest that has answered; `None` if none has that has this plugin."""
         self.report = ""
@@ -194,14 +189,17 @@ class Mailbox:
         self.left = Left()
         """What it has left of its last moments."""
         inbox: str | None = None
+        folder: Path | None = None
         try:
             # Other processes can open this one's descriptors on Linux with `/proc`.
             if hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd"):
                 self.path = self._reachable(os.memfd_create(_MESSAGE))
             else:
-                self.path = self._make_folder() / _MESSAGE
+                folder = _make_folder()
+                self._opened.callback(_remove_folder, folder)
+                self.path = folder / _MESSAGE
             with suppress(ImportError, AttributeError, OSError):  # Windows; a path too long for one
-                inbox = self._open_inbox()
+                inbox = self._open_inbox(folder)
             write_message(self.path, stage=stage, report=report, inbox=inbox)
         except BaseException:
             self.close()
@@ -251,45 +249,36 @@ class Mailbox:
 
     def close(self) -> None:
         """Remove the mailbox."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        while self._kept:
-            os.close(self._kept.pop())
-        if self._folder is not None:
-            _remove_folder(self._folder)
-            self._folder = None
+        self._opened.close()
 
-    def _open_inbox(self) -> str:
+    def _open_inbox(self, folder: Path | None) -> str:
         import socket
 
-        inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._opened.callback(inbox.close)
         inbox.settimeout(0)
-        self._socket = inbox
-        if self._folder is not None:
-            path = self._folder / _INBOX
-            with _short_address(path) as address:
+        if folder is not None:
+            with _short_address(folder / _INBOX) as address:
                 inbox.bind(address)
-            return str(path)
-        folder = self._make_folder()
+            return str(folder / _INBOX)
+        folder = _make_folder()
         try:  # the socket needs a name only until it is open
             with _short_address(folder / _INBOX) as address:
                 inbox.bind(address)
             return str(self._reachable(os.open(folder / _INBOX, os.O_PATH | os.O_NOFOLLOW)))
         finally:
             _remove_folder(folder)
-            self._folder = None
-
-    def _make_folder(self) -> Path:
-        import tempfile  # here, because each supervised pytest loads this module
-
-        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
-        return self._folder
 
     def _reachable(self, descriptor: int) -> Path:
         """Keep a descriptor open, and return a path by which other processes can open it."""
-        self._kept.append(descriptor)
+        self._opened.callback(os.close, descriptor)
         return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
+def _make_folder() -> Path:
+    import tempfile  # here, because each supervised pytest loads this module
+
+    return Path(tempfile.mkdtemp(prefix=_FOLDER))
 
 
 def _remove_folder(folder: Path) -> None:
