@@ -13,26 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
-from pytest_failure_taxonomy.report.read.foreign import (
-    MAX_WORD,
-    OUTCOMES,
-    PHASES,
-    Attempted,
-    ForeignRun,
-    collection_failure_of,
-    count_at,
-    evidence_of_tests,
-    exit_code_of,
-    failure_of,
-    hint_for,
-    line_at,
-    number_at,
-    read_document,
-    refusal,
-    refuse_duplicates,
-    text_at,
-    time_from,
-)
+from pytest_failure_taxonomy.report.read import foreign
+from pytest_failure_taxonomy.report.read.foreign import count_at, line_at, number_at, text_at
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.words import telling_line
@@ -47,7 +29,7 @@ NOTE: Final = (
 _RIGHT: Final = "give a CTRF file, a JSON object with `reportFormat` and `results`"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.[0-9]{1,6}\.[0-9]{1,6}")
 _RAW: Final[Mapping[str, ev.TestOutcome]] = {
-    **OUTCOMES,
+    **foreign.OUTCOMES,
     "in_flight": "in_flight",
     "setup_failed": "error",
     "teardown_failed": "error",
@@ -71,23 +53,23 @@ _TOLD_APART_BY: Final = ("id", "testId", "executionId", "browser", "device", "pa
 """Fields that tell tests of one name from each other."""
 
 
-def read_run(path: Path) -> ForeignRun:
+def read_run(path: Path) -> foreign.ForeignRun:
     """Return what a CTRF file tells; a `ReportError` if it is none, or a newer one."""
-    content, document = read_document(path, _RIGHT)
+    content, document = foreign.read_document(path, _RIGHT)
     results = object_at(document, "results")
     _check(document, results, path, content)
     tests = objects_at(results, "tests")
-    refuse_duplicates(map(_identity, tests), path, "give the file of one run")
+    foreign.refuse_duplicates(map(_identity, tests), path, "give the file of one run")
     tool = object_at(results, "tool")
     is_pytest = text_at(tool, "name") == "pytest"
     version = (text_at(tool, "version") or "unknown") if is_pytest else "unknown"
     summary, own = object_at(results, "summary"), object_at(object_at(results, "extra"), OWN_NAME)
     start, stop = number_at(summary, "start"), number_at(summary, "stop")
-    return ForeignRun(
+    return foreign.ForeignRun(
         evidence=_evidence(tests, own, start),
         content=content,
         environment={"pytest": version},
-        started_at=time_from(None if start is None else start / 1000, path),
+        started_at=foreign.time_from(None if start is None else start / 1000, path),
         duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
         notes=() if object_at(own, "exit") else (NOTE,),
     )
@@ -95,17 +77,17 @@ def read_run(path: Path) -> ForeignRun:
 
 def _check(document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes) -> None:
     if document.get("reportFormat", "CTRF") != "CTRF" or not isinstance(results.get("tests"), list):
-        right = _RIGHT if "reportFormat" in document else hint_for(content) or _RIGHT
-        raise refusal(path, "it is no CTRF: it has no `results.tests`", right)
+        right = _RIGHT if "reportFormat" in document else foreign.hint_for(content) or _RIGHT
+        raise foreign.refusal(path, "it is no CTRF: it has no `results.tests`", right)
     said = text_at(document, "specVersion")
     version = _VERSION.match(said)
     if version is not None and int(version[1]) > NEWEST_VERSION:
-        what = f"CTRF {safe_text(said, MAX_WORD)} is newer than this program reads"
-        raise refusal(path, f"{what} ({NEWEST_VERSION})", "upgrade pytest-failure-taxonomy")
+        what = f"CTRF {safe_text(said, foreign.MAX_WORD)} is newer than this program reads"
+        raise foreign.refusal(path, f"{what} ({NEWEST_VERSION})", "upgrade pytest-failure-taxonomy")
     for number, test in enumerate(results["tests"]):
         if not isinstance(test, dict) or text_at(test, "status") not in _OUTCOMES:
             what = f"results.tests[{number}] has no `status` that CTRF knows"
-            raise refusal(path, what, f"give one of {', '.join(_OUTCOMES)}")
+            raise foreign.refusal(path, what, f"give one of {', '.join(_OUTCOMES)}")
 
 
 def _identity(test: dict[str, Any]) -> str:
@@ -119,7 +101,7 @@ def _evidence(
 ) -> ev.RunEvidence:
     """Return the evidence of the tests, and of what this package has kept besides."""
     ran = [test for test in listed if text_at(test, "rawStatus") != "not_run"]
-    tests: list[Attempted] = []
+    tests: list[foreign.Attempted] = []
     bare = 0
     for test in ran:
         run, failures = _test(test, start)
@@ -130,15 +112,15 @@ def _evidence(
         bare += is_bare
         tests.append((run, () if is_bare else failures))
     collectors = [
-        collection_failure_of(
+        foreign.collection_failure_of(
             text_at(error, "nodeid"), text_at(error, "traceback") or text_at(error, "message")
         )
         for error in objects_at(own, "collection_errors")
     ]
     end = object_at(own, "exit")
     kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
-    code = end.get("code") if end else exit_code_of(tests, collectors)
-    return evidence_of_tests(
+    code = end.get("code") if end else foreign.exit_code_of(tests, collectors)
+    return foreign.evidence_of_tests(
         ev.ProcessExit(
             code=code if type(code) is int else None,
             signal=text_at(end, "signal") or None,
@@ -200,7 +182,7 @@ def _retries(test: dict[str, Any]) -> int:
     return count_at(own, "retries") or count_at(test, "retries") or listed
 
 
-def _test(test: dict[str, Any], start: float | None) -> Attempted:
+def _test(test: dict[str, Any], start: float | None) -> foreign.Attempted:
     began, lasted = number_at(test, "start"), number_at(test, "duration")
     outcome = _outcome(test)
     run = ev.TestRun(
@@ -213,7 +195,7 @@ def _test(test: dict[str, Any], start: float | None) -> Attempted:
     if outcome not in ("failed", "error"):
         return run, ()
     failures = [
-        failure_of(
+        foreign.failure_of(
             run.nodeid,
             phase,
             message,
@@ -242,11 +224,13 @@ def _failures(test: dict[str, Any]) -> Iterator[tuple[ev.Phase, str, str, bool]]
         dotted = name if module in ("", "builtins") else f"{module}.{name}"
         text = text_at(failure, "traceback")
         message = (f"{dotted}: {said}" if said else dotted) if name else telling_line(text)
-        phase = PHASES.get(text_at(failure, "phase"), "call")
+        phase = foreign.PHASES.get(text_at(failure, "phase"), "call")
         yield phase, message, text, text_at(failure, "kind") == "worker.crashed"
     if not own:
         raw, text = text_at(test, "rawStatus"), text_at(test, "trace")
-        phase = PHASES.get(raw.removesuffix("_failed"), "setup" if raw == "error" else "call")
+        phase = foreign.PHASES.get(
+            raw.removesuffix("_failed"), "setup" if raw == "error" else "call"
+        )
         yield phase, text_at(test, "message") or telling_line(text), text, False
 
 
@@ -254,7 +238,7 @@ def _in_flight(test: dict[str, Any]) -> ev.InFlightTest:
     own = object_at(object_at(object_at(test, "extra"), OWN_NAME), "in_flight")
     return ev.InFlightTest(
         nodeid=_nodeid(test),
-        phase=PHASES.get(text_at(own, "phase"), "call"),
+        phase=foreign.PHASES.get(text_at(own, "phase"), "call"),
         elapsed_seconds=number_at(own, "elapsed_seconds"),
         worker=text_at(own, "worker") or None,
         output=text_at(own, "output") or None,

@@ -244,20 +244,16 @@ def _is_name_of_exception(name: str) -> bool:
 
 def _raised(name: str, message: str) -> ev.RaisedException:
     module, _, last = name.rpartition(".")
+    # The classes of Python's own exceptions, which no file names.
+    found = getattr(builtins, last, None) if module in ("", "builtins") else None
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        found = object
     return ev.RaisedException(
         type=last,
         module=module or "builtins",
         message=message[:MAX_MESSAGE],
-        bases=_bases_of_builtin(last) if module in ("", "builtins") else (),
+        bases=tuple(f"{each.__module__}.{each.__qualname__}" for each in found.__mro__[:-1]),
     )
-
-
-def _bases_of_builtin(name: str) -> tuple[str, ...]:
-    """Return the classes of one of Python's own exceptions, which no file names."""
-    found = getattr(builtins, name, None)
-    if not isinstance(found, type) or not issubclass(found, BaseException):
-        return ()
-    return tuple(f"{each.__module__}.{each.__qualname__}" for each in found.__mro__[:-1])
 
 
 def place_in(text: str, path: str | None, line: int | None) -> ev.Location | None:

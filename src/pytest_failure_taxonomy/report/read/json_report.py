@@ -12,24 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.limits import object_at, objects_at
-from pytest_failure_taxonomy.report.read.foreign import (
-    OUTCOMES,
-    PHASES,
-    Attempted,
-    ForeignRun,
-    collection_failure_of,
-    count_at,
-    evidence_of_tests,
-    failure_of,
-    hint_for,
-    line_at,
-    number_at,
-    read_document,
-    refusal,
-    refuse_duplicates,
-    text_at,
-    time_from,
-)
+from pytest_failure_taxonomy.report.read import foreign
+from pytest_failure_taxonomy.report.read.foreign import count_at, line_at, number_at, text_at
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
@@ -43,14 +27,14 @@ _RIGHT: Final = "give the file that `pytest --json-report` writes"
 _COUNTED: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "rerun", "deselected")
 
 
-def read_run(path: Path) -> ForeignRun:
+def read_run(path: Path) -> foreign.ForeignRun:
     """Return what a file of pytest-json-report tells; a `ReportError` if it is none."""
-    content, document = read_document(path, _RIGHT)
+    content, document = foreign.read_document(path, _RIGHT)
     code = document.get("exitcode")
     if type(code) is not int or not isinstance(document.get("summary"), dict):
         what = "it has no `exitcode` and `summary` of pytest-json-report"
-        raise refusal(path, what, hint_for(content) or _RIGHT)
-    refuse_duplicates(
+        raise foreign.refusal(path, what, foreign.hint_for(content) or _RIGHT)
+    foreign.refuse_duplicates(
         (text_at(test, "nodeid") for test in objects_at(document, "tests")),
         path,
         "give the file of one run",
@@ -61,11 +45,11 @@ def read_run(path: Path) -> ForeignRun:
     started = created - lasted if created is not None and lasted is not None else created
     root = text_at(document, "root")
     collectors = [
-        collection_failure_of(text_at(each, "nodeid"), text_at(each, "longrepr"))
+        foreign.collection_failure_of(text_at(each, "nodeid"), text_at(each, "longrepr"))
         for each in objects_at(document, "collectors")
         if text_at(each, "outcome") == "failed"
     ]
-    run = evidence_of_tests(
+    run = foreign.evidence_of_tests(
         ev.ProcessExit(code=code, source="pytest"),
         [_test(test) for test in objects_at(document, "tests")],
         collectors,
@@ -82,20 +66,20 @@ def read_run(path: Path) -> ForeignRun:
             **{name: count_at(summary, name) for name in _COUNTED},
         )
         run = replace(run, counts=counts, tests=None)
-    return ForeignRun(
+    return foreign.ForeignRun(
         evidence=run,
         content=content,
         rootdir=root if os.path.isabs(root) else "",
         environment=_environment(document),
-        started_at=time_from(started, path),
+        started_at=foreign.time_from(started, path),
         duration_seconds=lasted,
         notes=(NOTE,) if has_tests else (NOTE, NOTE_WITHOUT_TESTS),
     )
 
 
-def _test(test: dict[str, Any]) -> Attempted:
+def _test(test: dict[str, Any]) -> foreign.Attempted:
     nodeid = text_at(test, "nodeid")
-    stages = {phase: object_at(test, phase) for phase in PHASES.values()}
+    stages = {phase: object_at(test, phase) for phase in foreign.PHASES.values()}
     seconds = sum(number_at(stage, "duration") or 0.0 for stage in stages.values())
     failures = []
     for phase, stage in stages.items():
@@ -103,7 +87,7 @@ def _test(test: dict[str, Any]) -> Attempted:
             text = text_at(stage, "longrepr")
             message = text_at(object_at(stage, "crash"), "message")
             failures.append(
-                failure_of(
+                foreign.failure_of(
                     nodeid,
                     phase,
                     message or telling_line(text),
@@ -127,7 +111,7 @@ def _outcome(
         return "failed" if any(each.phase == "call" for each in failures) else "error"
     if said == "rerun":
         return "flaky" if text_at(stages["call"], "outcome") == "passed" else "failed"
-    return OUTCOMES.get(said, "in_flight")
+    return foreign.OUTCOMES.get(said, "in_flight")
 
 
 def _place(stage: dict[str, Any]) -> ev.Location | None:

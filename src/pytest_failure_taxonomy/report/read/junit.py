@@ -13,16 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.read.foreign import (
-    Attempted,
-    ForeignRun,
-    collection_failure_of,
-    evidence_of_tests,
-    exit_code_of,
-    failure_of,
-    read_input,
-    time_from,
-)
+from pytest_failure_taxonomy.report.read import foreign
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy import evidence as ev
@@ -36,16 +27,16 @@ _TEARDOWN: Final = 'failed on teardown with "'
 _RIGHT: Final = "give the file that `pytest --junitxml` writes"
 
 
-def read_run(path: Path) -> ForeignRun:
+def read_run(path: Path) -> foreign.ForeignRun:
     """Return what a JUnit file tells; a `ReportError` if it is none, or attacks XML's readers."""
-    content = read_input(path, _RIGHT)
+    content = foreign.read_input(path, _RIGHT)
     suites = suites_of(_root(content, path))
     found = [each for suite in suites for each in _cases(suite)]
     tests = [each for each in found if not isinstance(each, ev.CollectionFailure)]
     collectors = [each for each in found if isinstance(each, ev.CollectionFailure)]
-    end = ev.ProcessExit(code=exit_code_of(tests, collectors), source="none")
-    return ForeignRun(
-        evidence=evidence_of_tests(end, tests, collectors),
+    end = ev.ProcessExit(code=foreign.exit_code_of(tests, collectors), source="none")
+    return foreign.ForeignRun(
+        evidence=foreign.evidence_of_tests(end, tests, collectors),
         content=content,
         started_at=_started_at(suites, path),
         duration_seconds=sum((_number(each.get("time")) or 0.0) for each in suites),
@@ -67,7 +58,7 @@ def read_tree(path: Path) -> Any:
     Raises:
         ReportError: it can't be read, is no JUnit file, or is an attack on XML's readers.
     """
-    content = read_input(path, _RIGHT)
+    content = foreign.read_input(path, _RIGHT)
     return _root(content, path) if content else None
 
 
@@ -107,10 +98,10 @@ def _started_at(suites: list[Any], path: Path) -> datetime:
             times.append(datetime.fromisoformat(suite.get("timestamp") or "").astimezone(UTC))
         except (ValueError, OverflowError, OSError):
             continue
-    return min(times, default=None) or time_from(None, path)
+    return min(times, default=None) or foreign.time_from(None, path)
 
 
-def _cases(suite: Any) -> Iterator[Attempted | ev.CollectionFailure]:
+def _cases(suite: Any) -> Iterator[foreign.Attempted | ev.CollectionFailure]:
     for case in suite.findall("testcase"):
         path, nodeid = _name(case)
         found = case.get("line") or ""  # pytest counts from 0
@@ -122,11 +113,11 @@ def _cases(suite: Any) -> Iterator[Attempted | ev.CollectionFailure]:
         for child in case:
             message, text = child.get("message") or "", "".join(child.itertext())
             if child.tag == "error" and message == _COLLECTION:
-                collector = collection_failure_of(path, text, line)
+                collector = foreign.collection_failure_of(path, text, line)
             elif child.tag in ("failure", "error"):
                 phase, message = _phase_and_message(child.tag, message)
                 failures.append(
-                    failure_of(
+                    foreign.failure_of(
                         *(nodeid, phase, message, text),
                         path=path,
                         line=line,

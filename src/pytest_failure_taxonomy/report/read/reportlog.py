@@ -15,21 +15,8 @@ from pytest_failure_taxonomy.documents.content import parse_json
 from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.limits import object_at, objects_at, texts_at
-from pytest_failure_taxonomy.report.read.foreign import (
-    MAX_WORD,
-    PHASES,
-    Attempted,
-    ForeignRun,
-    collection_failure_of,
-    evidence_of_tests,
-    failure_of,
-    hint_for,
-    number_at,
-    read_input,
-    refusal,
-    text_at,
-    time_from,
-)
+from pytest_failure_taxonomy.report.read import foreign
+from pytest_failure_taxonomy.report.read.foreign import number_at, text_at
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -53,15 +40,15 @@ _MOST_NAMED: Final = 5
 _MOST_LINES: Final = 10**7
 
 
-def read_run(path: Path) -> ForeignRun:
+def read_run(path: Path) -> foreign.ForeignRun:
     """Return what a log tells; a `ReportError` if it is none, is cut off, or has two runs."""
-    content = read_input(path, _RIGHT, limit=MAX_LOG_BYTES)
+    content = foreign.read_input(path, _RIGHT, limit=MAX_LOG_BYTES)
     log = _Log(path)
     for number, line in enumerate(BytesIO(content), 1):
         if line.strip():
             log.take(number, _entry(path, number, line))
     if not log.pytest_version:
-        raise refusal(path, "it is empty", _RIGHT)
+        raise foreign.refusal(path, "it is empty", _RIGHT)
     return log.told(content)
 
 
@@ -71,15 +58,15 @@ def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
         entry = parse_json(line)
     except UnfitError as error:
         if number > 1 and not line.endswith(b"\n"):
-            raise refusal(
+            raise foreign.refusal(
                 where,
                 "it is cut off: pytest is writing it, or was stopped while it was",
                 "remove that line, and the others say how far the run has come",
             ) from None
-        raise refusal(where, error.what, hint_for(line) or _RIGHT) from None
+        raise foreign.refusal(where, error.what, foreign.hint_for(line) or _RIGHT) from None
     if not isinstance(entry, dict) or not text_at(entry, _MARK):
-        hint = hint_for(line) if number == 1 else ""
-        raise refusal(where, f"it has no `{_MARK}`", hint or _RIGHT)
+        hint = foreign.hint_for(line) if number == 1 else ""
+        raise foreign.refusal(where, f"it has no `{_MARK}`", hint or _RIGHT)
     return entry
 
 
@@ -130,7 +117,7 @@ class _Running:
             unexpected = "wasxfail" in entry
             self.outcome = "flaky" if self.attempts > 1 else "xpassed" if unexpected else "passed"
 
-    def told(self, first_start: float | None) -> Attempted:
+    def told(self, first_start: float | None) -> foreign.Attempted:
         """Return the test as it is now."""
         since = None
         if self.start is not None and first_start is not None:
@@ -152,7 +139,7 @@ class _Running:
         crash = object_at(longrepr, "reprcrash") if isinstance(longrepr, dict) else {}
         message = text_at(crash, "message") or telling_line(text)
         self.failures.append(
-            failure_of(
+            foreign.failure_of(
                 self.nodeid,
                 phase,
                 message,
@@ -191,7 +178,7 @@ class _Log:
         """Add a line."""
         sort = text_at(entry, _MARK)
         if not self.pytest_version and sort != "SessionStart":
-            raise self._refusal(number, f"it begins with {safe_text(sort, MAX_WORD)}")
+            raise self._refusal(number, f"it begins with {safe_text(sort, foreign.MAX_WORD)}")
         if sort == "SessionStart":
             if self.pytest_version:
                 raise self._refusal(number, "a second run begins here", "give a file for each run")
@@ -212,18 +199,20 @@ class _Log:
         else:
             self._unknown[sort] = self._unknown.get(sort, 0) + 1
 
-    def told(self, content: bytes) -> ForeignRun:
+    def told(self, content: bytes) -> foreign.ForeignRun:
         """Return the run, as far as the log has come."""
         tests = list(self._tests.values())
         starts = [test.start for test in tests if test.start is not None]
         first = min(starts, default=None)
         notes = [NOTE if self._is_finished else NOTE_OF_DEATH]
         if self._unknown:
-            names = ", ".join(safe_text(name, MAX_WORD) for name in [*self._unknown][:_MOST_NAMED])
+            names = ", ".join(
+                safe_text(name, foreign.MAX_WORD) for name in [*self._unknown][:_MOST_NAMED]
+            )
             count = sum(self._unknown.values())
             notes.append(f"{count} lines of unknown types are left out: {names}")
-        return ForeignRun(
-            evidence=evidence_of_tests(
+        return foreign.ForeignRun(
+            evidence=foreign.evidence_of_tests(
                 ev.ProcessExit(
                     code=self._exit_code, source="pytest" if self._is_finished else "none"
                 ),
@@ -235,7 +224,7 @@ class _Log:
             ),
             content=content,
             environment={"pytest": self.pytest_version},
-            started_at=time_from(first, self.path),
+            started_at=foreign.time_from(first, self.path),
             duration_seconds=None if first is None else max(0.0, self._stop - first),
             notes=tuple(notes),
         )
@@ -243,7 +232,7 @@ class _Log:
     def _take_collector(self, entry: dict[str, Any]) -> None:
         if text_at(entry, "outcome") == "failed":
             nodeid, text = text_at(entry, "nodeid"), _text_of(entry.get("longrepr"))
-            self._collectors[nodeid] = collection_failure_of(nodeid, text)
+            self._collectors[nodeid] = foreign.collection_failure_of(nodeid, text)
 
     def _take_phase(self, number: int, entry: dict[str, Any]) -> None:
         self._stop = max(self._stop, number_at(entry, "stop") or 0.0)
@@ -251,9 +240,9 @@ class _Log:
         if when == _CRASHED:
             self._take_crash(entry)
             return
-        phase = PHASES.get(when)
+        phase = foreign.PHASES.get(when)
         if phase is None:
-            raise self._refusal(number, f"there is no phase {safe_text(when, MAX_WORD)!r}")
+            raise self._refusal(number, f"there is no phase {safe_text(when, foreign.MAX_WORD)!r}")
         test = self._test_of(entry)
         if phase == "setup" and test.is_run_again:
             test.begin_again()
@@ -293,7 +282,7 @@ class _Log:
         return test
 
     def _refusal(self, number: int, what: str, right: str = _RIGHT) -> ReportError:
-        return refusal(f"{self.path}: line {number}", what, right)
+        return foreign.refusal(f"{self.path}: line {number}", what, right)
 
 
 def _place_of_test(entry: dict[str, Any]) -> tuple[str | None, int | None]:
