@@ -12,17 +12,11 @@ from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.limits import (
-    OWN_NAME,
-    JSONObject,
-    Limits,
-    Redaction,
-)
+from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Limits, Redaction
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
     Completeness,
-    InFlightTest,
     Location,
-    RaisedException,
     RunContext,
     RunEvidence,
     SeenStall,
@@ -30,12 +24,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Surroundings,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import (
-    PYTEST_EXIT_CODE_NAMES,
-    FailureJudgement,
-    Judgement,
-    Verdict,
-)
+from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, Judgement, Verdict
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 
@@ -90,20 +79,30 @@ def build_report(
             "warnings": warnings,
         },
         "failures": [
-            _failure(*each, limits)
-            for each in zip(
+            {
+                "nodeid": failure.nodeid,
+                "phase": failure.phase,
+                "reason": str(judged.reason),
+                "kind": judged.kind,
+                "failure_type": str(judged.failure_type),
+                **_raised(failure, limits),
+                "duration_seconds": _seconds(failure.duration_seconds),
+                "attempts": failure.attempts,
+                "worker": failure.worker,
+                "marker": failure.marker and failure.marker.name,
+                "fingerprint": judged.fingerprint,
+                "rule": judged.rule,
+            }
+            for failure, judged in zip(
                 limits.listed("failures", run.failures), judgement.failures, strict=False
             )
         ],
         "groups": [
             {
-                "fingerprint": group.fingerprint,
+                **to_dict(group),
                 "reason": str(group.reason),
-                "kind": group.kind,
                 "title": limits.message(group.title),
-                "count": group.count,
                 "nodeids": limits.nodeids(group.nodeids),
-                "owner": group.owner,
                 "history": None,
             }
             for group in limits.listed("groups", judgement.groups)
@@ -111,15 +110,11 @@ def build_report(
         "causes": causes_as_json(judgement, limits),
         "collection_errors": [
             {
-                "nodeid": failure.nodeid,
-                "exception": _exception(failure.exception, limits),
-                "message": limits.message(failure.message),
-                "location": _location(failure.location),
-                "origin": _origin(failure.exception),
+                **dict.fromkeys(("nodeid", "exception", "message", "location", "origin")),
                 "failure_type": str(judged.failure_type),
-                "traceback": limits.traceback(
-                    failure.traceback, cut_before=failure.traceback_truncated
-                ),
+                **_raised(failure, limits),
+                "nodeid": failure.nodeid,
+                "message": limits.message(failure.message),
             }
             for failure, judged in zip(
                 limits.listed("collection_errors", run.collection_failures),
@@ -136,9 +131,21 @@ def build_report(
             for error, judged in zip(
                 limits.listed("internal_errors", run.errors), judgement.errors, strict=False
             )
-        ]
-        + _mismatch(run, limits),
-        "in_flight": [_in_flight(test, limits) for test in run.in_flight],
+        ],
+        "in_flight": [
+            {
+                **to_dict(test),
+                "elapsed_seconds": _seconds(test.elapsed_seconds),
+                "stall": test.stall
+                and {
+                    **_stall(test.stall, test.stall.where, limits),
+                    "children": [limits.message(each) for each in test.stall.children],
+                },
+                "stack": limits.traceback(test.stack),
+                "location": _location(test.location),
+            }
+            for test in run.in_flight
+        ],
         "stalls": [_stalled_activity(each, limits) for each in run.stalls],
         "tests": None
         if run.tests is None
@@ -167,6 +174,15 @@ def build_report(
         "limits": None,
         "extensions": _own_extensions(run, judgement, context, faults),
     }
+    if run.mismatch is not None:
+        from pytest_failure_taxonomy.taxonomy import mismatch
+
+        error = {
+            "kind": "collection.mismatch",
+            "message": limits.message(mismatch.headline_of_mismatch(run.mismatch)),
+            "traceback": limits.traceback(mismatch.text_of_mismatch(run.mismatch)),
+        }
+        report["internal_errors"].append(error)
     report = limits.fit(report)
     if limits.redacted:
         report["extensions"].setdefault(OWN_NAME, {})["redacted"] = limits.redacted
@@ -175,7 +191,7 @@ def build_report(
         "schema_version": SCHEMA_VERSION,
         "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
         **report,
-        "limits": limits.as_json(),
+        "limits": limits.cut,
     }
 
 
@@ -197,21 +213,17 @@ def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | Non
     if verdict is None:
         return None
     return {
-        "reason": str(verdict.reason),
-        "kind": verdict.kind,
+        **dict.fromkeys(("reason", "kind")),
         "precedence": verdict.reason.precedence,
-        "confidence": verdict.confidence,
+        **to_dict(verdict),
+        "reason": str(verdict.reason),
         "failure_type": str(verdict.failure_type),
         "recovery_action": str(verdict.recovery_action),
-        "retryable": verdict.retryable,
-        "message": verdict.message,
-        "nodeid": verdict.nodeid,
         "evidence": [
             {"source": each.source, "detail": limits.message(each.detail)}
             for each in verdict.evidence
         ],
         "ambiguous": list(verdict.ambiguous),
-        "owner": verdict.owner,
     }
 
 
@@ -239,32 +251,29 @@ def causes_as_json(
         before: causes of which a history and experiments have said something already.
     """
     known: dict[str, JSONObject] = {}
-    for cause in before:
-        if cause["key"] not in known or known[cause["key"]]["history"] is None:
-            known[cause["key"]] = cause
-    causes: list[JSONObject] = [
-        {
-            "key": cause.key,
+    for told in before:
+        if told["key"] not in known or known[told["key"]]["history"] is None:
+            known[told["key"]] = told
+    causes: list[JSONObject] = []
+    for cause in limits.listed("causes", judgement.causes):
+        fields = to_dict(cause) | {
             "what": limits.message(cause.what),
-            "fix": cause.fix,
             "reason": str(cause.reason),
-            "kind": cause.kind,
-            "owner": cause.owner,
-            "retryable": cause.retryable,
-            "charge_to": known.get(cause.key, _UNASKED)["charge_to"],
-            "count": cause.count,
             "nodeids": limits.nodeids(cause.nodeids),
             "fingerprints": list(cause.fingerprints),
-            "history": known.get(cause.key, _UNASKED)["history"],
-            "proof": known.get(cause.key, _UNASKED)["proof"],
         }
-        for cause in limits.listed("causes", judgement.causes)
-    ]
+        fields = _UNASKED | known.get(cause.key, _UNASKED) | fields
+        causes.append({name: fields[name] for name in CAUSE_FIELDS})
     if known:  # else they are in order
         sort_causes(causes)
     return causes
 
 
+CAUSE_FIELDS: Final = (
+    *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
+    *("count", "nodeids", "fingerprints", "history", "proof"),
+)
+"""The fields of a cause in their order."""
 _UNASKED: Final = {"charge_to": None, "history": None, "proof": None}
 
 
@@ -279,45 +288,6 @@ def sort_causes(causes: list[JSONObject]) -> None:
             cause["kind"], (cause["history"] or {}).get("state"), cause["count"]
         )
     )
-
-
-def _failure(failure: TestFailure, judged: FailureJudgement, limits: Limits) -> JSONObject:
-    return {
-        "nodeid": failure.nodeid,
-        "phase": failure.phase,
-        "reason": str(judged.reason),
-        "kind": judged.kind,
-        "failure_type": str(judged.failure_type),
-        "exception": _exception(failure.exception, limits),
-        "location": _location(failure.location),
-        "origin": _origin(failure.exception),
-        "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
-        "duration_seconds": _seconds(failure.duration_seconds),
-        "attempts": failure.attempts,
-        "worker": failure.worker,
-        "marker": failure.marker and failure.marker.name,
-        "fingerprint": judged.fingerprint,
-        "rule": judged.rule,
-    }
-
-
-def _in_flight(test: InFlightTest, limits: Limits) -> JSONObject:
-    stall = test.stall
-    return {
-        "nodeid": test.nodeid,
-        "phase": test.phase,
-        "worker": test.worker,
-        "elapsed_seconds": _seconds(test.elapsed_seconds),
-        "stall": None
-        if stall is None
-        else {
-            **_stall(stall, stall.where, limits),
-            "children": [limits.message(each) for each in stall.children],
-        },
-        "output": test.output,
-        "stack": limits.traceback(test.stack),
-        "location": _location(test.location),
-    }
 
 
 def _stalled_activity(stalled: SeenStall, limits: Limits) -> JSONObject:
@@ -335,32 +305,21 @@ def _stall(stall: Stall, where: str | None, limits: Limits) -> JSONObject:
     }
 
 
-def _mismatch(run: RunEvidence, limits: Limits) -> list[JSONObject]:
-    if run.mismatch is None:
-        return []
-    from pytest_failure_taxonomy.taxonomy.mismatch import headline_of_mismatch, text_of_mismatch
-
-    return [
-        {
-            "kind": "collection.mismatch",
-            "message": limits.message(headline_of_mismatch(run.mismatch)),
-            "traceback": limits.traceback(text_of_mismatch(run.mismatch)),
-        }
-    ]
-
-
-def _exception(raised: RaisedException | None, limits: Limits) -> JSONObject | None:
-    if raised is None:
-        return None
+def _raised(failure: TestFailure | CollectionFailure, limits: Limits) -> JSONObject:
+    """Return what was raised, where, and by whose code."""
+    raised = failure.exception
     return {
-        "type": raised.type,
-        "module": raised.module,
-        "message": limits.message(raised.message),
+        "exception": None
+        if raised is None
+        else {
+            "type": raised.type,
+            "module": raised.module,
+            "message": limits.message(raised.message),
+        },
+        "location": _location(failure.location),
+        "origin": None if raised is None or raised.frame is None else to_dict(raised.frame),
+        "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
     }
-
-
-def _origin(raised: RaisedException | None) -> JSONObject | None:
-    return None if raised is None or raised.frame is None else to_dict(raised.frame)
 
 
 def _location(location: Location | None) -> JSONObject | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from pytest_failure_taxonomy.report.text import (
@@ -104,7 +104,7 @@ class Limits:
         self._redaction = redaction
         self.redacted: dict[str, int] = {}
         """How many secrets were removed from the report, by their sort."""
-        self._cut = {
+        self.cut = {
             "failures_omitted": unrecorded.failures,
             "collection_errors_omitted": unrecorded.collection_failures,
             "internal_errors_omitted": unrecorded.errors,
@@ -114,6 +114,7 @@ class Limits:
             "causes_omitted": 0,
             "texts_truncated": 0,
         }
+        """The field `limits`."""
         self._characters_left = MAX_TRACEBACKS
 
     def listed(self, field: str, entries: tuple[_T, ...]) -> tuple[_T, ...]:
@@ -123,12 +124,12 @@ class Limits:
             field: name of the list, such as `failures`.
             entries: all of them.
         """
-        self._cut[f"{field}_omitted"] += max(0, len(entries) - MAX_FAILURES)
+        self.cut[f"{field}_omitted"] += max(0, len(entries) - MAX_FAILURES)
         return entries[:MAX_FAILURES]
 
     def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
         """Return the node ids that are listed."""
-        self._cut["nodeids_omitted"] += max(0, len(nodeids) - MAX_NODEIDS)
+        self.cut["nodeids_omitted"] += max(0, len(nodeids) - MAX_NODEIDS)
         return list(nodeids[:MAX_NODEIDS])
 
     def message(self, text: str) -> str:
@@ -140,7 +141,7 @@ class Limits:
         if text is None:
             return None
         if self._characters_left <= 0:
-            self._cut["tracebacks_omitted"] += 1
+            self.cut["tracebacks_omitted"] += 1
             return None
         shown = self._capped(text, MAX_TRACEBACK, cut_before=cut_before)
         self._characters_left -= len(shown)
@@ -151,40 +152,33 @@ class Limits:
 
         This is also the last search for secrets, in node ids and arguments as well.
         """
-        texts: dict[str, None] = {}
-        _gather(report, texts)
-        truncated = self._cut["texts_truncated"]
+        unfit: set[str] = set()  # these are looked at one by one, where they stand
+        batches: list[list[str]] = [[]]
+        length = 0
+        for text in _texts_of(report):
+            if len(text) > MAX_TRACEBACK or not text.isascii() or REDACTED in text:
+                unfit.add(text)
+                continue
+            if length > _SEARCHED_AT_ONCE:
+                batches.append([])
+                length = 0
+            batches[-1].append(text)
+            length += len(text)
+        redaction, truncated = self._redaction, self.cut["texts_truncated"]
+        if redaction is None:
+            return self._fitted(report, unfit) if unfit else report
         fitted = report
         for _ in range(_MOST_PASSES):
-            known = 0 if self._redaction is None else self._redaction.known
-            self.redacted, self._cut["texts_truncated"] = {}, truncated
-            unfit = frozenset(self._unfit(texts))
-            fitted = self._fitted(report, unfit) if unfit else report
-            if self._redaction is None or self._redaction.known == known:
+            known = redaction.known
+            self.redacted, self.cut["texts_truncated"] = {}, truncated
+            suspects = (batch for batch in batches if not redaction.holds_none(batch))
+            if looked_at := unfit.union(*suspects):
+                fitted = self._fitted(report, looked_at)
+            if redaction.known == known:
                 break
         return fitted
 
-    def _unfit(self, texts: Iterable[str]) -> Iterator[str]:
-        """Yield the texts that have to be looked at, one by one, where they stand."""
-        together: list[str] = []
-        length = 0
-        for text in texts:
-            if len(text) > MAX_TRACEBACK or not text.isascii() or REDACTED in text:
-                yield text
-                continue
-            together.append(text)
-            length += len(text)
-            if length > _SEARCHED_AT_ONCE:
-                yield from self._suspicious(together)
-                together, length = [], 0
-        yield from self._suspicious(together)
-
-    def _suspicious(self, texts: list[str]) -> list[str]:
-        if self._redaction is None or self._redaction.holds_none(texts):
-            return []
-        return texts
-
-    def _fitted(self, value: Any, unfit: frozenset[str]) -> Any:
+    def _fitted(self, value: Any, unfit: set[str]) -> Any:
         kind = type(value)
         if kind is str:
             if value not in unfit:
@@ -204,26 +198,26 @@ class Limits:
             return [self._fitted(each, unfit) for each in value]
         return value
 
-    def as_json(self) -> JSONObject:
-        """Return the field `limits`."""
-        return {**self._cut}
-
     def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
         if len(text) <= limit and not cut_before and text.isascii():
             return text  # as nearly all are
         text = encodable(text)
-        self._cut["texts_truncated"] += cut_before or len(text) > limit
+        self.cut["texts_truncated"] += cut_before or len(text) > limit
         return cap(text, limit)
 
 
-def _gather(value: Any, texts: dict[str, None]) -> None:
-    """Gather the texts in a JSON object or array, each once; the keys are ours."""
-    for each in value.values() if type(value) is dict else value:
-        kind = type(each)
-        if kind is str:
-            texts[each] = None
-        elif kind is dict or kind is list:
-            _gather(each, texts)
+def _texts_of(report: JSONObject) -> dict[str, None]:
+    """Return the texts in a report, each once; the keys of its objects are ours."""
+    texts: dict[str, None] = {}
+    holders: list[Any] = [report]
+    for holder in holders:  # which grows
+        for each in holder.values() if type(holder) is dict else holder:
+            kind = type(each)
+            if kind is str:
+                texts[each] = None
+            elif kind is dict or kind is list:
+                holders.append(each)
+    return texts
 
 
 CUT: Final = "there was no room on the disk for the whole report"

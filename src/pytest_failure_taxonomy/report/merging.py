@@ -624,7 +624,7 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
 
 
 def _limits(parts: Sequence[_Part], limits: Limits, groups_omitted: int) -> JSONObject:
-    total: dict[str, int] = limits.as_json()
+    total: dict[str, int] = limits.cut
     for part in parts:
         for name, count in part.about["limits"].items():
             total[name] = total.get(name, 0) + count

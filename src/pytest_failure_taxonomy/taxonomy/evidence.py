@@ -413,9 +413,9 @@ class InFlightTest:
 
     nodeid: str
     phase: Phase
+    worker: str | None = None
     elapsed_seconds: float | None
     """`None` where the time of the end can't be known."""
-    worker: str | None = None
     stall: Stall | None = None
     """Set where it had made no progress for longer than the limit."""
     output: str | None = None
