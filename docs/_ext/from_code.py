@@ -21,7 +21,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, RunHeader, ScheduledCase
 from pytest_failure_taxonomy.cli.main import main as command_line
-from pytest_failure_taxonomy.report.json_schema import packaged_schema
+from pytest_failure_taxonomy.report.model import packaged_schema
 from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
 from pytest_failure_taxonomy.record.read import RecordedRun, read_record
 from pytest_failure_taxonomy.record.write import DiskRecord
-from pytest_failure_taxonomy.report.limits import cut_to_fit, is_cut
+from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut
 from pytest_failure_taxonomy.report.write import MAX_NAME_BYTES, encode, path_beside, path_of_run
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (

@@ -15,8 +15,8 @@ from pytest_failure_taxonomy import FailureReason, Stage
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
-from pytest_failure_taxonomy.report import build, limits
-from pytest_failure_taxonomy.report.json_schema import packaged_schema
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.model import packaged_schema
 from pytest_failure_taxonomy.taxonomy.reasons import (
     MAX_EVIDENCE,
     PYTEST_EXIT_CODE_NAMES,
@@ -415,15 +415,15 @@ def test_the_caps_are_documented() -> None:
     """The table of limits gives the caps that the report is built with."""
     caps = {code_in(row[0])[0]: row[2] for row in table(section(read_page(REPORT_PAGE), "limits"))}
     assert caps == {
-        "limits.failures_omitted": f"{limits.MAX_FAILURES:,} listed",
-        "limits.collection_errors_omitted": f"{limits.MAX_FAILURES:,} listed",
-        "limits.internal_errors_omitted": f"{limits.MAX_FAILURES:,} listed",
-        "limits.tracebacks_omitted": f"{limits.MAX_TRACEBACKS:,} characters of them together",
-        "limits.nodeids_omitted": f"{limits.MAX_NODEIDS:,} in any one list",
-        "limits.groups_omitted": f"{limits.MAX_FAILURES:,} listed",
-        "limits.causes_omitted": f"{limits.MAX_FAILURES:,} listed",
-        "limits.texts_truncated": f"messages and evidence {limits.MAX_MESSAGE:,} characters, "
-        f"tracebacks and all others {limits.MAX_TRACEBACK:,}",
+        "limits.failures_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.collection_errors_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.internal_errors_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.tracebacks_omitted": f"{build.MAX_TRACEBACKS:,} characters of them together",
+        "limits.nodeids_omitted": f"{build.MAX_NODEIDS:,} in any one list",
+        "limits.groups_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.causes_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.texts_truncated": f"messages and evidence {build.MAX_MESSAGE:,} characters, "
+        f"tracebacks and all others {build.MAX_TRACEBACK:,}",
     }
     assert f"{MAX_EVIDENCE} pieces at most" in section(read_page(REPORT_PAGE), "verdict")
 

@@ -686,7 +686,7 @@ _CHECK_SCHEMA: Final = """
 import json, pathlib, sys
 from jsonschema import Draft202012Validator
 from pytest_failure_taxonomy import load_report
-from pytest_failure_taxonomy.report.json_schema import packaged_schema
+from pytest_failure_taxonomy.report.model import packaged_schema
 
 path = pathlib.Path(sys.argv[1])
 for error in Draft202012Validator(packaged_schema()).iter_errors(json.loads(path.read_bytes())):

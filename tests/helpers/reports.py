@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from pytest_failure_taxonomy.report.build import SCHEMA_ID, build_report
-from pytest_failure_taxonomy.report.json_schema import packaged_schema
-from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.build import OWN_NAME, SCHEMA_ID, build_report
+from pytest_failure_taxonomy.report.model import FailureReport, packaged_schema
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ContinuousIntegration,

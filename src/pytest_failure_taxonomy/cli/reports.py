@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.documents.content import (
     why_unread,
 )
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.render import render, terminal
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.summary import codes_of

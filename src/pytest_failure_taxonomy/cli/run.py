@@ -12,7 +12,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.cli.output import annotate, let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
-from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.report.build import own_extension
 from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import OWN_NAME
+from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 

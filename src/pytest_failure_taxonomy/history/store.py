@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.database import BUSY_SECONDS, Database, exists, find_url
-from pytest_failure_taxonomy.report.limits import object_at, own_extension
+from pytest_failure_taxonomy.report.build import object_at, own_extension
 from pytest_failure_taxonomy.report.text import bench_name
 
 # After `database`, which says in one line that SQLAlchemy is missing.

@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.redaction.names import (
     secret_arguments,
 )
 from pytest_failure_taxonomy.redaction.signs import Suspicion
-from pytest_failure_taxonomy.report.limits import Redaction
+from pytest_failure_taxonomy.report.build import Redaction
 from pytest_failure_taxonomy.report.text import change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.values import replace

@@ -18,36 +18,20 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.errors import BenchError, ReportError
-from pytest_failure_taxonomy.report.build import (
-    SCHEMA_ID,
-    SCHEMA_VERSION,
-    causes_as_json,
-    reasons_as_json,
-    verdict_as_json,
-)
-from pytest_failure_taxonomy.report.limits import (
-    MAX_FAILURES,
-    MAX_NODEIDS,
-    MAX_NODEIDS_OF_PART,
-    OWN_NAME,
-    JSONObject,
-    Limits,
-    own_extension,
-    texts_at,
-)
-from pytest_failure_taxonomy.report.model import Merged
-from pytest_failure_taxonomy.report.rejudging import (
-    causes_of,
-    causes_of_groups,
-    counts_of,
-    findings_of,
-    verdict_as_before,
-)
+from pytest_failure_taxonomy.report import build, rejudging
+from pytest_failure_taxonomy.report.build import MAX_FAILURES, MAX_NODEIDS, JSONObject
+from pytest_failure_taxonomy.report.model import FailureReport, Merged, MergedRun
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.causes import gather_causes
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Finding, Stage, finding
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    FailureReason,
+    Finding,
+    Judgement,
+    Stage,
+    finding,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_GROUPS: Final = 200
@@ -60,7 +44,6 @@ MAX_NOTES: Final = 20
 _LISTS: Final = ("failures", "collection_errors", "internal_errors", "in_flight", "stalls")
 """Lists that a rerun replaces."""
 _OTHER_LISTS: Final = ("workers", "bench")
-_GROUPINGS: Final = ("groups", "causes")
 _COUNTED: Final = ("failures", "collection_errors", "internal_errors")
 """Lists of which `limits` counts what is left out."""
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
@@ -75,10 +58,7 @@ _RERUN_VALUES: Final = (
     "--why-report=",
 )
 _NO_EXIT: Final = {
-    "code": None,
-    "name": None,
-    "signal": None,
-    "reason": None,
+    **dict.fromkeys(("code", "name", "signal", "reason")),
     "observed": False,
     "source": "none",
 }
@@ -107,12 +87,7 @@ class _Part:
     def order(self) -> tuple[int, int, datetime, str]:
         """Where it stands among the runs: by stage, shard and time."""
         stage, shard = self.slot
-        return (
-            _STAGES.index(stage),
-            shard or 0,
-            datetime.fromisoformat(self.about["run"]["started_at"]),
-            self.id,
-        )
+        return _STAGES.index(stage), shard or 0, _start_of(self.about["run"]), self.id
 
     @property
     def unsettled(self) -> int:
@@ -133,6 +108,10 @@ class _Part:
 
 
 _STAGES: Final = [stage.value for stage in Stage]
+
+
+def _start_of(run: JSONObject) -> datetime:
+    return datetime.fromisoformat(run["started_at"])
 
 
 JoinShards = Callable[[Sequence[JSONObject]], list[JSONObject]]
@@ -211,13 +190,108 @@ class Merger:
         if not parts:
             raise ReportError("merge: there is no report; give one or more")
         _refuse_strangers(parts)
-        return _build(
-            parts, reruns=self._reruns, expect=self._expect, join_shards=self._join_shards
+        replaced = _replaced(parts, always=self._reruns)
+        joined: list[JSONObject] = []
+        if self._join_shards is not None:
+            parts = list(map(_without_shards, parts))
+            try:
+                joined = self._join_shards(
+                    [
+                        bench
+                        for part in parts
+                        if part.id not in replaced
+                        for bench in part.about["bench_shards"]
+                    ]
+                )
+            except BenchError as error:
+                raise ReportError(str(error)) from None
+        # Valid baselines among other stages stand aside: their tests failed as they should.
+        is_baseline = {each.id: each.about["run"]["stage"] == Stage.BASELINE_RUN for each in parts}
+        aside = replaced | {
+            each.id
+            for each in parts
+            if is_baseline[each.id] and each.about["verdict"] is None
+            if not all(is_baseline.values())
+        }
+        emptied: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
+        has_tests = all(part.about["has_tests"] for part in parts)
+        if not has_tests or sum(part.about["counts"]["tests"] for part in parts) > MAX_TESTS:
+            has_tests = False
+            parts = [replace(part, lists={**part.lists, "tests": []}) for part in parts]
+        parts = _cut(
+            [
+                replace(part, lists={**part.lists, **emptied}) if part.id in aside else part
+                for part in parts
+            ]
         )
+        active = [part for part in parts if part.id not in replaced]
+        failing = [part for part in active if part.id not in aside]
+        summary = _summary(parts, replaced, aside)
+        judgement = _judged(active, summary, [*_missing(active, self._expect), *_failed(joined)])
+        limits = build.Limits()
+        verdict = build.verdict_as_json(judgement.verdict, limits)
+        of_verdict = [
+            each
+            for each in active
+            if verdict
+            and (own := each.about["verdict"]) is not None
+            and (own["reason"], own["kind"]) == (verdict["reason"], verdict["kind"])
+        ]
+        if len(of_verdict) == 1:
+            verdict = rejudging.verdict_as_before(of_verdict[0].about["verdict"], verdict)
+        exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
+        groups = _groups(failing)
+        lists = {
+            name: [entry for part in parts for entry in part.lists[name]] for name in parts[0].lists
+        }
+        told_before = [cause for part in active for cause in part.about["causes"]]
+        fields = {
+            **lists,
+            "schema_id": build.SCHEMA_ID,
+            "schema_version": build.SCHEMA_VERSION,
+            "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
+            "run": _run(parts),
+            "completeness": min(
+                (part.about["completeness"] for part in parts), key=_COMPLETENESS.index
+            ),
+            "exit": exits[0] if exits else dict(_NO_EXIT),
+            "verdict": verdict,
+            "reasons": build.reasons_as_json(judgement, limits),
+            "summary": summary,
+            "groups": groups[:MAX_FAILURES],
+            "causes": build.causes_as_json(judgement, limits, told_before),
+            "tests": lists["tests"] if has_tests else None,
+            "not_run": {
+                "count": sum(part.about["not_run"] for part in failing),
+                "nodeids": lists["not_run"],
+            },
+            "order": None,
+            "bench": [*lists["bench"], *joined],
+            "environment": next(filter(None, (each.environment for each in parts))),
+            "limits": _limits(failing, limits, len(groups[MAX_FAILURES:])),
+            "extensions": {build.OWN_NAME: self._extension(parts)},
+        }
+        published = FailureReport.model_fields.items()
+        return {field.alias or name: fields[name] for name, field in published}
+
+    def _extension(self, parts: Sequence[_Part]) -> JSONObject:
+        runs = [
+            {**part.about, "kept": {name: len(entries) for name, entries in part.lists.items()}}
+            for part in parts
+        ]
+        notes = dict.fromkeys(note for part in parts for note in part.about["notes"])
+        repository = next((each.about for each in parts if each.about["repository"]), None)
+        own = {
+            "notes": list(notes)[:MAX_NOTES],
+            "git": repository and {name: repository[name] for name in ("repository", "merge_base")},
+            "attempt": next(filter(None, (each.about["attempt"] for each in parts)), None),
+            "merged": {"runs": runs, "reruns": self._reruns, "expect": self._expect},
+        }
+        return {name: each for name, each in own.items() if each}
 
 
 def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
-    merged = own_extension(report).get("merged")
+    merged = build.own_extension(report).get("merged")
     if merged is None:
         return None
     try:
@@ -230,7 +304,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
             f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
         ) from None
     for run in merged["runs"]:
-        run["causes"] = run["causes"] or causes_of_groups(run)
+        run["causes"] = run["causes"] or rejudging.causes_of_groups(run)
     return merged
 
 
@@ -255,44 +329,39 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
             f"run {report['run']['id']}: it is still running, or was never completed; "
             "complete its report by: failure-taxonomy finalize REPORT"
         )
-    own = own_extension(report)
-    environment = report["environment"]
+    own = build.own_extension(report)
+    environment, lists = report["environment"], _lists_of(report)
     attempt = {name: _text(own.get("attempt"), name) for name in ("subtask", "approach")}
-    lists = _lists_of(report)
     git, ci = environment["git"] or {}, environment["ci"] or {}
+    limits = dict(report["limits"])
+    groupings = {}
+    for name in ("groups", "causes"):
+        groupings[name] = _with_nodeids(report[name][:MAX_GROUPS], build.MAX_NODEIDS_OF_PART)
+        limits[f"{name}_omitted"] += len(report[name][MAX_GROUPS:])
     about = {
-        "run": report["run"],
-        "completeness": report["completeness"],
+        **report,
+        **groupings,
         "commit": git.get("commit") or ci.get("commit"),
         "repository": _text(own.get("git"), "repository"),
         "merge_base": _text(own.get("git"), "merge_base"),
-        "exit": report["exit"],
-        "verdict": report["verdict"],
-        "reasons": [
-            {**held, "nodeids": held["nodeids"][:MAX_NODEIDS_OF_RUN]} for held in report["reasons"]
-        ],
-        "summary": report["summary"],
-        **{
-            name: [
-                {**each, "nodeids": each["nodeids"][:MAX_NODEIDS_OF_PART]}
-                for each in report[name][:MAX_GROUPS]
-            ]
-            for name in _GROUPINGS
-        },
-        "limits": report["limits"]
-        | {
-            f"{name}_omitted": report["limits"][f"{name}_omitted"] + len(report[name][MAX_GROUPS:])
-            for name in _GROUPINGS
-        },
+        "reasons": _with_nodeids(report["reasons"], MAX_NODEIDS_OF_RUN),
+        "limits": limits,
         "not_run": report["not_run"]["count"],
-        "notes": texts_at(own, "notes")[:MAX_NOTES] + texts_at(own, "faults")[:MAX_NOTES],
+        "notes": [
+            note for name in ("notes", "faults") for note in build.texts_at(own, name)[:MAX_NOTES]
+        ],
         "attempt": None if None in attempt.values() else attempt,
         "counts": {name: len(entries) for name, entries in lists.items()},
         "kept": {},
         "has_tests": report["tests"] is not None,
         "bench_shards": [],
     }
+    about = {name: about[name] for name in MergedRun.model_fields}
     return _Part(about=about, lists=lists, environment=environment)
+
+
+def _with_nodeids(entries: Iterable[JSONObject], most: int) -> list[JSONObject]:
+    return [{**each, "nodeids": each["nodeids"][:most]} for each in entries]
 
 
 def _lists_of(report: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -361,104 +430,24 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
         raise ReportError(f"the runs don't belong together: {words}; merge those of one run")
 
 
-def _build(
-    parts: list[_Part], *, reruns: bool, expect: int | None, join_shards: JoinShards | None
-) -> JSONObject:
-    parts = sorted(parts, key=lambda part: part.order)
-    replaced = _replaced(parts, always=reruns)
-    joined: list[JSONObject] = []
-    if join_shards is not None:
-        parts = [_without_shards(part) for part in parts]
-        try:
-            joined = join_shards(
-                [
-                    bench
-                    for part in parts
-                    if part.id not in replaced
-                    for bench in part.about["bench_shards"]
-                ]
-            )
-        except BenchError as error:
-            raise ReportError(str(error)) from None
-    aside = replaced | _valid_baselines(parts)
-    emptied: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
-    parts = _cut(
-        [
-            replace(part, lists={**part.lists, **emptied}) if part.id in aside else part
-            for part in parts
-        ]
-    )
-    active = [part for part in parts if part.id not in replaced]
-    failing = [part for part in active if part.id not in aside]
-    summary = _summary(parts, replaced, aside)
-    new = [*_missing(active, expect), *_failed_gates(joined)]
-    judgement = judge(
+def _judged(parts: Sequence[_Part], summary: JSONObject, new: Sequence[Finding]) -> Judgement:
+    """Judge what runs have found before as that of one run, and what is new with them."""
+    return judge(
         RunEvidence(
             stage=Stage.FINAL_TEST,
             recorded=False,
             exit=ProcessExit(code=None, source="none"),
-            counts=counts_of(summary),
-            settled=(*(found for part in active for found in findings_of(part.about)), *new),
+            counts=rejudging.counts_of(summary),
+            settled=(
+                *(found for part in parts for found in rejudging.findings_of(part.about)),
+                *new,
+            ),
             settled_causes=(
-                *(cause for part in active for cause in causes_of(part.about)),
+                *(cause for part in parts for cause in rejudging.causes_of(part.about)),
                 *gather_causes(new),
             ),
         )
     )
-    limits = Limits()
-    verdict = verdict_as_json(judgement.verdict, limits)
-    of_verdict = [
-        each
-        for each in active
-        if verdict
-        and (own := each.about["verdict"]) is not None
-        and (own["reason"], own["kind"]) == (verdict["reason"], verdict["kind"])
-    ]
-    if len(of_verdict) == 1:
-        verdict = verdict_as_before(of_verdict[0].about["verdict"], verdict)
-    exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
-    has_tests = all(part.about["has_tests"] for part in parts)
-    has_tests = has_tests and sum(part.about["counts"]["tests"] for part in parts) <= MAX_TESTS
-    if not has_tests:
-        parts = [replace(part, lists={**part.lists, "tests": []}) for part in parts]
-    groups = _groups(failing)
-    report = {
-        "$schema": SCHEMA_ID,
-        "schema_version": SCHEMA_VERSION,
-        "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
-        "run": _run(parts),
-        "completeness": min(
-            (part.about["completeness"] for part in parts), key=_COMPLETENESS.index
-        ),
-        "exit": exits[0] if exits else dict(_NO_EXIT),
-        "verdict": verdict,
-        "reasons": reasons_as_json(judgement, limits),
-        "summary": summary,
-        "failures": _joined(parts, "failures"),
-        "groups": groups[:MAX_FAILURES],
-        "causes": causes_as_json(
-            judgement, limits, [cause for part in active for cause in part.about["causes"]]
-        ),
-        "collection_errors": _joined(parts, "collection_errors"),
-        "internal_errors": _joined(parts, "internal_errors"),
-        "in_flight": _joined(parts, "in_flight"),
-        "stalls": _joined(parts, "stalls"),
-        "tests": _joined(parts, "tests") if has_tests else None,
-        "not_run": {
-            "count": sum(part.about["not_run"] for part in failing),
-            "nodeids": _joined(parts, "not_run"),
-        },
-        "order": None,
-        "workers": _joined(parts, "workers"),
-        "bench": [*_joined(parts, "bench"), *joined],
-        "environment": next(each.environment for each in parts if each.environment is not None),
-        "limits": _limits(failing, limits, len(groups[MAX_FAILURES:])),
-    }
-    return {**report, "extensions": {OWN_NAME: _extension(parts, reruns=reruns, expect=expect)}}
-
-
-def _joined(parts: Sequence[_Part], name: str) -> list[Any]:
-    return [entry for part in parts for entry in part.lists[name]]
 
 
 def _without_shards(part: _Part) -> _Part:
@@ -469,7 +458,7 @@ def _without_shards(part: _Part) -> _Part:
     return replace(part, about=about, lists={**part.lists, "bench": others})
 
 
-def _failed_gates(joined: Sequence[JSONObject]) -> Iterator[Finding]:
+def _failed(joined: Sequence[JSONObject]) -> Iterator[Finding]:
     """Yield a finding if a bench fails whose shards do not say so, each by itself."""
     failed = [
         bench["task_class"]
@@ -518,24 +507,22 @@ def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
 
 def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
     """Yield a finding for each shard that is not there."""
-    by_stage: dict[str, list[_Part]] = {}
+    by_stage: dict[str, list[JSONObject | None]] = {}
     for part in parts:
-        by_stage.setdefault(part.about["run"]["stage"], []).append(part)
+        run = part.about["run"]
+        by_stage.setdefault(run["stage"], []).append(run["shard"])
+    words: list[str] = []
     for stage, of_stage in by_stage.items():
-        shards = [each.about["run"]["shard"] for each in of_stage if each.about["run"]["shard"]]
+        shards = [shard for shard in of_stage if shard]
         where = "" if len(by_stage) == 1 else f" of {stage}"
+        total, there = max([expect or 0, *(each["total"] for each in shards)]), len(of_stage)
         if shards:
-            total = max(expect or 0, *(each["total"] for each in shards))
-            for index in sorted(set(range(1, total + 1)) - {each["index"] for each in shards}):
-                yield _of_missing(f"shard {index} of {total}{where} is missing")
-        elif expect is not None:
-            for _ in range(expect - len(of_stage)):
-                there = len(of_stage)
-                yield _of_missing(f"{expect} reports{where} were expected, {there} are there")
-
-
-def _of_missing(words: str) -> Finding:
-    return finding("shard.missing", "merge", words, headline=words)
+            lacking = sorted(set(range(1, total + 1)) - {each["index"] for each in shards})
+            words += [f"shard {index} of {total}{where} is missing" for index in lacking]
+        else:
+            said = f"{expect} reports{where} were expected, {there} are there"
+            words += [said] * (total - there)
+    yield from (finding("shard.missing", "merge", each, headline=each) for each in words)
 
 
 def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
@@ -552,14 +539,6 @@ def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
             known["nodeids"] = list(nodeids)[:MAX_NODEIDS]
             known["history"] = known["history"] or group["history"]
     return sorted(merged.values(), key=lambda group: -int(group["count"]))
-
-
-def _valid_baselines(parts: Sequence[_Part]) -> set[str]:
-    """Return the ids of valid baselines among other stages: their tests failed as they should."""
-    is_baseline = {part.id: part.about["run"]["stage"] == Stage.BASELINE_RUN for part in parts}
-    if all(is_baseline.values()):
-        return set()
-    return {part.id for part in parts if is_baseline[part.id] and part.about["verdict"] is None}
 
 
 def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSONObject:
@@ -598,11 +577,9 @@ def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSO
 def _run(parts: Sequence[_Part]) -> JSONObject:
     """Return the field `run`: from the first start to the last end."""
     runs = [part.about["run"] for part in parts]
-    first = min(runs, key=lambda run: (datetime.fromisoformat(run["started_at"]), run["id"]))
-    started = datetime.fromisoformat(first["started_at"])
+    first = min(runs, key=lambda run: (_start_of(run), run["id"]))
     ends = [
-        (datetime.fromisoformat(run["started_at"]) - started).total_seconds()
-        + run["duration_seconds"]
+        (_start_of(run) - _start_of(first)).total_seconds() + run["duration_seconds"]
         for run in runs
         if run["duration_seconds"] is not None
     ]
@@ -623,7 +600,7 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
     }
 
 
-def _limits(parts: Sequence[_Part], limits: Limits, groups_omitted: int) -> JSONObject:
+def _limits(parts: Sequence[_Part], limits: build.Limits, groups_omitted: int) -> JSONObject:
     total: dict[str, int] = limits.cut
     for part in parts:
         for name, count in part.about["limits"].items():
@@ -633,21 +610,3 @@ def _limits(parts: Sequence[_Part], limits: Limits, groups_omitted: int) -> JSON
         total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(part.lists["not_run"])
     total["groups_omitted"] += groups_omitted
     return total
-
-
-def _extension(parts: Sequence[_Part], *, reruns: bool, expect: int | None) -> JSONObject:
-    runs = [
-        {**part.about, "kept": {name: len(entries) for name, entries in part.lists.items()}}
-        for part in parts
-    ]
-    notes = dict.fromkeys(note for part in parts for note in part.about["notes"])
-    attempt = next((each.about["attempt"] for each in parts if each.about["attempt"]), None)
-    repository = next((each.about for each in parts if each.about["repository"]), None)
-    own = {
-        "notes": list(notes)[:MAX_NOTES],
-        "git": repository
-        and {"repository": repository["repository"], "merge_base": repository["merge_base"]},
-        "attempt": attempt,
-        "merged": {"runs": runs, "reruns": reruns, "expect": expect},
-    }
-    return {name: each for name, each in own.items() if each}

@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from pytest_failure_taxonomy.documents.content import parse_json
 from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.read.foreign import (
     MAX_WORD,

@@ -9,22 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.build import (
-    causes_as_json,
-    exit_as_json,
-    reasons_as_json,
-    sort_causes,
-    verdict_as_json,
-    with_stalls_at_end,
-)
-from pytest_failure_taxonomy.report.limits import (
-    MAX_NODEIDS,
-    MAX_NODEIDS_OF_PART,
-    OWN_NAME,
-    JSONObject,
-    Limits,
-    own_extension,
-)
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     ProcessExit,
@@ -46,6 +32,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
+_AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "count")
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
@@ -77,20 +64,19 @@ def amend_report(
             if row["what"] == "shutdown"
         ),
     )
-    judgement = judge(evidence)
-    limits = Limits()
+    judgement, limits = judge(evidence), build.Limits()
+    verdict = build.verdict_as_json(judgement.verdict, limits)
+    extensions = report["extensions"]
+    if end.code == 0:
+        own = {**build.own_extension(report), "session_exit_code": before}
+        extensions = {**extensions, build.OWN_NAME: own}
     return {
-        **with_stalls_at_end(report, stalls),
-        "extensions": {
-            **report["extensions"],
-            OWN_NAME: {**own_extension(report), "session_exit_code": before},
-        }
-        if end.code == 0
-        else report["extensions"],
-        "exit": exit_as_json(evidence, judgement),
-        "verdict": verdict_as_before(report["verdict"], verdict_as_json(judgement.verdict, limits)),
-        "reasons": reasons_as_json(judgement, limits),
-        "causes": causes_as_json(judgement, limits, report["causes"]),
+        **build.with_stalls_at_end(report, stalls),
+        "extensions": extensions,
+        "exit": build.exit_as_json(evidence, judgement),
+        "verdict": verdict_as_before(report["verdict"], verdict),
+        "reasons": build.reasons_as_json(judgement, limits),
+        "causes": build.causes_as_json(judgement, limits, report["causes"]),
     }
 
 
@@ -150,18 +136,12 @@ def causes_of(report: Mapping[str, Any]) -> Iterator[Cause]:
         is_file = kind.startswith("collection.")
         failed = nodeids if prints and not kind.startswith("interrupt.") else []
         tests = [each for each in failed if "::" in each and not is_file]
-        is_cut = len(nodeids) in (MAX_NODEIDS, MAX_NODEIDS_OF_PART)
+        is_cut = len(nodeids) in (build.MAX_NODEIDS, build.MAX_NODEIDS_OF_PART)
         is_unnamed = kind == "test.failed" and not prints
         yield Cause(
-            key=cause["key"],
-            what=cause["what"],
-            fix=cause["fix"],
+            **{name: cause[name] for name in _AS_THEY_STAND},
             reason=FailureReason(cause["reason"]),
-            kind=kind,
-            owner=cause["owner"],
-            retryable=cause["retryable"],
             failure_type=FailureType(said or FailureType.UNKNOWN),
-            count=cause["count"],
             nodeids=tuple(nodeids),
             tests=tuple(tests),
             files=tuple(each for each in failed if is_file or "::" not in each),
@@ -181,11 +161,10 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
     primary = (verdict["reason"], verdict["kind"])
     told = [
         {
+            **group,
             "key": group["fingerprint"],
             "what": group["title"],
             "fingerprints": [group["fingerprint"]],
-            **{name: group[name] for name in ("reason", "kind", "owner", "history")},
-            **{name: group[name] for name in ("count", "nodeids")},
         }
         for group in report["groups"]
     ]
@@ -195,21 +174,13 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
         if held["kind"] not in kinds and (is_primary or not held["kind"].startswith("marker.")):
             kind = describe_kind(held["kind"], FailureReason(held["reason"]))
             what = verdict["message"] if is_primary else kind.phrase(held["count"])
-            told.append({**held, "key": " ".join((held["reason"], held["kind"])), "what": what})
+            key = " ".join((held["reason"], held["kind"]))
+            told.append({**held, "key": key, "what": what, "fingerprints": []})
     causes = []
     for cause in told:
         kind = describe_kind(cause["kind"], FailureReason(cause["reason"]))
         is_primary = (cause["reason"], cause["kind"]) == primary
-        retryable = verdict["retryable"] if is_primary else kind.retryable
-        causes.append({**_UNKNOWN_CAUSE, **cause, "retryable": retryable})
-    sort_causes(causes)
+        cause["retryable"] = verdict["retryable"] if is_primary else kind.retryable
+        causes.append({name: cause.get(name) for name in build.CAUSE_FIELDS})
+    build.sort_causes(causes)
     return causes
-
-
-_UNKNOWN_CAUSE: Final[JSONObject] = {
-    **dict.fromkeys(("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to")),
-    **dict.fromkeys(("count", "nodeids")),
-    "fingerprints": [],
-    **dict.fromkeys(("history", "proof")),
-}
-"""The fields of a cause in their order."""

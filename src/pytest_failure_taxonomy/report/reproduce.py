@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pytest_failure_taxonomy.options import OPTIONS
-from pytest_failure_taxonomy.report.limits import (
+from pytest_failure_taxonomy.report.build import (
     REDACTED,
     JSONObject,
     object_at,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import (
+from pytest_failure_taxonomy.report.build import (
     JSONObject,
     object_at,
     objects_at,
@@ -88,6 +88,23 @@ class CauseSummary:
         """What is said of it besides, in brackets."""
         return "".join(f" [{words}]" for words in (self.about, self.history) if words)
 
+    @property
+    def title(self) -> str:
+        """How often it was seen, where that is not once, and all that is said of it."""
+        count = f"{self.count:,} x " if self.count > 1 else ""
+        return f"{count}{self.text}{self.remarks}"
+
+    @property
+    def mend(self) -> str:
+        """How to mend it, with what that is; empty where that is not known."""
+        return f"fix: {self.fix}" if self.fix else ""
+
+    @property
+    def last_passed(self) -> str:
+        """When its tests passed last; empty where that is not known."""
+        commit = self.last_passed_commit
+        return f"last passed at {commit[:12]}" if commit else ""
+
 
 @value
 class RunSummary:
@@ -150,6 +167,37 @@ def causes_by_failure(report: JSONObject) -> dict[str | int, CauseSummary]:
     for cause in summarise(report).causes:
         found |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
     return found
+
+
+_UNLISTED: Final = dict.fromkeys(("start_seconds", "duration_seconds"))
+"""What is known of a test that is not in the list of all tests."""
+
+
+def tests_of(report: JSONObject) -> Iterator[tuple[JSONObject, list[JSONObject]]]:
+    """Yield every test that is known, as `tests` has it, with its failures.
+
+    First are those that ran, in the order of their start, which a merged report may have twice;
+    then those that only other lists name.
+    """
+    failures: dict[str, list[JSONObject]] = defaultdict(list)
+    for failure in report["failures"]:
+        failures[failure["nodeid"]].append(failure)
+    running = {test["nodeid"]: test["worker"] for test in report["in_flight"]}
+    seen: set[str] = set()
+    for test in report["tests"] or ():
+        seen.add(test["nodeid"])
+        yield test, failures.get(test["nodeid"], [])
+    for outcome, nodeids in (
+        ("failed", failures),
+        ("in_flight", running),
+        ("not_run", report["not_run"]["nodeids"]),
+    ):
+        for nodeid in nodeids:
+            if nodeid not in seen:
+                seen.add(nodeid)
+                worker = running.get(nodeid) if outcome == "in_flight" else None
+                fields = {"nodeid": nodeid, "outcome": outcome, "worker": worker}
+                yield {**_UNLISTED, **fields}, failures.get(nodeid, [])
 
 
 def codes_of(verdict: Mapping[str, Any]) -> str:
@@ -293,8 +341,14 @@ def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
     for group in report["groups"]:
         if group["history"]:
             counts[group["history"]["state"]] += group["count"]
-    words = [f"{counts[state]:,} {said}" for state, said in _STATES.items() if counts[state]]
-    return f": {', '.join(words)}" if words else ""
+    words = states_words(counts)
+    return f": {words}" if words else ""
+
+
+def states_words(counts: Mapping[str, int]) -> str:
+    """Return how many of each state there are: `1 new, 7 known`."""
+    found = ((counts.get(state, 0), words) for state, words in _STATES.items())
+    return ", ".join(f"{count:,} {words}" for count, words in found if count)
 
 
 def state_words(history: Mapping[str, Any]) -> str:
@@ -373,6 +427,17 @@ def _left(report: JSONObject, paths: ShownPaths) -> str:
         noun = "selected test" if report["summary"]["deselected"] else noun
         words.append(f"not run: {not_run:,} of {counted(report['summary']['collected'], noun)}")
     return "; ".join(words)
+
+
+def running_apart(report: JSONObject, summary: RunSummary) -> Iterator[JSONObject]:
+    """Yield what was cut short outside of any finished test, and is no cause."""
+    told = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
+    yield from (test for test in report["in_flight"] if test["nodeid"] not in told)
+
+
+def worker_words(of: Mapping[str, Any]) -> str:
+    """Return on which worker something was, ` on gw0`; nothing without xdist."""
+    return f" on {of['worker']}" if of["worker"] else ""
 
 
 def running_words(test: Mapping[str, Any]) -> str:

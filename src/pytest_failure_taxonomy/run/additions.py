@@ -14,7 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.report.limits import OWN_NAME, fit_benches, removed_from
+from pytest_failure_taxonomy.report.build import OWN_NAME, fit_benches, removed_from
 from pytest_failure_taxonomy.report.render.terminal import Line, notice
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import (

@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.record.observed import (
     evidence_of,
 )
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
-from pytest_failure_taxonomy.report import limits
+from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.rejudging import amend_report
 from pytest_failure_taxonomy.report.text import safe_text
@@ -237,7 +237,7 @@ def _completed(
         stalls = observed.stalled_activities(seen, end.ended_ns, is_over=True)
         with suppress(LookupError, TypeError, ValueError, AttributeError):  # it is none of ours
             amended = amend_report(current, end.exit, stalls)
-            return _filled_up(amended, limits.is_cut(current), run_id, end, contents, folder)
+            return _filled_up(amended, build.is_cut(current), run_id, end, contents, folder)
     if contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
     state, events = contents or (b"", b"")
@@ -288,7 +288,7 @@ def _filled_up(
 
 
 def _add_faults(report: dict[str, Any], faults: list[str]) -> None:
-    own = report["extensions"].setdefault(limits.OWN_NAME, {})
+    own = report["extensions"].setdefault(build.OWN_NAME, {})
     own["faults"] = [*own.get("faults", ()), *faults]
 
 
@@ -305,7 +305,7 @@ def _show_faces(
         for line in lines:
             annotate(line)
     elif faces.github:  # the watcher has nowhere to print them: what it held open is closed
-        report["extensions"].setdefault(limits.OWN_NAME, {})[_UNANNOTATED] = True
+        report["extensions"].setdefault(build.OWN_NAME, {})[_UNANNOTATED] = True
     if faults:
         _add_faults(report, faults)
 
@@ -317,7 +317,7 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
         report: the report's JSON object.
         annotate: called with each line.
     """
-    is_unannotated = limits.own_extension(report).get(_UNANNOTATED) is True
+    is_unannotated = build.own_extension(report).get(_UNANNOTATED) is True
     if not is_unannotated or os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from pytest_failure_taxonomy.report.render import github_lines
@@ -517,7 +517,7 @@ def _add_dead_benches(
             found, problem = json.loads(done.stdout), ""
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"{type(error).__name__}: {error}"
-    report["bench"] = limits.fit_benches(redact([each["report"] for each in found]))
+    report["bench"] = build.fit_benches(redact([each["report"] for each in found]))
     if problem:
         _add_faults(report, [f"the benches could not be read: {problem}"])
     verdict = report["verdict"]
@@ -555,8 +555,8 @@ def read_report(path: Path) -> dict[str, Any] | None:
     Only the top-level types are checked.
     """
     try:
-        content = read_file(path, limits.MAX_REPORT_BYTES + 1)
-        report = json.loads(content) if len(content) <= limits.MAX_REPORT_BYTES else None
+        content = read_file(path, build.MAX_REPORT_BYTES + 1)
+        report = json.loads(content) if len(content) <= build.MAX_REPORT_BYTES else None
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(report, dict) or report.get("completeness") not in _COMPLETENESS:

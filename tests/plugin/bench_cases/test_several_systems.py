@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.render import github, html, markdown
+from pytest_failure_taxonomy.report.render import html, markdown, render
 from pytest_failure_taxonomy.report.render.terminal import detail_lines
 from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import (
@@ -335,5 +335,5 @@ def test_other_faces_of_the_report_name_the_systems(runs: PytestRuns) -> None:
     for name in ("echo[large]", "echo[small]"):
         assert name in html.render(report)
         assert name in markdown.render(report).replace("\\", "")
-        assert f"bench {name}%3A gate FAIL" in github.render(report)
+        assert f"bench {name}%3A gate FAIL" in render("github", report)
         assert any(line.text.startswith(f"{name}: ") for line in detail_lines(report))

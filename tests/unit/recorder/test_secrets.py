@@ -9,7 +9,7 @@ import pytest
 from pytest_failure_taxonomy.recorder.secrets import Secrets, redacted
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.redaction.signs import Suspicion
-from pytest_failure_taxonomy.report.limits import Limits
+from pytest_failure_taxonomy.report.build import Limits
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Fact,
     LinkedException,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.limits import (
+from pytest_failure_taxonomy.report.build import (
     MAX_FAILURES,
     MAX_MESSAGE,
     MAX_NODEIDS,

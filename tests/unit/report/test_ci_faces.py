@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from pytest_failure_taxonomy.report import render as faces
-from pytest_failure_taxonomy.report.limits import OWN_NAME
+from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.report.render import (
     FORMATS,
-    github,
-    gitlab,
+    ci,
     markdown,
     render,
     write_faces,
@@ -285,8 +284,8 @@ def test_the_commands_of_a_job_share_what_github_shows(
             assert "annotations more" in found[9][2]
     # Two commands share a step's errors, the fourth one has room for warnings, and so on to fifty.
     assert counts == [(7, 0), (3, 0), (10, 3), (0, 3), (10, 3), (0, 3), (8, 0), (0, 0), (0, 0)]
-    (tmp_path / github.USED).unlink()
-    (tmp_path / github.USED).symlink_to("/dev/zero")
+    (tmp_path / ci.USED).unlink()
+    (tmp_path / ci.USED).symlink_to("/dev/zero")
     assert len(commands(report)) == 13
 
 
@@ -312,7 +311,7 @@ def test_files_are_relative_to_the_repository(
     monkeypatch.setenv("GITHUB_WORKSPACE", "/w/shop")
     monkeypatch.setenv("CI_PROJECT_DIR", "/w/shop")
     assert commands(report)[0][1]["file"] == file
-    assert json.loads(gitlab.render(report))[0]["location"]["path"] == file
+    assert json.loads(render("gitlab", report))[0]["location"]["path"] == file
 
 
 def test_code_of_others_is_not_annotated() -> None:

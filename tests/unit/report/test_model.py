@@ -18,10 +18,8 @@ import pytest_failure_taxonomy
 from pytest_failure_taxonomy.documents.content import MAX_INTEGER_DIGITS
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import model
-from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
-from pytest_failure_taxonomy.report.json_schema import packaged_schema
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
-from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.model import FailureReport, packaged_schema
 from pytest_failure_taxonomy.report.reading import MAX_PROBLEMS, load_report, parse_report
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS
 from pytest_failure_taxonomy.report.write import encode

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
+from pytest_failure_taxonomy.report.build import OWN_NAME, object_at, objects_at
 from pytest_failure_taxonomy.report.read import foreign
 from pytest_failure_taxonomy.report.read.foreign import count_at, line_at, number_at, text_at
 from pytest_failure_taxonomy.report.text import safe_text

@@ -21,8 +21,13 @@ from typing import Any, Final
 from pytest_failure_taxonomy.documents.content import parse_json, read_content
 from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, JSONObject, Redaction
+from pytest_failure_taxonomy.report.build import (
+    MAX_REPORT_BYTES,
+    OWN_NAME,
+    JSONObject,
+    Redaction,
+    build_report,
+)
 from pytest_failure_taxonomy.report.text import cap, first_line, safe_text
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import object_at, objects_at
+from pytest_failure_taxonomy.report.build import object_at, objects_at
 from pytest_failure_taxonomy.report.read import foreign
 from pytest_failure_taxonomy.report.read.foreign import count_at, line_at, number_at, text_at
 from pytest_failure_taxonomy.taxonomy import evidence as ev

@@ -7,8 +7,14 @@ from itertools import chain, islice
 from typing import Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
-from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, JSONObject, Limits
+from pytest_failure_taxonomy.report.build import (
+    MAX_MESSAGE,
+    JSONObject,
+    Limits,
+    exit_as_json,
+    reasons_as_json,
+    verdict_as_json,
+)
 from pytest_failure_taxonomy.report.read.log_lines import read_log
 from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output, output_of
 from pytest_failure_taxonomy.report.read.output_readers import (

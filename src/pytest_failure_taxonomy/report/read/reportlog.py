@@ -14,7 +14,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.documents.content import parse_json
 from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.limits import object_at, objects_at, texts_at
+from pytest_failure_taxonomy.report.build import object_at, objects_at, texts_at
 from pytest_failure_taxonomy.report.read import foreign
 from pytest_failure_taxonomy.report.read.foreign import number_at, text_at
 from pytest_failure_taxonomy.report.text import safe_text

@@ -1,6 +1,6 @@
 """The faces of a report: other formats, for people and for the programs that they have.
 
-Each is a module with a function `render`. It is imported when it is asked for.
+Each is a function of a module. That is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
-from pytest_failure_taxonomy.report.limits import JSONObject
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import replace_file
 from pytest_failure_taxonomy.system.files import write_all
@@ -34,7 +34,8 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsaf
 """What formats import that is not this package's nor Python's."""
 
 _MISSING: Final = {"html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"}
-_RENDER: Final = "pytest_failure_taxonomy.report.render"
+_OF_CI: Final = {name: ("ci", f"render_for_{name}") for name in ("github", "gitlab")}
+"""Modules and functions of formats whose module has more than one."""
 
 
 def render(name: str, report: JSONObject, **options: Any) -> str:
@@ -45,7 +46,9 @@ def render(name: str, report: JSONObject, **options: Any) -> str:
     """
     if (missing := missing_library(name)) is not None:
         raise ReportError(missing)
-    text: str = import_module(f"{_RENDER}.{name}").render(report, **options)
+    module, function = _OF_CI.get(name, (name, "render"))
+    renders = getattr(import_module(f"{__name__}.{module}"), function)
+    text: str = renders(report, **options)
     return text
 
 

@@ -8,10 +8,11 @@ is indented, so that no text of a test can pass for a section. There is no Markd
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from pytest_failure_taxonomy.report.limits import JSONObject
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -20,6 +21,7 @@ from pytest_failure_taxonomy.report.summary import (
     place_words,
     raised_words,
     stall_words,
+    states_words,
     summarise,
 )
 from pytest_failure_taxonomy.report.text import first_line, safe_text
@@ -186,8 +188,8 @@ def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     yield f"try: {action or 'not known'}"
     if action in _ACTIONS:
         yield _line(f"that is: {_ACTIONS[action]}")
-    if summary.causes_count == 1 and (fix := summary.causes[0].fix):
-        yield _line(f"fix: {fix}")  # of several, each has its own below
+    if summary.causes_count == 1 and (mend := summary.causes[0].mend):
+        yield _line(mend)  # of several, each has its own below
     yield _line(f"retry helps: {_ONCE_MORE[verdict['retryable']]}")
     if verdict["failure_type"]:
         yield _line(f"failure type: {verdict['failure_type']}")
@@ -266,8 +268,8 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
 
 def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
     yield f"{cause.count:,} x {cause.text}"
-    if cause.fix:
-        yield f"fix: {cause.fix}"
+    if cause.mend:
+        yield cause.mend
     yield f"is: {cause.reason} {cause.kind}"
     if cause.nodeids:
         nodeid = safe_text(cause.nodeids[0], _LONGEST_NODEID)
@@ -294,9 +296,7 @@ def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     if not states:
         yield "changed: not known, the run keeps no history"
     else:
-        names = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
-        said = [f"{states.count(state)} {words}" for state, words in names.items()]
-        yield f"changed: {', '.join(each for each in said if not each.startswith('0 '))}"
+        yield f"changed: {states_words(Counter(states))}"
     if git.get("commit"):
         branch = f" on {git['branch']}" if git.get("branch") else ""
         dirty = ", with changes that are not committed" if git.get("dirty") else ""

@@ -15,12 +15,12 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from pytest_failure_taxonomy.report.limits import (
+from pytest_failure_taxonomy.report.build import (
     OWN_NAME,
     JSONObject,
     object_at,
@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.report.limits import (
     own_extension,
     texts_at,
 )
-from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure
+from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure, tests_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, describe_kind
 
 SPEC_VERSION: Final = "0.0.0"
@@ -50,8 +50,6 @@ STATUSES: Final[Mapping[str, str]] = {
 WITHOUT_TESTS: Final = (
     "the report does not list every test: tests that passed are missing here and from the counts"
 )
-_UNLISTED: Final = dict.fromkeys(("start_seconds", "duration_seconds", "worker"))
-"""What is known of a test that is not in the list of all tests."""
 _NAMELESS: Final = "(no name)"
 _ALL_STATUSES: Final = ("passed", "failed", "skipped", "pending", "other")
 _MOST_ATTEMPTS: Final = 100
@@ -143,14 +141,11 @@ def _session(report: JSONObject) -> JSONObject:
 
 def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObject]:
     """Yield every test that is known, each once: those that ran in the order of their start."""
-    failures: dict[str, list[JSONObject]] = {}
-    for failure in report["failures"]:
-        failures.setdefault(failure["nodeid"], []).append(failure)
     running = {test["nodeid"]: test for test in report["in_flight"]}
     retries = _retries_of_flaky(report)
     causes = causes_by_failure(report)
     seen: set[str] = set()
-    for run in _runs(report, failures):
+    for run, failures in tests_of(report):
         nodeid = run["nodeid"]
         if nodeid in seen:
             continue
@@ -161,11 +156,11 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         again = 0
         if run["outcome"] == "flaky":
             test["flaky"], again = True, retries or 0
-        elif nodeid in failures:
-            test |= _failed(failures[nodeid], causes.get(id(failures[nodeid][0])))
-            lasted = [_milliseconds(each["duration_seconds"]) or 0 for each in failures[nodeid]]
+        elif failures:
+            test |= _failed(failures, causes.get(id(failures[0])))
+            lasted = [_milliseconds(each["duration_seconds"]) or 0 for each in failures]
             test["duration"] = test["duration"] or sum(lasted)  # of the phases that failed
-            again = max(failure["attempts"] for failure in failures[nodeid]) - 1
+            again = max(failure["attempts"] for failure in failures) - 1
         # All that is known of earlier attempts is that they failed. CTRF wants `retries` to be the
         # number of those that are listed; where some are left out `extra` has the true one.
         if attempts := range(1, min(again, _MOST_ATTEMPTS) + 1):
@@ -178,18 +173,6 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         if again > _MOST_ATTEMPTS:
             test.setdefault("extra", {OWN_NAME: {}})[OWN_NAME]["retries"] = again
         yield test
-
-
-def _runs(report: JSONObject, failures: Iterable[str]) -> Iterator[JSONObject]:
-    """Yield tests as `tests` has them: these, then what only other lists name."""
-    yield from report["tests"] or ()
-    for nodeid in failures:
-        yield {**_UNLISTED, "nodeid": nodeid, "outcome": "failed"}
-    for test in report["in_flight"]:
-        of_test = {name: test[name] for name in ("nodeid", "worker")}
-        yield {**_UNLISTED, **of_test, "outcome": "in_flight"}
-    for nodeid in report["not_run"]["nodeids"]:
-        yield {**_UNLISTED, "nodeid": nodeid, "outcome": "not_run"}
 
 
 def _test(run: JSONObject, started_at: int) -> JSONObject:
@@ -238,10 +221,15 @@ def _unfinished(running: JSONObject, cause: CauseSummary | None) -> JSONObject:
 def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObject:
     """Return what is said of a failed test: the first of its failures, and all in `extra`."""
     first = failures[0]
+    raised = first["exception"]
+    if raised is None:
+        message = describe_kind(first["kind"], FailureReason(first["reason"])).phrase(1)
+    else:
+        message = f"{raised['type']}: {raised['message']}" if raised["message"] else raised["type"]
     traces = [failure["traceback"] for failure in failures if failure["traceback"]]
     failed: JSONObject = {
         "status": "failed",
-        "message": _message(first),
+        "message": message,
         "labels": {"reason": first["reason"], "kind": first["kind"]},
         "extra": {OWN_NAME: {"failures": failures}},
         **({"trace": "\n\n".join(traces)} if traces else {}),
@@ -252,13 +240,6 @@ def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObjec
     if first["worker"]:
         failed["threadId"] = first["worker"]
     return failed
-
-
-def _message(failure: JSONObject) -> str:
-    raised = failure["exception"]
-    if raised is None:
-        return describe_kind(failure["kind"], FailureReason(failure["reason"])).phrase(1)
-    return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
 
 
 def _retries_of_flaky(report: JSONObject) -> int | None:

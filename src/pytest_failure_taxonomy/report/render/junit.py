@@ -13,11 +13,12 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.limits import JSONObject, own_extension, texts_at
+from pytest_failure_taxonomy.report.build import JSONObject, own_extension, texts_at
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     causes_by_failure,
     summarise,
+    tests_of,
 )
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
@@ -37,6 +38,7 @@ _RUNNING: Final = (
     "complete it by: failure-taxonomy finalize"
 )
 _SKIPPED: Final = {"skipped": "pytest.skip", "xfailed": "pytest.xfail"}
+_OF_VERDICT: Final = ("reason", "kind", "owner", "retryable", "recovery_action", "message")
 _OF_A_TEST: Final = ("reason", "kind", "failure_type", "fingerprint", "rule", "worker", "attempts")
 
 _Causes = Mapping[str | int, CauseSummary]
@@ -86,7 +88,7 @@ def augment(path: Path, report: JSONObject) -> str:
     cases = [case for suite in suites for case in suite.findall("testcase")]
     _refuse_other_run(path, cases, report)
     family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
-    failures = {address(nodeid): each for nodeid, each in _failures_of(report).items()}
+    failures = {address(test["nodeid"]): of_test for test, of_test in tests_of(report) if of_test}
     causes = causes_by_failure(report)
     for case in cases:
         for failure in failures.get(_place_of(case), ()):
@@ -119,13 +121,6 @@ def clean(text: str) -> str:
     return _NOT_IN_XML.sub(lambda found: f"#x{ord(found.group()):02X}", text)
 
 
-def _failures_of(report: JSONObject) -> dict[str, list[JSONObject]]:
-    found: dict[str, list[JSONObject]] = {}
-    for failure in report["failures"]:
-        found.setdefault(failure["nodeid"], []).append(failure)
-    return found
-
-
 def _place_of(case: ET.Element) -> tuple[str, str]:
     return case.get("classname") or "", case.get("name") or ""
 
@@ -152,18 +147,13 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
         "run": run["id"],
         "stage": run["stage"],
         "completeness": report["completeness"],
-        "reason": verdict.get("reason"),
-        "kind": verdict.get("kind"),
-        "owner": verdict.get("owner"),
-        "retryable": verdict.get("retryable"),
-        "recovery_action": verdict.get("recovery_action"),
-        "message": verdict.get("message"),
+        **{name: verdict.get(name) for name in _OF_VERDICT},
     }
-    _fill(suite, given)
     if report["tests"] is None:
-        _fill(suite, {"note": "tests that passed are counted in the report, and not listed"})
+        given["note"] = "tests that passed are counted in the report, and not listed"
     for number, note in enumerate(texts_at(own_extension(report), "notes"), 1):
-        _fill(suite, {f"note.{number}": note})
+        given[f"note.{number}"] = note
+    _fill(suite, given)
 
 
 def _fill(element: ET.Element, given: Mapping[str, Any]) -> None:
@@ -181,15 +171,12 @@ def _fill(element: ET.Element, given: Mapping[str, Any]) -> None:
 
 def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Element]:
     """Yield the tests that a report names, each once."""
-    failures = _failures_of(report)
     flying = {each["nodeid"]: each for each in report["in_flight"]}
-    listed = [(each["nodeid"], each) for each in report["tests"] or ()]
-    seen = {nodeid for nodeid, _ in listed}
-    listed += [(nodeid, {}) for nodeid in failures if nodeid not in seen]
-    listed += [(nodeid, {}) for nodeid in flying if nodeid not in seen and nodeid not in failures]
-    for nodeid, test in listed:
-        of_test = failures.get(nodeid, [])
-        seconds = test.get("duration_seconds") or max(
+    for test, of_test in tests_of(report):
+        nodeid = test["nodeid"]
+        if test["outcome"] == "not_run":
+            continue
+        seconds = test["duration_seconds"] or max(
             (each["duration_seconds"] or 0.0 for each in of_test), default=0.0
         )
         place = next((each["location"] for each in of_test if each["location"]), None)
@@ -198,7 +185,7 @@ def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Elem
         if nodeid in flying and not of_test:
             _add_in_flight(case, flying[nodeid], causes.get(nodeid), report)
         elif not of_test:
-            _add_outcome(case, test.get("outcome"))
+            _add_outcome(case, test["outcome"])
         for number, failure in enumerate(of_test):
             to = case
             if number and failure["phase"] == "teardown":  # as pytest does it, for Jenkins' sake
@@ -219,18 +206,15 @@ def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) ->
 
 
 def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
-    raised = failure["exception"] or {}
-    said = raised.get("message") or ""
-    message = f"{raised['type']}: {said}" if raised else said
+    raised = failure["exception"]
+    message = f"{raised['type']}: {raised['message'] or ''}" if raised else ""
     tag = "failure" if failure["phase"] == "call" else "error"
     for attempt in range(1, min(failure["attempts"], MAX_RERUNS + 1)):
-        rerun = ET.SubElement(case, "rerunFailure" if tag == "failure" else "rerunError")
-        rerun.set("type", failure["kind"])
-        rerun.set("message", f"attempt {attempt} failed, too")
-    element = ET.SubElement(case, tag)
-    element.set("type", failure["kind"])
+        said = {"type": failure["kind"], "message": f"attempt {attempt} failed, too"}
+        ET.SubElement(case, "rerunFailure" if tag == "failure" else "rerunError", said)
     begins = "" if failure["phase"] == "call" else f"failed on {failure['phase']} with "
-    element.set("message", clean(f"{begins}{message}" or failure["kind"]))
+    message = clean(begins + message or failure["kind"])
+    element = ET.SubElement(case, tag, {"type": failure["kind"], "message": message})
     element.text = clean("\n".join([*_facts(failure, causes), failure["traceback"] or ""]))
     if family == XUNIT1:
         _add_properties(case, failure)
@@ -252,8 +236,7 @@ def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
 def _words_of(cause: CauseSummary | None) -> Iterator[str]:
     if cause is not None:
         yield f"{cause.text}{cause.remarks}"
-        if cause.fix:
-            yield f"fix: {cause.fix}"
+        yield from filter(None, [cause.mend])
 
 
 def _add_properties(case: ET.Element, failure: JSONObject) -> None:
@@ -278,25 +261,16 @@ def _add_in_flight(
     case: ET.Element, test: JSONObject, cause: CauseSummary | None, report: JSONObject
 ) -> None:
     verdict = report["verdict"] or {}
-    element = ET.SubElement(case, "error")
     kind = verdict.get("kind") if cause is None else cause.kind
-    element.set("type", clean(kind or "process.vanished"))
     lasted = f", for {seconds_words(test['elapsed_seconds'])}" if test["elapsed_seconds"] else ""
-    element.set("message", f"it was running when the run ended{lasted}")
-    stall = test["stall"] or {}
-    element.text = clean(
-        "\n".join(
-            each
-            for each in (
-                *(_words_of(cause) if cause else (verdict.get("message"),)),
-                stall.get("where"),
-                test.get("stack"),
-            )
-            if isinstance(each, str) and each
-        )
-    )
-    if test.get("output"):
-        ET.SubElement(case, "system-out").text = clean(str(test["output"]))
+    message = f"it was running when the run ended{lasted}"
+    given = {"type": clean(kind or "process.vanished"), "message": message}
+    element = ET.SubElement(case, "error", given)
+    words = _words_of(cause) if cause else [verdict.get("message")]
+    seen = (*words, (test["stall"] or {}).get("where"), test["stack"])
+    element.text = clean("\n".join(filter(None, seen)))
+    if test["output"]:
+        ET.SubElement(case, "system-out").text = clean(test["output"])
 
 
 def _add_outcome(case: ET.Element, outcome: str | None) -> None:
@@ -304,8 +278,8 @@ def _add_outcome(case: ET.Element, outcome: str | None) -> None:
     if outcome in _SKIPPED:
         ET.SubElement(case, "skipped", {"type": _SKIPPED[outcome], "message": outcome})
     elif outcome == "flaky":
-        flaky = ET.SubElement(case, "flakyFailure", {"type": "test.failed"})
-        flaky.set("message", "it failed, and passed on a rerun")
+        said = {"type": "test.failed", "message": "it failed, and passed on a rerun"}
+        ET.SubElement(case, "flakyFailure", said)
     elif outcome in ("failed", "error"):
         tag = "failure" if outcome == "failed" else "error"
         ET.SubElement(case, tag, {"message": "the report has no room for its traceback"})
@@ -326,12 +300,9 @@ def _session_cases(
         kinds.add("collection.error")
         name = address(failed["nodeid"])[1]
         if name not in names:
-            words = (
-                *_words_of(causes.get(id(failed))),
-                "",
-                failed["traceback"] or failed["message"],
-            )
-            yield _session_case("", name, "collection.error", _COLLECTION, "\n".join(words))
+            shown = failed["traceback"] or failed["message"]
+            text = "\n".join((*_words_of(causes.get(id(failed))), "", shown))
+            yield _session_case("", name, "collection.error", _COLLECTION, text)
     for error in report["internal_errors"]:
         kinds.add(error["kind"])
         text = "\n".join((*_words_of(causes.get(id(error))), "", error["traceback"] or ""))
@@ -351,21 +322,17 @@ def _session_cases(
 def _session_case(classname: str, name: str, kind: str, message: str, text: str) -> ET.Element:
     given = {"classname": classname, "name": clean(name), "time": _seconds(0.0)}
     case = ET.Element("testcase", given)
-    error = ET.SubElement(case, "error", {"type": clean(kind)})
-    error.set("message", clean(safe_text(message)))
-    error.text = clean(text)
+    said = {"type": clean(kind), "message": clean(safe_text(message))}
+    ET.SubElement(case, "error", said).text = clean(text)
     return case
 
 
 def _count(suite: ET.Element) -> None:
-    cases = suite.findall("testcase")
-    failed = [case for case in cases if case.find("failure") is not None]
-    known = set(map(id, failed))
-    errors = [case for case in cases if case.find("error") is not None and id(case) not in known]
-    skipped = [case for case in cases if case.find("skipped") is not None]
-    counted = {"tests": cases, "failures": failed, "errors": errors, "skipped": skipped}
-    for name, found in counted.items():
-        suite.set(name, str(len(found)))
+    tags = [{element.tag for element in case} for case in suite.findall("testcase")]
+    suite.set("tests", str(len(tags)))
+    suite.set("failures", str(sum("failure" in each for each in tags)))
+    suite.set("errors", str(sum("error" in each and "failure" not in each for each in tags)))
+    suite.set("skipped", str(sum("skipped" in each for each in tags)))
 
 
 def _seconds(seconds: float | None) -> str:

@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.report.summary import (
     running_words,
     stall_words,
     summarise,
+    worker_words,
 )
 from pytest_failure_taxonomy.report.text import bench_name, cap, first_line, safe_text
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, noun_of_count
@@ -141,12 +142,11 @@ def _sections(
 def _cause(cause: CauseSummary, repository: Repository) -> str:
     place = repository.place_of_cause(cause)
     line = "" if place is None or place.line is None else f":{place.line}"
-    passed = cause.last_passed_commit
     about = (
         "" if cause.owner is None else f"owner: {_words(cause.owner)}",
         _words(cause.about),
         _words(cause.history),
-        f"last passed at {_words(passed[:12])}" if passed else "",
+        _words(cause.last_passed),
         "" if place is None else _code(f"{place.path}{line}"),
         f"<sub>{_words(cause.codes)}</sub>",
     )
@@ -177,8 +177,9 @@ def _in_flight(test: dict[str, Any]) -> str:
 
 
 def _stall(stall: dict[str, Any]) -> str:
-    worker = f" on {stall['worker']}" if stall["worker"] else ""
-    words = f"#### {_words(stall['what'] + worker)}\n\n{_words(stall_words(stall))}\n\n"
+    words = (
+        f"#### {_words(stall['what'] + worker_words(stall))}\n\n{_words(stall_words(stall))}\n\n"
+    )
     return words + _folded("Where it was", stall["stack"])
 
 

@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.report.summary import (
     raised_words,
     stall_words,
     summarise,
+    worker_words,
 )
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
@@ -109,8 +110,8 @@ def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Lin
     yield Line(text=safe_text(headline), color="red", bold=True, tail=tail)
     if len(summary.causes) == 1:
         if not (is_quiet or is_long):
-            if fix := summary.causes[0].fix:
-                yield Line(text=safe_text(f"fix: {fix}"), bold=True)
+            if mend := summary.causes[0].mend:
+                yield Line(text=safe_text(mend), bold=True)
             if summary.see:
                 yield Line(text=safe_text(summary.see))
     elif is_long:
@@ -119,7 +120,7 @@ def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Lin
         most = MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_LINES else MAX_LINES
         shown = causes[:most]
         for cause in shown:
-            fix = f"; fix: {cause.fix}" if cause.fix else ""
+            fix = f"; {cause.mend}" if cause.mend else ""
             yield Line(text=safe_text(f"  {cause.count:,} x {cause.text}{cause.remarks}{fix}"))
     more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
     words = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
@@ -208,12 +209,11 @@ def cause_lines(summary: RunSummary, paths: ShownPaths, most: int | None = None)
     """Yield the causes, each with what mends it, its first tests and what the history says."""
     for cause in summary.causes[:most]:
         owner = f" ({cause.owner})" if cause.owner else ""
-        passed = cause.last_passed_commit
-        last = f", last passed at {passed[:12]}" if passed else ""
+        last = f", {cause.last_passed}" if cause.last_passed else ""
         words = f"{cause.count:,} x {cause.text}{owner}{cause.remarks}{last}"
         yield _line(words, bold=True, tail=safe_text(cause.codes))
-        if cause.fix:
-            yield _line(f"    fix: {cause.fix}")
+        if cause.mend:
+            yield _line(f"    {cause.mend}")
         for nodeid in cause.nodeids[:MAX_NODEIDS]:
             yield _line(f"    {paths.nodeid(nodeid)}")
         yield from _more(len(cause.nodeids))
@@ -229,13 +229,10 @@ def _more(count: int) -> Iterator[Line]:
 
 def _failure_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
     for failure in report["failures"]:
-        nodeid = paths.nodeid(failure["nodeid"])
-        worker = f" on {failure['worker']}" if failure["worker"] else ""
+        where = f"{failure['phase']}{worker_words(failure)}"
         tries = f", attempt {failure['attempts']}" if failure["attempts"] > 1 else ""
-        yield _line(
-            f"{nodeid} ({failure['phase']}{worker}{tries}) {failure['reason']} [{failure['kind']}]",
-            bold=True,
-        )
+        codes = f"{failure['reason']} [{failure['kind']}]"
+        yield _line(f"{paths.nodeid(failure['nodeid'])} ({where}{tries}) {codes}", bold=True)
         yield from _raised_lines(failure, paths)
 
 
@@ -259,9 +256,11 @@ def _collection_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Lin
 
 def _in_flight_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
     for test in report["in_flight"]:
-        worker = f" on {test['worker']}" if test["worker"] else ""
         since = f", {lasted}" if (lasted := seconds_words(test["elapsed_seconds"])) else ""
-        yield _line(f"{paths.nodeid(test['nodeid'])} ({test['phase']}{worker}{since})", bold=True)
+        yield _line(
+            f"{paths.nodeid(test['nodeid'])} ({test['phase']}{worker_words(test)}{since})",
+            bold=True,
+        )
         stall = test["stall"]
         if stall is not None:
             yield from _stalled_lines(stall)
@@ -280,8 +279,7 @@ def _stalled_lines(stall: dict[str, Any]) -> Iterator[Line]:
 
 def _stall_lines(report: dict[str, Any]) -> Iterator[Line]:
     for stall in report["stalls"]:
-        worker = f" on {stall['worker']}" if stall["worker"] else ""
-        yield _line(f"{stall['what']}{worker}", bold=True)
+        yield _line(f"{stall['what']}{worker_words(stall)}", bold=True)
         yield from _stalled_lines(stall)
 
 

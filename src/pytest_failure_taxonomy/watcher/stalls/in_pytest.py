@@ -267,7 +267,7 @@ class StallThread:
             parse_worker,
             read_contents,
         )
-        from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
+        from pytest_failure_taxonomy.report.build import MAX_TRACEBACK
         from pytest_failure_taxonomy.report.text import safe_text
         from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall
         from pytest_failure_taxonomy.taxonomy.words import words_at

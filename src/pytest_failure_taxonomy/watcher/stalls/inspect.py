@@ -21,8 +21,7 @@ from pytest_failure_taxonomy.record import layout, observed
 from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import has_ended, parse_record, parse_worker
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.report.build import with_stalls_at_end
-from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
+from pytest_failure_taxonomy.report.build import MAX_TRACEBACK, with_stalls_at_end
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.system import process

@@ -1,6 +1,7 @@
-"""The causes of a report as cards, and its failures and tests in few bytes for the page's script.
+"""The causes of a report as cards, its failures and tests in few bytes, and its timing.
 
-A card can be read without the script. The script finds in the JSON what a card has no room for,
+That is when each test ran and where, how long the workers were idle, and where the time went. A
+card can be read without the script. The script finds in the JSON what a card has no room for,
 such as the traceback of each failure, and what it filters by.
 """
 
@@ -8,12 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from textwrap import dedent
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.render.html.timing import Timing
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.report.summary import (
     raised_words,
 )
 from pytest_failure_taxonomy.report.text import first_line, safe_text
-from pytest_failure_taxonomy.taxonomy.words import seconds_words
+from pytest_failure_taxonomy.taxonomy.words import counted, seconds_words
 
 _MAX_SAID: Final = 300
 _MAX_ERRORS: Final = 5
@@ -65,68 +65,17 @@ _OF_LIBRARY: Final = re.compile(
 )
 
 
-class Row(NamedTuple):
-    """A test of a card."""
-
-    number: int
-    """Of its failure in the JSON."""
-    file: str
-    rest: str
-    note: str
-    """Phase and time."""
-    said: str
-    """What was raised, where the failures of one cause differ in it."""
-
-
-class Card(NamedTuple):
-    """One cause, or the failures of none."""
-
-    title: str
-    times: int
-    fix: str | None = None
-    codes: str = ""
-    remarks: Sequence[str] = ()
-    """Who has to mend it, and since when it fails."""
-    state: str | None = None
-    """What the history says, in one word."""
-    code: Sequence[Code] = ()
-    rows: Sequence[Row] = ()
-    unnamed: int = 0
-    """Failures of which the report doesn't have the names."""
-    command: str = ""
-    """Runs its first test alone."""
-
-    @property
-    def is_bare(self) -> bool:
-        """It has nothing but what the headline says, and can stand below it."""
-        return not (self.title or self.code or self.rows)
-
-
-class Table:
-    """Texts that stand once, however often they are used."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        """Return the number of a text, a new one where it has none."""
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return number
-
-
 class Rows:
     """Makes the cards and the JSON of a page.
 
-    Tracebacks of one cause have most of their lines in common, so each different line stands once.
+    Tracebacks of one cause have most of their lines in common, so each different line stands once:
+    in a table of texts with their numbers, like the files and the workers.
     """
 
     def __init__(self, report: dict[str, Any], summary: RunSummary) -> None:
         """Make them of a report and of what is to be said of it."""
-        self._files, self._lines, self._workers = Table(), Table(), Table()
+        self._files: dict[str, int] = {}
+        self._lines: dict[str, int] = {}
         self.again = reproduction_of(report)
         self._tests = report["tests"]
         self._failures: list[dict[str, Any]] = []
@@ -138,42 +87,34 @@ class Rows:
         entries = [*report["failures"], *report["collection_errors"], *report["internal_errors"]]
         if rest := [each for each in entries if id(each) not in self._told]:
             title = "other failures" if self.cards else "what failed"
-            self.cards.append(self._filled(Card(title=title, times=len(rest)), rest))
+            about = {"title": title, "times": len(rest), "codes": "", "remarks": [], "state": None}
+            self.cards.append({**about, "fix": None, **self._members(rest, len(rest), "")})
 
     def as_json(self, timing: Timing) -> dict[str, Any]:
         """Return what the script shows: tables of texts, failures and tests."""
-        tests = None if self._tests is None else [self._test(each) for each in self._tests]
+        workers: dict[str, int] = {}
+        tests = None if self._tests is None else [self._test(each, workers) for each in self._tests]
         return {
             "failures": self._failures,
             "tests": tests,
-            "files": self._files.texts,
-            "workers": self._workers.texts,
-            "lines": self._lines.texts,
-            "classes": [line_class(line) for line in self._lines.texts],
+            "files": list(self._files),
+            "workers": list(workers),
+            "lines": list(self._lines),
+            "classes": list(map(line_class, self._lines)),
             "names": LINE_CLASSES,
             "lanes": [[lane.name, lane.death] for lane in timing.lanes],
-            "running": [list(each) for each in timing.running],
+            "running": timing.running,
             "end": timing.end,
             "death": timing.death,
         }
 
-    def _card(self, cause: CauseSummary, *, is_only: bool) -> Card:
+    def _card(self, cause: CauseSummary, *, is_only: bool) -> dict[str, Any]:
         """Return a cause's card. Of the only cause the headline says what it is."""
-        passed = cause.last_passed_commit
-        seen = ("" if is_only else cause.history, passed and f"last passed at {passed[:12]}")
+        seen = ("" if is_only else cause.history, cause.last_passed)
         remarks = (
             f"owner: {cause.owner}" if cause.owner else "",
             "" if is_only else cause.about,
             ", ".join(filter(None, seen)),
-        )
-        card = Card(
-            title="" if is_only else cause.text,
-            times=cause.count,
-            fix=cause.fix,
-            codes="" if is_only else cause.codes.strip("[]"),
-            remarks=[each for each in remarks if each],
-            state=cause.state if any(seen) else None,
-            command=self.again.command(cause.nodeids[0]) if cause.nodeids else "",
         )
         nodeids = dict.fromkeys(cause.nodeids)
         # Two causes can have failures of one fingerprint, such as two hosts that one function asks.
@@ -185,10 +126,25 @@ class Rows:
         listed = {*self._running, *(each.get("nodeid") for each in members)}
         about = {"reason": cause.reason, "kind": cause.kind, "owner": cause.owner, "only": True}
         alone = ({"nodeid": each, **about} for each in nodeids if each not in listed)
-        return self._filled(card, [*members, *alone])
+        command = self.again.command(cause.nodeids[0]) if cause.nodeids else ""
+        return {
+            "title": "" if is_only else cause.text,
+            "times": cause.count,
+            "fix": cause.fix,
+            "codes": "" if is_only else cause.codes.strip("[]"),
+            "remarks": [each for each in remarks if each],  # who mends it, and since when it fails
+            "state": cause.state if any(seen) else None,
+            **self._members([*members, *alone], cause.count, command),
+        }
 
-    def _filled(self, card: Card, members: list[dict[str, Any]]) -> Card:
-        """Return a card with failures, and with the code of the first that has some."""
+    def _members(self, members: list[dict[str, Any]], times: int, command: str) -> dict[str, Any]:
+        """Return what a card has of failures, with the code of the first that has some.
+
+        Args:
+            members: the failures, and tests of which the report has the names alone.
+            times: how many it has, also those that the report doesn't list.
+            command: runs its first test alone, where no member does.
+        """
         self._told.update(map(id, members))
         tests = [each for each in members if "nodeid" in each]
         example = next((each for each in tests if each.get("traceback")), None)
@@ -197,24 +153,24 @@ class Rows:
         first = len(self._failures)
         self._failures += (self._failure(each, is_shown=each is example) for each in tests)
         added = self._failures[first:]
+        # What was raised is said of each where the failures of one cause differ in it.
         differs = len({each["said"] for each in added if "said" in each}) > 1
-        return card._replace(
-            code=[
+        rows = []
+        for number, (test, failure) in enumerate(zip(tests, added, strict=True), first):
+            file, rest = _split(test["nodeid"])
+            phase, lasted = test.get("phase", "call"), seconds_words(test.get("duration_seconds"))
+            note = ", ".join(filter(None, ("" if phase == "call" else phase, lasted)))
+            said = failure.get("said", "") if differs else ""
+            rows.append({"number": number, "file": file, "rest": rest, "note": note, "said": said})
+        return {
+            "code": [
                 code_of(each["traceback"] or each["message"], each.get("location"))
                 for each in shown
             ],
-            rows=[
-                Row(
-                    number,
-                    *_split(test["nodeid"]),
-                    note=_note(test),
-                    said=failure.get("said", "") if differs else "",
-                )
-                for number, (test, failure) in enumerate(zip(tests, added, strict=True), first)
-            ],
-            unnamed=max(0, card.times - len(members)) if tests else 0,
-            command=added[0].get("run", "") if added else card.command,
-        )
+            "rows": rows,
+            "unnamed": max(0, times - len(members)) if tests else 0,
+            "command": added[0].get("run", "") if added else command,
+        }
 
     def _failure(self, failure: dict[str, Any], *, is_shown: bool) -> dict[str, Any]:
         """Return what the script shows of a failure, a collection error or a name alone."""
@@ -226,15 +182,20 @@ class Rows:
         location = failure.get("location")
         code = code_of(traceback, location)
         message = failure.get("message") or (raised["message"] if raised else None)
+        said = raised_words(raised) if raised else first_line(traceback or message or "")
+        raised_in = None
+        if origin:
+            package = f" of {origin['package']}" if origin["package"] else ""
+            raised_in = f"{origin['function']} in {place_words(origin)}{package}"
         fields = {
-            "id": [self._files.number(file), rest],
+            "id": [_number(self._files, file), rest],
             "run": self.again.command(file if is_collection else failure["nodeid"]),
             "owner": origin["owner"] if origin else failure.get("owner"),
             "type": failure.get("failure_type"),
-            "said": _said(raised, traceback or message or ""),
+            "said": safe_text(said, _MAX_SAID),
             "message": None if traceback else message,
             "place": place_words(location) if location else None,
-            "origin": _origin(origin),
+            "origin": raised_in,
             "own": self._numbers(code.own if code.whole else ""),
             "traceback": self._numbers(code.whole or code.own),
             "seconds": _rounded(failure.get("duration_seconds")),
@@ -245,43 +206,29 @@ class Rows:
         return {name: each for name, each in fields.items() if each not in (None, "", [])}
 
     def _numbers(self, text: str) -> list[int]:
-        return [self._lines.number(line) for line in text.splitlines()]
+        return [_number(self._lines, line) for line in text.splitlines()]
 
-    def _test(self, test: dict[str, Any]) -> list[Any]:
+    def _test(self, test: dict[str, Any], workers: dict[str, int]) -> list[Any]:
         file, rest = _split(test["nodeid"])
         return [
-            self._files.number(file),
+            _number(self._files, file),
             rest,
             test["outcome"],
             _rounded(test["start_seconds"]),
             _rounded(test["duration_seconds"]),
-            self._workers.number(test["worker"] or ""),
+            _number(workers, test["worker"] or ""),
         ]
+
+
+def _number(table: dict[str, int], text: str) -> int:
+    """Return the number of a text, a new one where it has none."""
+    return table.setdefault(text, len(table))
 
 
 def _split(nodeid: str) -> tuple[str, str]:
     """Return the file of a node id and the rest."""
     file, colons, rest = nodeid.partition("::")
     return file, colons + rest
-
-
-def _note(failure: dict[str, Any]) -> str:
-    phase = failure.get("phase", "call")
-    time = seconds_words(failure.get("duration_seconds"))
-    return ", ".join(each for each in ("" if phase == "call" else phase, time) if each)
-
-
-def _origin(origin: dict[str, Any] | None) -> str | None:
-    if origin is None:
-        return None
-    package = f" of {origin['package']}" if origin["package"] else ""
-    return f"{origin['function']} in {place_words(origin)}{package}"
-
-
-def _said(raised: dict[str, Any] | None, other: str) -> str:
-    if raised is None:
-        return safe_text(first_line(other), _MAX_SAID)
-    return safe_text(raised_words(raised), _MAX_SAID)
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -297,41 +244,24 @@ class Code(NamedTuple):
     """With the frames of libraries; empty if `own` is all."""
 
 
-def shown(report: dict[str, Any]) -> dict[str, Any]:
-    """Return a report whose texts and numbers a page can show, whatever they are.
+def shown(value: Any) -> Any:
+    """Return a JSON value whose texts and numbers a page can show, whatever they are.
 
-    Control characters appear as escapes. Of the extensions only our own is kept.
+    Control characters appear as escapes.
     """
-    own = report["extensions"].get(OWN_NAME)
-    kept = {OWN_NAME: own} if isinstance(own, dict) else {}
-    changed: dict[str, Any] = _changed({**report, "extensions": kept})
-    return changed
-
-
-def shown_value(value: Any) -> Any:
-    """Return any JSON value as a page can show it."""
-    return _changed(value)
-
-
-def _changed(value: Any) -> Any:
     if isinstance(value, str):
-        return _text(value)
+        lines = value.replace("\r\n", "\n").split("\n") if _UNSAFE.search(value) else ()
+        safe = (safe_text(line.expandtabs(), len(line) * 6 + 100) for line in lines)
+        return "\n".join(safe) if lines else value
     if isinstance(value, dict):
-        return {_text(name): _changed(each) for name, each in value.items()}
+        return {shown(name): shown(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_changed(each) for each in value]
+        return [shown(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
         return max(-_MAX_NUMBER, min(value, _MAX_NUMBER))
     return value
-
-
-def _text(text: str) -> str:
-    if _UNSAFE.search(text) is None:
-        return text
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(safe_text(line.expandtabs(), len(line) * 6 + 100) for line in lines)
 
 
 def line_class(line: str) -> int:
@@ -391,3 +321,190 @@ def _entries(traceback: str) -> Iterator[tuple[str | None, list[str]]]:
             yield frame and frame[1], lines
             path, lines = None, []
     yield path, lines
+
+
+_MAX_LISTED: Final = 10
+_AT_THE_END: Final = "running at the end"
+
+
+class Lane(NamedTuple):
+    """One process that ran tests."""
+
+    name: str
+    words: str
+    first: float
+    """When its first test began."""
+    busy: float
+    idle: float
+    death: float | None
+    """When it died, while others went on."""
+
+
+class Share(NamedTuple):
+    """How much of the time something took."""
+
+    name: str
+    seconds: float
+    percent: float
+    note: str = ""
+
+
+class Timing(NamedTuple):
+    """What is known of the time of a run."""
+
+    lacks: str
+    """What is missing and why, in words."""
+    lanes: list[Lane]
+    running: list[tuple[str, float, float, str]]
+    """Tests at the end: where, since when, until when, and their node ids."""
+    end: float
+    death: float | None
+    longest: list[Share]
+    files: list[Share]
+    parts: list[Share]
+
+
+def timing_of(report: dict[str, Any]) -> Timing:
+    """Return where the time of a run went, as far as it has a list of its tests."""
+    tests = [
+        each
+        for each in report["tests"] or ()
+        if None not in (each["start_seconds"], each["duration_seconds"])
+        and each["outcome"] != "in_flight"
+    ]
+    # When the run ended, in seconds after its start.
+    ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
+    elapsed = [each["elapsed_seconds"] or 0.0 for each in report["in_flight"]]
+    end = float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
+    running = [
+        (
+            test["worker"] or "",
+            round(max(0.0, end - test["elapsed_seconds"]), _DIGITS),
+            round(end, _DIGITS),
+            test["nodeid"],
+        )
+        for test in report["in_flight"]
+        if test["elapsed_seconds"] is not None
+    ]
+    lanes = _lanes(report, tests, running, end)
+    lacks = "" if lanes else "No test has run."
+    if report["tests"] is None and report["completeness"] == "full":
+        lacks = (
+            "This report has no list of all tests. A run has one where it writes this page itself "
+            "(--failure-taxonomy-html), and where it keeps a history."
+        )
+    elif report["tests"] is None:
+        lacks = (
+            "This report has no list of all tests: what a run leaves that died names its failures "
+            "and the tests that were running."
+        )
+    return Timing(
+        lacks=lacks,
+        lanes=lanes,
+        running=running,
+        end=round(end, _DIGITS),
+        death=round(end, _DIGITS) if report["completeness"] == "reconstructed" else None,
+        longest=_longest(report),
+        files=_files(report),
+        parts=_parts(tests, lanes, end),
+    )
+
+
+def _lanes(
+    report: dict[str, Any],
+    tests: list[dict[str, Any]],
+    running: list[tuple[str, float, float, str]],
+    end: float,
+) -> list[Lane]:
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for each in tests:
+        start = each["start_seconds"]
+        spans[each["worker"] or ""].append((start, start + each["duration_seconds"]))
+    for lane, start, stop, _ in running:
+        spans[lane].append((start, stop))
+    died = {
+        each["id"]
+        for each in report["workers"]
+        if each["exit"]["signal"] or each["exit"]["code"] or each["crashed_on"]
+    }
+    if report["completeness"] != "full":
+        died = set()  # all of it has died
+    has_all = report["tests"] is not None
+    return [
+        _lane(name, sorted(spans[name]), end, is_dead=name in died, has_all=has_all)
+        for name in sorted(
+            spans,  # `gw2` before `gw10`
+            key=lambda name: ([int(digits[:18]) for digits in re.findall("[0-9]+", name)], name),
+        )
+    ]
+
+
+def _lane(
+    name: str, spans: list[tuple[float, float]], end: float, *, is_dead: bool, has_all: bool
+) -> Lane:
+    """Return a lane; between its first test and its end it was idle where it ran none."""
+    busy, until = 0.0, 0.0
+    for start, stop in spans:
+        busy += max(0.0, stop - max(start, until))
+        until = max(until, stop)
+    idle = max(0.0, (until if is_dead else end) - spans[0][0] - busy)
+    count = counted(len(spans), "test")
+    words = f"{count}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
+    if not has_all:
+        words = f"{count} running at the end"
+    if is_dead:
+        words += f", died after {seconds_words(until)}"
+    death = round(until, _DIGITS) if is_dead else None
+    first, busy, idle = (round(each, _DIGITS) for each in (spans[0][0], busy, idle))
+    return Lane(name, words, first, busy, idle, death)
+
+
+def _longest(report: dict[str, Any]) -> list[Share]:
+    timed = [
+        (each["duration_seconds"], each["nodeid"], each["outcome"])
+        for each in report["tests"] or ()
+        if each["duration_seconds"] is not None and each["outcome"] != "in_flight"
+    ]
+    timed += [
+        (each["elapsed_seconds"], each["nodeid"], _AT_THE_END)
+        for each in report["in_flight"]
+        if each["elapsed_seconds"] is not None
+    ]
+    total = sum(seconds for seconds, _, _ in timed)
+    longest = sorted(timed, key=lambda each: (-each[0], *each[1:]))
+    return [_share(nodeid, seconds, total, how) for seconds, nodeid, how in longest[:_MAX_LISTED]]
+
+
+def _files(report: dict[str, Any]) -> list[Share]:
+    seconds: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    for each in report["tests"] or ():
+        file = each["nodeid"].partition("::")[0]
+        seconds[file] += each["duration_seconds"] or 0.0
+        counts[file] += 1
+    total = sum(seconds.values())
+    longest = sorted(seconds, key=lambda file: (-seconds[file], file))
+    return [
+        _share(file, seconds[file], total, f"{counts[file]:,}") for file in longest[:_MAX_LISTED]
+    ]
+
+
+def _parts(tests: list[dict[str, Any]], lanes: list[Lane], end: float) -> list[Share]:
+    """Return the time before the first test, of tests, idle, and after the last test."""
+    if not tests or not end:
+        return []
+    count = len(lanes)
+    before = sum(lane.first for lane in lanes) / count
+    busy = sum(lane.busy for lane in lanes) / count
+    rest = max(0.0, end - before - busy)
+    each_of = "" if count == 1 else f"on average of {count} workers"
+    return [
+        _share("before the first test", before, end, each_of),
+        _share("in tests", busy, end, each_of),
+        _share("between tests and after the last", rest, end, each_of),
+    ]
+
+
+def _share(name: str, seconds: float, total: float, note: str = "") -> Share:
+    percent = round(100 * seconds / total, 1) if total else 0.0
+    return Share(name, round(seconds, _DIGITS), min(100.0, percent), note)

@@ -1,4 +1,4 @@
-"""Annotations of GitHub Actions: workflow commands that put words on the user's file and line.
+"""What CI systems show on the user's file and line: GitHub's annotations, GitLab's code quality.
 
 GitHub shows ten annotations a kind and step, fifty a job, and drops the others in silence. So the
 headline comes first, then one annotation a cause, in the report's order, and the last one counts
@@ -6,13 +6,18 @@ those for which there is no room. What one command of a job has used, the next o
 a file among the runner's temporary ones, which it removes with the job, has a line for each. Texts
 are one line each and escaped as GitHub's own toolkit does it: none can begin a line, and so none
 can be a command.
+
+GitLab shows its report in a merge request, beside the lines that it changes.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +25,7 @@ from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     Place,
     Repository,
+    running_apart,
     running_words,
     stall_words,
     summarise,
@@ -39,6 +45,8 @@ _MAX_BYTES: Final = 64 * 1024
 MAX_NODEIDS: Final = 5
 """Node ids that are named of one cause."""
 _LEVELS: Final = ("error", "warning", "notice")
+_NO_FILE: Final = ".gitlab-ci.yml"
+"""GitLab wants a file. What no file is to blame for is put on that which describes the job."""
 
 
 @value
@@ -52,7 +60,7 @@ class Annotation:
     place: Place | None = None
 
 
-def render(report: dict[str, Any]) -> str:
+def render_for_github(report: dict[str, Any]) -> str:
     """Return the annotations of a run, one workflow command a line; empty where all is well."""
     found = list(_annotations(report))
     folder = os.environ.get("RUNNER_TEMP") if os.environ.get("GITHUB_ACTIONS") == "true" else None
@@ -89,16 +97,13 @@ def _annotations(report: dict[str, Any]) -> Iterator[Annotation]:
             see = "" if cause.failures else summary.see  # else the tests are listed
             about = () if len(summary.causes) > 1 else (see, *more)
             yield _of_cause(cause, repository, "error", more=about)
-        # What was cut short outside of any finished test, and is no cause.
-        told = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
-        for test in report["in_flight"]:
-            if test["nodeid"] not in told:
-                yield Annotation(
-                    level="warning",
-                    title="test in flight",
-                    lines=(f"{test['nodeid']} {running_words(test)}",),
-                    place=repository.place_of(test),
-                )
+        for test in running_apart(report, summary):
+            yield Annotation(
+                level="warning",
+                title="test in flight",
+                lines=(f"{test['nodeid']} {running_words(test)}",),
+                place=repository.place_of(test),
+            )
         for stalled in report["stalls"]:
             yield Annotation(
                 level="warning", title=f"{stalled['what']} stalled", lines=(stall_words(stalled),)
@@ -120,15 +125,12 @@ def _of_cause(
     prefix: str = "",
     more: tuple[str, ...] = (),
 ) -> Annotation:
-    count = f"{cause.count:,} x " if cause.count > 1 else ""
     owner = f"owner: {cause.owner}" if cause.owner else ""
-    fix = f"fix: {cause.fix}" if cause.fix else ""
     rest = and_more(len(cause.nodeids) - MAX_NODEIDS).strip()
-    last = more or (cause.codes,)
-    lines = (fix, *cause.nodeids[:MAX_NODEIDS], rest, owner, *last)
+    lines = (cause.mend, *cause.nodeids[:MAX_NODEIDS], rest, owner, *(more or (cause.codes,)))
     return Annotation(
         level=level,
-        title=f"{prefix}{count}{cause.text}{cause.remarks}",
+        title=f"{prefix}{cause.title}",
         lines=tuple(filter(None, lines)),
         place=repository.place_of_cause(cause),
     )
@@ -163,3 +165,44 @@ def _command(annotation: Annotation) -> str:
 def _escaped(text: str) -> str:
     """Return the text as the toolkit's `escapeData` does."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def render_for_gitlab(report: dict[str, Any]) -> str:
+    """Return the report as JSON: one entry a cause, and what was cut short."""
+    entries: list[dict[str, Any]] = []
+    seen: Counter[str] = Counter()
+
+    def add(kind: str, words: str, severity: str, identity: str, place: Place | None) -> None:
+        # Equal ones are told apart by their order, for GitLab drops doubles.
+        seen[identity] += 1
+        known_by = f"{identity}\0{seen[identity]}".encode("utf-8", "backslashreplace")
+        place = place or Place(path=_NO_FILE)
+        entry = {
+            "description": safe_text(words, 1_000),
+            "check_name": kind,
+            "fingerprint": sha256(known_by).hexdigest(),
+            "severity": severity,
+            "location": {"path": safe_text(place.path, 4_000), "lines": {"begin": place.line or 1}},
+        }
+        entries.append(entry)
+
+    if report["verdict"] is not None:
+        repository = Repository(report, os.environ.get("CI_PROJECT_DIR"))
+        summary = summarise(report)
+        for cause in summary.causes:
+            severity = "major" if cause.reason == "TESTS_FAILED" else "critical"
+            if cause.state == "flaky":
+                severity = "minor"
+            elif not cause.failures:  # the whole run's
+                severity = "blocker"
+            fix = f"; {cause.mend}" if cause.mend else ""
+            words, place = f"{cause.title}{fix} {cause.codes}", repository.place_of_cause(cause)
+            add(cause.kind, words, severity, f"cause\0{cause.key}", place)
+        for test in running_apart(report, summary):
+            nodeid = test["nodeid"]
+            words, place = f"{nodeid} {running_words(test)}", repository.place_of(test)
+            add("test.in_flight", words, "minor", f"in flight\0{nodeid}", place)
+        for stalled in report["stalls"]:
+            kind, words = f"{stalled['what']}.stalled", f"{stalled['what']} {stall_words(stalled)}"
+            add(kind, words, "critical", f"{kind}\0{words}", None)
+    return json.dumps(entries, indent=2) + "\n"
