@@ -12,7 +12,6 @@ import pytest
 
 from pytest_failure_taxonomy.recorder import (
     controller,
-    other_plugins,
     progress,
     session,
     worker,
@@ -181,7 +180,7 @@ def test_each_of_our_hooks_is_broken_once() -> None:
         controller.ControllerRecorder,
         worker.WorkerRecorder,
         progress.ActivityRecorder,
-        other_plugins.CrashDump,
+        progress.CrashDump,
     ]
     hooks = {
         f"{each.__name__}.{name}" for each in classes for name in vars(each) if "pytest_" in name

@@ -212,34 +212,26 @@ def file_size(tests: int) -> int:
     return starts_offset(tests) + 4 * (tests + 1)
 
 
-def remove_record(folder: Folder) -> str | None:
+def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:
     """Remove a record and its folder. Files that no record has stay, and so does the folder then.
+
+    Args:
+        folder: of the record.
+        only_looks: remove nothing, and return what would be returned.
 
     Returns:
         A sentence about what stays, or `None`.
     """
     try:
-        left = _left_of(folder, has_workers=True, removes=True)
-        if not left:
+        left = _left_of(folder, has_workers=True, removes=not only_looks)
+        if not left and not only_looks:
             folder.rmdir()
-            return None
     except FileNotFoundError:
         return None
     except OSError as error:
         return why_it_stays(folder.path, error)
-    return _holds_others(folder, left)
-
-
-def what_stays(folder: Folder) -> str | None:
-    """Return the sentence that `remove_record` would return, without removing anything."""
-    try:
-        left = _left_of(folder, has_workers=True, removes=False)
-    except OSError as error:
-        return why_it_stays(folder.path, error)
-    return _holds_others(folder, left) if left else None
-
-
-def _holds_others(folder: Folder, left: list[str]) -> str:
+    if not left:
+        return None
     told = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
     return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told})"
 

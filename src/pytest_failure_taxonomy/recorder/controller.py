@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.record.layout import worker_folder
 from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
+from pytest_failure_taxonomy.recorder.progress import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.session import (
     SessionRecorder,
     is_of_forked_test,

@@ -3,17 +3,18 @@
 The numbers of the tests are in the arrays of the run's record, so that they are on disk as soon as
 they change. A test that passes takes no memory: each selected test has five bytes from the start.
 The file that pytest collects, and the hook that it calls, stand there, too, so that a death or a
-stall there can be told with its place.
+stall there can be told with its place. So does what pytest leaves when it crashes.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,8 @@ from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
 from pytest_failure_taxonomy.recorder.secrets import NodeIds
+from pytest_failure_taxonomy.system.files import Identity, identity_of
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     InFlightTest,
@@ -33,6 +36,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestOutcome,
     TestRun,
 )
+
+os = isolate_module(os)
 
 _INDEX: Final = {name: index for index, name in enumerate(layout.COUNTERS)}
 _PASSED: Final = _INDEX["passed"]
@@ -49,6 +54,11 @@ _OWN: Final = ("_pytest", "pluggy", "pytest_failure_taxonomy")
 """Packages whose implementations of a hook are not named: they are in every run."""
 _MAX_NAMED: Final = 3
 """Plugins that are named for one hook."""
+
+HandOver = Callable[[Mapping[str, int]], bool]
+"""Gives descriptors to the process that outlives this one; tells whether there is such a one."""
+
+_NO_FILE: Final = -1
 
 MAX_TESTS: Final = 200_000
 """How many tests are kept; of more, none is: a list with holes would pass for whole."""
@@ -397,6 +407,96 @@ class ActivityRecorder:
         with suppress(ValueError):
             return Path(path).relative_to(self._config.rootpath).as_posix()
         return path
+
+
+class CrashDump:
+    """A plugin that moves faulthandler's output while a session goes on.
+
+    pytest's own plugin has faulthandler write to a copy of stderr, where no other process could
+    read it. It is moved to a file only where another process reads that file when this one has
+    died, and writes what it reads to stderr.
+    """
+
+    def __init__(
+        self, config: pytest.Config, record: Record, faults: Faults, hand_over: HandOver
+    ) -> None:
+        self.faults = faults
+        self._config = config
+        self._record = record
+        self._hand_over = hand_over
+        self._file = _NO_FILE
+        self._identity: Identity = (0, 0)
+
+    # Last: pytest's own plugin enables faulthandler in this hook.
+    @pytest.hookimpl(trylast=True)
+    @guarded
+    def pytest_configure(self) -> None:
+        """Give the descriptors away, and move faulthandler's output if somebody has got them."""
+        if self._record.folder is None:
+            return
+        given = captured_files(self._config)
+        terminal = stderr_of_faulthandler(self._config)
+        file = _NO_FILE
+        if terminal is not None and faulthandler.is_enabled():
+            with suppress(OSError):
+                file = self._record.open_crash()
+                given |= {layout.CRASH_FILE: file, layout.TERMINAL: terminal}
+        if self._hand_over(given) and file != _NO_FILE:
+            faulthandler.enable(file=file)
+            self._file, self._identity = file, identity_of(os.fstat(file))
+        elif file != _NO_FILE:
+            os.close(file)
+
+    # Last: pytest's own plugin disables faulthandler in this hook, or puts it back.
+    @pytest.hookimpl(trylast=True)
+    @guarded
+    def pytest_unconfigure(self) -> None:
+        """Close the file, to which nothing is written any more."""
+        file, self._file = self._file, _NO_FILE
+        if file != _NO_FILE:
+            with suppress(OSError):
+                if identity_of(os.fstat(file)) == self._identity:  # a test may have closed it
+                    os.close(file)
+
+    def leave_to_parent(self) -> None:
+        """Have a forked child write to stderr: its crash is not that of this process."""
+        terminal = stderr_of_faulthandler(self._config)
+        if self._file != _NO_FILE and terminal is not None and faulthandler.is_enabled():
+            with suppress(OSError, ValueError):
+                faulthandler.enable(file=terminal)
+
+
+def stderr_of_faulthandler(config: pytest.Config) -> int | None:
+    """Return the descriptor of stderr that pytest's faulthandler plugin has, if it is loaded."""
+    with suppress(ImportError, AttributeError):
+        from _pytest.faulthandler import fault_handler_stderr_fd_key
+
+        return config.stash.get(fault_handler_stderr_fd_key, None)
+    return None
+
+
+def captured_files(config: pytest.Config) -> dict[str, int]:
+    """Return the descriptors of the files into which pytest captures stdout and stderr.
+
+    There are none with `-s` and `--capture=sys`. None of what is read here is public.
+    """
+    found: dict[str, int] = {}
+    manager: Any = config.pluginmanager.get_plugin("capturemanager")
+    capturing = getattr(manager, "_global_capturing", None)
+    for name, stream in ((layout.STDOUT, "out"), (layout.STDERR, "err")):
+        with suppress(AttributeError, OSError, ValueError):
+            descriptor = getattr(capturing, stream).tmpfile.fileno()
+            os.fstat(descriptor)
+            found[name] = descriptor
+    return found
+
+
+def faulthandler_exit_seconds(config: pytest.Config) -> float | None:
+    """Return the seconds in one test after which faulthandler ends the process, if it does."""
+    with suppress(KeyError, ValueError, TypeError):
+        if config.getini("faulthandler_exit_on_timeout"):
+            return float(config.getini("faulthandler_timeout") or 0) or None
+    return None
 
 
 class _Kept:

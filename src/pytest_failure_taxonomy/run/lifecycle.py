@@ -20,10 +20,9 @@ import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.recorder import machine, other_plugins, worker
+from pytest_failure_taxonomy.recorder import machine, progress, worker
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment
-from pytest_failure_taxonomy.recorder.progress import ActivityRecorder, EveryTest
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
@@ -154,7 +153,7 @@ class Run:
         self._controller: ControllerRecorder | None = None
         self._stall_thread: in_pytest.StallThread | None = None
         self._stalled: in_pytest.StalledRun | None = None
-        self._every_test: EveryTest | None = None
+        self._every_test: progress.EveryTest | None = None
         self._secrets = Secrets(settings.redact)
         self._past_runs = PastRuns(settings)
         self.report_file = ReportFile(settings, self._id)
@@ -184,7 +183,7 @@ class Run:
         )
         if self._past_runs.wants_every_test or settings.faces.junit or settings.faces.html:
             started_at = self._started_at.timestamp()
-            self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
+            self._every_test = progress.EveryTest(self.faults, self.session.nodeids, started_at)
             config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
         call_after_fork(self.session.progress.detach, self.report_file.leave_to_parent)
 
@@ -198,7 +197,7 @@ class Run:
             "started_ns": self._started_ns,
             "stage": settings.stage,
             "strict_baseline": settings.strict_baseline,
-            "faulthandler_exit_seconds": other_plugins.faulthandler_exit_seconds(self._config),
+            "faulthandler_exit_seconds": progress.faulthandler_exit_seconds(self._config),
             "rules": settings.rules,
             # A pattern that matches itself shows a secret, and the record has no such secret.
             "redact": [each for each in settings.redact if self._secrets.redact(each) == each],
@@ -234,7 +233,7 @@ class Run:
             left = LeftByWorkers(
                 self._config.rootpath,
                 self._secrets.redact,
-                other_plugins.stderr_of_faulthandler(self._config),
+                progress.stderr_of_faulthandler(self._config),
             )
             self._controller = ControllerRecorder(
                 self._config,
@@ -409,7 +408,7 @@ class Run:
         )
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
         if coverage is not None and not seen.should_fail:
-            seen = replace(seen, coverage=other_plugins.coverage_shortfall(coverage))
+            seen = replace(seen, coverage=_coverage_shortfall(coverage))
         bench = self._config.pluginmanager.get_plugin(additions.BENCH_PLUGIN)
         if bench is not None and not seen.should_fail:
             seen = replace(seen, should_fail=bench.why_failed)
@@ -477,13 +476,34 @@ class Run:
         )
 
 
+def _coverage_shortfall(plugin: Any) -> str:
+    """Return a sentence if pytest-cov measured too little coverage, else an empty string.
+
+    None of what is read here is public, so any surprise counts as no shortfall.
+
+    Args:
+        plugin: the plugin object of pytest-cov.
+    """
+    try:
+        from coverage.results import should_fail_under  # what pytest-cov asks
+
+        total, required = float(plugin.cov_total), float(plugin.options.cov_fail_under)
+        if not should_fail_under(total, required, int(plugin.options.cov_precision or 0)):
+            return ""
+    except Exception:  # noqa: BLE001 - a foreign object, which may do whatever it likes
+        return ""
+    # As pytest-cov shows it, with more digits where it would look as if it were enough.
+    digits = next((n for n in range(2, 9) if round(total, n) < required), 2)
+    return f"coverage {total:.{digits}f} % is below the required {required:g} %"
+
+
 def _follow_process(
-    config: pytest.Config, record: Record, faults: Faults, hand_over: other_plugins.HandOver
-) -> ActivityRecorder:
+    config: pytest.Config, record: Record, faults: Faults, hand_over: progress.HandOver
+) -> progress.ActivityRecorder:
     """Record what this process is doing, and keep what it leaves when it crashes."""
-    activity = ActivityRecorder(config, record, faults)
+    activity = progress.ActivityRecorder(config, record, faults)
     config.pluginmanager.register(activity, "failure_taxonomy_activity")
-    dump = other_plugins.CrashDump(config, record, faults, hand_over)
+    dump = progress.CrashDump(config, record, faults, hand_over)
     config.pluginmanager.register(dump, "failure_taxonomy_crash_dump")
     call_after_fork(dump.leave_to_parent)
     return activity

@@ -350,7 +350,7 @@ def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
         yield None, layout.why_it_stays(path, error)
     else:
         with folder, held_record(folder, LOCK_SECONDS):
-            yield folder, layout.what_stays(folder)
+            yield folder, layout.remove_record(folder, only_looks=True)
 
 
 def _is_trusted(
