@@ -108,7 +108,7 @@ def judge_test_failures(
     if not failures:
         return ()
     # Imported here, because a run without failures needs no fingerprint.
-    from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of_failure
+    from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of
 
     of_subtests: dict[str, str] = {}
     known: dict[FailureJudgement, FailureJudgement] = {}
@@ -126,7 +126,7 @@ def judge_test_failures(
             retryable = False if fails_again else None
         fingerprint = of_subtests.get(failure.nodeid) if failure.part == "sum" else None
         if fingerprint is None:
-            fingerprint = fingerprint_of_failure(failure, kind)
+            fingerprint = fingerprint_of(failure, kind)
         if failure.part == "subtest":
             of_subtests.setdefault(failure.nodeid, fingerprint)
         one = FailureJudgement(
@@ -148,7 +148,7 @@ def judge_collection_failures(
     """Return the judgement of each node that could not be collected, in their order."""
     if not failures:
         return ()
-    from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of_failure
+    from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of
 
     judged = []
     for failure in failures:
@@ -163,7 +163,7 @@ def judge_collection_failures(
                 reason=reason_of("collection.error"),
                 kind="collection.error",
                 failure_type=failure_type,
-                fingerprint=fingerprint_of_failure(failure, "collection.error"),
+                fingerprint=fingerprint_of(failure, "collection.error"),
             )
         )
     return tuple(judged)

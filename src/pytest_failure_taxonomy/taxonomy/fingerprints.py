@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 from pytest_failure_taxonomy.taxonomy.reasons import Group, owner_of_most
 from pytest_failure_taxonomy.taxonomy.words import FIXTURE_ERROR, TYPES_OF_PYTEST
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
         CollectionFailure,
+        RaisedException,
         RunEvidence,
         TestFailure,
     )
@@ -171,8 +171,6 @@ def _unless_name(found: re.Match[str]) -> str:
     return quoted if _NAME.fullmatch(quoted[1:-1]) else VALUE
 
 
-__all__ = ["VERSION", "fingerprint_of", "normalize_message", "place_of_test", "title_of"]
-
 VERSION: Final = "1"
 """Counts up when the rule changes, so that no old fingerprint equals a new one by accident."""
 
@@ -195,59 +193,38 @@ _TEST_FOLDERS: Final = frozenset({"test", "tests", "testing"})
 _TIMEOUT: Final = "test.timeout"
 
 
-def fingerprint_of(
-    exception_type: str,
-    module: str,
-    message: str,
-    place: OriginPlace | None,
-    kind: str,
-    *,
-    nodeid: str = "",
-) -> str:
+def fingerprint_of(failure: TestFailure | CollectionFailure, kind: str) -> str:
     """Return 16 hexadecimal digits that are the same whenever the failure is.
 
-    Args:
-        exception_type: qualified name of the exception's class; empty where nothing was raised.
-        module: where the class says it is from.
-        message: of the exception, uncut or cut far beyond what counts.
-        place: where it comes from; `None` where that is not known.
-        kind: counts for a failure without exception, and for a timeout.
-        nodeid: of the test; counts where there is no exception or no place in the user's code.
+    Its kind counts where there is no exception, and for a timeout; the test where there is no
+    exception or no place in the user's code.
     """
-    name = f"{module.partition('.')[0]}.{exception_type}" if exception_type else kind
-    if not exception_type or exception_type in _DOCTESTS:
-        own = place_of_test(nodeid)
-        words = ""
-        at: tuple[str, ...] = (own.path, own.function, "", "", "")
+    raised = failure.exception
+    told: tuple[str, ...]
+    name = f"{raised.module.partition('.')[0]}.{raised.type}" if raised is not None else kind
+    if raised is None or raised.type in _DOCTESTS:
+        path, _, names = failure.nodeid.partition("::")  # of the test, whatever its parameters
+        told = "", path, names.partition("[")[0].replace("::", "."), "", "", ""
     else:
-        words = _words_that_count(exception_type, message, place, kind, nodeid)
-        at = _place_that_counts(exception_type, message, place, kind)
+        words = _words_that_count(raised, kind, failure.nodeid)
+        told = words, *_place_that_counts(raised, kind)
     from hashlib import blake2s
 
-    told = "\0".join((VERSION, name, words, *at)).encode("utf-8", "backslashreplace")
-    return blake2s(told, digest_size=8).hexdigest()
+    text = "\0".join((VERSION, name, *told))
+    return blake2s(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
-def place_of_test(nodeid: str) -> OriginPlace:
-    """Return the place of a test or collector itself, whatever its parameters."""
-    path, _, names = nodeid.partition("::")
-    return OriginPlace(path=path, function=names.partition("[")[0].replace("::", "."))
-
-
-def title_of(exception_type: str, message: str, place: OriginPlace | None) -> str:
-    """Return one line that says what a group of failures is.
+def title_of(failure: TestFailure | CollectionFailure) -> str:
+    """Return one line that says what a group of failures is, by one of them without secrets.
 
     Such as `ConnectionError: refused (app/db.py: connect)`.
-
-    Args:
-        exception_type: empty where nothing was raised.
-        message: of one of the failures, with secrets removed.
-        place: where it comes from.
     """
-    if exception_type in TYPES_OF_PYTEST:
-        exception_type, place = "", None  # both are pytest's own
-    line = " ".join(message.strip().partition("\n")[0].split())
-    head = ": ".join(filter(None, (exception_type, line)))
+    raised = failure.exception
+    message = failure.message if raised is None else raised.message
+    head = " ".join(message.strip().partition("\n")[0].split())
+    place = None
+    if raised is not None and raised.type not in TYPES_OF_PYTEST:  # both are pytest's own
+        head, place = f"{raised.type}: {head}" if head else raised.type, raised.origin
     if place is None:
         return _shortened(head, MAX_TITLE)
     where = ": ".join(filter(None, (place.path, place.function)))
@@ -255,38 +232,36 @@ def title_of(exception_type: str, message: str, place: OriginPlace | None) -> st
     return f"{_shortened(head, MAX_TITLE - len(where) - 3)} ({where})"
 
 
-def _words_that_count(
-    exception_type: str, message: str, place: OriginPlace | None, kind: str, nodeid: str
-) -> str:
-    if exception_type in _WORDLESS or kind == _TIMEOUT:
+def _words_that_count(raised: RaisedException, kind: str, nodeid: str) -> str:
+    place, message = raised.origin, raised.message
+    if raised.type in _WORDLESS or kind == _TIMEOUT:
         return ""
     is_raised_here = place is not None and place.text.startswith("raise")
     has_text = place is not None and place.text != ""
-    if exception_type == "AssertionError" and has_text and not is_raised_here:
+    if raised.type == "AssertionError" and has_text and not is_raised_here:
         return ""  # it shows the values that were compared
-    if exception_type == FIXTURE_ERROR:
+    if raised.type == FIXTURE_ERROR:
         message = message.partition(";")[0]  # pytest itself looks no further
-    if exception_type in _NAMING or exception_type == FIXTURE_ERROR:
+    if raised.type in _NAMING or raised.type == FIXTURE_ERROR:
         return normalize_message(without_suggestion(message), keeps_names=True)
     if is_raised_here and place is not None and "[" in nodeid:
         return _without_parameters(normalize_message(message), place.text, nodeid)
     return normalize_message(message)
 
 
-def _place_that_counts(
-    exception_type: str, message: str, place: OriginPlace | None, kind: str
-) -> tuple[str, ...]:
+def _place_that_counts(raised: RaisedException, kind: str) -> tuple[str, ...]:
     """Return path, function, text, entry and leaf as far as they count; one empty text for none."""
-    if place is None or exception_type == FIXTURE_ERROR:
+    place = raised.origin
+    if place is None or raised.type == FIXTURE_ERROR:
         return ("",)
-    if exception_type in _IMPORT_ERRORS and (
-        message.startswith(("No module named", "cannot import name"))
+    if raised.type in _IMPORT_ERRORS and (
+        raised.message.startswith(("No module named", "cannot import name"))
         or place.text.startswith(("import ", "from "))
     ):
         return ("",)  # what is missing decides, not who asked for it
     if kind == _TIMEOUT:
         return (place.path, place.function, "", "", "")
-    is_check = place.entry and exception_type in _CHECKS and is_test_code(place.path)
+    is_check = place.entry and raised.type in _CHECKS and is_test_code(place.path)
     return (place.path, place.function, place.text, place.entry if is_check else "", place.leaf)
 
 
@@ -319,16 +294,6 @@ def _shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def fingerprint_of_failure(failure: TestFailure | CollectionFailure, kind: str) -> str:
-    """Return the fingerprint of a failure of this kind."""
-    raised = failure.exception
-    if raised is None:
-        return fingerprint_of("", "", failure.message, None, kind, nodeid=failure.nodeid)
-    return fingerprint_of(
-        raised.type, raised.module, raised.message, raised.origin, kind, nodeid=failure.nodeid
-    )
-
-
 def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
     """Gather the failures of one fingerprint: biggest group first, then by their first failures.
 
@@ -347,7 +312,6 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
         members.setdefault(one.fingerprint, []).append((failed, one))
     groups = []
     for fingerprint, group in members.items():
-        first, raised = group[0][0], group[0][0].exception
         kinds = [(one.reason, one.kind) for _, one in group]
         reason, kind = max(dict.fromkeys(kinds), key=kinds.count)  # of equals, the first
         groups.append(
@@ -355,9 +319,7 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
                 fingerprint=fingerprint,
                 reason=reason,
                 kind=kind,
-                title=title_of("", first.message, None)
-                if raised is None
-                else title_of(raised.type, raised.message, raised.origin),
+                title=title_of(group[0][0]),
                 count=len(group),
                 nodeids=tuple(dict.fromkeys(failure.nodeid for failure, _ in group)),
                 owner=owner_of_most([failure for failure, _ in group]),

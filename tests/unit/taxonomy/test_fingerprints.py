@@ -12,6 +12,7 @@ from pytest_failure_taxonomy.taxonomy import fingerprints
 from pytest_failure_taxonomy.taxonomy.evidence import (
     OriginPlace,
     ProcessExit,
+    RaisedException,
     RunEvidence,
     TestFailure,
 )
@@ -22,7 +23,6 @@ from pytest_failure_taxonomy.taxonomy.fingerprints import (
     group_failures,
     is_test_code,
     normalize_message,
-    place_of_test,
     title_of,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import (
@@ -156,7 +156,22 @@ def fingerprint(
     nodeid: str = "tests/test_a.py::test_a",
 ) -> str:
     """Return the fingerprint of a failure of which little is said."""
-    return fingerprint_of(raised, module, message, place, kind, nodeid=nodeid)
+    return fingerprint_of(failure(raised, message, place, module=module, nodeid=nodeid), kind)
+
+
+def failure(
+    raised: str,
+    message: str,
+    place: OriginPlace | None,
+    *,
+    module: str = "builtins",
+    nodeid: str = "tests/test_a.py::test_a",
+) -> TestFailure:
+    """Return the failure of a test by an exception; by none where its type is empty."""
+    exception = RaisedException(type=raised, module=module, message=message, origin=place)
+    return TestFailure(
+        nodeid=nodeid, phase="call", message=message, exception=exception if raised else None
+    )
 
 
 def test_a_fingerprint_never_changes() -> None:
@@ -338,10 +353,13 @@ def test_a_doctest_is_known_by_its_name() -> None:
 
 def test_the_place_of_a_test() -> None:
     """A node id gives path and function, without parameters."""
-    assert place_of_test("a/test_b.py::TestC::test_d[e-f]") == OriginPlace(
-        path="a/test_b.py", function="TestC.test_d"
-    )
-    assert place_of_test("a/test_b.py") == OriginPlace(path="a/test_b.py", function="")
+
+    def of_crash(nodeid: str) -> str:
+        return fingerprint(None, "", "", kind="worker.crashed", nodeid=nodeid)
+
+    names = ("a/test_b.py::TestC::test_d", "a/test_b.py", "b/test_b.py::TestC::test_d")
+    assert len({of_crash(each) for each in names}) == 3
+    assert of_crash(names[0]) == of_crash(f"{names[0]}[e-f]")
 
 
 @pytest.mark.parametrize(
@@ -373,12 +391,12 @@ def test_a_title_is_one_line(
     raised: str, message: str, place: OriginPlace | None, expected: str
 ) -> None:
     """A group is named by type, first line and place."""
-    assert title_of(raised, message, place) == expected
+    assert title_of(failure(raised, message, place)) == expected
 
 
 def test_a_title_is_short() -> None:
     """However long message and path are, a title fits."""
-    title = title_of("E", "m" * 999, OriginPlace(path="p" * 999, function="f"))
+    title = title_of(failure("E", "m" * 999, OriginPlace(path="p" * 999, function="f")))
     assert len(title) == MAX_TITLE
     assert title.endswith("…)")
 
@@ -424,8 +442,8 @@ def test_ten_thousand_failures_of_five_causes(monkeypatch: pytest.MonkeyPatch) -
     """Every failure counts, and a title is made once a group."""
     titles: list[str] = []
 
-    def title(exception_type: str, message: str, place: OriginPlace | None) -> str:
-        titles.append(title_of(exception_type, message, place))
+    def title(failed: TestFailure) -> str:
+        titles.append(title_of(failed))
         return titles[-1]
 
     monkeypatch.setattr(fingerprints, "title_of", title)
