@@ -368,17 +368,6 @@ _MAX_COMMAND: Final = 2_000
 _MAX_SHELLS: Final = 3
 """How deep a shell may be started within a shell."""
 
-_PROGRAMS: Final = frozenset({"git", "git.exe"})
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh"})
-_PREFIXES: Final = frozenset({"sudo", "env", "exec", "command", "nice", "nohup", "time"})
-"""Programs that start another one, in the form without options of their own."""
-_WITHOUT_WORK: Final = frozenset({"cd", "set", "export", "mkdir", "true", "echo", "umask"})
-"""Commands of a shell's line that hardly fail, so that the git beside them was the one that did."""
-_OPTIONS_WITH_A_VALUE: Final = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"}
-)
-"""git's own options whose value is the next word, as `git help git` lists them."""
-
 _ELEMENT: Final = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
 _WORD: Final = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+"
 _ASSIGNMENT: Final = r"[A-Za-z_][A-Za-z0-9_]*="
@@ -412,24 +401,27 @@ def git_subcommand(message: str) -> str | None:
 
 
 def _subcommand_in(words: Sequence[str], shells_left: int) -> str | None:
-    prefixes = takewhile(lambda word: word in _PREFIXES or re.match(_ASSIGNMENT, word), words)
+    known = packaged_table("libraries")["command_lines"]
+    prefixes = takewhile(
+        lambda word: word in known["prefixes"] or re.match(_ASSIGNMENT, word), words
+    )
     words = words[len(list(prefixes)) :]
     program = re.split(r"[/\\]", words[0])[-1] if words else ""
-    if program in _PROGRAMS:
+    if program in known["git"]:
         is_value = False
         for word in words[1:]:
             if not is_value and not word.startswith("-"):
                 return word
-            is_value = not is_value and word in _OPTIONS_WITH_A_VALUE
+            is_value = not is_value and word in known["options_with_a_value"]
         return ""
-    if program in _SHELLS and shells_left:
+    if program in known["shells"] and shells_left:
         for option, line in pairwise(words[1:]):
             if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
                 commands = [
                     command
                     for part in re.split(_NEXT_COMMAND, line[:_MAX_COMMAND])
                     if (command := [word.strip("'\"") for word in re.findall(_WORD, part)])
-                    and command[0] not in _WITHOUT_WORK
+                    and command[0] not in known["without_work"]
                 ]
                 return _subcommand_in(commands[0], shells_left - 1) if len(commands) == 1 else None
     return None

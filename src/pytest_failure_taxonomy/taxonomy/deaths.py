@@ -176,25 +176,24 @@ ENDED_FROM_OUTSIDE: Final = frozenset(
 """How a run ends that somebody has ended, or may have; what was stalled then explains why."""
 
 
-def is_ended_as_stalled(run: evidence.RunEvidence) -> bool:
-    """Tell whether we have ended the run because it was stalled."""
-    return any(each.stall.is_ended for each in _stalls_of(run))
+def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
+    """Return what was stalled when the run was ended, and whether we have ended it because of that.
 
-
-def _stalls_of(run: evidence.RunEvidence) -> Iterator[evidence.SeenStall]:
-    for test in run.in_flight:
-        if test.stall is not None:
-            yield evidence.SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
-    yield from (*run.ended_tests, *run.stalls)
-
-
-def judge_stalls(run: evidence.RunEvidence) -> Iterator[Finding]:
-    """Yield what was stalled when the run was ended; what worked was only long."""
-    for each in _stalls_of(run):
+    What worked was only long.
+    """
+    stalls = [
+        evidence.SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
+        for test in run.in_flight
+        if test.stall is not None
+    ]
+    stalls += (*run.ended_tests, *run.stalls)
+    found = []
+    for each in stalls:
         if each.stall.state != "busy":
             how = words_of_stall(each.stall, words_of_stalled_activity(each))
             what = "session" if each.what == "controller" else each.what
-            yield _stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid)
+            found.append(_stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid))
+    return found, any(each.stall.is_ended for each in stalls)
 
 
 def _stall_finding(

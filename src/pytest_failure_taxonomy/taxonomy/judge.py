@@ -223,23 +223,17 @@ def _is_green(run: RunEvidence) -> bool:
     Then no test has failed for good: pytest itself, or a plugin of the user's, has said so.
     """
     end = run.exit
-    is_success = run.finished and end.code == 0 and end.session_code in (None, 0)
-    is_whole = not (
-        run.in_flight
-        or run.not_run
-        or run.errors
-        or run.interruptions
-        or any(worker.ending != "finished" for worker in run.workers)
-        or any(failure.crashed for failure in run.failures)
-    )
-    is_judged_before = bool(run.settled)
+    is_undone = run.in_flight or run.not_run or run.errors or run.interruptions or run.settled
     return (
-        is_success
-        and is_whole
-        and not is_judged_before
+        run.finished
+        and end.code == 0
+        and end.session_code in (None, 0)
         and end.signal is None
         and end.enforced_limit_seconds is None
         and run.stage is not Stage.BASELINE_RUN
+        and not is_undone
+        and not any(worker.ending != "finished" for worker in run.workers)
+        and not any(failure.crashed for failure in run.failures)
     )
 
 
@@ -428,7 +422,7 @@ def _interruption_kind(stop: Interruption) -> str:
 
 
 def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
-    stalled, is_ended = [*deaths.judge_stalls(run)], deaths.is_ended_as_stalled(run)
+    stalled, is_ended = deaths.judge_stalls(run)
     told = _told_by_workers(run)
     found = [
         *run.settled,

@@ -90,20 +90,18 @@ def match_rule(
         is_found: searches a pattern in a text. Python's own search can take for ever with a bad
             pattern, and is what is used where none is given.
     """
-    search = is_found or _is_found
-    texts = searched_texts(exception, message)
+    raised = () if exception is None else (exception.message[:MAX_SEARCHED],)
+    texts = tuple(dict.fromkeys((*raised, message[:MAX_SEARCHED])))
+    search = is_found or (lambda pattern, text: re.search(pattern, text) is not None)
     for rule in rules:
-        if not could_match(rule, exception=exception, nodeid=nodeid, phase=phase):
-            continue
-        pattern = rule.message
-        if pattern is None or any(search(pattern, text) for text in texts):
-            return rule
+        if _could_match(rule, exception, nodeid, phase):
+            pattern = rule.message
+            if pattern is None or any(search(pattern, text) for text in texts):
+                return rule
     return None
 
 
-def could_match(
-    rule: Rule, *, exception: RaisedException | None, nodeid: str, phase: Phase
-) -> bool:
+def _could_match(rule: Rule, exception: RaisedException | None, nodeid: str, phase: Phase) -> bool:
     """Tell whether a rule matches a failure in everything but the message."""
     if rule.phase not in (None, phase):
         return False
@@ -111,19 +109,18 @@ def could_match(
         frame = None if exception is None else exception.frame
         if frame is None or rule.code_owner not in (None, frame.owner):
             return False
-        if rule.package is not None and not _is_package(frame.package or "", rule.package):
+        package = frame.package or ""
+        if rule.package is not None and " " not in rule.package:
+            package = package.partition(" ")[0]
+        if rule.package is not None and not (
+            package and fnmatchcase(_in_normal_form(package), _in_normal_form(rule.package))
+        ):
             return False
     if rule.nodeid is not None and not fnmatchcase(nodeid, rule.nodeid.replace("[", "[[]")):
         return False
     return rule.exception is None or (
         exception is not None and is_exception(exception, rule.exception)
     )
-
-
-def searched_texts(exception: RaisedException | None, message: str) -> tuple[str, ...]:
-    """Return the texts that the pattern of a rule is searched in, capped, without doubles."""
-    raised = () if exception is None else (exception.message[:MAX_SEARCHED],)
-    return tuple(dict.fromkeys((*raised, message[:MAX_SEARCHED])))
 
 
 def is_exception(raised: RaisedException, name: str) -> bool:
@@ -134,12 +131,6 @@ def is_exception(raised: RaisedException, name: str) -> bool:
     """
     wanted = name.split(".")
     return any(_is_name(each, wanted, f".{name}") for each in raised.names)
-
-
-def _is_package(package: str, pattern: str) -> bool:
-    """Tell whether a distribution is meant, however its name is written."""
-    name = package if " " in pattern else package.partition(" ")[0]
-    return bool(name) and fnmatchcase(_in_normal_form(name), _in_normal_form(pattern))
 
 
 def _in_normal_form(name: str) -> str:
@@ -154,10 +145,6 @@ def _is_name(dotted: str, wanted: list[str], ending: str) -> bool:
         return False
     left = iter(parts)
     return all(part in left for part in wanted)  # in this order: each takes from what is left
-
-
-def _is_found(pattern: str, text: str) -> bool:
-    return re.search(pattern, text) is not None
 
 
 MAX_TOLD: Final = 5
