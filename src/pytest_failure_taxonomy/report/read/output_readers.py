@@ -49,27 +49,6 @@ def _wordings() -> tuple[tuple[str, str, Callable[[str], re.Match[str] | None]],
     )
 
 
-class Native:
-    """A traceback in Python's own style (`--tb=native`), read line by line."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-        self.message_line: Line | None = None
-        self.is_of_plugin = False
-        """The traceback goes through pytest-timeout."""
-
-    def add(self, line: Line) -> None:
-        """Read the next line; of a chain of exceptions the last one counts."""
-        text = line.text
-        if text.startswith(_NATIVE_START):
-            self.messages, self.message_line, self.is_of_plugin = [], None, False
-        elif self.message_line is None and text.startswith("  "):
-            self.is_of_plugin = self.is_of_plugin or _PLUGIN_FRAME in text
-        elif len(self.messages) < MAX_MESSAGE_LINES:
-            self.message_line = self.message_line or line
-            self.messages.append(text)
-
-
 class Block:
     """The lines of one failure, read one by one."""
 
@@ -87,19 +66,20 @@ class Block:
         self._message_line: Line | None = None
         self._was_message = False
         self._is_captured = False
-        self._native: Native | None = None
+        self._is_native = False
+        """The traceback is in Python's own style (`--tb=native`)."""
+        self._is_of_plugin = False
+        """Such a traceback goes through pytest-timeout."""
 
     @property
     def decisive(self) -> Line:
         """The line to quote: the first of the message, else the title."""
-        native = self._native.message_line if self._native is not None else None
-        return native or self._message_line or self.line
+        return self._message_line or self.line
 
     @property
     def message(self) -> str:
         """The exception as pytest printed it."""
-        messages = self._native.messages if self._native is not None else self._messages
-        return "\n".join(messages) or next(iter(self.plain), "")
+        return "\n".join(self._messages) or next(iter(self.plain), "")
 
     def add(self, line: Line) -> None:
         """Read the next line of the block."""
@@ -109,9 +89,9 @@ class Block:
         if self._is_captured:  # the test's own output may look like anything
             return
         if text.startswith(_NATIVE_START) and not (self._messages or self.plain):
-            self._native = Native()
-        if self._native is not None:
-            self._native.add(line)
+            self._is_native = True
+        if self._is_native:
+            self._add_native(line)
             return
         is_message = text.startswith(_MESSAGE_INDENT) or text == "E"
         if is_message:
@@ -136,12 +116,22 @@ class Block:
         if len(self._messages) < MAX_MESSAGE_LINES:
             self._messages.append(text)
 
+    def _add_native(self, line: Line) -> None:
+        text = line.text
+        if text.startswith(_NATIVE_START):  # of a chain of exceptions the last one counts
+            self._messages, self._message_line, self._is_of_plugin = [], None, False
+        elif self._message_line is None and text.startswith("  "):
+            self._is_of_plugin = self._is_of_plugin or _PLUGIN_FRAME in text
+        elif len(self._messages) < MAX_MESSAGE_LINES:
+            self._message_line = self._message_line or line
+            self._messages.append(text)
+
     def exception(self) -> RaisedException | None:
         """Return what was raised, if the block says so."""
-        if self._native is not None:
-            return printed_exception(self.message, is_own_words=not self._native.is_of_plugin)
         if not self._messages:
             return None
+        if self._is_native:
+            return printed_exception(self.message, is_own_words=not self._is_of_plugin)
         return printed_exception(
             self.message, located=self._located_type, is_own_words="fail(" in self.marked_source
         )
