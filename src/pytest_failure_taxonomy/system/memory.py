@@ -76,9 +76,18 @@ def find_control_group(
         base: where the hierarchies are mounted.
     """
     for mount, path, is_v1 in _hierarchies(described, base):
-        found = _tightest(mount, path, _NAMES_V1 if is_v1 else _NAMES_V2)
-        if found is not None:
-            return found
+        names = _NAMES_V1 if is_v1 else _NAMES_V2
+        groups: list[ControlGroup] = []  # on the way from the process's own up to the root
+        parts = [part for part in path.split("/") if part and part != ".."]
+        for count in range(len(parts), -1, -1):  # a container sees its own group as the root
+            folder = "/".join([mount, *parts[:count]])
+            if _number_in(f"{folder}/{names[1]}") is not None:
+                groups.append(ControlGroup(folder, names))
+        limited = [group for group in groups if group.limit_bytes is not None]
+        if limited:
+            return min(limited, key=lambda group: group.limit_bytes or 0)
+        if groups:
+            return groups[0]
     return None
 
 
@@ -110,20 +119,6 @@ def _hierarchies(described: str, base: str) -> list[tuple[str, str, bool]]:
         elif not controllers:
             found.append((base, path, False))
     return found
-
-
-def _tightest(base: str, path: str, names: tuple[str, str, str]) -> ControlGroup | None:
-    """Return the group with the smallest limit on the way from a group up to the root."""
-    groups: list[ControlGroup] = []
-    parts = [part for part in path.split("/") if part and part != ".."]
-    for count in range(len(parts), -1, -1):  # a container sees its own group as the root
-        folder = "/".join([base, *parts[:count]])
-        if _number_in(f"{folder}/{names[1]}") is not None:
-            groups.append(ControlGroup(folder, names))
-    limited = [group for group in groups if group.limit_bytes is not None]
-    if limited:
-        return min(limited, key=lambda group: group.limit_bytes or 0)
-    return groups[0] if groups else None
 
 
 def peak_rss_bytes() -> int | None:

@@ -195,14 +195,8 @@ def settings_word(
         completes: complete the report at the end.
         is_program: pytest is all that its process does.
     """
-    settings = {
-        "seconds": f"{stall_seconds:g}",
-        "ends": int(ends_stalled),
-        "completes": int(completes),
-        "program": int(is_program),
-        "folder": folder,  # last: it may contain anything
-    }
-    return ";".join(f"{name}={value}" for name, value in settings.items())
+    numbers = f"seconds={stall_seconds:g};ends={ends_stalled:d};completes={completes:d}"
+    return f"{numbers};program={is_program:d};folder={folder}"  # that last: it may contain anything
 
 
 def _move_up(descriptor: int) -> int:
