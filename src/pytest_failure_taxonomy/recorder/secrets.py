@@ -23,7 +23,6 @@ from pytest_failure_taxonomy.redaction.names import (
     secret_arguments,
 )
 from pytest_failure_taxonomy.redaction.signs import Suspicion
-from pytest_failure_taxonomy.report.build import Redaction
 from pytest_failure_taxonomy.report.text import change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -31,6 +30,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.known_values import LearntValues
     from pytest_failure_taxonomy.redaction.redactor import Redactor
+    from pytest_failure_taxonomy.report.build import Redaction
 
 T = TypeVar("T")
 

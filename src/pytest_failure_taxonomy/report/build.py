@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.report.text import (
@@ -97,18 +97,20 @@ MAX_TRACEBACKS: Final = 4_000_000
 """Characters of all tracebacks together; later failures go without."""
 
 
-class Redaction(Protocol):
-    """Removes secrets from texts."""
+if TYPE_CHECKING:
 
-    @property
-    def known(self) -> int:
-        """How many values it knows; texts are searched again when it has learnt more."""
+    class Redaction(Protocol):
+        """Removes secrets from texts."""
 
-    def redact(self, text: str) -> str:
-        """Return a text without its secrets."""
+        @property
+        def known(self) -> int:
+            """How many values it knows; texts are searched again when it has learnt more."""
 
-    def holds_none(self, texts: Sequence[str]) -> bool:
-        """Tell whether it is sure that none of the texts holds a secret."""
+        def redact(self, text: str) -> str:
+            """Return a text without its secrets."""
+
+        def holds_none(self, texts: Sequence[str]) -> bool:
+            """Tell whether it is sure that none of the texts holds a secret."""
 
 
 def removed_from(text: str) -> list[str]:

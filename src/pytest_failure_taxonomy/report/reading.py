@@ -37,7 +37,7 @@ MAX_PROBLEMS: Final = 100
 _OLD_SCHEMA_IDS: Final = {
     version: f"urn:pytest-failure-taxonomy:failure-report:{version}" for version in ("1.0", "1.1")
 }
-_NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
+_NEW_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "run": {"shard": None},
     "verdict": {"owner": None},
     "failures": {"origin": None},
@@ -46,6 +46,7 @@ _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
     "in_flight": dict.fromkeys(("stall", "output", "stack", "location")),
     "workers": {"peak_rss_bytes": None},
     "environment": dict.fromkeys(("watcher", "memory", "git", "distributions")),
+    "limits": {"causes_omitted": 0},
 }
 """The fields that versions 1.1 and 1.2 added, by the object, or the list of them, that has them."""
 
@@ -135,20 +136,16 @@ def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
     version = str(content.get("schema_version"))
     if version not in _OLD_SCHEMA_IDS or content.get("$schema") != _OLD_SCHEMA_IDS[version]:
         return data
-    content = {**content, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
-    content.setdefault("stalls", [])
-    content.setdefault("tests", None)
-    content.setdefault("causes", [])
-    content.setdefault("order", None)
-    if isinstance(content.get("limits"), dict):
-        content["limits"] = {"causes_omitted": 0, **content["limits"]}
+    new_fields: dict[str, Any] = {"stalls": [], "tests": None, "causes": [], "order": None}
+    versions = {"$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
+    content = new_fields | content | versions
     for field, new in _NEW_FIELDS.items():
         if field in content:
             content[field] = _with_new_fields(content[field], new)
     return json.dumps(content).encode("ascii")
 
 
-def _with_new_fields(old: Any, new: Mapping[str, None]) -> Any:
+def _with_new_fields(old: Any, new: Mapping[str, Any]) -> Any:
     if isinstance(old, list):
         return [_with_new_fields(each, new) for each in old]
     return {**new, **old} if isinstance(old, dict) else old

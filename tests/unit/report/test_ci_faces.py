@@ -456,7 +456,7 @@ def test_a_summary_fits_into_a_step() -> None:
     found = tags(rendered(text))
     assert found.count("details") == found.count("/details") >= shown
     for room in (2_000, 3_000, 50_000):
-        assert len(markdown.render_within(report, room).encode()) <= room
+        assert len(markdown.render(report, room).encode()) <= room
 
 
 def test_a_summary_follows_that_of_other_commands(

@@ -21,13 +21,8 @@ from typing import Any, Final
 from pytest_failure_taxonomy.documents.content import parse_json, read_content
 from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.build import (
-    MAX_REPORT_BYTES,
-    OWN_NAME,
-    JSONObject,
-    Redaction,
-    build_report,
-)
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, OWN_NAME, JSONObject
 from pytest_failure_taxonomy.report.text import cap, first_line, safe_text
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -83,7 +78,7 @@ def report_from(
     *,
     rootdir: Path,
     environment: ev.Environment,
-    redaction: Redaction | None = None,
+    redaction: build.Redaction | None = None,
 ) -> JSONObject:
     """Return the JSON object of the report that a file of another program allows.
 
@@ -111,7 +106,7 @@ def report_from(
         rootdir=told.rootdir or str(rootdir),
         environment=replace(environment, **told.environment),
     )
-    report = build_report(
+    report = build.build_report(
         run, judge(run), context, completeness="reconstructed", redaction=redaction
     )
     if told.notes:

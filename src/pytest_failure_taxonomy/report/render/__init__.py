@@ -130,14 +130,14 @@ def faces_of_step() -> Faces:
 
 def _append_summary(path: str, report: JSONObject) -> None:
     """Append the summary of a run to that of its step, which other commands may have begun."""
-    from pytest_failure_taxonomy.report.render.markdown import MAX_BYTES, render_within
+    from pytest_failure_taxonomy.report.render.markdown import MAX_BYTES
 
     try:
         used = os.stat(path).st_size
     except OSError:
         used = 0
     room = MAX_BYTES - used
-    text = render_within(report, room)
+    text = render("markdown", report, room=room)
     if len(text.encode("utf-8", "replace")) > room:
         raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
     _append(path, text)

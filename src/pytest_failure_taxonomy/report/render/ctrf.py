@@ -20,14 +20,8 @@ from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from pytest_failure_taxonomy.report.build import (
-    OWN_NAME,
-    JSONObject,
-    object_at,
-    objects_at,
-    own_extension,
-    texts_at,
-)
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
 from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure, tests_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, describe_kind
 
@@ -86,8 +80,8 @@ def render(report: JSONObject) -> str:
 
 def _run_id(report: JSONObject) -> str:
     """Return the id of the run; shards of one CI job and what is merged of them have the same."""
-    merged = objects_at(object_at(own_extension(report), "merged"), "runs")
-    runs = [object_at(each, "run") for each in merged] or [report["run"]]
+    merged = build.objects_at(build.object_at(build.own_extension(report), "merged"), "runs")
+    runs = [build.object_at(each, "run") for each in merged] or [report["run"]]
     job = report["environment"]["ci"] or {}
     if job.get("run_id") is None or not all(run.get("shard") for run in runs):
         return str(report["run"]["id"])
@@ -128,14 +122,14 @@ def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JS
 
 def _session(report: JSONObject) -> JSONObject:
     """Return what is true of the run as a whole and of no single test."""
-    notes = texts_at(own_extension(report), "notes")
+    notes = build.texts_at(build.own_extension(report), "notes")
     if report["tests"] is None:
         notes = [*notes, WITHOUT_TESTS]
     return {
         "stage": report["run"]["stage"],
         **{name: report[name] for name in _OF_SESSION},
         "notes": notes,
-        "faults": texts_at(own_extension(report), "faults"),
+        "faults": build.texts_at(build.own_extension(report), "faults"),
     }
 
 

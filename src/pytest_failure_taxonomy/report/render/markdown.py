@@ -55,12 +55,7 @@ _COUNTS: Final = (
 )
 
 
-def render(report: dict[str, Any]) -> str:
-    """Return the summary of a run."""
-    return render_within(report, MAX_BYTES)
-
-
-def render_within(report: dict[str, Any], room: int) -> str:
+def render(report: dict[str, Any], room: int = MAX_BYTES) -> str:
     """Return the summary of a run, with as many groups and tests as there is room for.
 
     Args:
