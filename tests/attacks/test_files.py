@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, Final
 
@@ -607,7 +608,8 @@ def test_any_change_of_a_record(
     refusal = ""
     report = None
     try:
-        report = complete_run(folder / REPORT, source.run_id, end)
+        with chdir(folder):  # the changed record may name any file to write beside the report
+            report = complete_run(folder / REPORT, source.run_id, end)
     except ReportError as error:
         refusal = str(error)
     assert "\n" not in refusal

@@ -31,6 +31,12 @@ FOREIGN = tuple(
 """The readers of other programs' files."""
 
 
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is spoilt may name any file to write beside a report."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_kept(tmp_path: Path, target: str) -> None:
     """Each input that is kept is read as it was meant to be, and so is none at all."""
