@@ -1061,9 +1061,9 @@ CRASHES: Final = (
         fixes=[None, None],
     ),
 )
-OF_NO_VERSION: Final = (*CONNECTIONS, *SERVICES, *MACHINE, *MIXED)
+OF_NO_VERSION: Final = (*CONNECTIONS, *SERVICES, *MACHINE, *IMPORTS, *MIXED)
 """What pytest's version changes nothing of."""
-SERIAL: Final = (*OF_NO_VERSION, *IMPORTS, *PYTEST, *ENDINGS)
+SERIAL: Final = (*OF_NO_VERSION, *PYTEST, *ENDINGS)
 
 NEVER: Final = "different approach"
 """What no face says of any of these runs: there was no earlier attempt."""
@@ -1134,14 +1134,13 @@ def check(done: Finished, row: Row, port: int, capsys: pytest.CaptureFixture[str
     assert verdict["retryable"] is row.retryable
 
     faces = {"terminal": "\n".join(done.block)}
-    for name, command in {
-        "show": ["show"],
-        "agent": ["show", "--format", "agent"],
-        "html": ["convert", "--to", "html"],
-    }.items():
+    commands = {"show": ["show"], "agent": ["show", "--format", "agent"]}
+    if len(row.fixes) > 1 or row.never:  # a page takes as long as all the rest
+        commands["html"] = ["convert", "--to", "html"]
+    for name, command in commands.items():
         main([*command, str(done.path)])
         faces[name] = capsys.readouterr().out
-    page = html.unescape(_TAG.sub(" ", faces.pop("html")))
+    page = html.unescape(_TAG.sub(" ", faces.pop("html", "")))
     assert (main(["show", "--retryable", str(done.path)]) == 0) is (row.retryable is True)
     shown = [_plain(line) for line in faces["show"].splitlines()[1:-1]]
     assert shown == [_plain(line) for line in done.block[:-1]]
@@ -1150,7 +1149,7 @@ def check(done: Finished, row: Row, port: int, capsys: pytest.CaptureFixture[str
             assert words not in text
         assert "pip install" not in text or any("pip install" in (fix or "") for fix in row.fixes)
     assert not [code for code in CODES if code in page]
-    for text in (faces["agent"], page):
+    for text in (faces["agent"], page) if page else (faces["agent"],):
         check_order(text, done)
     if row.retryable is not None:
         assert ("try: retry" in faces["agent"]) is row.retryable
@@ -1167,7 +1166,7 @@ def check_order(text: str, done: Finished) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        *(pytest.param(row, id=row.name) for row in (*IMPORTS, *PYTEST, *ENDINGS)),
+        *(pytest.param(row, id=row.name) for row in (*PYTEST, *ENDINGS)),
         *(pytest.param(row, id=row.name, marks=pytest.mark.slow) for row in OF_NO_VERSION),
     ],
 )

@@ -308,14 +308,14 @@ def test_passwords_are_not_shown() -> None:
 def test_first_runs_at_once_all_get_in(
     tmp_path: Path, history_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten processes that make one history together lose no run, and leave no other file."""
+    """Five processes that make one history together lose no run, and leave no other file."""
     monkeypatch.setenv(SECONDS_VARIABLE, "60")
-    reports = [a_report(number, failing=("tests/test_x.py::test_a",)) for number in range(10)]
-    with ThreadPoolExecutor(10) as pool:
+    reports = [a_report(number, failing=("tests/test_x.py::test_a",)) for number in range(5)]
+    with ThreadPoolExecutor(5) as pool:
         assert set(pool.map(lambda report: record_run(report, history_url), reports)) == {None}
     with open_history(history_url) as history, history.reading() as connection:
-        assert connection.scalar(select(func.count()).select_from(t.RUNS)) == 10
-        assert connection.scalar(select(t.CAUSES.c.runs)) == 10
+        assert connection.scalar(select(func.count()).select_from(t.RUNS)) == 5
+        assert connection.scalar(select(t.CAUSES.c.runs)) == 5
     assert [path.name for path in tmp_path.iterdir()] in (["h.db"], [])
 
 
