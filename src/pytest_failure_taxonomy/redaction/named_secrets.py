@@ -62,12 +62,10 @@ _BEARER: Final = re.compile(
     r"(?P<scheme>bearer[ \t]{1,4})(?P<value>[\w.~+/=-]{8,}+)", re.IGNORECASE | re.ASCII
 )
 
-_Found = tuple[int, int, str]
-"""Where a secret begins and ends, and its id."""
 _LONGEST_JUDGED: Final = 400
 """Characters by which a value is judged. Without a limit, a line that is all names would take
 quadratic time, because each match would reach to its end."""
-_RemovalOf = Callable[[re.Match[str]], "_Found | None"]
+_RemovalOf = Callable[[re.Match[str]], Removal | None]
 
 _BEHIND_AN_OPTION: Final = frozenset(
     (
@@ -144,14 +142,14 @@ def _removals(
         if found := expression.match(text, place, limit):
             search.judge(place, found.end())
             if removal := removal_of(found):
-                start, done, name = removal
+                start, done = removal.start, removal.end
                 # Every expression ends with its value.
                 if found.end() == limit and (whole := expression.match(text, place)):
                     done = max(done, whole.end())
-                yield Removal(start, done, name, text[start:done])
+                yield Removal(start, done, removal.name, text[start:done])
 
 
-def _of_header(found: re.Match[str]) -> _Found | None:
+def _of_header(found: re.Match[str]) -> Removal | None:
     value = found["value"].strip()
     if found["scheme"]:
         is_left = is_prose_of_header(value)
@@ -163,7 +161,7 @@ def _of_header(found: re.Match[str]) -> _Found | None:
         is_left = _is_between_literals(found.string, *found.span("value"))
     if is_left or is_placeholder(value):
         return None
-    return (*found.span("value"), mark_id(found["name"]))
+    return removal_of_group(found, "value", mark_id(found["name"]))
 
 
 def _is_no_header(found: re.Match[str], value: str) -> bool:
@@ -177,12 +175,12 @@ def _is_no_header(found: re.Match[str], value: str) -> bool:
     return not found["sign"].startswith(":") and _EXPRESSION.match(value) is not None
 
 
-def _of_bearer(found: re.Match[str]) -> _Found | None:
+def _of_bearer(found: re.Match[str]) -> Removal | None:
     has_digit = any(character.isdigit() for character in found["value"])
-    return (*found.span("value"), "bearer") if has_digit else None
+    return removal_of_group(found, "value", "bearer") if has_digit else None
 
 
-def _of_option(found: re.Match[str]) -> _Found | None:
+def _of_option(found: re.Match[str]) -> Removal | None:
     value = found["bare"]
     name = found["name"].lower()
     line = found.string[max(0, found.start() - 90) : found.start()]
@@ -194,10 +192,10 @@ def _of_option(found: re.Match[str]) -> _Found | None:
         return None
     if found["sign"][-1] in "\"'" and _is_between_literals(found.string, *found.span("bare")):
         return None
-    return (*found.span("bare"), mark_id(name))
+    return removal_of_group(found, "bare", mark_id(name))
 
 
-def _of_assignment(found: re.Match[str]) -> _Found | None:
+def _of_assignment(found: re.Match[str]) -> Removal | None:
     group = next(each for each in ("e", "s", "d", "bare") if found[each] is not None)
     start, end = found.span(group)
     if group in "sd" and _is_between_literals(found.string, start, end):
@@ -207,10 +205,10 @@ def _of_assignment(found: re.Match[str]) -> _Found | None:
         return None
     name = found["name"].lower()
     is_left = is_ordinary_bare(found) if group == "bare" else is_too_little(name, value)
-    return None if is_left else (start, end, mark_id(name))
+    return None if is_left else removal_of_group(found, group, mark_id(name))
 
 
-def _of_joined_literal(found: re.Match[str], code: str) -> _Found | None:
+def _of_joined_literal(found: re.Match[str], code: str) -> Removal | None:
     """Return the second literal of `"password=" + "value"`."""
     second = _LITERAL.match(found.string, found.end())
     if second is None or found["sign"] != "=" or code.strip().rstrip("bfruBFRU").strip(" +"):
@@ -220,7 +218,7 @@ def _of_joined_literal(found: re.Match[str], code: str) -> _Found | None:
     name = found["name"].lower()
     if not value or " " in value or is_placeholder(value) or is_too_little(name, value):
         return None
-    return (*second.span(group), mark_id(name))
+    return removal_of_group(second, group, mark_id(name))
 
 
 _BOTH: Final = ((_OPTION, _of_option), (_ASSIGNMENT, _of_assignment))
