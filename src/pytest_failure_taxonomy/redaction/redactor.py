@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from pytest_failure_taxonomy.redaction import MARK_START, is_cut
+from pytest_failure_taxonomy.redaction import MARK_START, is_cut, named_secrets, names, signs
 from pytest_failure_taxonomy.redaction.known_values import KnownValues, LearntValues, secret_values
 from pytest_failure_taxonomy.redaction.marks import (
     MARK,
@@ -16,29 +16,10 @@ from pytest_failure_taxonomy.redaction.marks import (
     Search,
     removal_of_group,
 )
-from pytest_failure_taxonomy.redaction.named_secrets import (
-    remove_assignments,
-    remove_pairs,
-    secrets_behind_cut_names,
-)
-from pytest_failure_taxonomy.redaction.names import (
-    find_secret_key,
-    lower_case,
-    may_hold_command,
-    remove_from_commands,
-    words_of_names,
-)
 from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_of_chance,
     is_placeholder,
     looks_random,
-)
-from pytest_failure_taxonomy.redaction.signs import (
-    ChangingVariables,
-    known_tokens,
-    may_hold_key,
-    may_hold_login,
-    may_hold_signature,
 )
 from pytest_failure_taxonomy.redaction.user_patterns import UserPattern
 
@@ -76,7 +57,7 @@ class Redactor:
         learnt: LearntValues | None = None,
     ) -> None:
         self.counts: dict[str, int] = {}
-        self._variables = ChangingVariables(environment)
+        self._variables = signs.ChangingVariables(environment)
         self._environment = KnownValues(_MOST_OF_ENVIRONMENT)
         self._learnt = LearntValues() if learnt is None else learnt
         self._patterns = [
@@ -129,7 +110,7 @@ class Redactor:
         if isinstance(value, dict):
             return {
                 self.redact(key): self._note("field", str(each))
-                if _may_be_secret(each) and find_secret_key(key)
+                if _may_be_secret(each) and names.find_secret_key(key)
                 else self._redact_each(each)
                 for key, each in value.items()
             }
@@ -180,24 +161,24 @@ class Redactor:
         self.see_environment()
         if self._environment.count:
             text = self._environment.remove(text, search, cut=cut)
-        if may_hold_key(text):
+        if signs.may_hold_key(text):
             text = remove_private_keys(text, note)
-        text = known_tokens().remove(text, search, cut=cut)
-        if may_hold_login(text):
+        text = signs.known_tokens().remove(text, search, cut=cut)
+        if signs.may_hold_login(text):
             text = search.without_matches(text, _PASSWORD, _password)
             text = search.without_matches(text, _PASSWORD_WITH_SLASH, _password)
             text = search.without_matches(text, _USER, _token)
-        lower = lower_case(text)
-        if may_hold_signature(lower):
+        lower = names.lower_case(text)
+        if signs.may_hold_signature(lower):
             text = search.without_matches(text, _SIGNATURE, _signature)
-            lower = lower_case(text)
-        if words := words_of_names(lower):
-            text = remove_pairs(text, lower, words, search)
-            text = remove_assignments(text, lower_case(text), words, search)
-        if may_hold_command(text):
-            text = remove_from_commands(text, search)
+            lower = names.lower_case(text)
+        if words := names.words_of_names(lower):
+            text = named_secrets.remove_pairs(text, lower, words, search)
+            text = named_secrets.remove_assignments(text, names.lower_case(text), words, search)
+        if names.may_hold_command(text):
+            text = names.remove_from_commands(text, search)
         if cut:
-            text = search.without(text, secrets_behind_cut_names(text, search))
+            text = search.without(text, named_secrets.secrets_behind_cut_names(text, search))
         return self._learnt.remove(text, search, cut=cut) if self._learnt.count else text
 
     def _note(self, name: str, removed: str = "", /) -> str:
@@ -215,8 +196,8 @@ class _RedactionPattern:
     def __init__(self, name: str, pattern: str) -> None:
         self._name = name
         self._pattern = UserPattern(pattern)
-        names = list(self._pattern.compiled.groupindex)
-        self._group: int | str = names[0] if names else 1 if self._pattern.compiled.groups else 0
+        groups = list(self._pattern.compiled.groupindex)
+        self._group: int | str = groups[0] if groups else 1 if self._pattern.compiled.groups else 0
 
     def is_found(self, text: str) -> bool:
         spans, is_whole = self._search(text)
@@ -296,7 +277,7 @@ def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
             if not isinstance(key, str):
                 return False
             if (says_so := texts.get(key)) is None:
-                says_so = texts[key] = bool(find_secret_key(key))
+                says_so = texts[key] = bool(names.find_secret_key(key))
             if (says_so and _may_be_secret(each)) or not _add_texts(each, texts):
                 return False
     elif isinstance(value, list):
