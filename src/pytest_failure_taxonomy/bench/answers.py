@@ -70,16 +70,22 @@ def _check_amount(where: str, name: str, amount: object, most: float) -> None:
         raise ValueError(f"{where}: {name} is too large; give at most {most:,.0f}")
 
 
+OnSpend = Callable[[float, Mapping[str, float]], None]
+
+
 class Spending:
     """What one call of a system has spent so far; any thread may add to it."""
 
     __slots__ = ("_entries", "on_spend")
 
-    def __init__(self, on_spend: Callable[[float], None] | None = None) -> None:
+    def __init__(
+        self, on_spend: Callable[[float, Mapping[str, float]], None] | None = None
+    ) -> None:
         """Begin with nothing spent.
 
         Args:
-            on_spend: Called with each amount, in US dollars, by the thread that spends it.
+            on_spend: Called with each cost, in US dollars, and usage, by the thread that spends
+                them. What a call spends in another process is told so to the one that counts it.
         """
         # Appending to a list and copying it are atomic, so no lock is needed.
         self._entries: list[tuple[float, Mapping[str, float]]] = []
@@ -95,7 +101,7 @@ class Spending:
         check_amounts("spend", cost_usd, usage)
         self._entries.append((float(cost_usd), usage))
         if self.on_spend is not None:
-            self.on_spend(float(cost_usd))
+            self.on_spend(float(cost_usd), usage)
 
     @property
     def cost_usd(self) -> float:
@@ -118,31 +124,6 @@ class Spending:
     def __reduce__(self) -> tuple[type[Spending], tuple[()]]:
         # A case that is sent to another process begins with nothing spent there.
         return Spending, ()
-
-
-class ForwardedSpending(Spending):
-    """What a call in another process spends: each amount is told to the process that counts it."""
-
-    __slots__ = ("_tell",)
-
-    def __init__(self, tell: Callable[[float, Mapping[str, float]], None]) -> None:
-        """Begin with nothing spent.
-
-        Args:
-            tell: Called with each cost and usage, by the thread that spends them.
-        """
-        super().__init__()
-        self._tell = tell
-
-    def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
-        """Add an amount and tell it.
-
-        Raises:
-            ValueError: As for `Answer`.
-            TypeError: As for `Answer`.
-        """
-        super().add(cost_usd, usage)
-        self._tell(cost_usd, usage)
 
 
 def added(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -20,12 +20,13 @@ from pydantic import ValidationError
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
 from pytest_failure_taxonomy.bench.kept import reader
-from pytest_failure_taxonomy.bench.kept.file import SUFFIX, RunHeader
+from pytest_failure_taxonomy.bench.kept.file import RunHeader
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.report import difference_words, distinct_name
 from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
 from pytest_failure_taxonomy.documents.problems import UnfitError, shown
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.named_files import RUN_SUFFIX
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import listed
 
@@ -404,7 +405,7 @@ def read_earlier_runs(
         BenchError: There is no such file or run, or it has no run of a task class.
     """
     path = (folder or Path()) / given
-    if path.name.endswith(SUFFIX) and why_no_file(path) is None:
+    if path.name.endswith(RUN_SUFFIX) and why_no_file(path) is None:
         return [_compared_kept(reader.read_run(path, has_outputs=False))]
     is_there = False
     with suppress(OSError, ValueError):  # a name that is too long, or has a null character

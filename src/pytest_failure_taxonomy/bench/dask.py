@@ -25,18 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending, json_problem
+from pytest_failure_taxonomy.bench import user_code
+from pytest_failure_taxonomy.bench.answers import Answer, Spending, json_problem
 from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
 from pytest_failure_taxonomy.bench.run.call_threads import Raised
 from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
 from pytest_failure_taxonomy.bench.run.fan_out import BackgroundLoop
-from pytest_failure_taxonomy.bench.user_code import (
-    SystemUnderTestError,
-    Traceback,
-    facts_of,
-    import_callable,
-    raised_elsewhere,
-)
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -60,7 +54,7 @@ _writing_tracebacks = threading.Lock()
 Spent = tuple[float, dict[str, float]]
 
 
-class WorkerLost(SystemUnderTestError):  # noqa: N818 - users read the name as the kind of end
+class WorkerLost(user_code.SystemUnderTestError):
     """The worker ended before the system had returned. The case is not called again by itself."""
 
     failure_kind = "sandbox.worker_lost"
@@ -68,7 +62,7 @@ class WorkerLost(SystemUnderTestError):  # noqa: N818 - users read the name as t
     """One worker takes all its cases with it, which says nothing about the others."""
 
 
-class SchedulerLost(SystemUnderTestError):  # noqa: N818 - as above
+class SchedulerLost(user_code.SystemUnderTestError):
     """The scheduler is gone, and with it the cluster."""
 
     failure_kind = "sandbox.worker_lost"
@@ -142,7 +136,7 @@ class DaskSystem:
         limit_seconds = (case.timeout_per_case_seconds or self._limit_seconds) + _SPARE_SECONDS
         said = await cluster.call(self._target, self._isolation, limit_seconds, case)
         if "error" in said:
-            raise raised_elsewhere(said["error"])
+            raise user_code.raised_elsewhere(said["error"])
         answer = json.loads(said["answer"])
         return Answer(**answer) if answer.pop("is_answer") else answer["output"]
 
@@ -362,7 +356,9 @@ class _Cluster:
             raise await self._why_lost(worker, said)
         raise said
 
-    async def _why_lost(self, worker: str, error: Exception | None) -> SystemUnderTestError:
+    async def _why_lost(
+        self, worker: str, error: Exception | None
+    ) -> user_code.SystemUnderTestError:
         """Return whether a worker or the scheduler is gone, when the last amounts are told."""
         await asyncio.sleep(_SECONDS_FOR_LAST_SPENDS)
         try:
@@ -406,7 +402,7 @@ async def greet(target: str) -> dict[str, str]:
     """Return this worker's version of the package, and why it can't call the system, or ''."""
     problem = ""
     try:
-        await asyncio.to_thread(import_callable, target, "sut")
+        await asyncio.to_thread(user_code.import_callable, target, "sut")
     except BenchError as error:
         problem = str(error)
     return {"version": VERSION, "problem": problem}
@@ -469,7 +465,7 @@ class _Calls:
             system = await asyncio.to_thread(self._system, target, isolation)
         except Exception as error:  # noqa: BLE001 - it is the result of the case
             return {"spends": [], "error": _described(error)}
-        work = _answered(system, case.spending_to(ForwardedSpending(spends.add)), spends)
+        work = _answered(system, case.spending_to(Spending(spends.add)), spends)
         running = asyncio.wrap_future(self._background.submit(work))
         self._running[token] = (running, spends)
         try:
@@ -493,7 +489,7 @@ class _Calls:
     def _system(self, target: str, isolation: str) -> Callable[..., Any]:
         key = (target, isolation)
         if key not in self._systems:
-            imported = import_callable(target, "sut")
+            imported = user_code.import_callable(target, "sut")
             system = IsolatedSystem(target) if isolation == "process" else imported
             self._systems[key] = as_coroutine_function(system)
         return self._systems[key]
@@ -561,7 +557,7 @@ def _described(error: BaseException) -> dict[str, Any]:
     message = ""
     with suppress(Exception):  # methods of the exception are called
         message = str(error)[:_MAX_MESSAGE]
-        facts = facts_of(error)
+        facts = user_code.facts_of(error)
     with _writing_tracebacks:
-        text = Traceback(error).text()
+        text = user_code.Traceback(error).text()
     return {**facts, "type": type(error).__name__, "message": message, "traceback": text}

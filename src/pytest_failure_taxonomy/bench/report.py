@@ -35,14 +35,6 @@ from pytest_failure_taxonomy.taxonomy.words import counted, listed
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pytest_failure_taxonomy.bench.models import (
-        BenchComparison,
-        BenchDigests,
-        BenchRunReport,
-        BenchScore,
-        LowerBound,
-        RunPlan,
-    )
 
 RIGHT_REDUCERS: Final = "write mean, majority, pass@K, pass^K or best@K"
 _NAME: Final = re.compile(r"mean|majority|(pass@|pass\^|best@)([1-9][0-9]{0,3})", re.ASCII)
@@ -181,15 +173,15 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def aggregate(
-    plan: RunPlan,
-    per_case: Iterable[tuple[str, BenchScore]],
+    plan: models.RunPlan,
+    per_case: Iterable[tuple[str, models.BenchScore]],
     *,
     run_id: str | None = None,
     started: Collection[str] | None = None,
     stopped: str | None = None,
     lost_to: Mapping[str, str] = MappingProxyType({}),
     lost_cost_usd: float = 0.0,
-    digests: BenchDigests | None = None,
+    digests: models.BenchDigests | None = None,
     system: str | None = None,
     system_label: str = "",
 ) -> models.BenchRunReport:
@@ -214,7 +206,7 @@ def aggregate(
     Raises:
         ValueError: A case is not part of the plan, or has two scores.
     """
-    unsorted: dict[str, BenchScore] = {}
+    unsorted: dict[str, models.BenchScore] = {}
     for case_id, score in per_case:
         if case_id in unsorted:
             raise ValueError(f"two scores for the case {case_id!r}; a case has one")
@@ -429,7 +421,7 @@ _PLURAL: Final = {"now_fails": "no longer pass", "now_passes": "now pass"}
 
 
 def summary_lines(
-    report: BenchRunReport, *, test: str = "", slowest: int = 3, detail: bool = False
+    report: models.BenchRunReport, *, test: str = "", slowest: int = 3, detail: bool = False
 ) -> list[str]:
     """Return the lines of one task class: the first names it, the others are indented.
 
@@ -451,7 +443,7 @@ def summary_lines(
     ]
 
 
-def table_of_systems(reports: Sequence[BenchRunReport], *, test: str = "") -> list[str]:
+def table_of_systems(reports: Sequence[models.BenchRunReport], *, test: str = "") -> list[str]:
     """Return a table of the systems that one task class was run with, a row for each.
 
     Args:
@@ -468,7 +460,7 @@ def table_of_systems(reports: Sequence[BenchRunReport], *, test: str = "") -> li
     return [title, *(f"  {line.rstrip()}" for line in lines)]
 
 
-def _cells(report: BenchRunReport) -> tuple[str, ...]:
+def _cells(report: models.BenchRunReport) -> tuple[str, ...]:
     counts, bound = report.counts, report.lower_bound_95.value
     measured = [score.wall_clock_ms for _, score in report.per_case if score.wall_clock_ms > 0]
     return (
@@ -482,7 +474,9 @@ def _cells(report: BenchRunReport) -> tuple[str, ...]:
     )
 
 
-def lines_of_system(report: BenchRunReport, *, slowest: int = 3, detail: bool = False) -> list[str]:
+def lines_of_system(
+    report: models.BenchRunReport, *, slowest: int = 3, detail: bool = False
+) -> list[str]:
     """Return what the table of systems does not say of one, the first line with its label.
 
     Args:
@@ -498,13 +492,13 @@ def lines_of_system(report: BenchRunReport, *, slowest: int = 3, detail: bool = 
     return [f"  {report.system_label}:", *(f"    {line}" for line in lines)]
 
 
-def name_with_system(report: BenchRunReport) -> str:
+def name_with_system(report: models.BenchRunReport) -> str:
     """Return the name of a run's class, with the label of its system if there are several."""
     return report.task_class + (f"[{report.system_label}]" if report.system_label else "")
 
 
 def _facts(
-    report: BenchRunReport, *, slowest: int, detail: bool, has_cost: bool = True
+    report: models.BenchRunReport, *, slowest: int, detail: bool, has_cost: bool = True
 ) -> list[str]:
     """Return the other facts of a run, a line for each, which begins with its name."""
     facts: list[tuple[str, str]] = []
@@ -539,7 +533,7 @@ def _facts(
     return [f"{name}: {words}" for name, words in facts if words]
 
 
-def _missing_words(report: BenchRunReport) -> list[str]:
+def _missing_words(report: models.BenchRunReport) -> list[str]:
     """Return how many cases have no score, and how many never got through to the provider."""
     counts, words = report.counts, []
     if lost := counts.started - counts.graded:
@@ -553,14 +547,14 @@ def _missing_words(report: BenchRunReport) -> list[str]:
     return words
 
 
-def _bound(bound: LowerBound) -> str:
+def _bound(bound: models.LowerBound) -> str:
     """Return the lower bound with its method, or why there is none."""
     if bound.value is None:
         return f"no lower bound: {bound.method.removeprefix('none: ')}"
     return f"at least {cut_share(bound.value)} (95 %, {bound.method}, n={bound.n})"
 
 
-def difference_words(found: BenchComparison) -> str:
+def difference_words(found: models.BenchComparison) -> str:
     """Return the difference of two means and its interval in words."""
     difference = f"changed by {signed(found.difference)}"
     interval = found.interval_95
@@ -580,7 +574,7 @@ def signed(number: float) -> str:
     return text if number else "0.000"
 
 
-def flip_words(found: BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
+def flip_words(found: models.BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
     """Return which cases fail or pass otherwise than before, by name."""
     words = []
     for flip, verb in (("now_fails", "no longer passes"), ("now_passes", "now passes")):

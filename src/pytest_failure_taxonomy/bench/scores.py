@@ -25,13 +25,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.models import (
-    BenchCase,
-    BenchScore,
-    FailureMode,
-    TaskClass,
-    offending_keys,
-)
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode, TaskClass
 from pytest_failure_taxonomy.bench.user_code import describe, safe
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -291,7 +285,7 @@ def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float
     code that the class doesn't list becomes `rubric.unknown_failure_mode`, even if it is one of the
     runner's.
     """
-    offending = offending_keys(answer.breakdown, task_class.breakdown_keys)
+    offending = models.offending_keys(answer.breakdown, task_class.breakdown_keys)
     if offending:
         # The smallest, so that the detail doesn't depend on their order.
         return failed_score(
@@ -450,7 +444,7 @@ def combine(
         key: part
         for name in sorted(answers, key=lambda name: (weights[name] > 0, name))
         for key, part in answers[name].breakdown.items()
-        if weights[name] or not offending_keys([key], breakdown_keys)
+        if weights[name] or not models.offending_keys([key], breakdown_keys)
     }
     return Verdict(
         passed=all(answers[name].passed for name in deciding),

@@ -23,9 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.taxonomy.classification import (
-    classify_exception,
-)
+from pytest_failure_taxonomy.taxonomy.classification import classify_exception
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
 

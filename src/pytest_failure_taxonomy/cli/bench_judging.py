@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.bench.report import (
 from pytest_failure_taxonomy.cli.bench import MAX_IDS, MAX_LINE, load_run, report_for, summary
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.named_files import RUN_SUFFIX
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
@@ -182,7 +183,7 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     """
     from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
     from pytest_failure_taxonomy.bench.kept import regrading
-    from pytest_failure_taxonomy.bench.kept.file import SUFFIX, RunFile, scheduled
+    from pytest_failure_taxonomy.bench.kept.file import RunFile, scheduled
     from pytest_failure_taxonomy.bench.scores import check_variables
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.redaction.names import declare_secret_variables
@@ -193,7 +194,7 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     check_variables(plan.task_class, plan.task_class.name)
     rubric = open_rubrics(plan.task_class, plan.task_class.settings)
     header = regrading.new_header(plan)
-    path = plan.run.path.with_name(f"{header.run_id}{SUFFIX}")
+    path = plan.run.path.with_name(f"{header.run_id}{RUN_SUFFIX}")
     file = RunFile(path, lambda given: change_texts(given, secrets.redact))
     file.create(header, [scheduled(case) for case in plan.cases.values()])
     if file.problem:

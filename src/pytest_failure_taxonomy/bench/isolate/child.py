@@ -253,7 +253,7 @@ def run_system(
         body: The pickled case.
         spends: The descriptor of the pipe by which each amount is told as soon as it is spent.
     """
-    from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending
+    from pytest_failure_taxonomy.bench.answers import Answer, Spending
     from pytest_failure_taxonomy.bench.user_code import facts_of
 
     def tell(cost_usd: float, usage: Mapping[str, float]) -> None:
@@ -271,7 +271,7 @@ def run_system(
 
     def call_system() -> Any:
         case = pickle.loads(body)  # noqa: S301 - our own client pickled it
-        return call(case.spending_to(ForwardedSpending(tell)))
+        return call(case.spending_to(Spending(tell)))
 
     _answer(verdict, call_system, pack, facts_of)
 

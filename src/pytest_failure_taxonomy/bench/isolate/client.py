@@ -13,6 +13,7 @@ from importlib.util import decode_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pytest_failure_taxonomy.bench import scores
 from pytest_failure_taxonomy.bench.answers import Answer
 from pytest_failure_taxonomy.bench.isolate import wire
 from pytest_failure_taxonomy.bench.isolate.connection import (
@@ -24,13 +25,7 @@ from pytest_failure_taxonomy.bench.isolate.connection import (
     how_it_ended,
     run_directly,
 )
-from pytest_failure_taxonomy.bench.scores import (
-    CombinedRubrics,
-    RubricAnswer,
-    RubricError,
-    RubricTimeoutError,
-    weights_of,
-)
+from pytest_failure_taxonomy.bench.scores import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_code import SystemUnderTestError, raised_elsewhere
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -103,7 +98,13 @@ class IsolatedRubric:
             elif self._is_warm:
                 reply = await self._ask_warm(body, limit_seconds)
             else:
-                reply = await self._ask_fresh(body, limit_seconds)
+                fresh, connection = self._servers.here().fresh, Connection(self._fresh_task(), None)
+                fresh.add(connection)
+                try:
+                    reply = await connection.ask(body, limit_seconds)
+                finally:
+                    fresh.discard(connection)
+                    await connection.aclose()
         except ServerDiedError:
             raise RubricError("killed the process that runs rubrics") from None
         return read_answer(reply, limit_seconds)
@@ -120,16 +121,6 @@ class IsolatedRubric:
             # Either this case killed the server, or one that ran beside it: try it alone.
             async with servers.alone:
                 return await (await self._loaded(servers, "suspects")).ask(body, limit_seconds)
-
-    async def _ask_fresh(self, body: bytes, limit_seconds: float) -> Reply:
-        servers = self._servers.here()
-        connection = Connection(self._fresh_task(), None)
-        servers.fresh.add(connection)
-        try:
-            return await connection.ask(body, limit_seconds)
-        finally:
-            servers.fresh.discard(connection)
-            await connection.aclose()
 
     async def _loaded(self, servers: _Servers, which: Literal["main", "suspects"]) -> Connection:
         """Return a server that has loaded the rubric.
@@ -151,7 +142,7 @@ class IsolatedRubric:
                     f"{how_it_ended(connection.status)} while it was loaded"
                 )
             elif reply.what == wire.TIMED_OUT:
-                self._problem = RubricTimeoutError(
+                self._problem = scores.RubricTimeoutError(
                     f"was not loaded within {self._limit_seconds:g} s"
                 )
             elif reply.what == wire.BROKEN:
@@ -175,7 +166,7 @@ class IsolatedRubric:
 
 def open_rubrics(
     task_class: TaskClass, settings: BenchSettings
-) -> IsolatedRubric | CombinedRubrics:
+) -> IsolatedRubric | scores.CombinedRubrics:
     """Return what grades the cases of a task class; the caller has to close it.
 
     Raises:
@@ -195,7 +186,7 @@ def open_rubrics(
     }
     if len(opened) == 1:
         return next(iter(opened.values()))
-    return CombinedRubrics(opened, weights_of(task_class), task_class.breakdown_keys)
+    return scores.CombinedRubrics(opened, scores.weights_of(task_class), task_class.breakdown_keys)
 
 
 class ProcessDied(SystemUnderTestError):  # noqa: N818 - users read the name as the kind of end
@@ -335,7 +326,7 @@ def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
         RubricError: The rubric gave no answer; the message continues "the rubric ...".
     """
     if reply.what == wire.TIMED_OUT:
-        raise RubricTimeoutError(f"was not done within {limit_seconds:g} s")
+        raise scores.RubricTimeoutError(f"was not done within {limit_seconds:g} s")
     if reply.what == wire.TOO_LARGE:
         raise RubricError(f"gave more than {wire.MAX_VERDICT_BYTES:,} bytes as its verdict")
     if reply.what == wire.NOT_STARTED:

@@ -34,12 +34,9 @@ from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.documents.models import ClosedModel
-from pytest_failure_taxonomy.named_files import RUN_SUFFIX
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, Journal, create_file, whole_lines
 
 SCHEMA_VERSION: Final = 1
-
-SUFFIX: Final = RUN_SUFFIX
 
 _T = TypeVar("_T")
 
@@ -316,6 +313,8 @@ class RunFile:
         self.path = path
         self.problem = ""
         """Why something could not be written; empty if all was."""
+        self.is_resumed = False
+        """Whether the run continues an earlier one."""
         self._redact = redact
         self._worker = worker
         self._journal: Journal | None = None
@@ -344,6 +343,7 @@ class RunFile:
             cases: The cases of the run from now on.
             cases_in_class: How many cases the class has by now.
         """
+        self.is_resumed = True
         with self.locked():
             known = set()
             with suppress(OSError):

@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.bench.sharding import cases_digest
 from pytest_failure_taxonomy.bench.user_code import is_infrastructure
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.named_files import RUN_SUFFIX
 
 CaseState = Literal["passed", "failed", "lost", "not run"]
 """What became of a case: a lost one was started and has no score."""
@@ -140,17 +141,12 @@ class KeptRun:
                 if record.get("cause"):
                     self.stop_causes.add(str(record["cause"]))
 
-    def is_done(self, case_id: str, digest: str) -> bool:
-        """Return whether a case needs no further call of the system.
-
-        It does if it has changed, if it never got through to the provider, and if it failed with
-        the cause that stopped the run.
-        """
-        last = self.last_of(case_id)
-        return last is not None and self.settles(last, digest)
-
     def settles(self, call: file.KeptAttempt, digest: str) -> bool:
-        """Return whether a call with a score is the last one that its case needs."""
+        """Return whether a call with a score is the last one that its case needs.
+
+        It is not if the case has changed, if the call never got through to the provider, and if it
+        failed with the cause that stopped the run.
+        """
         return (
             call.input_digest == digest
             and not is_infrastructure(call.kind)
@@ -266,7 +262,7 @@ _MOST_NAMED: Final = 5
 
 def run_paths(storage: Path) -> list[Path]:
     """Return the files of the runs in a storage, the oldest first."""
-    found = [path for path in storage.glob(f"*{file.SUFFIX}") if not path.name.startswith(".")]
+    found = [path for path in storage.glob(f"*{RUN_SUFFIX}") if not path.name.startswith(".")]
     return sorted(found, key=_age)
 
 

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.bench.kept.file import SUFFIX
 from pytest_failure_taxonomy.bench.kept.reader import read_calls, read_run
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.named_files import RUN_SUFFIX
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
@@ -112,7 +112,7 @@ def page_runs(benches: Iterable[Mapping[str, Any]], storage: Path) -> dict[str, 
         if not name.isprintable() or set(name) & set("/\\:") or name[:1] in ("", "."):
             continue
         try:
-            run = read_run(storage / f"{name}{SUFFIX}", has_outputs=False)
+            run = read_run(storage / f"{name}{RUN_SUFFIX}", has_outputs=False)
         except BenchError:
             continue
         if run.header.run_id == name and run.header.task_class == bench["task_class"]:

@@ -16,17 +16,16 @@ import pytest
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.plugin import items, kept_runs, results, storage, task_classes
+from pytest_failure_taxonomy.bench.plugin import (
+    items,
+    kept_runs,
+    results,
+    scheduler,
+    storage,
+    task_classes,
+)
 from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
-from pytest_failure_taxonomy.bench.plugin.scheduler import (
-    CaseScheduler,
-    Notes,
-    folder_of,
-    name_of,
-    source_of,
-    version_of,
-)
 from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.report import name_with_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
@@ -101,11 +100,13 @@ class BenchSession:
         self._is_checked = False
         self.classes = task_classes.TaskClasses(config)
         workers = int(given.get("workercount", 0))
-        self.runs = CaseScheduler(self.classes, self._results, workers, self._journal, self._kept)
+        self.runs = scheduler.CaseScheduler(
+            self.classes, self._results, workers, self._journal, self._kept
+        )
 
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and add the score to the item's report."""
-        source = source_of(item)
+        source = scheduler.source_of(item)
         try:
             outcome = self.runs.outcome_of(item)
         except NotStartedError as error:
@@ -132,12 +133,12 @@ class BenchSession:
         item.stash[_RUNS_OF_TEST] = number
         test = item.nodeid if number == 1 else f"{item.nodeid} ({number})"
         folder = plan.task_class.folder
-        given = SystemGiven(name=name_of(system), version=version_of(system))
+        given = SystemGiven(name=scheduler.name_of(system), version=scheduler.version_of(system))
         source = Source("" if folder is None else str(folder), test)
         file = self._kept.open(source, plan.task_class, given, plan.cases)
         if file is None:
             return Runner(is_logging=False), ""
-        notes = Notes(results.SourceResults(), file, plan.cases)
+        notes = scheduler.Notes(results.SourceResults(), file, plan.cases)
         runner = Runner(
             on_outcome=notes.finish,
             on_attempt=notes.fail,
@@ -179,7 +180,7 @@ class BenchSession:
     def _case_of(self, item: pytest.Item) -> MarkedCase | None:
         """Return the case that an item of a task class or a test with the mark `bench` runs."""
         if isinstance(item, CaseItem):
-            return MarkedCase(item.task_class, item.case, source_of(item))
+            return MarkedCase(item.task_class, item.case, scheduler.source_of(item))
         return items.marked_case(item, self.classes)
 
     @pytest.hookimpl(tryfirst=True)
@@ -236,7 +237,7 @@ class BenchSession:
         for folder, system, nodeid in self._cases_of(nodeids):
             folders[folder] = self.classes.load(folder)
             source = Source(str(folder), system=system)
-            self._results.of(source).schedule(task_classes.case_and_system(nodeid)[0])
+            self._results.of(source).scheduled[task_classes.case_and_system(nodeid)[0]] = None
         self._check(folders.values())
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
@@ -284,11 +285,11 @@ class BenchSession:
             is_of_test = found is not None and found.source.test != ""
             if found is None or (is_of_test and "bench" not in getattr(item, "fixturenames", ())):
                 continue
-            self._results.of(found.source).schedule(found.case.case_id)
+            self._results.of(found.source).scheduled[found.case.case_id] = None
             if is_of_test and self._journal is not None:
                 self._journal.note_schedule(found.source, found.case.case_id)
         if not self._is_worker:  # xdist's controller has checked it
-            by_class = {folder_of(each.task_class): each.task_class for each in cases}
+            by_class = {scheduler.folder_of(each.task_class): each.task_class for each in cases}
             self._check(by_class.values())
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -463,7 +464,7 @@ class BenchSession:
             source = Source(str(folder_of_class), system=system)
             self._results.of(source).started.add(task_classes.case_and_system(nodeid)[0])
         for source, case_id in journal.scheduled():
-            self._results.of(source).schedule(case_id)
+            self._results.of(source).scheduled[case_id] = None
         journal.remove()
         storage.remove_stale_journals(Path(folder).parent)
 

@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
-from xdist.scheduler import (  # type: ignore[import-untyped]  # xdist ships no types
-    LoadScopeScheduling,
-    Scheduling,
-)
+from xdist.scheduler import LoadScopeScheduling, Scheduling  # type: ignore[import-untyped]  # xdist ships no types
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # likewise
 
 _RESERVE: Final = 2

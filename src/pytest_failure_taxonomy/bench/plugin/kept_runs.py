@@ -18,28 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import (
-    SUFFIX,
-    RunFile,
-    RunHeader,
-    SystemGiven,
-    facts_of_class,
-    scheduled,
-)
-from pytest_failure_taxonomy.bench.kept.reader import (
-    KeptRun,
-    named_runs,
-    read_header,
-    read_run,
-    run_paths,
-)
-from pytest_failure_taxonomy.bench.plugin.storage import (
-    LATEST,
-    BenchStorage,
-    Source,
-)
+from pytest_failure_taxonomy.bench.kept import file as run_file
+from pytest_failure_taxonomy.bench.kept import reader
+from pytest_failure_taxonomy.bench.kept.file import RunFile, RunHeader
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun
+from pytest_failure_taxonomy.bench.plugin.storage import LATEST, BenchStorage, Source
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.named_files import STORAGE
+from pytest_failure_taxonomy.named_files import RUN_SUFFIX, STORAGE
 from pytest_failure_taxonomy.system import files
 
 if TYPE_CHECKING:
@@ -62,7 +47,6 @@ class KeptRuns:
         self._began = time.time() - _CLOCKS_DIFFER_SECONDS
         self._worker = worker
         self._files: dict[Source, RunFile] = {}
-        self._resumed: set[Source] = set()
         self._read: dict[Source, KeptRun] = {}
 
     def check(self, sources: Collection[Source], shard: tuple[int, int] | None) -> None:
@@ -101,20 +85,20 @@ class KeptRuns:
         given = self._storage.resumes
         if not given or source.test:
             return None, None
-        paths = run_paths(Path(self._storage.folder))
+        paths = reader.run_paths(Path(self._storage.folder))
         # The runs that other pytest runs began, the oldest first.
         earlier = [each for each in paths if not each.name.startswith(self._storage.name)]
         if given == LATEST:
-            ending = f"-{name_of_source(self._rootdir, source)}{SUFFIX}"
+            ending = f"-{name_of_source(self._rootdir, source)}{RUN_SUFFIX}"
             found = [each for each in earlier if each.name.endswith(ending)]
             for path in reversed(found):
-                its = read_header(path).shard
+                its = reader.read_header(path).shard
                 if (None if its is None else (its.index, its.total)) == shard:
                     return path, None
             why_not = "no run of it was kept that could be continued"
             return (found[-1], None) if found else (None, why_not)
-        paths = named_runs(given, earlier)
-        headers = [read_header(path) for path in paths]
+        paths = reader.named_runs(given, earlier)
+        headers = [reader.read_header(path) for path in paths]
         for path, header in zip(paths, headers, strict=True):
             if source_of_run(self._rootdir, header) == source:
                 return path, None
@@ -129,7 +113,7 @@ class KeptRuns:
         self,
         source: Source,
         task_class: TaskClass,
-        system: SystemGiven,
+        system: run_file.SystemGiven,
         cases: Sequence[BenchCase],
         shard: RunShard | None = None,
     ) -> RunFile | None:
@@ -150,7 +134,7 @@ class KeptRuns:
         if source in self._files:
             return self._files[source]
         header = RunHeader(
-            **facts_of_class(task_class),
+            **run_file.facts_of_class(task_class),
             run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
             task_class=task_class.name,
             folder=relative(self._rootdir, source.folder),
@@ -159,26 +143,25 @@ class KeptRuns:
             commit=_commit(self._rootdir),
             shard=shard,
         )
-        listed = [scheduled(case) for case in cases]
+        listed = [run_file.scheduled(case) for case in cases]
         part = None if shard is None else (shard.index, shard.total)
         earlier = None
         try:
             path, why_not = self._find(source, part)
             if path is not None:
-                earlier = read_run(path, has_outputs=False)
+                earlier = reader.read_run(path, has_outputs=False)
         except BenchError as error:
             why_not = str(error)
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
             file = RunFile(earlier.path, self._redact, self._worker)
-            self._resumed.add(source)
             # Its cases and those that were selected now, if the class still has them.
             known = {**earlier.cases, **{each.case_id: each for each in listed}}
             whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
             file.resume(self._storage.name, header.commit, whole, header.cases_in_class)
         else:
-            path = self._make_folder() / f"{header.run_id}{SUFFIX}"
+            path = self._make_folder() / f"{header.run_id}{RUN_SUFFIX}"
             file = RunFile(path, self._redact, self._worker)
             file.create(header.model_copy(update={"not_resumed": why_not}), listed)
         self._files[source] = file
@@ -195,10 +178,6 @@ class KeptRuns:
             return self._read[source].read()
         except BenchError:
             return None
-
-    def is_resumed(self, source: Source) -> bool:
-        """Return whether the run of a source continues an earlier one."""
-        return source in self._resumed
 
     def note_problems(self) -> Iterator[str]:
         """Yield why runs could not be written."""
@@ -260,7 +239,7 @@ class KeptRuns:
 
     def _paths(self, folder: Path) -> list[Path]:
         """Return the files that processes of this session may have written, the oldest first."""
-        paths = run_paths(folder)
+        paths = reader.run_paths(folder)
         if not self._storage.resumes:
             return [each for each in paths if each.name.startswith(self._storage.name)]
         given = Path(self._storage.resumes)

@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pytest_failure_taxonomy.bench import comparing
 from pytest_failure_taxonomy.bench import report as run_report
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
-from pytest_failure_taxonomy.bench.comparing import (
-    LatestRuns,
-    evaluate_against_baseline,
-    read_earlier_runs,
-)
 from pytest_failure_taxonomy.bench.kept.reader import LATEST, KeptRun, lost_to, run_paths
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.plugin.storage import Source, storage_of
@@ -27,7 +23,6 @@ from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.comparing import ComparedRun
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
@@ -43,7 +38,7 @@ cases were not started); or `not_rerun` (a plugin would have run the test again)
 """
 REPORTED = pytest.StashKey[ReportedResults]()
 
-FindRuns = Callable[[BenchRunReport], "Sequence[ComparedRun]"]
+FindRuns = Callable[[BenchRunReport], Sequence[comparing.ComparedRun]]
 """Returns the older runs of a report's class and system."""
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
 
@@ -85,10 +80,6 @@ class SourceResults:
         """The file of the run, as all processes together have written it."""
         self.system = ""
         """The system that was called, with its version."""
-
-    def schedule(self, case_id: str) -> None:
-        """Add a case to those that are to run."""
-        self.scheduled[case_id] = None
 
     def report(self, plan: RunPlan, label: str = "") -> BenchRunReport:
         """Aggregate the results; `label` says which of several systems they are of."""
@@ -165,7 +156,7 @@ class Results:
             match what, *rest:
                 case "case", case_id, score:
                     if test:  # whether a test will have a score is not always known before it runs
-                        results.schedule(case_id)
+                        results.scheduled[case_id] = None
                     reported = BenchScore.model_validate(score)
                     known = results.unreported.get(case_id)
                     # Two equal scores of each case would be the most memory that a long run takes.
@@ -240,9 +231,9 @@ class Baseline:
                 if not paths:
                     right = "run once without a baseline, or name another --bench-storage"
                     raise BenchError(f"{LATEST}: no run is kept in {storage}; {right}")
-                baseline = cls(LatestRuns(paths).of)
+                baseline = cls(comparing.LatestRuns(paths).of)
             else:
-                runs = read_earlier_runs(str(given), storage, folder=folder)
+                runs = comparing.read_earlier_runs(str(given), storage, folder=folder)
                 baseline = cls(
                     lambda report: [
                         run
@@ -270,7 +261,7 @@ class Baseline:
             return sourced
         cases = classes.load(Path(sourced.folder)).cases
         digests = {each.case_id: case_digest(each) for each in cases}
-        judged = evaluate_against_baseline(sourced.report, runs, digests)
+        judged = comparing.evaluate_against_baseline(sourced.report, runs, digests)
         if judged.problem:
             self.problems.append(f"bench {runs[0].name}: {judged.problem}")
         return sourced._replace(report=judged.report)

@@ -30,7 +30,7 @@ from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, RunPlan, TaskClass
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
     from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
     from pytest_failure_taxonomy.bench.plugin.results import Results, SourceResults
     from pytest_failure_taxonomy.bench.plugin.storage import Journal
@@ -122,50 +122,36 @@ class CaseScheduler:
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
         task_class, source = asking.task_class, source_of(asking)
         cases = [each.case for each in items]
+        nodeids = {each.case.case_id: each.nodeid for each in items}
         plan = self._classes.plan(task_class, cases, workers=self._workers)
         system = self._system(asking)
-        file = self._open_file(asking, source, plan, system)
-        earlier, done = self._before(source, items) if file is not None else ({}, {})
-        nodeids = {each.case.case_id: each.nodeid for each in items}
+        settings, results = plan.task_class.settings, self._results.of(source)
+        given = SystemGiven(
+            name=settings.sut or name_of(system),
+            version=settings.sut_version or version_of(system),
+            label=source.system,
+        )
+        results.system = str(given)
+        listed = [case for case in task_class.cases if case.case_id in results.scheduled]
+        file = self._kept.open(source, plan.task_class, given, listed, plan.shard)
+        earlier, done = self._before(source, items, file)
+        if source not in self._admissions:  # of all units of the source
+            self._admissions[source] = Admission(plan, file)
+        self._admissions[source].nodeids.update(nodeids)
         unit = Unit(
             plan,
             system,
             partial(self._rubric, task_class),
-            Notes(self._results.of(source), file, cases, nodeids, self._journal),
-            admission=self._admission(source, plan, file, nodeids),
+            Notes(results, file, cases, nodeids, self._journal),
+            admission=self._admissions[source],
             done=done,
             earlier=earlier,
         )
         self.fan_out.start(unit)
         return unit
 
-    def _open_file(
-        self, asking: CaseItem, source: Source, plan: RunPlan, system: SystemUnderTest
-    ) -> RunFile | None:
-        """Return the file in which the run of a source is kept; `None` if none is."""
-        settings = plan.task_class.settings
-        given = SystemGiven(
-            name=settings.sut or name_of(system),
-            version=settings.sut_version or version_of(system),
-            label=source.system,
-        )
-        results = self._results.of(source)
-        results.system = str(given)
-        wanted = frozenset(results.scheduled)
-        listed = [case for case in asking.task_class.cases if case.case_id in wanted]
-        return self._kept.open(source, plan.task_class, given, listed, plan.shard)
-
-    def _admission(
-        self, source: Source, plan: RunPlan, file: RunFile | None, nodeids: Mapping[str, str]
-    ) -> Admission:
-        """Return what decides about the cases of a source, in all its units."""
-        if source not in self._admissions:
-            self._admissions[source] = Admission(plan, file)
-        self._admissions[source].nodeids.update(nodeids)
-        return self._admissions[source]
-
     def _before(
-        self, source: Source, items: Sequence[CaseItem]
+        self, source: Source, items: Sequence[CaseItem], file: RunFile | None
     ) -> tuple[dict[str, tuple[CaseAttempt, ...]], dict[str, CaseOutcome]]:
         """Return the calls that count for cases still to run, and the outcomes of those done.
 
@@ -173,23 +159,17 @@ class CaseScheduler:
         """
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}
-        resumed = self._kept.is_resumed(source)
-        if self._journal is None and not resumed:  # nobody can have called a system for them
-            return earlier, done
+        if file is None or (self._journal is None and not file.is_resumed):
+            return earlier, done  # nobody can have called a system for them
         run = self._kept.before(source)
         if run is None:
             return earlier, done
-        for item in items:
-            case_id = item.case.case_id
-            last = run.last_of(case_id)
-            if last is not None and last.score is not None and resumed:
-                digest = case_digest(item.case)
-                if run.is_done(case_id, digest):
-                    calls = run.calls_of(case_id)
-                    done[case_id] = CaseOutcome(case_id=case_id, score=last.score, attempts=calls)
-                    continue
-            calls = run.calls_of(case_id)
-            if calls:
+        for case in (item.case for item in items):
+            case_id = case.case_id
+            calls, last = run.calls_of(case_id), run.last_of(case_id) if file.is_resumed else None
+            if last and last.score and run.settles(last, case_digest(case)):
+                done[case_id] = CaseOutcome(case_id=case_id, score=last.score, attempts=calls)
+            elif calls:
                 earlier[case_id] = calls
         return earlier, done
 

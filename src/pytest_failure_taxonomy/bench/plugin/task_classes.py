@@ -12,11 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
-from pytest_failure_taxonomy.bench.load.folder import (
-    MARKER_FILE,
-    is_task_class,
-    task_class_folder,
-)
+from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, is_task_class, task_class_folder
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
 from pytest_failure_taxonomy.bench.scores import CombinedRubrics, check_variables

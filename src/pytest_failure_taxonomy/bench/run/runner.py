@@ -24,13 +24,7 @@ from pytest_failure_taxonomy.bench.run.calls import (
     as_coroutine_function,
     end_for_good,
 )
-from pytest_failure_taxonomy.bench.scores import (
-    CaseAttempt,
-    CaseOutcome,
-    RubricRunner,
-    SystemUnderTest,
-    failed_score,
-)
+from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -90,8 +84,8 @@ class Runner:
         self,
         plan: RunPlan,
         *,
-        system_under_test: SystemUnderTest,
-        rubric_runner: RubricRunner,
+        system_under_test: scores.SystemUnderTest,
+        rubric_runner: scores.RubricRunner,
     ) -> BenchRunReport:
         """Run all cases of a plan and return the report.
 
@@ -123,8 +117,8 @@ class Runner:
         self,
         plan: RunPlan,
         *,
-        system_under_test: SystemUnderTest,
-        rubric_runner: RubricRunner,
+        system_under_test: scores.SystemUnderTest,
+        rubric_runner: scores.RubricRunner,
         earlier: Earlier = _NONE_EARLIER,
     ) -> str:
         """Run all cases of a plan as `execute` does, without a report.
@@ -144,8 +138,8 @@ class Runner:
     async def _run_cases(
         self,
         plan: RunPlan,
-        system_under_test: SystemUnderTest,
-        rubric_runner: RubricRunner,
+        system_under_test: scores.SystemUnderTest,
+        rubric_runner: scores.RubricRunner,
         earlier: Earlier = _NONE_EARLIER,
     ) -> _Run:
         given = {"system_under_test": system_under_test, "rubric_runner": rubric_runner}
@@ -256,8 +250,8 @@ class _Run:
     def __init__(
         self,
         plan: RunPlan,
-        system_under_test: SystemUnderTest,
-        rubric_runner: RubricRunner,
+        system_under_test: scores.SystemUnderTest,
+        rubric_runner: scores.RubricRunner,
         *,
         admission: Admission,
         earlier: Earlier,
@@ -402,7 +396,10 @@ class _Run:
             calls.done[-1] = replace(calls.done[-1], fingerprint=fingerprint)
         return _outcome(case, score, rubric, calls, answer)
 
-    def _spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+    def _spend(
+        self, case_id: str, attempt: int, cost_usd: float, usage: Mapping[str, float]
+    ) -> None:
+        del usage
         self._admission.spend(case_id, attempt, cost_usd)
         if self._on_spend is not None:
             self._on_spend(case_id, attempt, cost_usd)
@@ -496,7 +493,7 @@ def _judge_system(attempt: Attempt, answer: Answer) -> tuple[BenchScore, str | N
             detail = problem and f"in the transcript: {problem}"
         if detail is None:
             return None
-    score = failed_score(code, detail, wall_clock_ms=wall_clock_ms)
+    score = scores.failed_score(code, detail, wall_clock_ms=wall_clock_ms)
     if error is not None and code == models.SUT_EXCEPTION:
         return score, kind, user_code.fingerprint_of_error(code, error)
     return score, None, user_code.fingerprint_of_words(code, score.failure_modes[0].detail or "")
@@ -512,7 +509,9 @@ def _judge_rubric(
     error = None if attempt.is_too_late else attempt.error
     problem = error
     if attempt.is_too_late:
-        score = failed_score(models.RUBRIC_TIMEOUT, attempt.why_late, wall_clock_ms=wall_clock_ms)
+        score = scores.failed_score(
+            models.RUBRIC_TIMEOUT, attempt.why_late, wall_clock_ms=wall_clock_ms
+        )
     elif problem is None:
         try:
             answer = scores.read_answer(attempt.value)
@@ -522,7 +521,7 @@ def _judge_rubric(
     if problem is not None:
         is_limit = isinstance(problem, scores.RubricTimeoutError)
         told = problem if isinstance(problem, scores.RubricError) else None
-        score = failed_score(
+        score = scores.failed_score(
             models.RUBRIC_TIMEOUT if is_limit else models.RUBRIC_MALFORMED_OUTPUT,
             user_code.describe(problem) if told is None else str(told),
             wall_clock_ms=wall_clock_ms,
