@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -112,8 +112,12 @@ class Spending:
 
     @property
     def usage(self) -> dict[str, float]:
-        """The sums by name."""
-        return added(usage for _, usage in tuple(self._entries))
+        """The sums by name, in the order in which the names appear."""
+        sums: dict[str, float] = {}
+        for _, usage in tuple(self._entries):
+            for name, amount in usage.items():
+                sums[name] = sums.get(name, 0) + amount
+        return sums
 
     def __eq__(self, other: object) -> bool:
         # Two cases are equal whatever was spent on them; pydantic compares private attributes, too.
@@ -124,15 +128,6 @@ class Spending:
     def __reduce__(self) -> tuple[type[Spending], tuple[()]]:
         # A case that is sent to another process begins with nothing spent there.
         return Spending, ()
-
-
-def added(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the sums of usages by name, in the order in which the names appear."""
-    sums: dict[str, float] = {}
-    for usage in usages:
-        for name, amount in usage.items():
-            sums[name] = sums.get(name, 0) + amount
-    return sums
 
 
 _encode: Final = json.JSONEncoder(allow_nan=False).encode

@@ -346,30 +346,28 @@ def evaluate_against_baseline(
         digests: Of the cases of the newer run, by id.
     """
     new = compared_run(report, _THIS_RUN, digests)
+    verdict, reason, why_not = "PASS", "", ""
     if new.was_picked:
-        words = "the user chose these cases; a comparison with the baseline needs all of the class"
-        return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", words))
-    if new.missing:
+        verdict = "INCOMPLETE"
+        reason = "the user chose these cases; a comparison with the baseline needs all of the class"
+    elif new.missing:
         cases = f"{new.missing} {'case has' if new.missing == 1 else 'cases have'} no score"
-        return _not_compared(report, f"this run is not complete: {cases}")
-    why_not = repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE)
-    if why_not:
+        why_not = f"this run is not complete: {cases}"
+    elif reasons := repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE):
         subject = f"{_THIS_RUN}: {shown(new.name)}: "
-        reasons = [each.removeprefix(subject) for each in why_not]
-        return _not_compared(report, "; ".join(reasons))
-    found = compare_runs(baseline[0], new)
-    report = report.model_copy(update={"baseline": found})
-    if found.interval_95.low is None:
-        return _not_compared(report, found.interval_95.method.removeprefix("none: "))
-    if found.finding == "worse":
-        words = f"worse than the baseline: the mean {difference_words(found)}"
-        return ComparedToBaseline(report=_with_gate(report, "FAIL", words))
-    return ComparedToBaseline(report=_with_gate(report, "PASS", ""))
-
-
-def _not_compared(report: models.BenchRunReport, why: str) -> ComparedToBaseline:
-    problem = f"can't be compared with the baseline: {why}"
-    return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", problem), problem=problem)
+        why_not = "; ".join(each.removeprefix(subject) for each in reasons)
+    else:
+        found = compare_runs(baseline[0], new)
+        report = report.model_copy(update={"baseline": found})
+        if found.interval_95.low is None:
+            why_not = found.interval_95.method.removeprefix("none: ")
+        elif found.finding == "worse":
+            verdict = "FAIL"
+            reason = f"worse than the baseline: the mean {difference_words(found)}"
+    if why_not:
+        verdict, reason = "INCOMPLETE", f"can't be compared with the baseline: {why_not}"
+    problem = reason if why_not else ""
+    return ComparedToBaseline(report=_with_gate(report, verdict, reason), problem=problem)
 
 
 def _with_gate(report: models.BenchRunReport, verdict: str, reason: str) -> models.BenchRunReport:

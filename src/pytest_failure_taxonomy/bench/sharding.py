@@ -117,13 +117,15 @@ def _files_of(rubrics: Iterable[Path]) -> list[Path]:
     found = set(rubrics)
     for folder in {rubric.parent for rubric in found}:
         with suppress(OSError):
-            found |= {each for each in folder.glob("*.py") if _may_be_imported(each)}
+            found |= {
+                path
+                for path in folder.glob("*.py")
+                if path.name not in _NO_PART_OF_A_RUBRIC
+                and not path.name.startswith("test_")
+                and not path.stem.endswith("_test")
+                and path.is_file()
+            }
     return sorted(found)
-
-
-def _may_be_imported(path: Path) -> bool:
-    is_test = path.name.startswith("test_") or path.stem.endswith("_test")
-    return path.name not in _NO_PART_OF_A_RUBRIC and not is_test and path.is_file()
 
 
 _SHARD: Final = re.compile(r"([0-9]{1,5})/([0-9]{1,5})", re.ASCII)

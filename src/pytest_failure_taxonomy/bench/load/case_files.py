@@ -90,8 +90,7 @@ def read_entries(folder: ClassFolder, name: str) -> Iterator[Entry]:
     """
     problems = folder.problems_of(name)
     if name == CASES_MODULE:
-        for number, tree, own in generated_entries(folder):
-            yield Entry(tree=tree, problems=own, number=number)
+        yield from generated_entries(folder)
         return
     read = _READERS.get(Path(name).suffix, _read_yaml)
     with suppress(BenchError):  # it is among the problems
@@ -329,7 +328,7 @@ _WRITE: Final = "write `def cases():` and yield a dict a case"
 _MEND: Final = "mend it; it has to give the same cases in each process"
 
 
-def generated_entries(folder: ClassFolder) -> Iterator[tuple[int, Tree, Problems]]:
+def generated_entries(folder: ClassFolder) -> Iterator[Entry]:
     """Yield what `cases()` gives, each with its number and the place for its own problems.
 
     The module runs in this process, once each time that its class is loaded, with its folder on
@@ -403,7 +402,7 @@ class _Run:
             self.line = code.co_firstlineno
         return found
 
-    def entries(self, function: Any) -> Iterator[tuple[int, Tree, Problems]]:
+    def entries(self, function: Any) -> Iterator[Entry]:
         """Yield the entries that can be used, each with its number and its problems."""
         given: Any = None
         for number in count(1):
@@ -428,7 +427,8 @@ class _Run:
             problems = _OfEntry(self._problems, number)
             fields = _as_json(given, line, problems)
             if fields is not None:
-                yield number, Tree(value=fields, line=line or 1), problems
+                tree = Tree(value=fields, line=line or 1)
+                yield Entry(tree=tree, problems=problems, number=number)
         if number == 1:
             self._problems.add(self.line, f"cases() gives no case; {_WRITE}")
 

@@ -133,7 +133,7 @@ class BenchSession:
         item.stash[_RUNS_OF_TEST] = number
         test = item.nodeid if number == 1 else f"{item.nodeid} ({number})"
         folder = plan.task_class.folder
-        given = SystemGiven(name=scheduler.name_of(system), version=scheduler.version_of(system))
+        given = scheduler.facts_of_system(system)
         source = Source("" if folder is None else str(folder), test)
         file = self._kept.open(source, plan.task_class, given, plan.cases)
         if file is None:
@@ -486,11 +486,10 @@ class BenchSession:
             yield f"  resumed: {resumed}"
         for problem in run.problems[:3]:
             yield f"  {problem}"
-        shown = self._kept.shown(run) if shows_file else ""
-        if shown:
+        if shows_file and not self.storage.is_temporary:
             is_over = report.counts.graded == report.counts.scheduled
             more = "" if is_over else "; --bench-resume runs what is missing"
-            yield f"  kept: {shown}{more}"
+            yield f"  kept: {self.classes.shown(run.path.absolute())}{more}"
 
 
 def _with_part(sourced: SourcedReport) -> SourcedReport:

@@ -75,18 +75,7 @@ class TaskClassDir(pytest.Directory):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Report all problems of the task class, or collect as a `pytest.Dir` does."""
         load_for_collection(self)
-        for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
-            path = Path(entry.path)
-            is_named = self.session.isinitpath(path, with_parents=True)
-            ignore = self.ihook.pytest_ignore_collect
-            if not is_named and ignore(collection_path=path, config=self.config):
-                continue
-            if entry.is_dir():
-                collector = self.ihook.pytest_collect_directory(path=path, parent=self)
-                if collector is not None:
-                    yield collector
-            elif entry.is_file():
-                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+        return pytest.Dir.collect(self)  # type: ignore[arg-type]  # it asks for any Directory
 
 
 class TaskClassPackage(pytest.Package):

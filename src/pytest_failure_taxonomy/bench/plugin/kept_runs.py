@@ -247,15 +247,6 @@ class KeptRuns:
             paths.append(given)
         return [each for each in paths if each.stat().st_mtime >= self._began]
 
-    def shown(self, run: KeptRun) -> str:
-        """Return the path of a run's file as a user would type it; '' if it is not kept."""
-        if self._storage.is_temporary:
-            return ""
-        started_in = self._config.invocation_params.dir
-        path = run.path.absolute()
-        is_below = path.is_relative_to(started_in)
-        return os.path.relpath(path, started_in) if is_below else str(path)
-
     def remove_temporary(self) -> None:
         """Remove files that were only for the processes of this pytest run."""
         if self._storage.is_temporary:

@@ -126,11 +126,7 @@ class CaseScheduler:
         plan = self._classes.plan(task_class, cases, workers=self._workers)
         system = self._system(asking)
         settings, results = plan.task_class.settings, self._results.of(source)
-        given = SystemGiven(
-            name=settings.sut or name_of(system),
-            version=settings.sut_version or version_of(system),
-            label=source.system,
-        )
+        given = facts_of_system(system, settings).model_copy(update={"label": source.system})
         results.system = str(given)
         listed = [case for case in task_class.cases if case.case_id in results.scheduled]
         file = self._kept.open(source, plan.task_class, given, listed, plan.shard)
@@ -279,16 +275,18 @@ class Notes:
             self._file.note_outcome(outcome, case_digest(self._cases[case_id]))
 
 
-def name_of(system: object) -> str:
-    """Return the name of a callable that no setting names: its module's and its own."""
+def facts_of_system(system: object, settings: BenchSettings | None = None) -> SystemGiven:
+    """Return the name and the version of a callable: those of the settings, or its own.
+
+    Its own name is its module's and its own, its version a text in an attribute `version`.
+    """
     named = system if hasattr(system, "__qualname__") else type(system)
-    return f"{named.__module__}:{getattr(named, '__qualname__', '')}"
-
-
-def version_of(system: object) -> str | None:
-    """Return the version that a system has in an attribute `version`, if it is a text."""
     version = getattr(system, "version", None)
-    return version if isinstance(version, str) and version else None
+    name, given = (None, None) if settings is None else (settings.sut, settings.sut_version)
+    return SystemGiven(
+        name=name or f"{named.__module__}:{getattr(named, '__qualname__', '')}",
+        version=given or (version if isinstance(version, str) and version else None),
+    )
 
 
 def folder_of(task_class: TaskClass) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, sh
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import BENCH_OPTIONS, Option
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
+from pytest_failure_taxonomy.taxonomy import packaged_table
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
@@ -327,30 +328,18 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
     return parse_shard(ini, "bench_shard")
 
 
-def _words(problem: Mapping[str, Any], setting: str) -> str:
-    """Return what is wrong with a value of a setting, in the words of the files."""
-    limits = problem.get("ctx", {})
-    match problem["type"]:
-        case "finite_number" if setting == "max_cost_usd":
-            return "it is no finite number; give an amount in US dollars above 0"
-        case "finite_number":
-            return "it is no finite number; give one"
-        case "literal_error":
-            return f"it is unknown; give {limits['expected']}"
-        case "greater_than_equal":
-            return f"it is less than {limits['ge']:g}; give {limits['ge']:g} or more"
-        case "greater_than":
-            return f"it is not more than {limits['gt']:g}; give more"
-    return str(problem["msg"]).removeprefix("Value error, ")
-
-
 def _converted(where: str, option: Option, given: str) -> Any:
     convert: Callable[[str], Any] = {"number": float, "count": int}.get(option.type, str)
     try:
         value = convert(given)
         BenchSettings.model_validate({option.name: value})
     except ValidationError as error:
-        what = _words(error.errors()[0], option.name)
+        problem = error.errors()[0]
+        form = packaged_table("wrong_values")["in_options"].get(problem["type"], "{msg}")
+        if problem["type"] == "finite_number" and option.name == "max_cost_usd":
+            form = "it is no finite number; give an amount in US dollars above 0"
+        message = problem["msg"].removeprefix("Value error, ")
+        what = form.format(msg=message, **problem.get("ctx", {}))
         raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}") from None
     except ValueError:
         right = "a whole number" if convert is int else "a number"
