@@ -20,19 +20,7 @@ from pytest_failure_taxonomy.report.text import (
     change_texts,
     encodable,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    MAX_LISTED,
-    CollectionFailure,
-    Completeness,
-    Location,
-    RunContext,
-    RunEvidence,
-    SeenStall,
-    Stall,
-    Surroundings,
-    TestFailure,
-    Unrecorded,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, Judgement, Verdict
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
@@ -82,7 +70,7 @@ _MARK: Final = re.compile(r"\[REDACTED:([^\]]+?)(?: [0-9a-f]{10})?\]")
 
 MAX_REPORT_BYTES: Final = 64 * 1024 * 1024
 """The other caps keep a report far below this; a bigger file is not a report."""
-MAX_FAILURES: Final = MAX_LISTED
+MAX_FAILURES: Final = ev.MAX_LISTED
 """Failures, collection errors, internal errors and groups listed, each; `limits` says how many
 more."""
 MAX_NODEIDS: Final = 1_000
@@ -122,9 +110,9 @@ class Limits:
     """Apply the caps of the report and count what they cut."""
 
     def __init__(
-        self, redaction: Redaction | None = None, unrecorded: Unrecorded | None = None
+        self, redaction: Redaction | None = None, unrecorded: ev.Unrecorded | None = None
     ) -> None:
-        unrecorded = unrecorded or Unrecorded()
+        unrecorded = unrecorded or ev.Unrecorded()
         self._redaction = redaction
         self.redacted: dict[str, int] = {}
         """How many secrets were removed from the report, by their sort."""
@@ -293,14 +281,15 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
     if entries is not None:
         nodeids = [report["not_run"], *report["reasons"], *part["groups"], *part["causes"]]
         limits["nodeids_omitted"] += sum(len(each["nodeids"][entries:]) for each in nodeids)
-        part["not_run"] = _with_fewer_nodeids(report["not_run"], entries)
+        (part["not_run"],) = with_nodeids([report["not_run"]], entries)
         for name in ("reasons", "groups", "causes"):
-            part[name] = [_with_fewer_nodeids(each, entries) for each in part[name]]
+            part[name] = with_nodeids(part[name], entries)
     return {**part, "limits": limits}
 
 
-def _with_fewer_nodeids(entry: JSONObject, kept: int) -> JSONObject:
-    return {**entry, "nodeids": entry["nodeids"][:kept]}
+def with_nodeids(entries: Iterable[JSONObject], most: int) -> list[JSONObject]:
+    """Return entries of a report with the first so many of their node ids."""
+    return [{**each, "nodeids": each["nodeids"][:most]} for each in entries]
 
 
 MAX_BENCH_TEXT: Final = 2_000
@@ -322,11 +311,11 @@ MAX_ATTRIBUTIONS: Final = 100
 
 
 def build_report(
-    run: RunEvidence,
+    run: ev.RunEvidence,
     judgement: Judgement,
-    context: RunContext,
+    context: ev.RunContext,
     *,
-    completeness: Completeness = "full",
+    completeness: ev.Completeness = "full",
     faults: Sequence[str] = (),
     redaction: Redaction | None = None,
 ) -> JSONObject:
@@ -482,7 +471,7 @@ def build_report(
     }
 
 
-def exit_as_json(run: RunEvidence, judgement: Judgement) -> JSONObject:
+def exit_as_json(run: ev.RunEvidence, judgement: Judgement) -> JSONObject:
     """Return the field `exit`."""
     code = run.exit.code
     return {
@@ -577,13 +566,13 @@ def sort_causes(causes: list[JSONObject]) -> None:
     )
 
 
-def _stalled_activity(stalled: SeenStall, limits: Limits) -> JSONObject:
+def _stalled_activity(stalled: ev.SeenStall, limits: Limits) -> JSONObject:
     where = words_of_stalled_activity(stalled) or None
     said = _stall(stalled.stall, where, limits)
     return {"what": stalled.what, **said, "worker": stalled.worker}
 
 
-def _stall(stall: Stall, where: str | None, limits: Limits) -> JSONObject:
+def _stall(stall: ev.Stall, where: str | None, limits: Limits) -> JSONObject:
     return {
         "state": stall.state,
         "seconds": _seconds(stall.seconds),
@@ -592,7 +581,7 @@ def _stall(stall: Stall, where: str | None, limits: Limits) -> JSONObject:
     }
 
 
-def _raised(failure: TestFailure | CollectionFailure, limits: Limits) -> JSONObject:
+def _raised(failure: ev.TestFailure | ev.CollectionFailure, limits: Limits) -> JSONObject:
     """Return what was raised, where, and by whose code."""
     raised = failure.exception
     return {
@@ -609,7 +598,7 @@ def _raised(failure: TestFailure | CollectionFailure, limits: Limits) -> JSONObj
     }
 
 
-def _location(location: Location | None) -> JSONObject | None:
+def _location(location: ev.Location | None) -> JSONObject | None:
     if location is None:
         return None
     # Code objects made by hand can claim any line.
@@ -618,7 +607,7 @@ def _location(location: Location | None) -> JSONObject | None:
 
 
 def _own_extensions(
-    run: RunEvidence, judgement: Judgement, context: RunContext, faults: Sequence[str]
+    run: ev.RunEvidence, judgement: Judgement, context: ev.RunContext, faults: Sequence[str]
 ) -> JSONObject:
     """Return what has no field of its own, under our own name; nothing in an ordinary run."""
     repository = context.repository
@@ -640,7 +629,7 @@ def _own_extensions(
         else {"repository": repository.name, "merge_base": repository.merge_base},
         "attempt": _plain(context.attempt),
         "surroundings": _plain(context.surroundings)
-        if context.surroundings != Surroundings()
+        if context.surroundings != ev.Surroundings()
         else None,
         "session_exit_code": run.exit.session_code if run.exit.code == 0 else None,
     }
@@ -665,7 +654,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def with_stalls_at_end(report: dict[str, Any], stalls: tuple[SeenStall, ...]) -> dict[str, Any]:
+def with_stalls_at_end(report: dict[str, Any], stalls: tuple[ev.SeenStall, ...]) -> dict[str, Any]:
     """Return a report with what was stalled after the session had ended; unchanged without any."""
     rows = [_stalled_activity(each, Limits()) for each in stalls]
     before = [row for row in report.get("stalls", ()) if row["what"] != "shutdown"]

@@ -336,7 +336,7 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
     limits = dict(report["limits"])
     groupings = {}
     for name in ("groups", "causes"):
-        groupings[name] = _with_nodeids(report[name][:MAX_GROUPS], build.MAX_NODEIDS_OF_PART)
+        groupings[name] = build.with_nodeids(report[name][:MAX_GROUPS], build.MAX_NODEIDS_OF_PART)
         limits[f"{name}_omitted"] += len(report[name][MAX_GROUPS:])
     about = {
         **report,
@@ -344,7 +344,7 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
         "commit": git.get("commit") or ci.get("commit"),
         "repository": _text(own.get("git"), "repository"),
         "merge_base": _text(own.get("git"), "merge_base"),
-        "reasons": _with_nodeids(report["reasons"], MAX_NODEIDS_OF_RUN),
+        "reasons": build.with_nodeids(report["reasons"], MAX_NODEIDS_OF_RUN),
         "limits": limits,
         "not_run": report["not_run"]["count"],
         "notes": [
@@ -358,10 +358,6 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
     }
     about = {name: about[name] for name in MergedRun.model_fields}
     return _Part(about=about, lists=lists, environment=environment)
-
-
-def _with_nodeids(entries: Iterable[JSONObject], most: int) -> list[JSONObject]:
-    return [{**each, "nodeids": each["nodeids"][:most]} for each in entries]
 
 
 def _lists_of(report: Mapping[str, Any]) -> dict[str, list[Any]]:

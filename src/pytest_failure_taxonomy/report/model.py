@@ -25,13 +25,7 @@ from pydantic import AfterValidator, Field
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.report.build import SCHEMA_ID
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Activity,
-    Completeness,
-    Phase,
-    StallState,
-    TestOutcome,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.reasons import (
     KIND_PATTERN,
     CauseOwner,
@@ -279,7 +273,7 @@ class Failure(ClosedModel):
 
     nodeid: str
     """Node id of the test."""
-    phase: Phase
+    phase: ev.Phase
     """The phase that failed."""
     reason: _Reason
     """The reason that it stands for."""
@@ -439,7 +433,7 @@ class InternalError(ClosedModel):
 class Stall(ClosedModel):
     """No progress for longer than the limit, looked at from outside."""
 
-    state: StallState
+    state: ev.StallState
     """`blocked` if it used no CPU time, `frozen` if Python ran nothing or the process was stopped,
     `busy` if it used CPU time."""
     seconds: _Seconds
@@ -458,7 +452,7 @@ class InFlightTest(ClosedModel):
 
     nodeid: str
     """Node id of the test."""
-    phase: Phase
+    phase: ev.Phase
     """The phase that it was in."""
     worker: str | None
     """Id of the xdist worker that ran it; null without xdist."""
@@ -478,10 +472,10 @@ class InFlightTest(ClosedModel):
 class StalledActivity(ClosedModel):
     """A stall of what is no test."""
 
-    what: Activity
+    what: ev.Activity
     """`collection`, `session` (the session's end), `shutdown` (the interpreter's end after it) or
     `controller` (of xdist, while its workers wait)."""
-    state: StallState
+    state: ev.StallState
     """As for a test in flight."""
     seconds: _Seconds
     """How long it had made no progress."""
@@ -501,7 +495,7 @@ class TestRun(ClosedModel):
 
     nodeid: str
     """Node id of the test."""
-    outcome: TestOutcome
+    outcome: ev.TestOutcome
     """How it ended: `error` in its setup or teardown, `flaky` if it passed after it had failed."""
     start_seconds: _Seconds | None
     """When it started, after the start of the run; null if it is not known."""
@@ -666,7 +660,7 @@ class FailureReport(ClosedModel):
     """The program that wrote the report."""
     run: Run
     """Which run it was, and when."""
-    completeness: Completeness
+    completeness: ev.Completeness
     """`full` if pytest ended and wrote it, `reconstructed` if it was made from what a dead pytest
     left, `running` if pytest is still running or nothing was left to finish the report."""
     exit: Exit
@@ -717,7 +711,7 @@ class MergedRun(ClosedModel):
 
     run: Run
     """The run as its own report has it."""
-    completeness: Completeness
+    completeness: ev.Completeness
     """How much of it its own report knows."""
     commit: str | None
     """The commit whose tests it ran."""

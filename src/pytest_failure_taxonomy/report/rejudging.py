@@ -11,13 +11,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Counts,
-    ProcessExit,
-    RunEvidence,
-    SeenStall,
-    Stall,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import (
     Cause,
@@ -37,7 +31,7 @@ _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wro
 
 
 def amend_report(
-    report: dict[str, Any], end: ProcessExit, stalls: tuple[SeenStall, ...] = ()
+    report: dict[str, Any], end: ev.ProcessExit, stalls: tuple[ev.SeenStall, ...] = ()
 ) -> dict[str, Any]:
     """Return the report that pytest wrote, with how its process ended after that.
 
@@ -51,7 +45,7 @@ def amend_report(
     before = report["exit"]["code"]
     if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
         return report
-    evidence = RunEvidence(
+    evidence = ev.RunEvidence(
         stage=Stage(report["run"]["stage"]),
         exit=replace(end, session_code=before),
         counts=counts_of(report["summary"]),
@@ -59,7 +53,7 @@ def amend_report(
         settled_causes=tuple(causes_of(report)),
         stalls=stalls
         or tuple(
-            SeenStall(what="shutdown", stall=Stall(**{name: row[name] for name in _STALL}))
+            ev.SeenStall(what="shutdown", stall=ev.Stall(**{name: row[name] for name in _STALL}))
             for row in report.get("stalls", ())
             if row["what"] == "shutdown"
         ),
@@ -89,9 +83,9 @@ def verdict_as_before(before: JSONObject | None, after: JSONObject | None) -> JS
     return {**after, **{name: before[name] for name in seen}} if is_same else after
 
 
-def counts_of(summary: Mapping[str, int]) -> Counts:
+def counts_of(summary: Mapping[str, int]) -> ev.Counts:
     """Return how many tests a report's run has run."""
-    return Counts(collected=max(0, summary["collected"] - summary["not_run"]))
+    return ev.Counts(collected=max(0, summary["collected"] - summary["not_run"]))
 
 
 def findings_of(report: Mapping[str, Any]) -> Iterator[Finding]:

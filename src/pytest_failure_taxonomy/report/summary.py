@@ -13,13 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.build import (
-    JSONObject,
-    object_at,
-    objects_at,
-    own_extension,
-    texts_at,
-)
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -137,7 +132,7 @@ def summarise(report: JSONObject, paths: ShownPaths = AS_REPORTED) -> RunSummary
         report: its report's JSON object.
         paths: shows the paths in it.
     """
-    verdict, own = report["verdict"], own_extension(report)
+    verdict, own = report["verdict"], build.own_extension(report)
     causes = tuple(_causes(report, paths))
     see = ""
     if verdict is None:
@@ -157,7 +152,7 @@ def summarise(report: JSONObject, paths: ShownPaths = AS_REPORTED) -> RunSummary
         advice=_advice(report, causes),
         left=_left(report, paths),
         counts=counts_in_words(report["summary"], COUNTED),
-        notes=(*texts_at(own, "notes"), *texts_at(own, "faults")),
+        notes=(*build.texts_at(own, "notes"), *build.texts_at(own, "faults")),
     )
 
 
@@ -218,7 +213,7 @@ def other_kinds(verdict: Mapping[str, Any]) -> list[str]:
 
 def accepted_words(report: JSONObject) -> str:
     """Say that failures are known, where that has made a run end with exit code 0."""
-    known = object_at(own_extension(report), "known")
+    known = build.object_at(build.own_extension(report), "known")
     if known.get("accepted") is not True:
         return ""
     count = known.get("failures")
@@ -227,7 +222,7 @@ def accepted_words(report: JSONObject) -> str:
 
 
 def _success(report: JSONObject) -> str:
-    summary, notes = report["summary"], texts_at(own_extension(report), "notes")
+    summary, notes = report["summary"], build.texts_at(build.own_extension(report), "notes")
     counts, failed = counts_in_words(summary, COUNTED), summary["failed"]
     if report["run"]["stage"] == Stage.BASELINE_RUN:
         # Its tests failed, as those of an unsolved task must.
@@ -250,7 +245,7 @@ def _success(report: JSONObject) -> str:
 
 
 def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
-    causes, own = report["causes"], own_extension(report)
+    causes, own = report["causes"], build.own_extension(report)
     if report["verdict"] is None:
         causes = [
             {
@@ -264,14 +259,14 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
             for group in (report["groups"] if accepted_words(report) else ())
         ]
     attributions: dict[object, str] = {}
-    for said in objects_at(own, "attributions"):
+    for said in build.objects_at(own, "attributions"):
         words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
         if words and isinstance(said.get("rule"), str):
             attributions[said["rule"]] = ", ".join(words)
-    states = object_at(own, "history")
+    states = build.object_at(own, "history")
     for cause, failures in zip(causes, _failures_of(report, causes), strict=True):
         history = cause["history"]
-        kept = (object_at(states, each) for each in cause["fingerprints"])
+        kept = (build.object_at(states, each) for each in cause["fingerprints"])
         rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
         named = _named(report, cause["nodeids"], failures)
         yield CauseSummary(
@@ -331,7 +326,7 @@ def _named(
 
 def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
     """Return what the history says of all that failed: `: 1 new, 7 known`."""
-    kept = object_at(object_at(own_extension(report), "history"), "verdict")
+    kept = build.object_at(build.object_at(build.own_extension(report), "history"), "verdict")
     found = {"runs": 0, "first_seen": None, **kept}
     if isinstance(found.get("state"), str):  # of a verdict without a failure
         return f" [{state_words(found)}]"
@@ -379,7 +374,7 @@ def _advice(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
     if len(causes) == 1 or len(lasting) == len(causes):
         return "a retry won't help"
     firsts = (
-        (cause.count, object_at(each, "exception"))
+        (cause.count, build.object_at(each, "exception"))
         for cause in lasting
         for each in cause.failures[:1]
     )
@@ -455,14 +450,14 @@ def stall_words(stall: Mapping[str, Any]) -> str:
 
 def merged_runs(report: JSONObject) -> list[str]:
     """Return one line for each run that a report was merged from, with its own verdict."""
-    runs = objects_at(object_at(own_extension(report), "merged"), "runs")
+    runs = build.objects_at(build.object_at(build.own_extension(report), "merged"), "runs")
     return list(map(_run_words, runs))
 
 
 def _run_words(run: JSONObject) -> str:
     """Say which run it was, and how it ended, whatever the types of its fields are."""
-    about, verdict = object_at(run, "run"), run.get("verdict")
-    stage, shard = about.get("stage"), object_at(about, "shard")
+    about, verdict = build.object_at(run, "run"), run.get("verdict")
+    stage, shard = about.get("stage"), build.object_at(about, "shard")
     names = [stage] if isinstance(stage, str) else []
     if shard:
         names.append(f"shard {shard.get('index')} of {shard.get('total')}")
