@@ -1,4 +1,4 @@
-"""Compare two runs of a task class, paired by case. Nothing here reads, writes or waits.
+"""Compare two runs of a task class, paired by case, and read those that a user names.
 
 Why the pairs are bounded as they are: docs/explanation/bench-comparisons.md.
 """

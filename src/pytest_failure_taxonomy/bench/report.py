@@ -1,4 +1,4 @@
-"""The report of a run: its figures and its gate.
+"""The report of a run: its figures, its gate, and both in words.
 
 The repetitions of a case are reduced to one number by unbiased estimators of what k runs would do:
 

@@ -1,4 +1,4 @@
-"""From what a system or a rubric did to the score of its case. Nothing here waits, reads or writes.
+"""From what a system or its rubrics did to the score of a case, and how a failed case is shown.
 
 A case fails without a verdict of its rubric in six ways:
 

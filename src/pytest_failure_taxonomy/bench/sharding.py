@@ -1,4 +1,7 @@
-"""Split the cases of a task class over several runs, and join the reports of these runs."""
+"""Split the cases of a task class over several runs, and join the reports of these runs.
+
+Digests of cases and of what they are judged by tell which runs belong together or are comparable.
+"""
 
 from __future__ import annotations
 

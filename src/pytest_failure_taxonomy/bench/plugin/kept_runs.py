@@ -1,4 +1,4 @@
-"""What a pytest run keeps on disk: each run of a task class, and the journal of xdist's workers.
+"""What a pytest run keeps on disk of each run of a task class.
 
 The file of a run is a new one, or that of a run that is continued.
 """
