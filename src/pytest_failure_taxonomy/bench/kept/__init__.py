@@ -1,1 +1,1 @@
-"""The runs of task classes that are kept on disk: their file, its reader, what is shown, regrading."""
+"""The runs of task classes that are kept on disk: their file, its reader, pages, regrading."""
