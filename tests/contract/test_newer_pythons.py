@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = [
     path
@@ -47,6 +49,7 @@ def names_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield f"{node.module}.{alias.name}", node.lineno
 
 
+@pytest.mark.slow
 def test_what_is_deprecated_is_not_used() -> None:
     """No module uses a name that is deprecated in Python 3.14 or gone after it."""
     assert [
@@ -57,6 +60,7 @@ def test_what_is_deprecated_is_not_used() -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_the_annotations_of_values_are_texts() -> None:
     """A class of `taxonomy.values` stands in a module whose annotations stay texts: Python 3.14
     evaluates others when they are asked for, which the class that is made of it could not.

@@ -45,6 +45,7 @@ def in_history(folder: Path) -> list[tuple[str | None, str]]:
         return [(row.reason, row.completeness) for row in list_runs(history)]
 
 
+@pytest.mark.slow
 def test_a_retry_can_help_where_a_test_is_flaky(runs: PytestRuns) -> None:
     """A failed assertion fails again, unless the history says that its test changes its mind."""
     broken, worse = runs.path / "broken", runs.path / "worse"
@@ -61,6 +62,7 @@ def test_a_retry_can_help_where_a_test_is_flaky(runs: PytestRuns) -> None:
     assert not runs.run(HISTORY).report["verdict"]["retryable"]
 
 
+@pytest.mark.slow
 def test_a_run_says_what_the_history_knows(runs: PytestRuns) -> None:
     """New, then known, then come back; in the words for people and in the report."""
     (runs.path / "broken").touch()
@@ -95,6 +97,7 @@ def test_a_run_that_died_is_recorded(runs: PytestRuns) -> None:
     assert in_history(runs.path) == [(report["verdict"]["reason"], "reconstructed")]
 
 
+@pytest.mark.slow
 @pytest.mark.linux("SIGKILL")
 def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
     """No group of failures has it; what counts is the same end in the same test."""

@@ -382,6 +382,7 @@ def test_a_server_that_goes_away_is_told() -> None:
             assert not history.add(a_report(1))
 
 
+@pytest.mark.slow
 @pytest.mark.linux("a limit of the size of files")
 @pytest.mark.parametrize("kilobytes", [200, 400])
 def test_a_full_disk_loses_no_earlier_run(tmp_path: Path, kilobytes: int) -> None:
