@@ -489,17 +489,21 @@ def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | Non
     if verdict is None:
         return None
     return {
-        **dict.fromkeys(("reason", "kind")),
-        "precedence": verdict.reason.precedence,
-        **to_dict(verdict),
         "reason": str(verdict.reason),
+        "kind": verdict.kind,
+        "precedence": verdict.reason.precedence,
+        "confidence": verdict.confidence,
         "failure_type": str(verdict.failure_type),
         "recovery_action": str(verdict.recovery_action),
+        "retryable": verdict.retryable,
+        "message": verdict.message,
+        "nodeid": verdict.nodeid,
         "evidence": [
             {"source": each.source, "detail": limits.message(each.detail)}
             for each in verdict.evidence
         ],
         "ambiguous": list(verdict.ambiguous),
+        "owner": verdict.owner,
     }
 
 
@@ -532,24 +536,28 @@ def causes_as_json(
             known[told["key"]] = told
     causes: list[JSONObject] = []
     for cause in limits.listed("causes", judgement.causes):
-        fields = to_dict(cause) | {
+        before_it = known.get(cause.key, _UNASKED)
+        fields = {
+            "key": cause.key,
             "what": limits.message(cause.what),
+            "fix": cause.fix,
             "reason": str(cause.reason),
+            "kind": cause.kind,
+            "owner": cause.owner,
+            "retryable": cause.retryable,
+            "charge_to": before_it["charge_to"],
+            "count": cause.count,
             "nodeids": limits.nodeids(cause.nodeids),
             "fingerprints": list(cause.fingerprints),
+            "history": before_it["history"],
+            "proof": before_it["proof"],
         }
-        fields = _UNASKED | known.get(cause.key, _UNASKED) | fields
-        causes.append({name: fields[name] for name in CAUSE_FIELDS})
+        causes.append(fields)
     if known:  # else they are in order
         sort_causes(causes)
     return causes
 
 
-CAUSE_FIELDS: Final = (
-    *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
-    *("count", "nodeids", "fingerprints", "history", "proof"),
-)
-"""The fields of a cause in their order."""
 _UNASKED: Final = {"charge_to": None, "history": None, "proof": None}
 
 

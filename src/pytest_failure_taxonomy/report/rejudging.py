@@ -27,6 +27,11 @@ _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
 _AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "count")
+_CAUSE_FIELDS: Final = (
+    *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
+    *("count", "nodeids", "fingerprints", "history", "proof"),
+)
+"""The fields of a cause in their order."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
@@ -175,6 +180,6 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
         kind = describe_kind(cause["kind"], FailureReason(cause["reason"]))
         is_primary = (cause["reason"], cause["kind"]) == primary
         cause["retryable"] = verdict["retryable"] if is_primary else kind.retryable
-        causes.append({name: cause.get(name) for name in build.CAUSE_FIELDS})
+        causes.append({name: cause.get(name) for name in _CAUSE_FIELDS})
     build.sort_causes(causes)
     return causes
