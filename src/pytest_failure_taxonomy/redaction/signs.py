@@ -14,7 +14,7 @@ import pkgutil
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.redaction.names import (
@@ -207,19 +207,34 @@ _LETTERS_OF_HEAD: Final = 3
 _LETTERS_OF_JOINED: Final = 4
 _MOST_PLAIN: Final = 10_000
 _LONGEST_PLAIN: Final = 100
-"""How many lines are remembered to have no token, and their characters: failures repeat them."""
+"""How many lines and words are remembered, and their characters: failures repeat them."""
 
 
 class Tokens:
     """The packaged forms of tokens."""
 
     def __init__(self) -> None:
-        table = read_table()
+        self._table = table = read_table()
         self._ids = {prefix: form["id"] for form in table["tokens"] for prefix in form["prefixes"]}
         self._shapes = {shape["regex"]: shape["id"] for shape in table["shapes"]}
-        self._forms: dict[str, str] = {}
-        """An expression for the tokens in which a literal stands, by the literal."""
-        for form in table["tokens"]:
+        self._inside = [literal for shape in table["shapes"] for literal in shape["literals"]]
+        """Literals that stand inside of tokens; the others are their heads."""
+        self._heads: dict[str, list[str]] = {}
+        """Those that begin with a word."""
+        for head in self._ids:
+            self._heads.setdefault(re.split("[^A-Za-z0-9]", head, maxsplit=1)[0], []).append(head)
+        self._begun = tuple(head for head in self._ids if head.isalnum())
+        """Heads behind which their word may go on."""
+        self._plain_lines: set[str] = set()
+        """Those in which no token stands or begins."""
+        self._plain_words: set[str] = set()
+        """Those with which no head begins."""
+
+    @cached_property
+    def _forms(self) -> dict[str, str]:
+        """Return an expression for the tokens in which a literal stands, by the literal."""
+        forms = {}
+        for form in self._table["tokens"]:
             most = form.get("most", "")
             rest = f"[{form['alphabet']}]{{{form['least']},{most}}}+"
             if most:
@@ -228,41 +243,34 @@ class Tokens:
                 # `of_ghp_…` is a token, too. Other heads are words or a letter or two.
                 is_joined = len(prefix) >= _LETTERS_OF_JOINED and not form.get("alone")
                 start = f"(?:{_START}|(?<=[A-Za-z0-9]_))" if is_joined else _START
-                self._forms[prefix] = f"{start}{re.escape(prefix)}{rest}"
+                forms[prefix] = f"{start}{re.escape(prefix)}{rest}"
         # The longest heads first: `sk-ant-` is not a key of `sk-`.
-        self._forms = dict(sorted(self._forms.items(), key=lambda form: (-len(form[0]), form[0])))
-        self._inside: list[str] = []
-        """Literals that stand inside of tokens; the others are their heads."""
-        for shape in table["shapes"]:
+        forms = dict(sorted(forms.items(), key=lambda form: (-len(form[0]), form[0])))
+        for shape in self._table["shapes"]:
             for literal in shape["literals"]:
-                self._forms[literal] = f"{_START}(?:{shape['regex']})"
-                self._inside.append(literal)
-        letters: dict[str, list[str]] = {}
-        for prefix in self._ids:
-            letters.setdefault(prefix[0], []).append(re.escape(prefix[1:]))
-        # From the beginning of a word to that of the next: most are none of the letters.
-        heads = "|".join(f"{first}(?:{'|'.join(rests)})" for first, rests in letters.items())
-        self._no_head = re.compile(rf"[^A-Za-z0-9]*+(?:(?!{heads})[A-Za-z0-9]++[^A-Za-z0-9]*+)*+\Z")
-        self._plain: set[str] = set()
-        """Lines in which no token stands or begins."""
+                forms[literal] = f"{_START}(?:{shape['regex']})"
+        return forms
 
     def literals_in(self, text: str) -> list[str]:
         """Return the literals of the forms that may have a token in a text.
 
         One that a line was broken in begins with the last word of a line, also of one in a repr.
         """
-        lines = (
-            set(text.replace(BETWEEN_TEXTS, "\n").replace("\\n", "\n").split("\n")) - self._plain
-        )
+        lines = set(text.replace(BETWEEN_TEXTS, "\n").replace("\\n", "\n").split("\n"))
+        lines -= self._plain_lines
         if not lines:
             return []
         together = "\n".join([*map(str.rstrip, lines), ""])
         begins = together
         if "\\" in text or "%" in text:  # behind which a word may begin
             begins = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", together)
-        literals = [
+        words = set(re.findall("[A-Za-z0-9]+", begins)) - self._plain_words
+        telling = {word for word in words if word in self._heads or word.startswith(self._begun)}
+        candidates = {*self._inside, *(self._begun if telling else ())}
+        candidates.update(head for word in telling for head in self._heads.get(word, ()))
+        found = {
             literal
-            for literal in (self._inside if self._no_head.match(begins) else self._forms)
+            for literal in candidates
             if literal in together
             and (
                 self._whole([literal]).search(together)
@@ -271,10 +279,14 @@ class Tokens:
                     and _compiled(_START, [literal], _LINE_END).search(together)
                 )
             )
-        ]
-        if not literals and len(self._plain) < _MOST_PLAIN:
-            self._plain.update([line for line in lines if len(line) <= _LONGEST_PLAIN])
-        return literals
+        }
+        if len(self._plain_words) < _MOST_PLAIN:
+            self._plain_words.update(
+                [each for each in words - telling if len(each) <= _LONGEST_PLAIN]
+            )
+        if not found and len(self._plain_lines) < _MOST_PLAIN:
+            self._plain_lines.update([line for line in lines if len(line) <= _LONGEST_PLAIN])
+        return [literal for literal in self._forms if literal in found] if found else []
 
     def remove(self, text: str, search: Search, *, cut: bool) -> str:
         """Return the text without the tokens in it.
