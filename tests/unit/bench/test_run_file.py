@@ -60,7 +60,7 @@ def test_calls_cost_what_they_told_and_what_came_late(tmp_path: Path) -> None:
     file.note_spent("a", 1, 0.25)
     assert read_run(file.path).cost_usd("a") == 0.25
     file.note_attempt("a", call_of(cost_usd=0.25, ended="given up"), "1f")
-    assert not read_run(file.path).is_done("a", "1f")
+    assert read_run(file.path).last_of("a") is None
     file.note_spent("a", 1, 0.5)
     score = score_of(1.0, cost_usd=1.25)
     calls = (call_of(cost_usd=0.25), call_of(2, cost_usd=0.5))
@@ -77,7 +77,7 @@ def test_a_lost_call_is_one_of_its_case(tmp_path: Path) -> None:
     file.note_spent("a", 1, 0.25)
     (call,) = read_run(file.path).calls_of("a")
     assert (call.number, call.cost_usd, call.ended) == (1, 0.25, "it was lost")
-    assert not read_run(file.path).is_done("a", "a")
+    assert read_run(file.path).last_of("a") is None
 
 
 @given(kept=st.integers(0, 200))
