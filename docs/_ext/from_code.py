@@ -22,7 +22,7 @@ import pytest
 from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, RunHeader, ScheduledCase
 from pytest_failure_taxonomy.cli.main import main as command_line
 from pytest_failure_taxonomy.report.model import packaged_schema
-from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
+from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -93,7 +93,7 @@ def causes(page: str) -> str:
 
 def recognised() -> dict[str, dict[str, Any]]:
     """Return the rows of the table of causes by what they say, the first of as many."""
-    table = files("pytest_failure_taxonomy.taxonomy") / "data" / "causes.toml"
+    table = files("pytest_failure_taxonomy.taxonomy") / "data" / "diagnoses.toml"
     rows = tomllib.loads(table.read_text("utf-8"))
     by_words: dict[str, dict[str, Any]] = {}
     for row in (*rows["environment"], *rows["code"]):

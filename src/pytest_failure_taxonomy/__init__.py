@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.report.load import load_report
     from pytest_failure_taxonomy.report.merging import merge_reports
     from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.report.read.log_lines import find_marker
-    from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-    from pytest_failure_taxonomy.taxonomy.reasons import (
+    from pytest_failure_taxonomy.taxonomy.judgement import (
         FailureReason,
         FailureType,
         RecoveryAction,
@@ -40,18 +40,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FailureReason": "taxonomy.reasons",
+    "FailureReason": "taxonomy.judgement",
     "FailureReport": "report.model",
-    "FailureType": "taxonomy.reasons",
-    "RecoveryAction": "taxonomy.reasons",
-    "Stage": "taxonomy.reasons",
+    "FailureType": "taxonomy.judgement",
+    "RecoveryAction": "taxonomy.judgement",
+    "Stage": "taxonomy.judgement",
     "classify_failure": "taxonomy.failure_text",
     "find_marker": "report.read.log_lines",
-    "is_circular_fix": "taxonomy.reasons",
-    "load_report": "report.reading",
+    "is_circular_fix": "taxonomy.judgement",
+    "load_report": "report.load",
     "merge_reports": "report.merging",
-    "primary_reason": "taxonomy.reasons",
-    "recommend_recovery": "taxonomy.reasons",
+    "primary_reason": "taxonomy.judgement",
+    "recommend_recovery": "taxonomy.judgement",
 }
 
 

@@ -16,13 +16,13 @@ from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, loa
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
+from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.report.read.foreign import report_from
 from pytest_failure_taxonomy.report.read.log_answer import classify_log
-from pytest_failure_taxonomy.report.reading import parse_report
 from pytest_failure_taxonomy.report.render import FORMATS, render
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
 from pytest_failure_taxonomy.rules.files import load_rules
-from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
+from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd, complete_run, end_of_process
 from tests.helpers.reports import assert_valid_report
 

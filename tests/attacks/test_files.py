@@ -40,7 +40,7 @@ from pytest_failure_taxonomy.run.report_file import ReportFile
 from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.files import make_folder, open_folder, read_file
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.watcher.complete import (
     ProcessEnd,
     complete_run,

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.attempts import recover
 from pytest_failure_taxonomy.history.tasks import record_task
-from pytest_failure_taxonomy.named_files import FOLDER, NAME, SIDE_FILES
+from pytest_failure_taxonomy.option_files import FOLDER, NAME, SIDE_FILES
 from tests.helpers.children import run_pytest
 from tests.helpers.hostile_files import CANARY, HOSTILE_FILES, canary
 from tests.helpers.past_runs import a_report

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.model import packaged_schema
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
     PYTEST_EXIT_CODE_NAMES,
     STAGE_KINDS,

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
+from pytest_failure_taxonomy.taxonomy.judgement import exit_code_from_returncode
 
 CODES: Final = (
     "SETUP_FAILED",

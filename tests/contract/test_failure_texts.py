@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.reasons import FailureType
+from pytest_failure_taxonomy.taxonomy.judgement import FailureType
 from tests.helpers.failure_texts import (
     PAGE,
     PARTS,

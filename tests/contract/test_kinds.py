@@ -33,8 +33,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import known_kinds, marked_finding
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
-from pytest_failure_taxonomy.taxonomy.reasons import known_kinds, marked_finding
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST: Final = "test_cart.py::test_total"

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.report.model import (
     FILE_NAME,
     FailureReport,
@@ -23,8 +24,7 @@ from pytest_failure_taxonomy.report.model import (
     render_schema,
     report_json_schema,
 )
-from pytest_failure_taxonomy.report.reading import parse_report
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     FailureType,
     RecoveryAction,

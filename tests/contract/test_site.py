@@ -11,7 +11,7 @@ import pytest
 
 import pytest_failure_taxonomy
 import pytest_failure_taxonomy.bench
-from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
+from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     EXCEPTIONS,
 )
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, published_phrases
-from pytest_failure_taxonomy.taxonomy.reasons import FailureType
+from pytest_failure_taxonomy.taxonomy.judgement import FailureType
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "tests/data/failure_texts"

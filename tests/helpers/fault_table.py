@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, known_kinds
+from pytest_failure_taxonomy.taxonomy.judgement import exit_code_from_returncode, known_kinds
 from tests.helpers.faults import CONFIGURATIONS, FAULTS, SECOND, Configuration, End, Fault
 
 PAGE: Final = Path(__file__).parents[2] / "docs/explanation/fault-matrix.md"

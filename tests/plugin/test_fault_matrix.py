@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     exit_code_from_returncode,
     known_kinds,
     signal_name,

@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.bench.report import difference_words, distinct_name
 from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
 from pytest_failure_taxonomy.documents.problems import UnfitError, shown
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.named_files import RUN_SUFFIX
+from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import listed
 

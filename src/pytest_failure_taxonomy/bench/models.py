@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
-from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
+from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 _T = TypeVar("_T")
 # Strict validation rejects a list for a tuple; here lists are accepted because JSON has no tuples.

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.bench.report import (
 from pytest_failure_taxonomy.cli.bench import MAX_IDS, MAX_LINE, load_run, report_for, summary
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.named_files import RUN_SUFFIX
+from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import counted, listed

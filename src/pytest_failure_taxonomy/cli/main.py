@@ -20,7 +20,7 @@ from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.report.render import FORMATS
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}

@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.report.write import refuse_special_file, write_repo
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     Stage,
     exit_code_from_returncode,
     signal_of_exit_code,
@@ -53,7 +53,7 @@ _NOT_SEARCHED: Final = frozenset({"node_modules", "__pycache__", "venv"})
 
 def load(path: Path) -> dict[str, Any]:
     """Read a report of any version as one of the newest, checked."""
-    from pytest_failure_taxonomy.report.reading import load_report  # slow
+    from pytest_failure_taxonomy.report.load import load_report  # slow
 
     wait_for_watcher(path)
     return load_report(path).model_dump(mode="json", by_alias=True)
@@ -92,7 +92,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _load_stdin() -> dict[str, Any]:
-    from pytest_failure_taxonomy.report.reading import parse_report
+    from pytest_failure_taxonomy.report.load import parse_report
 
     with open_stdin(ReportError) as stdin:
         content = stdin.read(MAX_REPORT_BYTES + 1)

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.report.write import refuse_special_file, remove_rep
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.watcher import complete
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd, complete_run

@@ -12,7 +12,11 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.tables import ATTEMPTS, clean_text, started_at
 from pytest_failure_taxonomy.report.build import object_at, own_extension
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-from pytest_failure_taxonomy.taxonomy.reasons import FailureType, explain_recovery, is_circular_fix
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    FailureType,
+    explain_recovery,
+    is_circular_fix,
+)
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:

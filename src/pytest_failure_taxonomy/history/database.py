@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from urllib.parse import unquote
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.named_files import (
+from pytest_failure_taxonomy.option_files import (
     CONNECTION_STRING,
     FOLDER,
     NAME,

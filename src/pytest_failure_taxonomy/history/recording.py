@@ -151,8 +151,8 @@ def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]
 
 def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any] | None) -> None:
     """Say of each cause what its groups' states come to, and judge by it what a retry would do."""
+    from pytest_failure_taxonomy.report.amend import causes_of
     from pytest_failure_taxonomy.report.build import sort_causes
-    from pytest_failure_taxonomy.report.rejudging import causes_of
     from pytest_failure_taxonomy.taxonomy.causes import action_of, retryable_of
 
     verdict, causes = report["verdict"], report["causes"]

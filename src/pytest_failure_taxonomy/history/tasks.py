@@ -14,7 +14,7 @@ from sqlalchemy import MetaData, Table, select
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.tables import TASKS
-from pytest_failure_taxonomy.taxonomy.reasons import UNKNOWN_MARKER, validate_marker
+from pytest_failure_taxonomy.taxonomy.judgement import UNKNOWN_MARKER, validate_marker
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from pytest_failure_taxonomy.record.layout import PAGE
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of, whole_lines
 from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
-from pytest_failure_taxonomy.taxonomy.reasons import KIND_PATTERN, Stage
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 from pytest_failure_taxonomy.taxonomy.values import value
 

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, SeenMarker
-from pytest_failure_taxonomy.taxonomy.reasons import KIND_PATTERN, FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, FailureReason
 
 _SAID: Final = pytest.StashKey[Attribution]()
 
@@ -122,7 +122,7 @@ def marker_in_output_of(
     for _, text in reversed(report.sections):
         if _MARKER_START in text:
             from pytest_failure_taxonomy.report.read.log_lines import locate_marker
-            from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
+            from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS
 
             found = locate_marker(text, known=more)
             if found is not None:

@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.system.memory import (
     read_oom_count,
 )
 from pytest_failure_taxonomy.taxonomy import evidence
-from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
+from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS, signal_name
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch

@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     RaisingFrame,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import CodeOwner
+from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:

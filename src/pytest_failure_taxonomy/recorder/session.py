@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 
 _WORDS_OF_XDIST: Final = "Different tests were collected between "
 """How the reports begin by which xdist's schedulers refuse to start, one for each worker that

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.report.text import (
     encodable,
 )
 from pytest_failure_taxonomy.taxonomy import evidence as ev
-from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, Judgement, Verdict
+from pytest_failure_taxonomy.taxonomy.judgement import PYTEST_EXIT_CODE_NAMES, Judgement, Verdict
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 

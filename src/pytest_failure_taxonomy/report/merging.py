@@ -18,14 +18,14 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.errors import BenchError, ReportError
-from pytest_failure_taxonomy.report import build, rejudging
+from pytest_failure_taxonomy.report import amend, build
 from pytest_failure_taxonomy.report.build import MAX_FAILURES, MAX_NODEIDS, JSONObject
 from pytest_failure_taxonomy.report.model import FailureReport, Merged, MergedRun
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.causes import gather_causes
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     Finding,
     Judgement,
@@ -238,7 +238,7 @@ class Merger:
             and (own["reason"], own["kind"]) == (verdict["reason"], verdict["kind"])
         ]
         if len(of_verdict) == 1:
-            verdict = rejudging.verdict_as_before(of_verdict[0].about["verdict"], verdict)
+            verdict = amend.verdict_as_before(of_verdict[0].about["verdict"], verdict)
         exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
         groups = _groups(failing)
         lists = {
@@ -304,7 +304,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
             f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
         ) from None
     for run in merged["runs"]:
-        run["causes"] = run["causes"] or rejudging.causes_of_groups(run)
+        run["causes"] = run["causes"] or amend.causes_of_groups(run)
     return merged
 
 
@@ -433,13 +433,13 @@ def _judged(parts: Sequence[_Part], summary: JSONObject, new: Sequence[Finding])
             stage=Stage.FINAL_TEST,
             recorded=False,
             exit=ProcessExit(code=None, source="none"),
-            counts=rejudging.counts_of(summary),
+            counts=amend.counts_of(summary),
             settled=(
-                *(found for part in parts for found in rejudging.findings_of(part.about)),
+                *(found for part in parts for found in amend.findings_of(part.about)),
                 *new,
             ),
             settled_causes=(
-                *(cause for part in parts for cause in rejudging.causes_of(part.about)),
+                *(cause for part in parts for cause in amend.causes_of(part.about)),
                 *gather_causes(new),
             ),
         )

@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.report.build import SCHEMA_ID
 from pytest_failure_taxonomy.taxonomy import evidence as ev
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     KIND_PATTERN,
     CauseOwner,
     CodeOwner,

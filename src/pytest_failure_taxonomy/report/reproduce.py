@@ -94,7 +94,7 @@ def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...
         args: of the run.
         files: files and folders of its tests, which are no values.
     """
-    lists = packaged_table("options").items()
+    lists = packaged_table("pytest_options").items()
     table = {name: sort for sort, names in lists for name in names}
     words = list(args)
     while words:

@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.documents.problems import (
 from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.redaction.user_patterns import compile_quietly
-from pytest_failure_taxonomy.taxonomy.reasons import CodeOwner, FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import (
     KnownFailure,
     Rule,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
-from pytest_failure_taxonomy.named_files import (
+from pytest_failure_taxonomy.option_files import (
     CONNECTION_STRING,
     NO_CONNECTION_STRING,
     Given,
@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.options import (
 )
 from pytest_failure_taxonomy.report.render import missing_library
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.watcher.mailbox import find_mailbox, read_message
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
     FailureType,
     Finding,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         RaisingFrame,
         RunEvidence,
     )
-    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+    from pytest_failure_taxonomy.taxonomy.judgement import FailureReason
     from pytest_failure_taxonomy.taxonomy.recognition import Diagnosis
 
 MAX_WHAT: Final = 200

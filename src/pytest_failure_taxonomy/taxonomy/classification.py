@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
 from pytest_failure_taxonomy.taxonomy.evidence import (
     public_name,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     PHASE_KINDS,
     FailureJudgement,
     FailureReason,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     CRASH_SIGNALS,
     FailureReason,
     Finding,
@@ -334,7 +334,7 @@ def judge_command(
         return
     if code == 0:
         return
-    commands = packaged_table("commands")
+    commands = packaged_table("exit_statuses")
     row = commands["pytest"].get(str(code), {}) if is_pytest else {}
     kind = row.get("kind", "command.failed")
     is_killed = code == KILLED_EXIT_CODE
@@ -378,5 +378,5 @@ def in_words_of_command(death: Finding, run: evidence.RunEvidence) -> Finding:
     """Return how a process died, in words that fit a command that is no pytest."""
     if run.recorded or run.is_pytest:
         return death
-    words = packaged_table("commands")["deaths"]
+    words = packaged_table("exit_statuses")["deaths"]
     return replace(death, headline=words.get(death.kind, death.headline))

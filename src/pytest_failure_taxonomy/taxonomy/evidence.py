@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.reasons import CodeOwner, FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
-    from pytest_failure_taxonomy.taxonomy.reasons import Cause, Finding
 
 
 @value

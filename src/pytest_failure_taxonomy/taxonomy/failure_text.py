@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final, Protocol
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.reasons import FailureType, is_circular_fix
+from pytest_failure_taxonomy.taxonomy.judgement import FailureType, is_circular_fix
 
 MAX_WIDER_TEXT: Final = 200_000
 """Characters at the start and at the end of a text that are searched for our own patterns."""

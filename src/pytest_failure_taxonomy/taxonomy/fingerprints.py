@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.taxonomy.reasons import Group, owner_of_most
+from pytest_failure_taxonomy.taxonomy.judgement import Group, owner_of_most
 from pytest_failure_taxonomy.taxonomy.words import FIXTURE_ERROR, TYPES_OF_PYTEST
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         RunEvidence,
         TestFailure,
     )
-    from pytest_failure_taxonomy.taxonomy.reasons import FailureJudgement, Judgement
+    from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
 
 VALUE: Final = "<*>"
 """Stands for whatever was taken out; several in a row are one, so that no length counts."""

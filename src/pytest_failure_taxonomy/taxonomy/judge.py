@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
     MAX_LINES,
     STAGE_FAILURE_REASONS,

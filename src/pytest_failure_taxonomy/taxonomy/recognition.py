@@ -1,6 +1,6 @@
 """Recognise what is to be mended from what an exception is, holds and was raised from.
 
-The table is `data/causes.toml`; it says how a row is read. It is parsed when the first failure
+The table is `data/diagnoses.toml`; it says how a row is read. It is parsed when the first failure
 comes that a row could know: a failed assertion of the user's stays what the user says.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Fact,
         RaisedException,
     )
-    from pytest_failure_taxonomy.taxonomy.reasons import CauseOwner, Finding
+    from pytest_failure_taxonomy.taxonomy.judgement import CauseOwner, Finding
 
 MAX_READ: Final = 6_000
 """Characters of a message that are searched."""
@@ -338,7 +338,7 @@ def _head() -> dict[str, Any]:
 
 @cache
 def _blocks() -> list[str]:
-    return packaged("causes.toml").split("\n[[")
+    return packaged("diagnoses.toml").split("\n[[")
 
 
 @lru_cache(maxsize=1_000)

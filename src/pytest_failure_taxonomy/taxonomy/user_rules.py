@@ -12,7 +12,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Phase,
     RaisedException,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import CodeOwner, FailureReason, known_kinds
+from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import value
 
 Severity = Literal["block", "warn", "info"]

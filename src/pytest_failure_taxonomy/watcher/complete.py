@@ -26,8 +26,8 @@ from pytest_failure_taxonomy.record.observed import (
 )
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.rejudging import amend_report
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import attribute
@@ -41,7 +41,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
+from pytest_failure_taxonomy.taxonomy.judgement import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import listed
 from pytest_failure_taxonomy.watcher import crash_output

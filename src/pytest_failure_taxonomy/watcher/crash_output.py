@@ -18,7 +18,7 @@ from typing import Final
 from pytest_failure_taxonomy.record.layout import CRASH
 from pytest_failure_taxonomy.system.files import READ, Folder, move_high
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, Traces
-from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS, signal_of_exit_code
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_LEFT_BYTES: Final = 1024 * 1024

@@ -34,7 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ToolMessage,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd
 

@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.history.database import (
     upgrade,
 )
 from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, record_run
-from pytest_failure_taxonomy.named_files import FOLDER, NAME
+from pytest_failure_taxonomy.option_files import FOLDER, NAME
 from tests.helpers.past_runs import a_report
 from tests.helpers.postgresql import started_cluster
 

@@ -19,7 +19,11 @@ from pytest_failure_taxonomy.report.read.log_lines import (
     last_marker,
     locate_marker,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS, marker_on_line, validate_marker
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    MARKER_REASONS,
+    marker_on_line,
+    validate_marker,
+)
 
 MAX_TURNS: Final = "[GZA_FAILURE:MAX_TURNS]"
 

@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.report.read.output_readers import (
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.deaths import meaning_of
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 SAID: Final[list[tuple[str, str, str]]] = [
     (*heading.split(), text)

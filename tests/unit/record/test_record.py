@@ -63,7 +63,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     RunningActivity,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd, reconstruct
 from tests.helpers.reports import assert_valid_report, make_context, make_failure

@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.report.build import (
     MAX_TRACEBACK,
     MAX_TRACEBACKS,
 )
-from pytest_failure_taxonomy.report.reading import parse_report
+from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
@@ -39,7 +39,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 from tests.helpers.reports import (
     assert_valid_report,
     make_failure,

@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     Shard,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from tests.helpers.reports import (
     assert_valid_report,
     make_context,

@@ -19,11 +19,11 @@ from pytest_failure_taxonomy.documents.content import MAX_INTEGER_DIGITS
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import model
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.load import MAX_PROBLEMS, load_report, parse_report
 from pytest_failure_taxonomy.report.model import FailureReport, packaged_schema
-from pytest_failure_taxonomy.report.reading import MAX_PROBLEMS, load_report, parse_report
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS
 from pytest_failure_taxonomy.report.write import encode
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     FailureType,
     RecoveryAction,

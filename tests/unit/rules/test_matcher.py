@@ -10,7 +10,7 @@ import pytest
 from pytest_failure_taxonomy.rules import matching as matcher_module
 from pytest_failure_taxonomy.rules.matching import RuleMatcher
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, TestFailure
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import MAX_SEARCHED, Rule
 
 ENDLESS: Final = "(a|a)*$"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.rules.files import MAX_BYTES, load_rules
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 RIGHT: Final = "a file of rules is YAML in UTF-8 that begins with `rules:`"

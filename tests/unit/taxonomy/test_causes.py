@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import Cause, FailureReason, Finding, Judgement
+from pytest_failure_taxonomy.taxonomy.judgement import Cause, FailureReason, Finding, Judgement
 from pytest_failure_taxonomy.taxonomy.recognition import Diagnosis
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.unit.taxonomy.test_judge import RUNS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.rejudging import amend_report
+from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.taxonomy.deaths import (
     is_used_up,
     judge_command,
@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     CRASH_SIGNALS,
     FailureReason,
     Finding,

@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.taxonomy.failure_text import (
     failure_type_at_head,
     published_phrases,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import FailureType
+from pytest_failure_taxonomy.taxonomy.judgement import FailureType
 from tests.helpers.failure_texts import LabelledText, labelled_texts
 
 BUILD = FailureType.BROKEN_BUILD

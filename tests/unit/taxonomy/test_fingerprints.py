@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.taxonomy.fingerprints import (
     normalize_message,
     title_of,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureJudgement,
     FailureReason,
     FailureType,

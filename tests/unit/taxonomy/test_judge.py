@@ -36,7 +36,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
     CodeOwner,
     Evidence,

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     kinds_by_exception,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
-from pytest_failure_taxonomy.taxonomy.reasons import known_kinds
+from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 WITHIN_GENAI: Final = "lib/site-packages/google/generativeai/generative_models.py:331: in generate"
 

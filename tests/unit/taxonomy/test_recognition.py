@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Finding
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Finding
 from pytest_failure_taxonomy.taxonomy.recognition import MAX_READ, Diagnosis, recognise
 
 FINGERPRINT: Final = "0123456789abcdef"
@@ -1672,7 +1672,7 @@ def test_the_reviewed_names_are_those_of_what_is_installed() -> None:
 
 def test_every_row_can_be_read() -> None:
     """A row has what the header says, its pattern compiles and it names its source."""
-    table = packaged_table("causes")
+    table = packaged_table("diagnoses")
     known = {"of", "text", "where", "what", "key", "fix", "asks", "retryable", "source"}
     for row in (*table["environment"], *table["code"]):
         assert set(row) <= known, row
@@ -1682,14 +1682,14 @@ def test_every_row_can_be_read() -> None:
         assert ("{install}" in str(row)) <= ("asks" in row), row
         assert all(name[1:] in table["names"] for name in row["of"] if name.startswith("@")), row
         assert not row["what"].endswith("."), row
-    assert packaged("causes.toml").index("\n[[code]]") > packaged("causes.toml").rindex(
+    assert packaged("diagnoses.toml").index("\n[[code]]") > packaged("diagnoses.toml").rindex(
         "\n[[environment]]"
     )
 
 
 def test_searches_take_linear_time() -> None:
     """No text of an exception holds a run up, whatever it begins with."""
-    table = packaged_table("causes")
+    table = packaged_table("diagnoses")
     patterns = {row.get("text", "") for row in (*table["environment"], *table["code"])}
     for pattern in patterns | {*table["quoting"].values()}:
         fragments = re.findall(r"[A-Za-z'\" (:]{4,}", pattern)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, RaisingFrame
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, known_kinds
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.user_rules import (
     KIND_FAMILIES,
     MAX_SEARCHED,

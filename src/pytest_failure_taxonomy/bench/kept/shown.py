@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.bench.kept.reader import read_calls, read_run
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.named_files import RUN_SUFFIX
+from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt

@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if given["json"]:
         with imports_as_they_are(config):
             from pytest_failure_taxonomy.bench.plugin.storage import json_file_of
-            from pytest_failure_taxonomy.named_files import refused_files
+            from pytest_failure_taxonomy.option_files import refused_files
 
         path = json_file_of(config)
         if path is not None and path.is_dir():

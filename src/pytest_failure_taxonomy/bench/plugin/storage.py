@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.named_files import RUN_SUFFIX, STORAGE, chosen
+from pytest_failure_taxonomy.option_files import RUN_SUFFIX, STORAGE, chosen
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import has_process
 from pytest_failure_taxonomy.taxonomy.values import replace, value

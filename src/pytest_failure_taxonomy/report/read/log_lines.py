@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.documents.content import STDIN, open_stdin, why_unr
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.system.files import name_of_special_file
-from pytest_failure_taxonomy.taxonomy.reasons import (
+from pytest_failure_taxonomy.taxonomy.judgement import (
     MARKER_BLANKS,
     MARKER_COLOUR,
     MARKER_START,

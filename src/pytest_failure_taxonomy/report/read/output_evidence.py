@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.report.read.output_readers import (
 )
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.reasons import Stage, signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.judgement import Stage, signal_of_exit_code
 
 _EXIT: Final = "_pytest.outcomes.Exit: "
 _CTRL_C: Final = 130

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ToolCause,
     ToolMessage,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import marker_on_line, validate_marker
+from pytest_failure_taxonomy.taxonomy.judgement import marker_on_line, validate_marker
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_MESSAGE_LINES: Final = 40

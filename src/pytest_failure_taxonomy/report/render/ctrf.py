@@ -23,7 +23,7 @@ from typing import Final
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
 from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure, tests_of
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, describe_kind
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, describe_kind
 
 SPEC_VERSION: Final = "0.0.0"
 """The version of CTRF, which is not final yet: that of its published schema."""

@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.report.render.html.rows import (
 )
 from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.report.text import bench_name
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count, seconds_words
 
 _IN_SCRIPT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}

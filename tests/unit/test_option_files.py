@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.named_files import refused_files
+from pytest_failure_taxonomy.option_files import refused_files
 
 OURS: Final = ("html", "junit", "rules", "known", "history")
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pytest_failure_taxonomy.documents.content import parse_json
 from pytest_failure_taxonomy.documents.problems import UnfitError
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.amend import causes_of_groups
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.read.foreign import (
@@ -24,7 +25,6 @@ from pytest_failure_taxonomy.report.read.foreign import (
     read_input,
     refusal,
 )
-from pytest_failure_taxonomy.report.rejudging import causes_of_groups
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
