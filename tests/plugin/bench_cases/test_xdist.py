@@ -19,6 +19,16 @@ from tests.helpers.task_classes import (
 )
 
 PLUGINS = [BENCH, "xdist"]
+FIXTURE_OF_THE_USERS = """
+import pytest
+
+@pytest.fixture
+def bench():
+    return 1
+
+def test_it(bench):
+    assert bench == 1
+"""
 
 
 @pytest.mark.versions
@@ -180,3 +190,11 @@ def test_late_crash_in_a_big_task_class(runs: PytestRuns) -> None:
     run = runs.run("bench", "-n", "2", plugins=PLUGINS)
     assert run.outcomes == {"passed": 40, "failed": 1}
     assert only_bench(run)["passed_count"] == 40
+
+
+def test_a_fixture_of_the_name_bench_is_no_bench(runs: PytestRuns) -> None:
+    """Tests with a fixture of their own that is called so leave no folder of ours."""
+    runs.write({"test_it.py": FIXTURE_OF_THE_USERS})
+    run = runs.run("-n", "2", plugins=[BENCH, "xdist"])
+    assert run.outcomes == {"passed": 1}
+    assert not (runs.path / ".bench").exists()

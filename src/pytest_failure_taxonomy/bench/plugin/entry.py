@@ -143,9 +143,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what `--bench-only` or `--bench-skip` leaves out."""
-    if hasattr(config, "workerinput") and any(
-        "bench" in getattr(item, "fixturenames", ()) for item in items
-    ):
+    if hasattr(config, "workerinput") and any(map(_uses_bench, items)):
         _begin_session(config).announce()
     left_out: dict[int, pytest.Item] = {}
     if config.getoption("bench_shard") or config.getini("bench_shard"):
@@ -238,6 +236,19 @@ def _begin_session(config: pytest.Config) -> BenchSession:
         from pytest_failure_taxonomy.bench.plugin.bench_session import bench_session
 
     return bench_session(config)
+
+
+def _uses_bench(item: pytest.Item) -> bool:
+    """Tell whether a test gets the fixture `bench` that is ours, and none of its own name."""
+    if "bench" not in getattr(item, "fixturenames", ()):
+        return False
+    named: Any = getattr(item, "_fixtureinfo", None)  # not public; a doctest has it, too
+    for definition in reversed(getattr(named, "name2fixturedefs", {}).get("bench", ())):
+        if definition.func.__module__ == __name__:
+            return True
+        if "bench" not in definition.argnames:  # the one that is nearest to the test
+            return False
+    return False
 
 
 def _may_be_task_class(path: Path) -> bool:
