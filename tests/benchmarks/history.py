@@ -25,15 +25,16 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
-from pytest_failure_taxonomy.history.novelty import find_since, states_of
+from pytest_failure_taxonomy.history.database import History, open_history
 from pytest_failure_taxonomy.history.questions import (
     Wanted,
     count_periods,
     find_flaky,
+    find_since,
     find_top,
     list_runs,
+    states_of,
 )
-from pytest_failure_taxonomy.history.store import History, open_history
 from tests.helpers.past_runs import a_report
 from tests.helpers.postgresql import find_programs, started_cluster
 

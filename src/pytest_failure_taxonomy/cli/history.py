@@ -22,9 +22,8 @@ from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.history.novelty import Since
-    from pytest_failure_taxonomy.history.questions import Wanted
-    from pytest_failure_taxonomy.history.store import History
+    from pytest_failure_taxonomy.history.database import History
+    from pytest_failure_taxonomy.history.questions import Since, Wanted
 
 MAX_ERROR_BYTES: Final = 8 * 1024 * 1024
 """How much of an error is read, from its end."""
@@ -183,7 +182,7 @@ def flaky(options: argparse.Namespace) -> int:
 @_answers
 def new(options: argparse.Namespace) -> int:
     """Say which failures of a report are new, came back or are known."""
-    from pytest_failure_taxonomy.history.novelty import states_of
+    from pytest_failure_taxonomy.history.questions import states_of
     from pytest_failure_taxonomy.report.summary import state_words
 
     report, _ = _load(options.report)
@@ -216,7 +215,7 @@ def new(options: argparse.Namespace) -> int:
 @_answers
 def since(options: argparse.Namespace) -> int:
     """Say when a failure began."""
-    from pytest_failure_taxonomy.history.novelty import find_since, find_since_of_test
+    from pytest_failure_taxonomy.history.questions import find_since, find_since_of_test
 
     name, project = options.failure, options.project
     with _open(options) as history:

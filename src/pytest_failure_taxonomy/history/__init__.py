@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.history.store import History, open_history
+    from pytest_failure_taxonomy.history.database import History, open_history
 
 __all__ = ["History", "open_history", "require_libraries"]
 
@@ -29,4 +29,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.store"), name)
+    return getattr(import_module(f"{__name__}.database"), name)

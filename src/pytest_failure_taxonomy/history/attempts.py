@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.taxonomy.values import value
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from pytest_failure_taxonomy.history.store import History
+    from pytest_failure_taxonomy.history.database import History
 
 MAX_ERROR: Final = 20_000
 """Characters of an error that are kept."""

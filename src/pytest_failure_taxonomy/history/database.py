@@ -1,4 +1,4 @@
-"""Open the database of the history: find it, connect, bring it up to date, and word its errors."""
+"""The history: find its database, connect, bring it up to date, and word its errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -34,7 +34,8 @@ except ImportError as error:
     ) from None
 
 # After SQLAlchemy, of which the message above says that it is missing.
-from pytest_failure_taxonomy.history.tables import METADATA, TASKS  # isort: skip
+from pytest_failure_taxonomy.history.attempts import add_attempt_of  # isort: skip
+from pytest_failure_taxonomy.history.tables import METADATA, TASKS, add_run  # isort: skip
 
 REVISION: Final = "0001"
 """The newest migration; a test compares it with the scripts."""
@@ -75,6 +76,36 @@ _ADVICE: Final = {
     "malformed": "the database is damaged; restore it, or give another path by --history",
 }
 """What to do about an error of SQLite, by what its words have."""
+
+
+def open_history(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    rootdir: str | os.PathLike[str] | None = None,
+    create: bool = True,
+    wait_seconds: float = BUSY_SECONDS,
+) -> History:
+    """Open the history, and bring it up to date if an older version has made it.
+
+    Args:
+        url: a URL of SQLAlchemy or the path of an SQLite database; by default what the environment
+            variable `FAILURE_TAXONOMY_HISTORY` says, else `.failure-taxonomy/history.db` below
+            `rootdir`.
+        rootdir: by default the working directory.
+        create: make an SQLite database that is not there.
+        wait_seconds: how long to wait for other processes that write, and for a server.
+
+    Raises:
+        HistoryError: there is none, it can't be opened, or it is of a newer version.
+    """
+    found = find_url(url, rootdir=rootdir)
+    path = _path_of(found)
+    if not create and path is not None and not os.path.lexists(path):
+        raise HistoryError(
+            f"{found.database}: there is no history yet; run pytest with "
+            "--failure-taxonomy-history, or add reports by: failure-taxonomy history add REPORT"
+        )
+    return History(found, wait_seconds=wait_seconds)
 
 
 def find_url(
@@ -122,14 +153,8 @@ def find_url(
     return found
 
 
-def exists(url: URL) -> bool:
-    """Tell whether there is a history already; of a server that is known only when asked."""
-    path = _path_of(url)
-    return path is None or os.path.lexists(path)
-
-
-class Database:
-    """A database that is ours and up to date. Close it, or use it in a `with` statement."""
+class History:
+    """An open history. Close it, or use it in a `with` statement."""
 
     def __init__(self, url: URL, *, wait_seconds: float = BUSY_SECONDS) -> None:
         """Connect to a database, which is created if it is an SQLite file.
@@ -195,6 +220,30 @@ class Database:
     def close(self) -> None:
         """Let go of the database."""
         self.engine.dispose()
+
+    def add(self, report: Mapping[str, Any], *, source: str = "report") -> bool:
+        """Take a run in, in one transaction; tell whether that changed anything.
+
+        A run that is there already is replaced only by a more complete report of it, as when
+        `failure-taxonomy finalize` has completed one.
+
+        Args:
+            report: the JSON object of a report of the present schema version, without secrets.
+            source: `report`, or `junit` for one that was made of a JUnit file.
+
+        Raises:
+            HistoryError: the run still goes on, or the database can't be written.
+        """
+        if report["completeness"] == "running":
+            raise HistoryError(
+                f"run {report['run']['id']}: it is still running, or was never completed; "
+                "complete its report by: failure-taxonomy finalize REPORT"
+            )
+        with self.writing() as connection:
+            is_new = add_run(connection, report, source)
+            if is_new:
+                add_attempt_of(connection, report)
+            return is_new
 
     def shrink(self) -> None:
         """Give what an SQLite database doesn't need any more back to the disk."""

@@ -101,8 +101,8 @@ def _states(url: str, report: dict[str, Any], seconds: float, *, adds: bool) -> 
     from pytest_failure_taxonomy.history import require_libraries
 
     require_libraries()
-    from pytest_failure_taxonomy.history.novelty import state_of_verdict, states_of
-    from pytest_failure_taxonomy.history.store import open_history
+    from pytest_failure_taxonomy.history.database import open_history
+    from pytest_failure_taxonomy.history.questions import state_of_verdict, states_of
 
     faulthandler.dump_traceback_later(seconds, exit=True)
     rootdir = report["run"]["invocation"]["rootdir"]

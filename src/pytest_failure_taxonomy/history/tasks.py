@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import UNKNOWN_MARKER, validate_
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.history.store import History
+    from pytest_failure_taxonomy.history.database import History
 
 FAILED: Final = "failed"
 _SUCCEEDED: Final = frozenset({"completed", "done", "succeeded", "success", "merged", "passed"})

@@ -9,14 +9,16 @@ import pytest
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History
-from pytest_failure_taxonomy.history.novelty import find_since, find_since_of_test, states_of
 from pytest_failure_taxonomy.history.questions import (
     Wanted,
     count_periods,
     find_flaky,
+    find_since,
+    find_since_of_test,
     find_top,
     list_runs,
     prune,
+    states_of,
     wilson_interval,
 )
 from tests.helpers.past_runs import TEST, a_report

@@ -20,7 +20,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, func, select
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.history import History, open_history, store
+from pytest_failure_taxonomy.history import History, open_history
 from pytest_failure_taxonomy.history import tables as t
 from pytest_failure_taxonomy.history.database import (
     REVISION,
@@ -165,7 +165,7 @@ def test_passes_are_kept_for_a_while_after_a_failure(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a test that has failed once adds to each later run has an end."""
-    monkeypatch.setattr(store, "WATCHED_RUNS", 3)
+    monkeypatch.setattr(t, "WATCHED_RUNS", 3)
     for number, outcome in enumerate(["passed", "failed", *6 * ["passed"], "failed", "failed"]):
         history.add(a_report(number, test_a=outcome))
     with history.reading() as connection:
@@ -191,7 +191,7 @@ def test_a_last_pass_is_kept_once(
     history: History, monkeypatch: pytest.MonkeyPatch, passes: int
 ) -> None:
     """A test fails again when its last pass is among those that were kept, or just behind."""
-    monkeypatch.setattr(store, "WATCHED_RUNS", 3)
+    monkeypatch.setattr(t, "WATCHED_RUNS", 3)
     for number, outcome in enumerate(["failed", *passes * ["passed"]]):
         history.add(a_report(number, test_a=outcome))
     for number in range(10, 14):

@@ -1,4 +1,4 @@
-"""Run by Alembic, with the connection that `database.connect` has begun a transaction on."""
+"""Run by Alembic, with the connection that `database` has begun a transaction on."""
 
 from __future__ import annotations
 
