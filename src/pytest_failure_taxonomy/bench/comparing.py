@@ -319,22 +319,15 @@ _THIS_RUN: Final = "this run"
 _RANK: Final = {"PASS": 0, "INCOMPLETE": 1, "FAIL": 2}
 
 
-@value
-class ComparedToBaseline:
-    """A report after its comparison with a baseline."""
-
-    report: models.BenchRunReport
-    """With a gate that has the baseline's verdict in it, and the comparison."""
-    problem: str = ""
-    """Why nothing could be compared, though the user chose no cases; the gate has it, too."""
-
-
 def evaluate_against_baseline(
     report: models.BenchRunReport,
     baseline: Sequence[ComparedRun],
     digests: Mapping[str, str] | None = None,
-) -> ComparedToBaseline:
+) -> tuple[models.BenchRunReport, str]:
     """Return a report whose gate asks for no loss against an earlier run, too.
+
+    With it comes why nothing could be compared, though the user chose no cases, or ''; the gate has
+    it, too.
 
     The gate fails where the whole interval of the difference is below 0. Where there is nothing to
     compare, a loss could not be seen: it is `INCOMPLETE`, unless it fails for another reason. No
@@ -366,21 +359,14 @@ def evaluate_against_baseline(
             reason = f"worse than the baseline: the mean {difference_words(found)}"
     if why_not:
         verdict, reason = "INCOMPLETE", f"can't be compared with the baseline: {why_not}"
-    problem = reason if why_not else ""
-    return ComparedToBaseline(report=_with_gate(report, verdict, reason), problem=problem)
-
-
-def _with_gate(report: models.BenchRunReport, verdict: str, reason: str) -> models.BenchRunReport:
-    """Return a report with the worse of its gate's verdict and another, and a further reason."""
     before = report.gate or models.GateResult(verdict="PASS", reasons=())
-    reasons = (*before.reasons, reason) if reason else before.reasons
+    given = (*before.reasons, reason) if reason else before.reasons
     if _RANK[verdict] > _RANK[before.verdict]:
-        # What decides comes first.
-        reasons = (reason, *before.reasons)
+        given = (reason, *before.reasons)  # what decides comes first
     gate = models.GateResult.model_validate(
-        {"verdict": max(before.verdict, verdict, key=_RANK.__getitem__), "reasons": reasons}
+        {"verdict": max(before.verdict, verdict, key=_RANK.__getitem__), "reasons": given}
     )
-    return report.model_copy(update={"gate": gate})
+    return report.model_copy(update={"gate": gate}), reason if why_not else ""
 
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
@@ -469,7 +455,7 @@ class LatestRuns:
                 or header.system.label != report.system_label
                 or header.test
                 or header.shard is not None
-                or header.run_id == report.run_id.removeprefix("partial:")
+                or header.run_id == report.run_id.removeprefix(models.PARTIAL)
             ):
                 continue
             with suppress(BenchError):

@@ -19,7 +19,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -130,7 +129,7 @@ class DaskSystem:
             SystemUnderTestError: The system raised.
         """
         try:
-            cluster = await self._cluster()
+            cluster = await self.connect()
         except BenchError as error:
             raise SchedulerLost(str(error)) from None
         limit_seconds = (case.timeout_per_case_seconds or self._limit_seconds) + _SPARE_SECONDS
@@ -140,13 +139,18 @@ class DaskSystem:
         answer = json.loads(said["answer"])
         return Answer(**answer) if answer.pop("is_answer") else answer["output"]
 
-    async def connect(self) -> None:
-        """Connect, so that the first case does not take longer.
+    async def connect(self) -> _Cluster:
+        """Return the connection of this loop; connect now, so that no case waits for it.
 
         Raises:
             BenchError: The scheduler can't be reached.
         """
-        await self._cluster()
+        loop = asyncio.get_running_loop()
+        if loop not in self._clusters:
+            self._clusters[loop] = _Cluster(self._address)
+        cluster = self._clusters[loop]
+        await cluster.connect()
+        return cluster
 
     async def check(self) -> None:
         """Connect, and have each worker import the system; call nothing.
@@ -155,22 +159,13 @@ class DaskSystem:
             BenchError: The scheduler can't be reached, there is no worker, or one can't call the
                 system; the message has a line for each problem.
         """
-        cluster = await self._cluster()
-        await cluster.greet(self._target)
+        await (await self.connect()).greet(self._target)
 
     async def aclose(self) -> None:
         """Close the connection of this loop; may be called again."""
         cluster = self._clusters.pop(asyncio.get_running_loop(), None)
-        if cluster is not None:
-            await cluster.aclose()
-
-    async def _cluster(self) -> _Cluster:
-        loop = asyncio.get_running_loop()
-        if loop not in self._clusters:
-            self._clusters[loop] = _Cluster(self._address)
-        cluster = self._clusters[loop]
-        await cluster.connect()
-        return cluster
+        if cluster is not None and cluster.client is not None:
+            await _close(cluster.client)
 
 
 class _Call:
@@ -197,7 +192,7 @@ class _Cluster:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._client: Any = None
+        self.client: Any = None
         self._connecting = asyncio.Lock()
         self._problem: BenchError | None = None
         self._topic = ""
@@ -217,7 +212,7 @@ class _Cluster:
         async with self._connecting:
             if self._problem is not None:  # to ask again would take as long again
                 raise self._problem
-            if self._client is not None:
+            if self.client is not None:
                 return
             from distributed import Client
 
@@ -247,7 +242,7 @@ class _Cluster:
                     " or give the address of one that runs"
                 )
                 raise self._problem from None
-            self._client = client
+            self.client = client
 
     def _take_event(self, event: tuple[float, str]) -> None:
         text = event[1]
@@ -270,7 +265,7 @@ class _Cluster:
             )
         try:
             async with asyncio.timeout(GREETING_SECONDS):
-                said = await self._client.run(greet, target, on_error="return")
+                said = await self.client.run(greet, target, on_error="return")
         except Exception as error:  # noqa: BLE001 - as above
             raise BenchError(
                 f"the cluster {self._address} does not answer ({_short(error)}); look at its logs"
@@ -296,7 +291,7 @@ class _Cluster:
         """Return the threads of each worker; wait a while if there is none."""
         until = asyncio.get_running_loop().time() + CONNECT_SECONDS
         while True:
-            found: dict[str, int] = dict(await self._client.nthreads())
+            found: dict[str, int] = dict(await self.client.nthreads())
             if found or asyncio.get_running_loop().time() > until:
                 return found
             await asyncio.sleep(_LOOK_SECONDS)
@@ -338,13 +333,13 @@ class _Cluster:
         self, worker: str, token: str, call: _Call, arguments: tuple[Any, ...]
     ) -> dict[str, Any]:
         try:
-            answers = await self._client.run(
+            answers = await self.client.run(
                 call_system, *arguments, workers=[worker], on_error="return"
             )
         except asyncio.CancelledError:
             with suppress(Exception):  # nobody waits any more, but what it has spent counts
                 async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
-                    spends = await self._client.run(cancel_call, token, workers=[worker])
+                    spends = await self.client.run(cancel_call, token, workers=[worker])
                     call.spend_all(spends[worker])
             raise
         except Exception as error:  # noqa: BLE001 - `distributed` has many
@@ -363,7 +358,7 @@ class _Cluster:
         await asyncio.sleep(_SECONDS_FOR_LAST_SPENDS)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self._client.nthreads()
+                await self.client.nthreads()
         except Exception as problem:  # noqa: BLE001 - as above
             return self._lose(problem)
         why = f" ({_short(error)})" if error is not None else ""
@@ -374,11 +369,6 @@ class _Cluster:
             f"the scheduler {self._address} was lost ({type(error).__name__})"
         )
         return SchedulerLost(self._lost)
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        if self._client is not None:
-            await _close(self._client)
 
 
 async def _close(client: Any) -> None:
@@ -431,17 +421,43 @@ async def call_system(
     Returns:
         `spends`, and `answer` or else `error`.
     """
-    return await _calls_of(dask_worker).run(target, isolation, topic, token, limit_seconds, body)
+    calls = _calls_of(dask_worker)
+    spends = _Spends(dask_worker, topic, token)
+    try:
+        case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here
+        system = await asyncio.to_thread(calls.system, target, isolation)
+    except Exception as error:  # noqa: BLE001 - it is the result of the case
+        return {"spends": [], "error": _described(error)}
+    work = _answered(system, case.spending_to(Spending(spends.add)), spends)
+    running = asyncio.wrap_future(calls.background.submit(work))
+    calls.running[token] = (running, spends)
+    try:
+        said = await asyncio.wait_for(running, limit_seconds)
+    except (TimeoutError, asyncio.CancelledError) as error:
+        if _ends_this_task(error):
+            raise
+        said = {"error": _described(error)}
+    finally:
+        del calls.running[token]
+    return {**said, "spends": spends.taken()}
 
 
 async def cancel_call(token: str, dask_worker: Any = None) -> list[Spent]:
-    """End a call, and return what it has spent."""
-    return _calls_of(dask_worker).cancel(token)
+    """End a call, and return what it has spent.
+
+    A plain function goes on, because no thread can be ended.
+    """
+    calls = _calls_of(dask_worker)
+    if token not in calls.running:
+        return []
+    running, spends = calls.running[token]
+    running.cancel()
+    return spends.taken()
 
 
 def _calls_of(worker: Any) -> _Calls:
     if _EXTENSION not in worker.extensions:
-        worker.extensions[_EXTENSION] = _Calls(worker)
+        worker.extensions[_EXTENSION] = _Calls()
     calls: _Calls = worker.extensions[_EXTENSION]
     return calls
 
@@ -449,44 +465,13 @@ def _calls_of(worker: Any) -> _Calls:
 class _Calls:
     """The calls that run in one worker."""
 
-    def __init__(self, worker: Any) -> None:
-        self._worker = worker
-        self._background = BackgroundLoop()
+    def __init__(self) -> None:
+        self.background = BackgroundLoop()
+        self.running: dict[str, tuple[asyncio.Future[Any], _Spends]] = {}
         self._systems: dict[tuple[str, str], Callable[..., Any]] = {}
-        self._running: dict[str, tuple[asyncio.Future[Any], _Spends]] = {}
 
-    async def run(
-        self, target: str, isolation: str, topic: str, token: str, limit_seconds: float, body: bytes
-    ) -> dict[str, Any]:
-        """Call the system for a case, as `call_system` says."""
-        spends = _Spends(partial(self._tell, topic, token))
-        try:
-            case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here
-            system = await asyncio.to_thread(self._system, target, isolation)
-        except Exception as error:  # noqa: BLE001 - it is the result of the case
-            return {"spends": [], "error": _described(error)}
-        work = _answered(system, case.spending_to(Spending(spends.add)), spends)
-        running = asyncio.wrap_future(self._background.submit(work))
-        self._running[token] = (running, spends)
-        try:
-            said = await asyncio.wait_for(running, limit_seconds)
-        except (TimeoutError, asyncio.CancelledError) as error:
-            if _ends_this_task(error):
-                raise
-            said = {"error": _described(error)}
-        finally:
-            del self._running[token]
-        return {**said, "spends": spends.taken()}
-
-    def cancel(self, token: str) -> list[Spent]:
-        """End a call; a plain function goes on, because no thread can be ended."""
-        if token not in self._running:
-            return []
-        running, spends = self._running[token]
-        running.cancel()
-        return spends.taken()
-
-    def _system(self, target: str, isolation: str) -> Callable[..., Any]:
+    def system(self, target: str, isolation: str) -> Callable[..., Any]:
+        """Return a system as an async function; import it at the first call."""
         key = (target, isolation)
         if key not in self._systems:
             imported = user_code.import_callable(target, "sut")
@@ -494,16 +479,14 @@ class _Calls:
             self._systems[key] = as_coroutine_function(system)
         return self._systems[key]
 
-    def _tell(self, topic: str, token: str, number: int, spent: Spent) -> None:
-        with suppress(Exception):  # a worker that is closing; the answer has all amounts, too
-            self._worker.log_event(topic, json.dumps([token, number, *spent]))
-
 
 class _Spends:
     """What a call has spent, each amount with its number."""
 
-    def __init__(self, tell: Callable[[int, Spent], None]) -> None:
-        self._tell = tell
+    def __init__(self, worker: Any, topic: str, token: str) -> None:
+        self._worker = worker
+        self._topic = topic
+        self._token = token
         self._lock = threading.Lock()
         self._entries: list[Spent] = []
 
@@ -513,7 +496,8 @@ class _Spends:
         with self._lock:
             self._entries.append(spent)
             number = len(self._entries)
-        self._tell(number, spent)
+        with suppress(Exception):  # a worker that is closing; the answer has all amounts, too
+            self._worker.log_event(self._topic, json.dumps([self._token, number, *spent]))
 
     def taken(self) -> list[Spent]:
         """Return all amounts so far, in the order of their numbers."""

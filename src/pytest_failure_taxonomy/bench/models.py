@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
@@ -207,10 +207,6 @@ RUNNER_CODES: Final[Mapping[str, str]] = MappingProxyType(
 
 BANNED_IN_KEYS: Final = ("confidence", "llm", "self_reported", "model_says")
 """A breakdown key with one of these would be a model's opinion of itself, not a score."""
-
-
-def _as_frozenset(given: object) -> object:
-    return frozenset(given) if isinstance(given, set | list | tuple) else given
 
 
 _Seconds = Annotated[float, Field(gt=0)]
@@ -459,7 +455,7 @@ class TaskClass(ClosedModel):
 
     name: Annotated[str, Field(min_length=1)]
     """The folder's name."""
-    breakdown_keys: Annotated[frozenset[str], BeforeValidator(_as_frozenset)]
+    breakdown_keys: Annotated[frozenset[str], Field(strict=False)]
     """The keys that a breakdown may have."""
     failure_mode_taxonomy: Mapping[str, Severity]
     """The severity of each code that the rubric may give."""
@@ -654,6 +650,15 @@ class BenchRunReport(ClosedModel):
     shard: BenchShard | None = None
     """Which part of the task class the run was; null for all of it, also where shards were joined
     to that."""
+
+
+PARTIAL: Final = "partial:"
+"""How the id of a run begins in its report if the run was stopped."""
+
+
+def id_of_run(kept_id: str, stopped: object) -> str:
+    """Return the id of a run as its report has it."""
+    return f"{PARTIAL}{kept_id}" if stopped else kept_id
 
 
 def marked_part(key: str, part: str) -> str:

@@ -391,7 +391,7 @@ def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
         reasons.append(f"{lost} {of_all} started and left no score")
     if counts.not_run:
         # As older reports say it.
-        capped = models.COST_CAP if report.run_id.startswith("partial:") else ""
+        capped = models.COST_CAP if report.run_id.startswith(models.PARTIAL) else ""
         why = f": {why}" if (why := report.stopped or capped) else ""
         verb = "was" if counts.not_run == 1 else "were"
         reasons.append(f"{counts.not_run} {of_all} {verb} not run{why}")

@@ -198,25 +198,24 @@ def join_shards(reports: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Raises:
         BenchError: Reports of one class don't belong together; a line for each problem.
     """
-    by_source: dict[str, list[models.BenchRunReport]] = {}
+    by_source: dict[str, list[tuple[models.BenchShard, models.BenchRunReport]]] = {}
     for each in reports:
         report = models.BenchRunReport.model_validate(each)
-        by_source.setdefault(_shard(report).source, []).append(report)
+        if report.shard is None:
+            raise ValueError(f"the report of {report.task_class} is not that of a shard")
+        by_source.setdefault(report.shard.source, []).append((report.shard, report))
     problems = [problem for group in by_source.values() for problem in _problems(group)]
     if problems:
         raise BenchError("\n".join(problems))
     return [_join(group).model_dump(mode="json") for _, group in sorted(by_source.items())]
 
 
-def _shard(report: models.BenchRunReport) -> models.BenchShard:
-    if report.shard is None:
-        raise ValueError(f"the report of {report.task_class} is not that of a shard")
-    return report.shard
+_Part = tuple[models.BenchShard, models.BenchRunReport]
 
 
-def _problems(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
+def _problems(parts: Sequence[_Part]) -> Iterator[str]:
     """Yield why reports of one source are not the shards of one run."""
-    shards = [_shard(report) for report in reports]
+    shards, reports = zip(*parts, strict=True)
     where = f"bench {shards[0].source}"
     totals = sorted({each.total for each in shards})
     if len(totals) > 1:
@@ -235,10 +234,9 @@ def _problems(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
         yield f"{where}: the shards differ in their gate; merge those of one commit"
 
 
-def _join(reports: Sequence[models.BenchRunReport]) -> models.BenchRunReport:
+def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     """Return the report of the run that shards are parts of."""
-    reports = sorted(reports, key=lambda report: _shard(report).index)
-    shards = [_shard(report) for report in reports]
+    shards, reports = zip(*sorted(parts, key=lambda part: part[0].index), strict=True)
     missing = sorted(set(range(1, shards[0].total + 1)) - {each.index for each in shards})
     away = [f"shard {index} of {shards[0].total} is missing" for index in missing]
     scores = [scored for report in reports for scored in report.per_case]
@@ -251,11 +249,29 @@ def _join(reports: Sequence[models.BenchRunReport]) -> models.BenchRunReport:
     # The same for the same runs.
     ids = "".join(report.run_id for report in reports)
     run_id = blake2b(ids.encode(), digest_size=16).hexdigest()
-    is_partial = any(report.run_id.startswith("partial:") for report in reports)
+    is_partial = any(report.run_id.startswith(models.PARTIAL) for report in reports)
+    cases = tuple(
+        models.BenchCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+        for each in shards
+        for case in each.scheduled
+    )
+    # A report of an earlier version has none.
+    reducers = next((each.reducers for each in shards if each.reducers), ())
     joined = aggregate(
-        _plan(reports[0].task_class, shards),
+        models.RunPlan(
+            task_class=models.TaskClass(
+                name=reports[0].task_class,
+                breakdown_keys=frozenset(),
+                failure_mode_taxonomy={},
+                cases=cases,
+                settings=models.BenchSettings(reducers=reducers),
+            ),
+            cases=cases,
+            gate=shards[0].gate,
+            is_selection=any(each.is_selection for each in shards),
+        ),
         scores,
-        run_id=f"partial:{run_id}" if is_partial else run_id,
+        run_id=models.id_of_run(run_id, is_partial),
         started=unscored | {case_id for case_id, _ in scores},
         stopped=next(iter(stopped), None),
         digests=digests,
@@ -279,26 +295,3 @@ def _join(reports: Sequence[models.BenchRunReport]) -> models.BenchRunReport:
             reasons = (*away, *joined.gate.reasons)
             changes["gate"] = models.GateResult(verdict=verdict, reasons=reasons)
     return joined.model_copy(update=changes)
-
-
-def _plan(name: str, shards: Sequence[models.BenchShard]) -> models.RunPlan:
-    cases = tuple(
-        models.BenchCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
-        for each in shards
-        for case in each.scheduled
-    )
-    # A report of an earlier version has none.
-    reducers = next((each.reducers for each in shards if each.reducers), ())
-    task_class = models.TaskClass(
-        name=name,
-        breakdown_keys=frozenset(),
-        failure_mode_taxonomy={},
-        cases=cases,
-        settings=models.BenchSettings(reducers=reducers),
-    )
-    return models.RunPlan(
-        task_class=task_class,
-        cases=cases,
-        gate=shards[0].gate,
-        is_selection=any(each.is_selection for each in shards),
-    )

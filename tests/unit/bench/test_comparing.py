@@ -222,10 +222,10 @@ def report_of(passed: int, failed: int, **more: Any) -> BenchRunReport:
 
 def judged(report: BenchRunReport, *baseline: ComparedRun) -> tuple[str, str, str]:
     """Return the verdict, the first reason and the problem of a run with a baseline."""
-    found = evaluate_against_baseline(report, baseline)
-    gate = found.report.gate
+    found, problem = evaluate_against_baseline(report, baseline)
+    gate = found.gate
     assert gate is not None
-    return gate.verdict, gate.reasons[0] if gate.reasons else "", found.problem
+    return gate.verdict, gate.reasons[0] if gate.reasons else "", problem
 
 
 def test_a_loss_beyond_doubt_fails_the_gate() -> None:
@@ -242,7 +242,7 @@ def test_a_loss_beyond_doubt_fails_the_gate() -> None:
 
 def test_the_comparison_is_in_the_report_and_its_lines() -> None:
     """The report has what the gate was decided by; the terminal has it in one line."""
-    report = evaluate_against_baseline(report_of(18, 2), [run_of(*[1] * 20)]).report
+    report, _ = evaluate_against_baseline(report_of(18, 2), [run_of(*[1] * 20)])
     assert report.baseline is not None
     assert [each.case_id for each in report.baseline.changes] == ["c018", "c019"]
     (line,) = [each for each in summary_lines(report) if each.startswith("  baseline: ")]

@@ -475,8 +475,8 @@ def test_a_bench_has_what_changed_since_its_baseline() -> None:
         for case_id, score in old.per_case
     ]
     older = old.model_copy(update={"per_case": tuple(flipped), "run_id": "earlier"})
-    judged = evaluate_against_baseline(old, [compared_run(older, "old.json")])
-    report["bench"] = [judged.report.model_dump(mode="json")]
+    judged, _ = evaluate_against_baseline(old, [compared_run(older, "old.json")])
+    report["bench"] = [judged.model_dump(mode="json")]
     page = unescape(render(report))
     assert "<dt>compared with</dt><dd>earlier</dd>" in page
     assert "<caption>Cases that changed</caption>" in page

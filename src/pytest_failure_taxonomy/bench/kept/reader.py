@@ -360,7 +360,7 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
     return aggregate(
         plan,
         scores.items(),
-        run_id=f"partial:{run.header.run_id}" if run.stopped else run.header.run_id,
+        run_id=models.id_of_run(run.header.run_id, run.stopped),
         started=[key for key in run.started if key in run.cases],
         stopped=run.stopped or None,
         lost_to=lost_to(run),
@@ -456,7 +456,8 @@ def descriptions_of(run: KeptRun) -> dict[str, str]:
     from pytest_failure_taxonomy.bench.load.task_class import read_failure_modes
 
     try:
-        return dict(read_failure_modes(ClassFolder(folder_of(run))).descriptions)
+        modes = read_failure_modes(ClassFolder(folder_of(run)))
+        return {code: mode.description for code, mode in modes.items()}
     except BenchError:
         return {}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.bench.kept.reader import read_calls, read_run
+from pytest_failure_taxonomy.bench.models import PARTIAL
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 
@@ -107,7 +108,7 @@ def page_runs(benches: Iterable[Mapping[str, Any]], storage: Path) -> dict[str, 
     found = {}
     for bench in benches:
         reported = str(bench["run_id"])
-        name = reported.removeprefix("partial:")
+        name = reported.removeprefix(PARTIAL)
         # A report may come from anybody, and must not name a file elsewhere.
         if not name.isprintable() or set(name) & set("/\\:") or name[:1] in ("", "."):
             continue

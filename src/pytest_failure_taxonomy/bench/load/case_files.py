@@ -341,12 +341,11 @@ def generated_entries(folder: ClassFolder) -> Iterator[Entry]:
         text = read_text(path, problems, right=_RIGHT, max_bytes=_MAX_BYTES)
     except BenchError:
         return  # it is among the problems
-    run = _Run(path, problems)
     sys.path.insert(0, str(folder.path))  # it may import modules from its folder
     try:
-        function = run.function(text)
+        function = _function(text, path, problems)
         if function is not None:
-            yield from run.entries(function)
+            yield from _entries(function, path, problems)
     finally:
         if str(folder.path) in sys.path:
             sys.path.remove(str(folder.path))
@@ -364,93 +363,71 @@ class _OfEntry(Problems):
         self._problems.add(line, f"entry {self._number}: {what}")
 
 
-class _Run:
-    """One run of the author's module."""
-
-    def __init__(self, path: Path, problems: Problems) -> None:
-        self._path = path
-        self._problems = problems
-        self._entries: Iterator[Any] | None = None
-        self.line: int | None = None
-        """The line in which the function begins."""
-
-    def function(self, text: str) -> Any:
-        """Return the function `cases`; `None` if the module has no such, or can't be run."""
-        # It has to be in `sys.modules` for dataclasses and pickle, by a name that is nobody's.
-        name = f"cases_of_{self._path.parent.name}_{id(self):x}"
-        module = types.ModuleType(name)
-        module.__file__ = str(self._path)
-        sys.modules[name] = module
-        try:
-            exec(compile(text, str(self._path), "exec"), vars(module))  # noqa: S102 - it is code
-        except SyntaxError as error:
-            if error.filename != str(self._path):
-                self._tell(error, "can't be imported: ")
-                return None
-            what = f"not Python ({shown(error.msg)}); mend the syntax"
-            self._problems.add(error.lineno, what)
-            return None
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the author's
-            self._tell(error, "can't be imported: ")
-            return None
-        found = getattr(module, "cases", None)
-        if not callable(found):
-            self._problems.add(None, f"has no function cases; {_WRITE}")
-            return None
-        code = getattr(found, "__code__", None)
-        if code is not None and code.co_filename == str(self._path):
-            self.line = code.co_firstlineno
+def _function(text: str, path: Path, problems: Problems) -> Any:
+    """Return the function `cases`; `None` if the module has no such, or can't be run."""
+    # It has to be in `sys.modules` for dataclasses and pickle, by a name that is nobody's.
+    name = f"cases_of_{path.parent.name}_{id(problems):x}"
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module
+    try:
+        exec(compile(text, str(path), "exec"), vars(module))  # noqa: S102 - it is code
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the author's
+        if isinstance(error, SyntaxError) and error.filename == str(path):
+            problems.add(error.lineno, f"not Python ({shown(error.msg)}); mend the syntax")
+        else:
+            _tell(error, "can't be imported: ", path, problems)
+        return None
+    found = getattr(module, "cases", None)
+    if callable(found):
         return found
+    problems.add(None, f"has no function cases; {_WRITE}")
+    return None
 
-    def entries(self, function: Any) -> Iterator[Entry]:
-        """Yield the entries that can be used, each with its number and its problems."""
-        given: Any = None
-        for number in count(1):
-            try:
-                if self._entries is None:
-                    self._entries = self._begin(function)
-                given = next(self._entries)
-            except StopIteration:
-                break
-            except WrongError as error:
-                self._problems.add(self.line, str(error))
-                return
-            except BaseException as error:  # noqa: BLE001 - as above
-                self._tell(error, f"entry {number}: cases() raised ")
-                return
-            if number > MAX_ENTRIES:
-                what = f"cases() gives more than {MAX_ENTRIES:,} cases; let it end"
-                self._problems.add(self.line, what)
-                return
-            frame = getattr(self._entries, "gi_frame", None)
-            line = self.line if frame is None else frame.f_lineno
-            problems = _OfEntry(self._problems, number)
-            fields = _as_json(given, line, problems)
-            if fields is not None:
-                tree = Tree(value=fields, line=line or 1)
-                yield Entry(tree=tree, problems=problems, number=number)
-        if number == 1:
-            self._problems.add(self.line, f"cases() gives no case; {_WRITE}")
 
-    def _begin(self, function: Any) -> Iterator[Any]:
-        given = function()
-        if isinstance(given, dict | str) or not hasattr(type(given), "__iter__"):
-            if hasattr(given, "close"):
-                given.close()  # Python warns of a coroutine that is never awaited
-            kind = type(given).__name__
-            raise WrongError(f"cases() returned an object of type {kind}; {_WRITE}")
-        return iter(given)
+def _entries(function: Any, path: Path, of_file: Problems) -> Iterator[Entry]:
+    """Yield the entries that can be used, each with its number and its problems."""
+    code = getattr(function, "__code__", None)
+    begin = code.co_firstlineno if code is not None and code.co_filename == str(path) else None
+    entries: Iterator[Any] | None = None
+    for number in count(1):
+        try:
+            if entries is None:
+                given = function()
+                if isinstance(given, dict | str) or not hasattr(type(given), "__iter__"):
+                    if hasattr(given, "close"):
+                        given.close()  # Python warns of a coroutine that is never awaited
+                    kind = type(given).__name__
+                    of_file.add(begin, f"cases() returned an object of type {kind}; {_WRITE}")
+                    return
+                entries = iter(given)
+            given = next(entries)
+        except StopIteration:
+            break
+        except BaseException as error:  # noqa: BLE001 - as above
+            _tell(error, f"entry {number}: cases() raised ", path, of_file)
+            return
+        if number > MAX_ENTRIES:
+            of_file.add(begin, f"cases() gives more than {MAX_ENTRIES:,} cases; let it end")
+            return
+        frame = getattr(entries, "gi_frame", None)
+        line = begin if frame is None else frame.f_lineno
+        problems = _OfEntry(of_file, number)
+        fields = _as_json(given, line, problems)
+        if fields is not None:
+            tree = Tree(value=fields, line=line or 1)
+            yield Entry(tree=tree, problems=problems, number=number)
+    if number == 1:
+        of_file.add(begin, f"cases() gives no case; {_WRITE}")
 
-    def _tell(self, error: BaseException, before: str) -> None:
-        if ends_run(error) and not isinstance(error, SystemExit):
-            raise error
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == str(self._path)
-        ]
-        what = f"{before}{shown(describe(error))}; {_MEND}"
-        self._problems.add(lines[-1] if lines else None, what)
+
+def _tell(error: BaseException, before: str, path: Path, problems: Problems) -> None:
+    if ends_run(error) and not isinstance(error, SystemExit):
+        raise error
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    what = f"{before}{shown(describe(error))}; {_MEND}"
+    problems.add(lines[-1] if lines else None, what)
 
 
 def _as_json(given: Any, line: int | None, problems: Problems) -> dict[str, Any] | None:

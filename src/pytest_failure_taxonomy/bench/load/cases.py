@@ -27,7 +27,6 @@ from pytest_failure_taxonomy.documents.problems import (
     quoted,
     right_words,
 )
-from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_NAME: Final = 200
 """Characters of a code, a key or an id."""
@@ -117,17 +116,11 @@ _EXAMPLE_MISSING: Final = {
 }
 
 
-@value
-class Cases:
-    """The cases of a task class that can be used."""
+def read_cases(folder: ClassFolder) -> tuple[list[BenchCase], frozenset[str]]:
+    """Return the cases of a task class, by file and in the order of each file, and all their ids.
 
-    cases: tuple[BenchCase, ...]
-    ids: frozenset[str]
-    """The ids of all cases, including those that can't be used."""
-
-
-def read_cases(folder: ClassFolder) -> Cases:
-    """Return all cases of a task class, by file and in the order of each file."""
+    Cases that can't be used are missing, and their ids are not.
+    """
     names = _file_names(folder, "cases", CASE_SUFFIXES)
     if folder.has(CASES_MODULE):
         names = [*(names or ()), CASES_MODULE]
@@ -139,7 +132,7 @@ def read_cases(folder: ClassFolder) -> Cases:
             what = "there is no such folder" if names is None else "there is no case in it"
             right = "put cases in cases/ or write a cases.py"
             folder.problems_of("cases").add(None, f"{what}; {right}")
-        return Cases(cases=(), ids=frozenset())
+        return [], frozenset()
     cases: list[BenchCase] = []
     places: dict[str, tuple[str, str]] = {}
     for name in names:
@@ -157,7 +150,7 @@ def read_cases(folder: ClassFolder) -> Cases:
                 entry.problems.add(line, f"{what}; each case needs its own")
             if case is not None:
                 cases.append(case)
-    return Cases(cases=tuple(cases), ids=frozenset(places))
+    return cases, frozenset(places)
 
 
 def _where(place: tuple[str, str], name: str) -> str:
@@ -168,7 +161,7 @@ def _where(place: tuple[str, str], name: str) -> str:
     return f"{file}:{at}" if at.isdecimal() else f"{at} of {file}"
 
 
-def repeated(cases: tuple[BenchCase, ...], times: int) -> Iterator[BenchCase]:
+def repeated(cases: list[BenchCase], times: int) -> Iterator[BenchCase]:
     """Yield each case `times` times, with an id for each of its runs if there are several."""
     for case in cases:
         if times == 1:
@@ -191,9 +184,7 @@ def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
         case_id=case.id,
         input=entry.value.get("input"),
         tags=tuple(dict.fromkeys(case.tags)),
-        timeout_per_case_seconds=case.timeout_per_case_seconds,
-        rubric_wall_clock_seconds=case.rubric_wall_clock_seconds,
-        max_cost_usd=case.max_cost_usd,
+        **case.model_dump(exclude={"id", "tags"}),
         fields=entry.value,
         path=path,
         line=entry.line,

@@ -33,7 +33,6 @@ from pytest_failure_taxonomy.documents.problems import (
 )
 from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.taxonomy.values import value
 
 _NAME: Final = re.compile(r"[^\W_][\w-]*")
 _GRADE: Final = "write `def grade(case, output):`"
@@ -374,21 +373,15 @@ def _check_weights(
 # failure_modes.yaml.
 
 
-@value
-class FailureModes:
-    """The codes of a task class."""
-
-    severities: Mapping[str, models.Severity]
-    descriptions: Mapping[str, str]
-
-
 def _check_description(text: str) -> str:
     if not text.strip():
         raise WrongError("is empty; say what the code means")
     return text
 
 
-class _ModeInFile(FileModel):
+class ModeInFile(FileModel):
+    """What a file says of a code."""
+
     severity: models.Severity
     description: Annotated[str, AfterValidator(_check_description)]
 
@@ -399,7 +392,7 @@ _MISSING: Final = {
 }
 
 
-def read_failure_modes(folder: ClassFolder) -> FailureModes:
+def read_failure_modes(folder: ClassFolder) -> dict[str, ModeInFile]:
     """Return the codes of a task class that can be used."""
     example = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
     form = Form(
@@ -407,37 +400,31 @@ def read_failure_modes(folder: ClassFolder) -> FailureModes:
         max_bytes=_MAX_BYTES,
         is_fast=True,
     )
-    severities: dict[str, models.Severity] = {}
-    descriptions: dict[str, str] = {}
+    found: dict[str, ModeInFile] = {}
     tree = None
     if not folder.is_outside(MARKER_FILE):
         tree = _read(folder, MARKER_FILE, form, dict, example, or_empty=", or {} for none")
     problems = folder.problems_of(MARKER_FILE)
     for code, part in tree.items() if tree is not None else ():
-        mode = _read_mode(code, part, problems)
-        if mode is not None:
-            severities[code] = mode.severity
-            descriptions[code] = mode.description
-    return FailureModes(severities=severities, descriptions=descriptions)
-
-
-def _read_mode(code: str, part: Tree, problems: Problems) -> _ModeInFile | None:
-    try:
-        check_name(code)
-    except WrongError as error:
-        problems.add(part.line, f"a code {error}")
-    if not isinstance(part.value, dict):
-        if part.value is not WRONG:
+        try:
+            check_name(code)
+        except WrongError as error:
+            problems.add(part.line, f"a code {error}")
+        if part.value is WRONG:
+            continue
+        if not isinstance(part.value, dict):
             what = f"{quoted(code)} is {kind_of(part)}; write severity: and description: below it"
             problems.add(part.line, what)
-        return None
-    mode = validate(
-        _ModeInFile, part, problems, subject=quoted(code), missing=_MISSING, prefix=f"{code}."
-    )
-    if code in models.RUNNER_CODES and part.value.get("severity") in ("warn", "info"):
-        what = f"{quoted(code)} is the runner's own code; its severity is block"
-        problems.add(part.at("severity").line, what)
-    return mode
+            continue
+        mode = validate(
+            ModeInFile, part, problems, subject=quoted(code), missing=_MISSING, prefix=f"{code}."
+        )
+        if mode is not None:
+            found[code] = mode
+        if code in models.RUNNER_CODES and part.value.get("severity") in ("warn", "info"):
+            what = f"{quoted(code)} is the runner's own code; its severity is block"
+            problems.add(part.at("severity").line, what)
+    return found
 
 
 # breakdown_keys.yaml, or the same in Python.
@@ -541,15 +528,15 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
     if len(rubrics) > 1:
         check_rubric_names(folder, rubrics)
-    found = cases.read_cases(folder)
-    oracle = cases.read_oracle(folder, found.ids)
+    found, case_ids = cases.read_cases(folder)
+    oracle = cases.read_oracle(folder, case_ids)
     folder.raise_problems()
     return models.TaskClass(
         name=folder.name,
         breakdown_keys=keys,
-        failure_mode_taxonomy=modes.severities,
-        descriptions=modes.descriptions,
-        cases=tuple(cases.repeated(found.cases, settings.repeat)),
+        failure_mode_taxonomy={code: mode.severity for code, mode in modes.items()},
+        descriptions={code: mode.description for code, mode in modes.items()},
+        cases=tuple(cases.repeated(found, settings.repeat)),
         oracle=oracle,
         settings=settings,
         folder=folder.path,

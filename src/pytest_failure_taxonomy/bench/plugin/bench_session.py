@@ -15,7 +15,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
-from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.bench.models import PARTIAL, BenchRunReport
 from pytest_failure_taxonomy.bench.plugin import (
     items,
     kept_runs,
@@ -106,7 +106,7 @@ class BenchSession:
 
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and add the score to the item's report."""
-        source = scheduler.source_of(item)
+        source = item.source
         try:
             outcome = self.runs.outcome_of(item)
         except NotStartedError as error:
@@ -163,7 +163,7 @@ class BenchSession:
         given_score = score.model_dump(mode="json")
         reported_by(item).append(("case", *found.source, found.case.case_id, given_score))
         plan = self.classes.plan(found.task_class, [found.case])
-        wanted = self._results.of(found.source).scheduled
+        wanted = self._results.sources[found.source].scheduled
         listed = [case for case in found.task_class.cases if case.case_id in wanted]
         given = SystemGiven(name=found.source.test, label=found.source.system)
         file = self._kept.open(found.source, plan.task_class, given, listed, plan.shard)
@@ -180,7 +180,7 @@ class BenchSession:
     def _case_of(self, item: pytest.Item) -> MarkedCase | None:
         """Return the case that an item of a task class or a test with the mark `bench` runs."""
         if isinstance(item, CaseItem):
-            return MarkedCase(item.task_class, item.case, scheduler.source_of(item))
+            return MarkedCase(item.task_class, item.case, item.source)
         return items.marked_case(item, self.classes)
 
     @pytest.hookimpl(tryfirst=True)
@@ -237,7 +237,7 @@ class BenchSession:
         for folder, system, nodeid in self._cases_of(nodeids):
             folders[folder] = self.classes.load(folder)
             source = Source(str(folder), system=system)
-            self._results.of(source).scheduled[task_classes.case_and_system(nodeid)[0]] = None
+            self._results.sources[source].scheduled[task_classes.case_and_system(nodeid)[0]] = None
         self._check(folders.values())
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
@@ -285,11 +285,11 @@ class BenchSession:
             is_of_test = found is not None and found.source.test != ""
             if found is None or (is_of_test and "bench" not in getattr(item, "fixturenames", ())):
                 continue
-            self._results.of(found.source).scheduled[found.case.case_id] = None
+            self._results.sources[found.source].scheduled[found.case.case_id] = None
             if is_of_test and self._journal is not None:
                 self._journal.note_schedule(found.source, found.case.case_id)
         if not self._is_worker:  # xdist's controller has checked it
-            by_class = {scheduler.folder_of(each.task_class): each.task_class for each in cases}
+            by_class = {each.source.folder: each.task_class for each in cases}
             self._check(by_class.values())
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -312,7 +312,8 @@ class BenchSession:
         if self._is_checked or not self._runs_something:
             return
         self._is_checked = True
-        self._kept.check(self._results.sources(), self.classes.shard)
+        sources = [each for each in self._results.sources if not each.test]
+        self._kept.check(sources, self.classes.shard)
         problems = []
         for task_class in task_classes:
             try:
@@ -377,8 +378,8 @@ class BenchSession:
             return
         self._kept.close()
         for source, run in self._kept.kept(self._knows_all):  # by all processes of this pytest run
-            if self._results.has(source):
-                self._results.of(source).take_kept(run)
+            if source in self._results.sources:
+                self._results.sources[source].take_kept(run)
         self._kept.remove_temporary()
         self._read_journal()
         path = storage.json_file_of(self._config)
@@ -462,9 +463,9 @@ class BenchSession:
         journal = storage.Journal(Path(folder), "controller")
         for folder_of_class, system, nodeid in self._cases_of(sorted(journal.started())):
             source = Source(str(folder_of_class), system=system)
-            self._results.of(source).started.add(task_classes.case_and_system(nodeid)[0])
+            self._results.sources[source].started.add(task_classes.case_and_system(nodeid)[0])
         for source, case_id in journal.scheduled():
-            self._results.of(source).scheduled[case_id] = None
+            self._results.sources[source].scheduled[case_id] = None
         journal.remove()
         storage.remove_stale_journals(Path(folder).parent)
 
@@ -472,14 +473,16 @@ class BenchSession:
         """Return whether this process alone ran the cases of a source, and has all their scores."""
         if self._journal is not None or storage.JOURNAL in self._config.stash:
             return False
-        if not self._results.has(source):
+        if source not in self._results.sources:
             return True
-        known = self._results.of(source)
+        known = self._results.sources[source]
         return known.started <= known.unreported.keys()
 
     def _lines_of_kept(self, report: BenchRunReport, *, shows_file: bool) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""
-        run = self._results.kept(report.run_id.removeprefix("partial:"))
+        kept_id = report.run_id.removeprefix(PARTIAL)
+        found = (each.kept for each in self._results.sources.values())
+        run = next((run for run in found if run and run.header.run_id == kept_id), None)
         if run is None:
             return
         if resumed := kept_runs.resumed_line(run):

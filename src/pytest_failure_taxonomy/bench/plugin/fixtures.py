@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.load.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
@@ -76,7 +77,7 @@ class Bench:
             report = await runner.execute(
                 plan, system_under_test=system_under_test, rubric_runner=rubric_runner
             )
-        named = {"run_id": f"partial:{run_id}" if report.stopped else run_id} if run_id else {}
+        named = {"run_id": models.id_of_run(run_id, report.stopped)} if run_id else {}
         report = report.model_copy(update={"digests": digests, **named})
         run = report.model_dump(mode="json")
         reported_by(self._item).append(("run", self._item.nodeid, run, gate))

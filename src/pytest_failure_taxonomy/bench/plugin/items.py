@@ -196,14 +196,11 @@ class CaseItem(pytest.Function):
         super().__init__(**rest)
         self.case = case
         self.task_class = task_class
+        callspec = getattr(self, "callspec", None)
+        label = "" if callspec is None else str(callspec.id)
+        self.source = Source(str(task_class.folder), system=label)
         for tag in case.tags:
             self.add_marker(tag)
-
-    @property
-    def system_label(self) -> str:
-        """Which of several systems it calls; empty for a single one."""
-        callspec = getattr(self, "callspec", None)
-        return "" if callspec is None else str(callspec.id)
 
     def runtest(self) -> None:
         """Wait for the case's outcome, and fail if it did not pass."""

@@ -6,6 +6,7 @@ A test's report carries its results to the process that collects them, xdist's c
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ from pytest_failure_taxonomy.bench import comparing
 from pytest_failure_taxonomy.bench import report as run_report
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept.reader import LATEST, KeptRun, lost_to, run_paths
-from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
+from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan, id_of_run
 from pytest_failure_taxonomy.bench.plugin.storage import Source, storage_of
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.errors import BenchError
@@ -91,7 +92,7 @@ class SourceResults:
         return run_report.aggregate(
             plan,
             [(each, score) for each, score in scores.items() if each in known - self.broken],
-            run_id=f"partial:{run_id}" if stopped else run_id,
+            run_id=id_of_run(run_id, stopped),
             started=self.started & known,
             stopped=stopped or None,
             lost_to=self.lost_to,
@@ -118,27 +119,11 @@ class Results:
     """The results of a run; on xdist's controller, collected from the workers' reports."""
 
     def __init__(self) -> None:
-        self._sources: dict[Source, SourceResults] = {}
+        self.sources: defaultdict[Source, SourceResults] = defaultdict(SourceResults)
+        """Of whom anything is known."""
         self._whole_runs: list[SourcedReport] = []
         self.is_not_rerun = False
         """Whether a case failed that a plugin would have run again."""
-
-    def of(self, source: Source) -> SourceResults:
-        """Return the results of a source."""
-        return self._sources.setdefault(source, SourceResults())
-
-    def has(self, source: Source) -> bool:
-        """Return whether anything is known of a source."""
-        return source in self._sources
-
-    def sources(self) -> list[Source]:
-        """Return the task classes and systems of which pytest's items are known."""
-        return [each for each in self._sources if not each.test]
-
-    def kept(self, run_id: str) -> KeptRun | None:
-        """Return the file of a run; `None` if it is not kept."""
-        found = (each.kept for each in self._sources.values())
-        return next((run for run in found if run and run.header.run_id == run_id), None)
 
     def take(self, sent: ReportedResults) -> None:
         """Add the results that the report of a test carries."""
@@ -152,7 +137,7 @@ class Results:
                 self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
                 continue
             folder, test, system, *rest = fields
-            results = self.of(Source(folder, test, system))
+            results = self.sources[Source(folder, test, system)]
             match what, *rest:
                 case "case", case_id, score:
                     if test:  # whether a test will have a score is not always known before it runs
@@ -178,7 +163,7 @@ class Results:
                 source.test,
                 source.folder,
             )
-            for source, results in self._sources.items()
+            for source, results in self.sources.items()
             if results.scheduled
         ]
         return [*reports, *self._whole_runs]
@@ -261,10 +246,10 @@ class Baseline:
             return sourced
         cases = classes.load(Path(sourced.folder)).cases
         digests = {each.case_id: case_digest(each) for each in cases}
-        judged = comparing.evaluate_against_baseline(sourced.report, runs, digests)
-        if judged.problem:
-            self.problems.append(f"bench {runs[0].name}: {judged.problem}")
-        return sourced._replace(report=judged.report)
+        report, problem = comparing.evaluate_against_baseline(sourced.report, runs, digests)
+        if problem:
+            self.problems.append(f"bench {runs[0].name}: {problem}")
+        return sourced._replace(report=report)
 
 
 def is_gate_failed(report: BenchRunReport) -> bool:

@@ -60,14 +60,14 @@ class CaseScheduler:
         self._workers = workers
         self._journal = journal
         self._systems: dict[str, SystemUnderTest] = {}
-        self._rubrics: dict[Path, IsolatedRubric | CombinedRubrics] = {}
+        self._rubrics: dict[Path | None, IsolatedRubric | CombinedRubrics] = {}
         self._members: dict[str, Sequence[CaseItem]] = {}
         self._units: dict[str, Unit] = {}
         self._taken: set[str] = set()
 
     def arrange(self, items: Sequence[CaseItem]) -> None:
         """Split the selected cases of each task class and system into units."""
-        cases = ((folder_of(each.task_class), each.system_label, each) for each in items)
+        cases = ((each.source.folder, each.source.system, each) for each in items)
         for _, _, group in by_system(cases):
             by_nodeid = {item.nodeid: item for item in group}
             task_class = group[0].task_class
@@ -120,12 +120,12 @@ class CaseScheduler:
         return outcomes[0]
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
-        task_class, source = asking.task_class, source_of(asking)
+        task_class, source = asking.task_class, asking.source
         cases = [each.case for each in items]
         nodeids = {each.case.case_id: each.nodeid for each in items}
         plan = self._classes.plan(task_class, cases, workers=self._workers)
         system = self._system(asking)
-        settings, results = plan.task_class.settings, self._results.of(source)
+        settings, results = plan.task_class.settings, self._results.sources[source]
         given = facts_of_system(system, settings).model_copy(update={"label": source.system})
         results.system = str(given)
         listed = [case for case in task_class.cases if case.case_id in results.scheduled]
@@ -170,7 +170,7 @@ class CaseScheduler:
         return earlier, done
 
     def _rubric(self, task_class: TaskClass) -> IsolatedRubric | CombinedRubrics:
-        folder = folder_of(task_class)
+        folder = task_class.folder
         if folder not in self._rubrics:
             rubric = self._rubrics[folder] = self._classes.open_rubric(task_class)
             self.fan_out.at_close(rubric.aclose)
@@ -287,15 +287,3 @@ def facts_of_system(system: object, settings: BenchSettings | None = None) -> Sy
         name=name or f"{named.__module__}:{getattr(named, '__qualname__', '')}",
         version=given or (version if isinstance(version, str) and version else None),
     )
-
-
-def folder_of(task_class: TaskClass) -> Path:
-    """Return the folder from which a collected task class was loaded."""
-    if task_class.folder is None:
-        raise ValueError(f"the task class {task_class.name!r} was made in code")
-    return task_class.folder
-
-
-def source_of(item: CaseItem) -> Source:
-    """Return the source of the score of an item."""
-    return Source(str(folder_of(item.task_class)), system=item.system_label)

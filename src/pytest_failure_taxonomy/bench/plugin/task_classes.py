@@ -32,6 +32,7 @@ _ROUNDS_PER_UNIT: Final = 2
 """A unit has at least this many times the cases that run at once: its end leaves slots idle."""
 
 _OF_CLASS: Final = [option for option in BENCH_OPTIONS.values() if option.is_of_class]
+_Folder = TypeVar("_Folder", Path, str)
 _T = TypeVar("_T")
 
 
@@ -217,7 +218,7 @@ def case_and_system(nodeid: str) -> tuple[str, str]:
     return case_id, label.removesuffix("]") if bracket else ""
 
 
-def by_system(cases: Iterable[tuple[Path, str, _T]]) -> list[tuple[Path, str, list[_T]]]:
+def by_system(cases: Iterable[tuple[_Folder, str, _T]]) -> list[tuple[_Folder, str, list[_T]]]:
     """Group cases by class and system, in their order.
 
     Where another system comes in between, a new group begins: pytest then ends the fixture of the
@@ -227,8 +228,8 @@ def by_system(cases: Iterable[tuple[Path, str, _T]]) -> list[tuple[Path, str, li
         cases: Each with the folder of its class and the label of its system, which is empty for a
             single one.
     """
-    groups: list[tuple[Path, str, list[_T]]] = []
-    current: dict[tuple[Path, str], list[_T]] = {}
+    groups: list[tuple[_Folder, str, list[_T]]] = []
+    current: dict[tuple[_Folder, str], list[_T]] = {}
     last = ""
     for folder, system, case in cases:
         if system and system != last:

@@ -103,11 +103,10 @@ class Runner:
             BenchError: One of the two is not callable.
         """
         run = await self._run_cases(plan, system_under_test, rubric_runner)
-        run_id = secrets.token_hex(16)
         return aggregate(
             plan,
             run.per_case,
-            run_id=f"partial:{run_id}" if run.stop_reason else run_id,
+            run_id=models.id_of_run(secrets.token_hex(16), run.stop_reason),
             started=run.started,
             stopped=run.stop_reason or None,
             lost_to=run.lost_to,
