@@ -86,7 +86,13 @@ def augment(path: Path, report: JSONObject) -> str:
         return render(report)
     suites = suites_of(root)
     cases = [case for suite in suites for case in suite.findall("testcase")]
-    _refuse_other_run(path, cases, report)
+    failed = {_place_of(case) for case in cases if case.find("failure") is not None}
+    ours = {address(failure["nodeid"]) for failure in report["failures"]}
+    if failed and not failed & ours and not report["limits"]["failures_omitted"]:
+        raise ReportError(
+            f"{path}: it is of another run than the report: none of its failures is in the report; "
+            "give the two files of one run"
+        )
     family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
     failures = {address(test["nodeid"]): of_test for test, of_test in tests_of(report) if of_test}
     causes = causes_by_failure(report)
@@ -123,18 +129,6 @@ def clean(text: str) -> str:
 
 def _place_of(case: ET.Element) -> tuple[str, str]:
     return case.get("classname") or "", case.get("name") or ""
-
-
-def _refuse_other_run(path: Path, cases: list[ET.Element], report: JSONObject) -> None:
-    """Refuse a file in which none of the failed tests stands, though it has failures of its own."""
-    failed = {_place_of(case) for case in cases if case.find("failure") is not None}
-    ours = {address(failure["nodeid"]) for failure in report["failures"]}
-    omitted = report["limits"].get("failures_omitted", 0)
-    if (failed or ours) and not failed & ours and not omitted and cases and failed:
-        raise ReportError(
-            f"{path}: it is of another run than the report: none of its failures is in the report; "
-            "give the two files of one run"
-        )
 
 
 def _describe_run(suite: ET.Element, report: JSONObject) -> None:
@@ -182,10 +176,19 @@ def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Elem
         place = next((each["location"] for each in of_test if each["location"]), None)
         case = _case(nodeid, seconds, place, family)
         yield case
-        if nodeid in flying and not of_test:
+        outcome = test["outcome"]
+        if of_test:  # these say how it ended
+            pass
+        elif nodeid in flying:
             _add_in_flight(case, flying[nodeid], causes.get(nodeid), report)
-        elif not of_test:
-            _add_outcome(case, test["outcome"])
+        elif outcome in _SKIPPED:
+            ET.SubElement(case, "skipped", {"type": _SKIPPED[outcome], "message": outcome})
+        elif outcome == "flaky":
+            said = {"type": "test.failed", "message": "it failed, and passed on a rerun"}
+            ET.SubElement(case, "flakyFailure", said)
+        elif outcome in ("failed", "error"):
+            tag = "failure" if outcome == "failed" else "error"
+            ET.SubElement(case, tag, {"message": "the report has no room for its traceback"})
         for number, failure in enumerate(of_test):
             to = case
             if number and failure["phase"] == "teardown":  # as pytest does it, for Jenkins' sake
@@ -208,7 +211,7 @@ def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) ->
 def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
     raised = failure["exception"]
     message = f"{raised['type']}: {raised['message'] or ''}" if raised else ""
-    tag = "failure" if failure["phase"] == "call" else "error"
+    tag = _tag_of(failure)
     for attempt in range(1, min(failure["attempts"], MAX_RERUNS + 1)):
         said = {"type": failure["kind"], "message": f"attempt {attempt} failed, too"}
         ET.SubElement(case, "rerunFailure" if tag == "failure" else "rerunError", said)
@@ -216,8 +219,28 @@ def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family:
     message = clean(begins + message or failure["kind"])
     element = ET.SubElement(case, tag, {"type": failure["kind"], "message": message})
     element.text = clean("\n".join([*_facts(failure, causes), failure["traceback"] or ""]))
+    _add_properties(case, failure, family)
+
+
+def _add_to(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
+    """Add what a report knows of a failure to a case that pytest wrote."""
+    for element in case.findall(_tag_of(failure)):
+        if element.get("type") is None:
+            element.set("type", failure["kind"])
+            element.text = "\n".join([*map(clean, _facts(failure, causes)), element.text or ""])
+            _add_properties(case, failure, family)
+            return
+
+
+def _tag_of(failure: JSONObject) -> str:
+    return "failure" if failure["phase"] == "call" else "error"
+
+
+def _add_properties(case: ET.Element, failure: JSONObject, family: str) -> None:
     if family == XUNIT1:
-        _add_properties(case, failure)
+        origin = failure["origin"] or {}
+        _fill(case, {name: failure[name] for name in _OF_A_TEST})
+        _fill(case, {name: origin.get(name) for name in ("owner", "package")})
 
 
 def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
@@ -239,24 +262,6 @@ def _words_of(cause: CauseSummary | None) -> Iterator[str]:
         yield from filter(None, [cause.mend])
 
 
-def _add_properties(case: ET.Element, failure: JSONObject) -> None:
-    origin = failure["origin"] or {}
-    _fill(case, {name: failure[name] for name in _OF_A_TEST})
-    _fill(case, {"owner": origin.get("owner"), "package": origin.get("package")})
-
-
-def _add_to(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
-    """Add what a report knows of a failure to a case that pytest wrote."""
-    tag = "failure" if failure["phase"] == "call" else "error"
-    for element in case.findall(tag):
-        if element.get("type") is None:
-            element.set("type", failure["kind"])
-            element.text = "\n".join([*map(clean, _facts(failure, causes)), element.text or ""])
-            if family == XUNIT1:
-                _add_properties(case, failure)
-            return
-
-
 def _add_in_flight(
     case: ET.Element, test: JSONObject, cause: CauseSummary | None, report: JSONObject
 ) -> None:
@@ -271,18 +276,6 @@ def _add_in_flight(
     element.text = clean("\n".join(filter(None, seen)))
     if test["output"]:
         ET.SubElement(case, "system-out").text = clean(test["output"])
-
-
-def _add_outcome(case: ET.Element, outcome: str | None) -> None:
-    """Write how a test ended of which the report lists no failure."""
-    if outcome in _SKIPPED:
-        ET.SubElement(case, "skipped", {"type": _SKIPPED[outcome], "message": outcome})
-    elif outcome == "flaky":
-        said = {"type": "test.failed", "message": "it failed, and passed on a rerun"}
-        ET.SubElement(case, "flakyFailure", said)
-    elif outcome in ("failed", "error"):
-        tag = "failure" if outcome == "failed" else "error"
-        ET.SubElement(case, tag, {"message": "the report has no room for its traceback"})
 
 
 def _session_cases(

@@ -51,18 +51,7 @@ _ALSO: Final = {
 }
 """Counts whose tests are in another one, too."""
 
-_COMPLETENESS: Final = {
-    "full": "pytest ended and wrote this report",
-    "reconstructed": "pytest died; this report was made from what it left",
-    "running": "pytest was still running, or nothing was left to finish this report",
-}
-
 _BINS: Final = 10
-_MEMORY: Final = {
-    "peak_rss_bytes": "most of pytest",
-    "cgroup_peak_bytes": "most of all processes",
-    "limit_bytes": "limit",
-}
 
 
 def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> str:
@@ -83,6 +72,8 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         "seconds": seconds_words,
         "counted": counted,
         "figure": figure_words,
+        "usd": _cost,
+        "shell": shlex.join,
     }
     template, style, script = (
         (files(__name__) / name).read_text("utf-8")
@@ -143,7 +134,6 @@ def overview_of(report: dict[str, Any]) -> dict[str, Any]:
     verdict = report["verdict"]
     root = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/").rstrip("/")
     merged = merged_runs(report)
-    names_stage = bool(merged) or report["run"]["stage"] != Stage.FINAL_TEST
     torn = sum(each["count"] for each in report["reasons"] if each["kind"] == _TEARDOWN)
     counts = []
     for name in _COUNTS:
@@ -157,10 +147,9 @@ def overview_of(report: dict[str, Any]) -> dict[str, Any]:
     return {
         "tone": "bad" if verdict else "open" if report["completeness"] == "running" else "good",
         "project": root.rpartition("/")[2] or "pytest",
-        "names_stage": names_stage,
+        "names_stage": bool(merged) or report["run"]["stage"] != Stage.FINAL_TEST,
         "counts": counts,
         "parts": list(_parts(report)),
-        "facts": list(_facts(report, names_stage=names_stage)),
         "merged": merged,
     }
 
@@ -177,45 +166,6 @@ def _parts(report: dict[str, Any]) -> Iterator[Part]:
             width = 100 * count / total
             yield Part(name, round(start, 3), round(width, 3))
             start += width
-
-
-def _facts(report: dict[str, Any], *, names_stage: bool) -> Iterator[tuple[str, str]]:
-    """Yield what the run was, and what it ran on."""
-    run, environment, ended = report["run"], report["environment"], report["exit"]
-    names = ", ".join(filter(None, (ended["name"], ended["signal"])))
-    code = f"{ended['code']}" + (f" ({names})" if names else "")
-    if ended["code"] is None:
-        code = "not known" + (f", {ended['signal']}" if ended["signal"] else "")
-    yield "started", str(run["started_at"])
-    yield "took", seconds_words(run["duration_seconds"]) or "not known"
-    yield "report", _COMPLETENESS.get(report["completeness"], report["completeness"])
-    yield "exit", code
-    if names_stage:
-        yield "stage", str(run["stage"])
-    if run["shard"]:
-        yield "shard", f"{run['shard']['index']} of {run['shard']['total']}"
-    yield "command", f"pytest {shlex.join(run['invocation']['args'])}".rstrip()
-    yield "root directory", str(run["invocation"]["rootdir"])
-    yield "Python", f"{environment['python']} on {environment['platform']}"
-    yield "pytest", str(environment["pytest"])
-    if environment["plugins"]:
-        yield "plugins", ", ".join(environment["plugins"])
-    git, ci, memory = environment["git"], environment["ci"], environment["memory"] or {}
-    if git and git["commit"]:
-        branch = f" on {git['branch']}" if git["branch"] else ""
-        yield "commit", f"{git['commit'][:12]}{branch}{', changed since' if git['dirty'] else ''}"
-    if ci:
-        named = [ci[name] for name in ("run_id", "job", "ref") if ci[name]]
-        yield "CI", f"{ci['provider']}{': ' if named else ''}{', '.join(named)}"
-    known = [
-        f"{words} {memory[name] / 1024**2:,.0f} MiB"
-        for name, words in _MEMORY.items()
-        if memory.get(name) is not None
-    ]
-    if known:
-        yield "memory", ", ".join(known)
-    yield "run", str(run["id"])
-    yield "written by", f"{report['generator']['name']} {report['generator']['version']}"
 
 
 def bench_views(report: dict[str, Any], kept: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -244,8 +194,6 @@ def bench_views(report: dict[str, Any], kept: Mapping[str, Any]) -> list[dict[st
             {
                 "name": bench_name(bench),
                 "report": bench,
-                "figures": _figures(bench),
-                "baseline": _baseline(bench["baseline"]),
                 "bins": [
                     (
                         f"{tenth / _BINS:.1f} to {(tenth + 1) / _BINS:.1f}",
@@ -264,49 +212,6 @@ def bench_views(report: dict[str, Any], kept: Mapping[str, Any]) -> list[dict[st
             }
         )
     return views
-
-
-def _figures(bench: dict[str, Any]) -> list[tuple[str, str]]:
-    counts, bound = bench["counts"], bench["lower_bound_95"]
-    figures = [
-        ("passed", f"{counts['passed']} of {counts['scheduled']} cases"),
-        ("mean score", figure_words(bench["mean_score"])),
-        ("at least (95 %)", figure_words(bound["value"])),
-        ("how", f"{bound['method']}, {bound['n']} scores"),
-        ("standard deviation", figure_words(bench["score_stddev"])),
-        ("cost", _cost(bench["total_cost_usd"])),
-        *((each["name"], figure_words(each["value"])) for each in bench["reduced"]),
-    ]
-    if not bench["complete"]:
-        figures.append(("not complete", f"{counts['not_run']} of the cases did not run"))
-    if bench["stopped"]:
-        figures.append(("stopped", bench["stopped"]))
-    if lost := sum(each["cases"] for each in bench["lost_to_provider"]):
-        figures.append(("lost to the provider", f"{lost} of {counts['scheduled']} cases"))
-    if bench["system"]:
-        figures.append(("system", bench["system"]))
-    return figures
-
-
-def _baseline(comparison: dict[str, Any] | None) -> list[tuple[str, str]]:
-    if comparison is None:
-        return []
-    ends = comparison["interval_95"]
-    is_known = ends["low"] is not None and ends["high"] is not None
-    return [
-        ("compared with", comparison["old_run_id"]),
-        ("cases of both", str(comparison["n"])),
-        ("mean before", figure_words(comparison["old_mean"])),
-        ("mean now", figure_words(comparison["new_mean"])),
-        ("difference", f"{comparison['difference']:+.3f}"),
-        (
-            "95 % interval",
-            f"{ends['low']:+.3f} to {ends['high']:+.3f}" if is_known else "not known",
-        ),
-        ("finding", comparison["finding"]),
-        ("cost before", _cost(comparison["old_cost_usd"])),
-        ("cost now", _cost(comparison["new_cost_usd"])),
-    ]
 
 
 def figure_words(share: float | None) -> str:

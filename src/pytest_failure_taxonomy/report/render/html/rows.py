@@ -93,10 +93,15 @@ class Rows:
     def as_json(self, timing: Timing) -> dict[str, Any]:
         """Return what the script shows: tables of texts, failures and tests."""
         workers: dict[str, int] = {}
-        tests = None if self._tests is None else [self._test(each, workers) for each in self._tests]
+        tests: list[list[Any]] = []
+        for test in self._tests or ():
+            file, rest = _split(test["nodeid"])
+            times = (_rounded(test["start_seconds"]), _rounded(test["duration_seconds"]))
+            worker = _number(workers, test["worker"] or "")
+            tests.append([_number(self._files, file), rest, test["outcome"], *times, worker])
         return {
             "failures": self._failures,
-            "tests": tests,
+            "tests": None if self._tests is None else tests,
             "files": list(self._files),
             "workers": list(workers),
             "lines": list(self._lines),
@@ -207,17 +212,6 @@ class Rows:
 
     def _numbers(self, text: str) -> list[int]:
         return [_number(self._lines, line) for line in text.splitlines()]
-
-    def _test(self, test: dict[str, Any], workers: dict[str, int]) -> list[Any]:
-        file, rest = _split(test["nodeid"])
-        return [
-            _number(self._files, file),
-            rest,
-            test["outcome"],
-            _rounded(test["start_seconds"]),
-            _rounded(test["duration_seconds"]),
-            _number(workers, test["worker"] or ""),
-        ]
 
 
 def _number(table: dict[str, int], text: str) -> int:
@@ -366,77 +360,75 @@ class Timing(NamedTuple):
 
 def timing_of(report: dict[str, Any]) -> Timing:
     """Return where the time of a run went, as far as it has a list of its tests."""
-    tests = [
-        each
-        for each in report["tests"] or ()
-        if None not in (each["start_seconds"], each["duration_seconds"])
-        and each["outcome"] != "in_flight"
-    ]
+    has_all, listed = report["tests"] is not None, report["tests"] or ()
+    ended = [each for each in listed if each["outcome"] != "in_flight"]
+    timed = [each for each in ended if each["duration_seconds"] is not None]
+    tests = [each for each in timed if each["start_seconds"] is not None]
+    flying = [each for each in report["in_flight"] if each["elapsed_seconds"] is not None]
     # When the run ended, in seconds after its start.
     ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
-    elapsed = [each["elapsed_seconds"] or 0.0 for each in report["in_flight"]]
+    elapsed = [each["elapsed_seconds"] for each in flying]
     end = float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
-    running = [
-        (
-            test["worker"] or "",
-            round(max(0.0, end - test["elapsed_seconds"]), _DIGITS),
-            round(end, _DIGITS),
-            test["nodeid"],
-        )
-        for test in report["in_flight"]
-        if test["elapsed_seconds"] is not None
+    running = []
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for each in tests:
+        start = each["start_seconds"]
+        spans[each["worker"] or ""].append((start, start + each["duration_seconds"]))
+    for each in flying:
+        start = round(max(0.0, end - each["elapsed_seconds"]), _DIGITS)
+        running.append((each["worker"] or "", start, round(end, _DIGITS), each["nodeid"]))
+        spans[each["worker"] or ""].append((start, round(end, _DIGITS)))
+    died = {
+        each["id"]
+        for each in report["workers"]
+        if each["exit"]["signal"] or each["exit"]["code"] or each["crashed_on"]
+        if report["completeness"] == "full"  # else all of it has died
+    }
+    names = sorted(
+        spans,  # `gw2` before `gw10`
+        key=lambda name: ([int(digits[:18]) for digits in re.findall("[0-9]+", name)], name),
+    )
+    lanes = [
+        _lane(name, sorted(spans[name]), end, is_dead=name in died, has_all=has_all)
+        for name in names
     ]
-    lanes = _lanes(report, tests, running, end)
     lacks = "" if lanes else "No test has run."
-    if report["tests"] is None and report["completeness"] == "full":
+    if not has_all and report["completeness"] == "full":
         lacks = (
             "This report has no list of all tests. A run has one where it writes this page itself "
             "(--failure-taxonomy-html), and where it keeps a history."
         )
-    elif report["tests"] is None:
+    elif not has_all:
         lacks = (
             "This report has no list of all tests: what a run leaves that died names its failures "
             "and the tests that were running."
         )
+    lasted = [(each["duration_seconds"], each["nodeid"], each["outcome"]) for each in timed]
+    lasted += ((each["elapsed_seconds"], each["nodeid"], _AT_THE_END) for each in flying)
+    files: dict[str, list[float]] = defaultdict(list)
+    for each in listed:
+        files[each["nodeid"].partition("::")[0]].append(each["duration_seconds"] or 0.0)
+    parts = []
+    if tests and end:
+        count = len(lanes)
+        before = sum(lane.first for lane in lanes) / count
+        busy = sum(lane.busy for lane in lanes) / count
+        note = "" if count == 1 else f"on average of {count} workers"
+        parts = [
+            (before, "before the first test", note),
+            (busy, "in tests", note),
+            (max(0.0, end - before - busy), "between tests and after the last", note),
+        ]
     return Timing(
         lacks=lacks,
         lanes=lanes,
         running=running,
         end=round(end, _DIGITS),
         death=round(end, _DIGITS) if report["completeness"] == "reconstructed" else None,
-        longest=_longest(report),
-        files=_files(report),
-        parts=_parts(tests, lanes, end),
+        longest=_longest(lasted),
+        files=_longest([(sum(each), file, f"{len(each):,}") for file, each in files.items()]),
+        parts=[_share(part, end) for part in parts],
     )
-
-
-def _lanes(
-    report: dict[str, Any],
-    tests: list[dict[str, Any]],
-    running: list[tuple[str, float, float, str]],
-    end: float,
-) -> list[Lane]:
-    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for each in tests:
-        start = each["start_seconds"]
-        spans[each["worker"] or ""].append((start, start + each["duration_seconds"]))
-    for lane, start, stop, _ in running:
-        spans[lane].append((start, stop))
-    died = {
-        each["id"]
-        for each in report["workers"]
-        if each["exit"]["signal"] or each["exit"]["code"] or each["crashed_on"]
-    }
-    if report["completeness"] != "full":
-        died = set()  # all of it has died
-    has_all = report["tests"] is not None
-    return [
-        _lane(name, sorted(spans[name]), end, is_dead=name in died, has_all=has_all)
-        for name in sorted(
-            spans,  # `gw2` before `gw10`
-            key=lambda name: ([int(digits[:18]) for digits in re.findall("[0-9]+", name)], name),
-        )
-    ]
 
 
 def _lane(
@@ -459,52 +451,14 @@ def _lane(
     return Lane(name, words, first, busy, idle, death)
 
 
-def _longest(report: dict[str, Any]) -> list[Share]:
-    timed = [
-        (each["duration_seconds"], each["nodeid"], each["outcome"])
-        for each in report["tests"] or ()
-        if each["duration_seconds"] is not None and each["outcome"] != "in_flight"
-    ]
-    timed += [
-        (each["elapsed_seconds"], each["nodeid"], _AT_THE_END)
-        for each in report["in_flight"]
-        if each["elapsed_seconds"] is not None
-    ]
+def _longest(timed: list[tuple[float, str, str]]) -> list[Share]:
+    """Return what took longest, each with its share of all."""
     total = sum(seconds for seconds, _, _ in timed)
     longest = sorted(timed, key=lambda each: (-each[0], *each[1:]))
-    return [_share(nodeid, seconds, total, how) for seconds, nodeid, how in longest[:_MAX_LISTED]]
+    return [_share(each, total) for each in longest[:_MAX_LISTED]]
 
 
-def _files(report: dict[str, Any]) -> list[Share]:
-    seconds: dict[str, float] = defaultdict(float)
-    counts: dict[str, int] = defaultdict(int)
-    for each in report["tests"] or ():
-        file = each["nodeid"].partition("::")[0]
-        seconds[file] += each["duration_seconds"] or 0.0
-        counts[file] += 1
-    total = sum(seconds.values())
-    longest = sorted(seconds, key=lambda file: (-seconds[file], file))
-    return [
-        _share(file, seconds[file], total, f"{counts[file]:,}") for file in longest[:_MAX_LISTED]
-    ]
-
-
-def _parts(tests: list[dict[str, Any]], lanes: list[Lane], end: float) -> list[Share]:
-    """Return the time before the first test, of tests, idle, and after the last test."""
-    if not tests or not end:
-        return []
-    count = len(lanes)
-    before = sum(lane.first for lane in lanes) / count
-    busy = sum(lane.busy for lane in lanes) / count
-    rest = max(0.0, end - before - busy)
-    each_of = "" if count == 1 else f"on average of {count} workers"
-    return [
-        _share("before the first test", before, end, each_of),
-        _share("in tests", busy, end, each_of),
-        _share("between tests and after the last", rest, end, each_of),
-    ]
-
-
-def _share(name: str, seconds: float, total: float, note: str = "") -> Share:
+def _share(timed: tuple[float, str, str], total: float) -> Share:
+    seconds, name, note = timed
     percent = round(100 * seconds / total, 1) if total else 0.0
     return Share(name, round(seconds, _DIGITS), min(100.0, percent), note)
