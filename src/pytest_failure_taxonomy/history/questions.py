@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import sqrt
 from statistics import NormalDist
@@ -327,28 +327,12 @@ def find_flaky(
         runs: how many of the latest runs to look at.
     """
     with history.reading() as connection:
-        window = window_of(wanted, runs)
+        window = _window(of_runs(wanted, nodeid=False), runs)
         pattern = matches(TESTS.c.nodeid, wanted.nodeid)
         of_names = sa.select(TESTS.c.id).where(*pattern) if pattern else None
-        facts = flaky_facts(connection, window, of_names)
-        best = sorted(facts, key=lambda each: (-each.failures, each.id))[:limit]
-        ids, named = [each.id for each in best], sa.select(TESTS.c.id, TESTS.c.nodeid)
-        names = {row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, ids)}
-    rows = []
-    for each in best:
-        low, high = wilson_interval(each.failures, each.runs)
-        if low >= WORTH_QUARANTINE:
-            advice = "quarantine"
-        else:
-            advice = "watch" if high >= WORTH_QUARANTINE else "keep"
-        shared = {
-            name: getattr(each, name) for name in FlakyRow.__annotations__ if hasattr(each, name)
-        }
-        rate = each.failures / each.runs
-        rows.append(
-            FlakyRow(nodeid=names[each.id], rate=rate, low=low, high=high, advice=advice, **shared)
-        )
-    return rows
+        found = _flaky_rows(connection, window, of_names)
+    best = sorted(found, key=lambda test: (-found[test].failures, test))
+    return [found[test] for test in best[:limit]]
 
 
 def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
@@ -362,38 +346,26 @@ def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def window_of(wanted: Wanted, runs: int, *, without: str = "") -> Any:
-    """Return the latest runs, as a table expression; `without` is the id of one to leave out."""
+def _window(conditions: Iterable[sa.ColumnElement[bool]], runs: int) -> Any:
+    """Return the latest runs of those that are meant, as a table expression."""
     return (
         sa.select(RUNS.c.number, RUNS.c.started_at, RUNS.c.commit_id, RUNS.c.branch, RUNS.c.dirty)
-        .where(*of_runs(wanted, nodeid=False), RUNS.c.id != without)
+        .where(*conditions)
         .order_by(RUNS.c.started_at.desc())
         .limit(runs)
         .cte("recent")
     )
 
 
-@value
-class FlakyFacts:
-    """What a window of runs says of one flaky test."""
-
-    id: int
-    runs: int
-    failures: int
-    commits: int
-    changes: int
-    last_failed: datetime
-
-
-def flaky_facts(connection: sa.Connection, window: Any, ids: Any) -> list[FlakyFacts]:
-    """Return the flaky tests within a window of runs.
+def _flaky_rows(connection: sa.Connection, window: Any, ids: Any) -> dict[int, FlakyRow]:
+    """Return the flaky tests within a window of runs, by id.
 
     The database gives one row a run, with the tests of each outcome as one text: a thousand runs of
     five hundred tests come in a third of the time that grouping them by test takes.
 
     Args:
         connection: has begun a transaction.
-        window: the runs, as `window_of` returns them.
+        window: the runs, as `_window` returns them.
         ids: the tests to look at, as a list or a query; `None` for all.
     """
     conditions = [] if ids is None else [OUTCOMES.c.test_id.in_(ids)]
@@ -449,17 +421,29 @@ def flaky_facts(connection: sa.Connection, window: Any, ids: Any) -> list[FlakyF
         and (commits[test] or reruns[test] or changes[test] >= CHANGES_OF_MIND)
     ]
     unwritten = _passes_unwritten(connection, window, flaky)
-    return [
-        FlakyFacts(
-            id=test,
-            runs=runs[test] + unwritten.get(test, 0),
+    named = sa.select(TESTS.c.id, TESTS.c.nodeid)
+    nodeids = {row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, flaky)}
+    rows = {}
+    for test in flaky:
+        known = runs[test] + unwritten.get(test, 0)
+        low, high = wilson_interval(failures[test], known)
+        if low >= WORTH_QUARANTINE:
+            advice = "quarantine"
+        else:
+            advice = "watch" if high >= WORTH_QUARANTINE else "keep"
+        rows[test] = FlakyRow(
+            nodeid=nodeids[test],
+            runs=known,
             failures=failures[test],
+            rate=failures[test] / known,
+            low=low,
+            high=high,
             commits=commits[test],
             changes=changes[test],
             last_failed=last_failed[test],
+            advice=advice,
         )
-        for test in flaky
-    ]
+    return rows
 
 
 def _passes_unwritten(connection: sa.Connection, window: Any, ids: list[int]) -> dict[int, int]:
@@ -691,6 +675,11 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
     )
 
 
+_TIMES_OF_RUNS: Final = (
+    sa.func.count().label("times"),
+    sa.func.min(RUNS.c.started_at).label("first"),
+    sa.func.max(RUNS.c.started_at).label("last"),
+)
 _NEW: Final = GroupState(
     state="new", first_seen=None, first_commit=None, runs=0, last_passed_commit=None
 )
@@ -720,13 +709,7 @@ class _Earlier:
         rows = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
         causes = {row.fingerprint: row.id for row in rows}
         had = (
-            sa.select(
-                RUN_CAUSES.c.cause_id,
-                RUNS.c.branch,
-                sa.func.count().label("times"),
-                sa.func.min(RUNS.c.started_at).label("first"),
-                sa.func.max(RUNS.c.started_at).label("last"),
-            )
+            sa.select(RUN_CAUSES.c.cause_id, RUNS.c.branch, *_TIMES_OF_RUNS)
             .join(RUNS)
             .where(self._earlier)
             .group_by(RUN_CAUSES.c.cause_id, RUNS.c.branch)
@@ -740,13 +723,11 @@ class _Earlier:
         known = sa.select(TESTS.c.digest, TESTS.c.id).where(TESTS.c.project_id == self._project)
         rows = rows_with(self._connection, known, TESTS.c.digest, list(digests))
         tests = {digests[row.digest]: row.id for row in rows}
-        until = started_at(self._report) + timedelta(microseconds=1)
-        wanted = Wanted(project=project_of(self._report), until=until)
-        window = window_of(wanted, WINDOW_RUNS, without=self._report["run"]["id"])
-        flaky: dict[int, FlakyFacts] = {}
+        window = _window([self._earlier], WINDOW_RUNS)
+        flaky: dict[int, FlakyRow] = {}
         for some in parts(list(tests.values())):
-            flaky |= {each.id: each for each in flaky_facts(self._connection, window, some)}
-        passes = self._passes(list(tests.values()))
+            flaky |= _flaky_rows(self._connection, window, some)
+        passes = self._passes(list(tests.values()), self._report["summary"]["collected"])
         found = dict.fromkeys(groups, _NEW)
         for name, cause in causes.items():
             if cause in seen:
@@ -756,40 +737,23 @@ class _Earlier:
 
     def state_of_verdict(self) -> GroupState:
         """Return the state of the verdict."""
-        verdict, stage = self._report["verdict"], self._report["run"]["stage"]
+        verdict = self._report["verdict"]
         had = sa.and_(
             self._earlier,
             RUNS.c.reason == verdict["reason"],
             RUNS.c.kind == verdict["kind"],
             RUNS.c.nodeid.is_not_distinct_from(clean_text(verdict["nodeid"], MAX_NODEID)),
         )
-        first, runs = self._connection.execute(
-            sa.select(sa.func.min(RUNS.c.started_at), sa.func.count()).where(had)
-        ).one()
-        if not runs:
-            return _NEW
-        here = RUNS.c.branch.is_not_distinct_from(self._branch)
-        last = self._connection.scalar(sa.select(sa.func.max(RUNS.c.started_at)).where(had, here))
-        passed = self._connection.execute(
-            sa.select(RUNS.c.started_at, RUNS.c.commit_id)
-            .where(self._earlier, here, *_succeeded(stage, 1))
-            .order_by(RUNS.c.started_at.desc())
-            .limit(1)
-        ).one_or_none()
-        is_back = last is not None and passed is not None and passed.started_at > as_time(last)
-        return GroupState(
-            state="came_back" if is_back else "known",
-            first_seen=as_time(first),
-            first_commit=self._commit_at(as_time(first)),
-            runs=int(runs),
-            last_passed_commit=passed.commit_id if passed else None,
-        )
+        of_branches = sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(had).group_by(RUNS.c.branch)
+        rows = self._connection.execute(of_branches).all()
+        passes = [each for each in self._passes([], 1) if each.branch == self._branch]
+        return self._state(rows, [], {}, passes) if rows else _NEW
 
     def _state(
         self,
         rows: Sequence[Any],
         tests: list[int],
-        flaky: Mapping[int, FlakyFacts],
+        flaky: Mapping[int, FlakyRow],
         passes: Sequence[_Pass],
     ) -> GroupState:
         first = min(as_time(row.first) for row in rows)
@@ -821,32 +785,32 @@ class _Earlier:
         found = self._connection.scalar(wanted.limit(1))
         return None if found is None else str(found)
 
-    def _passes(self, tests: Sequence[int]) -> list[_Pass]:
-        """Return the last passes of tests, and of runs that succeeded as a whole, by branch.
+    def _passes(self, tests: Sequence[int], collected: int) -> list[_Pass]:
+        """Return the last passes of tests, and of runs that succeeded with so many, by branch.
 
         The passes of a test are looked for on this run's branch first.
         """
-        latest = sa.func.max(RUNS.c.started_at).label("last")
         found: list[tuple[int | None, Any]] = []
         left = set(tests)
         here = RUNS.c.branch.is_not_distinct_from(self._branch)
         for where, runs in (*((here, runs) for runs in _LAST_RUNS), (sa.true(), WINDOW_RUNS)):
-            window = sa.select(RUNS.c.number).where(self._earlier, where)
-            numbers = window.order_by(RUNS.c.started_at.desc()).limit(runs).cte("recent")
+            window = _window([self._earlier, where], runs)
             query = (
-                sa.select(OUTCOMES.c.test_id, RUNS.c.branch, latest)
-                .select_from(numbers)
-                .join(RUNS, RUNS.c.number == numbers.c.number)
-                .join(OUTCOMES, OUTCOMES.c.run_number == RUNS.c.number)
+                sa.select(
+                    OUTCOMES.c.test_id,
+                    window.c.branch,
+                    sa.func.max(window.c.started_at).label("last"),
+                )
+                .select_from(window)
+                .join(OUTCOMES, OUTCOMES.c.run_number == window.c.number)
                 .where(OUTCOMES.c.outcome == "passed")
-                .group_by(OUTCOMES.c.test_id, RUNS.c.branch)
+                .group_by(OUTCOMES.c.test_id, window.c.branch)
             )
             for row in rows_with(self._connection, query, OUTCOMES.c.test_id, sorted(left)):
                 found.append((row.test_id, row))
                 left.discard(row.test_id)
-        whole = sa.select(RUNS.c.branch, latest).where(
-            self._earlier,
-            *_succeeded(self._report["run"]["stage"], self._report["summary"]["collected"]),
+        whole = sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(
+            self._earlier, *_succeeded(self._report["run"]["stage"], collected)
         )
         found += [(None, row) for row in self._connection.execute(whole.group_by(RUNS.c.branch))]
         known = [(test, row.branch, as_time(row.last)) for test, row in found]

@@ -321,16 +321,6 @@ class _Seen(NamedTuple):
     seconds: float | None
 
 
-class _KnownTest(NamedTuple):
-    """One test as it was before this run."""
-
-    id: int
-    digest: str
-    is_watched: bool
-    """It has failed in one of the last `WATCHED_RUNS` runs."""
-    last_passed_run: int | None
-
-
 class _Addition:
     """One run on its way into the tables."""
 
@@ -372,6 +362,13 @@ class _Addition:
     def _insert_all(self, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
         if listed := list(rows):
             self._connection.execute(sa.insert(table), listed)
+
+    def _update_all(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+        """Change the rows whose ids are the values of `row_id`."""
+        if rows:
+            changed = {name: sa.bindparam(name) for name in rows[0] if name in table.c}
+            of_row = sa.update(table).where(table.c.id == sa.bindparam("row_id"))
+            self._connection.execute(of_row.values(changed), rows)
 
     def _insert_run(self) -> int:
         report = self._report
@@ -424,7 +421,7 @@ class _Addition:
             seen[_nodeid(test["nodeid"])] = _Seen("in_flight", test["elapsed_seconds"])
         return seen
 
-    def _tests(self, seen: Mapping[str, _Seen], failing: set[str]) -> dict[str, _KnownTest]:
+    def _tests(self, seen: Mapping[str, _Seen], failing: set[str]) -> dict[str, sa.Row[Any]]:
         """Bring the rows of tests up to date; return what they were before, by node id."""
         digests = {digest_of(nodeid): nodeid for nodeid in seen}
         known = {digests[each.digest]: each for each in self._known(digests)}
@@ -469,8 +466,8 @@ class _Addition:
             known |= {fresh[each.digest]: each for each in self._known(fresh)}
         return known
 
-    def _known(self, digests: Mapping[str, str]) -> Iterator[_KnownTest]:
-        """Yield the tests with these digests that are there."""
+    def _known(self, digests: Mapping[str, str]) -> Sequence[sa.Row[Any]]:
+        """Return the tests with these digests that are there."""
         nth_last_run = (
             sa.select(RUNS.c.started_at)
             .where(RUNS.c.project_id == self._project)
@@ -480,17 +477,16 @@ class _Addition:
         )
         since = self._connection.scalar(nth_last_run)
         has_failed = TESTS.c.last_failed.is_not(None)
+        # Failed in one of the last `WATCHED_RUNS` runs.
         is_watched = has_failed if since is None else has_failed & (TESTS.c.last_failed > since)
-        columns = (TESTS.c.id, TESTS.c.digest, is_watched)
-        of_project = sa.select(*columns, TESTS.c.last_passed_run).where(
+        columns = (TESTS.c.id, TESTS.c.digest, TESTS.c.last_passed_run)
+        of_project = sa.select(*columns, is_watched.label("is_watched")).where(
             TESTS.c.project_id == self._project
         )
         if len(digests) > 4 * AT_ONCE:  # quicker than many queries
             rows = self._connection.execute(of_project).all()
-            yield from (_KnownTest(*row) for row in rows if row[1] in digests)
-            return
-        for row in rows_with(self._connection, of_project, TESTS.c.digest, list(digests)):
-            yield _KnownTest._make(row)
+            return [row for row in rows if row.digest in digests]
+        return [*rows_with(self._connection, of_project, TESTS.c.digest, list(digests))]
 
     def _later_than(self, column: sa.Column[Any]) -> Any:
         is_older = (column < self._at) | column.is_(None)
@@ -514,12 +510,12 @@ class _Addition:
                 sa.select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
             )
             before = {row.id: row.durations for row in rows}
-            self._connection.execute(
-                _UPDATE_OF_DURATIONS,
+            self._update_all(
+                TESTS,
                 [{"row_id": test, **_durations(seen[test], before.get(test))} for test in some],
             )
 
-    def _tell_last_passes(self, known: Mapping[str, _KnownTest], failing: set[str]) -> None:
+    def _tell_last_passes(self, known: Mapping[str, sa.Row[Any]], failing: set[str]) -> None:
         """Write the last pass down of tests that fail for the first time in a long while.
 
         Passes of tests that don't fail are not kept, each by itself. With this one it can be seen
@@ -556,19 +552,18 @@ class _Addition:
         of_project = sa.select(CAUSES).where(CAUSES.c.project_id == self._project)
         found = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
         rows = {row.fingerprint: row for row in found}
-        if rows:
-            self._connection.execute(
-                _UPDATE_OF_CAUSE,
-                [
-                    {
-                        "row_id": row.id,
-                        "first_seen": min(row.first_seen, self._at),
-                        "last_seen": max(row.last_seen, self._at),
-                        "runs": row.runs + 1,
-                    }
-                    for row in rows.values()
-                ],
-            )
+        self._update_all(
+            CAUSES,
+            [
+                {
+                    "row_id": row.id,
+                    "first_seen": min(row.first_seen, self._at),
+                    "last_seen": max(row.last_seen, self._at),
+                    "runs": row.runs + 1,
+                }
+                for row in rows.values()
+            ],
+        )
         ids = {fingerprint: int(row.id) for fingerprint, row in rows.items()}
         for fingerprint, group in groups.items():
             if fingerprint not in ids:
@@ -586,7 +581,7 @@ class _Addition:
                 )
         return ids
 
-    def _insert_failures(self, tests: Mapping[str, _KnownTest], causes: Mapping[str, int]) -> None:
+    def _insert_failures(self, tests: Mapping[str, sa.Row[Any]], causes: Mapping[str, int]) -> None:
         groups = self._report["groups"]
         of_node = {nodeid: each["fingerprint"] for each in groups for nodeid in each["nodeids"]}
         listed = [
@@ -649,17 +644,6 @@ class _Addition:
 
 
 _PACKED: Final = struct.Struct(f"<{KEPT_DURATIONS}f")
-
-_UPDATE_OF_DURATIONS: Final = (
-    sa.update(TESTS)
-    .where(TESTS.c.id == sa.bindparam("row_id"))
-    .values({name: sa.bindparam(name) for name in ("median_seconds", "durations")})
-)
-_UPDATE_OF_CAUSE: Final = (
-    sa.update(CAUSES)
-    .where(CAUSES.c.id == sa.bindparam("row_id"))
-    .values({name: sa.bindparam(name) for name in ("first_seen", "last_seen", "runs")})
-)
 
 
 def _durations(seen: _Seen, before: bytes | None) -> dict[str, Any]:
