@@ -424,23 +424,23 @@ def _flaky_rows(connection: sa.Connection, window: Any, ids: Any) -> dict[int, F
     named = sa.select(TESTS.c.id, TESTS.c.nodeid)
     nodeids = {row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, flaky)}
     rows = {}
-    for test in flaky:
-        known = runs[test] + unwritten.get(test, 0)
-        low, high = wilson_interval(failures[test], known)
+    for row_id in flaky:
+        known = runs[row_id] + unwritten.get(row_id, 0)
+        low, high = wilson_interval(failures[row_id], known)
         if low >= WORTH_QUARANTINE:
             advice = "quarantine"
         else:
             advice = "watch" if high >= WORTH_QUARANTINE else "keep"
-        rows[test] = FlakyRow(
-            nodeid=nodeids[test],
+        rows[row_id] = FlakyRow(
+            nodeid=nodeids[row_id],
             runs=known,
-            failures=failures[test],
-            rate=failures[test] / known,
+            failures=failures[row_id],
+            rate=failures[row_id] / known,
             low=low,
             high=high,
-            commits=commits[test],
-            changes=changes[test],
-            last_failed=last_failed[test],
+            commits=commits[row_id],
+            changes=changes[row_id],
+            last_failed=last_failed[row_id],
             advice=advice,
         )
     return rows

@@ -366,7 +366,9 @@ class _Addition:
     def _update_all(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
         """Change the rows whose ids are the values of `row_id`."""
         if rows:
-            changed = {name: sa.bindparam(name) for name in rows[0] if name in table.c}
+            changed: dict[str, Any] = {
+                name: sa.bindparam(name) for name in rows[0] if name in table.c
+            }
             of_row = sa.update(table).where(table.c.id == sa.bindparam("row_id"))
             self._connection.execute(of_row.values(changed), rows)
 
@@ -466,7 +468,7 @@ class _Addition:
             known |= {fresh[each.digest]: each for each in self._known(fresh)}
         return known
 
-    def _known(self, digests: Mapping[str, str]) -> Sequence[sa.Row[Any]]:
+    def _known(self, digests: Mapping[str, str]) -> Sequence[Any]:
         """Return the tests with these digests that are there."""
         nth_last_run = (
             sa.select(RUNS.c.started_at)
@@ -484,7 +486,7 @@ class _Addition:
             TESTS.c.project_id == self._project
         )
         if len(digests) > 4 * AT_ONCE:  # quicker than many queries
-            rows = self._connection.execute(of_project).all()
+            rows: Sequence[Any] = self._connection.execute(of_project).all()
             return [row for row in rows if row.digest in digests]
         return [*rows_with(self._connection, of_project, TESTS.c.digest, list(digests))]
 
