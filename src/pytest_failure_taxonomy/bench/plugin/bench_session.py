@@ -31,7 +31,6 @@ from pytest_failure_taxonomy.bench.report import name_with_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.scores import failure_lines, one_line
 from pytest_failure_taxonomy.bench.sharding import case_digest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.files import replace_file
@@ -172,16 +171,11 @@ class BenchSession:
             file.note_start(outcome.case_id, call.number)
             file.note_outcome(replace(outcome, attempts=(call,)), case_digest(found.case))
         if not score.passed:
-            lines = failure_lines(
-                found.task_class.name, found.case, outcome, found.task_class.descriptions
-            )
-            item.stash[_FAILED] = CaseFailedError(one_line(score), lines)
+            item.stash[_FAILED] = items.case_failed(found, outcome)
 
-    def _case_of(self, item: pytest.Item) -> MarkedCase | None:
+    def _case_of(self, item: pytest.Item) -> CaseItem | MarkedCase | None:
         """Return the case that an item of a task class or a test with the mark `bench` runs."""
-        if isinstance(item, CaseItem):
-            return MarkedCase(item.task_class, item.case, item.source)
-        return items.marked_case(item, self.classes)
+        return item if isinstance(item, CaseItem) else items.marked_case(item, self.classes)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
@@ -243,10 +237,9 @@ class BenchSession:
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
         """Return the name of the unit of each case among xdist's node ids."""
         units: dict[str, str] = {}
-        for folder, system, ids in task_classes.by_system(self._cases_of(nodeids)):
-            split = self.classes.units(self.classes.load(folder), ids, workers)
-            for members in split:  # named by their first: a system may have several groups
-                units.update(dict.fromkeys(members, f"{folder}#{system}#{members[0]}"))
+        for folder, system, members in self.classes.units(self._cases_of(nodeids), workers):
+            # Named by their first: a system may have several groups.
+            units.update(dict.fromkeys(members, f"{folder}#{system}#{members[0]}"))
         return units
 
     def _cases_of(self, nodeids: Sequence[str]) -> Iterator[tuple[Path, str, str]]:
@@ -300,7 +293,9 @@ class BenchSession:
         is_shown = self._runs_something and not self._is_worker and terminal is not None
         if is_watched or not is_shown or not os.environ.get("CI"):
             return
-        for found in filter(None, map(self._case_of, session.items)):
+        for found in map(self._case_of, session.items):
+            if found is None:
+                continue
             settings = self.classes.settings(found.task_class)
             has_own = settings.sut is not None and settings.sut_isolation == "process"
             if found.source.test or not (has_own or self.classes.backend is not None):

@@ -41,20 +41,15 @@ class ChosenScheduling:
         """Choose a scheduler by the first collection that arrives, and hand the collection on."""
         if not self._is_decided:
             self._is_decided = True
-            self._choose(collection)
+            default = self._chosen
+            count = int(getattr(default, "numnodes", 0)) or len(default.nodes)
+            units = self._find_units(collection, count)
+            if units:
+                self._chosen = UnitScheduling(self._config, self._log, units, default)
+                for each in default.nodes:
+                    self._chosen.add_node(each)
+                self._config.pluginmanager.register(self._chosen)
         self._chosen.add_node_collection(node, collection)
-
-    def _choose(self, collection: Sequence[str]) -> None:
-        default = self._chosen
-        count = int(getattr(default, "numnodes", 0)) or len(default.nodes)
-        units = self._find_units(collection, count)
-        if not units:
-            return
-        scheduling = UnitScheduling(self._config, self._log, units, default)
-        for node in default.nodes:
-            scheduling.add_node(node)
-        self._config.pluginmanager.register(scheduling)
-        self._chosen = scheduling
 
 
 class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types

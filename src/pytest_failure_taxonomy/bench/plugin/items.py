@@ -211,9 +211,7 @@ class CaseItem(pytest.Function):
             cancel(item=self)
         outcome = self.config.stash[BENCH].run(self)
         if not outcome.score.passed:
-            task_class = self.task_class
-            lines = failure_lines(task_class.name, self.case, outcome, task_class.descriptions)
-            raise CaseFailedError(one_line(outcome.score), lines)
+            raise case_failed(self, outcome)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the case in its file."""
@@ -270,6 +268,13 @@ class MarkedCase(NamedTuple):
     task_class: TaskClass
     case: BenchCase
     source: Source
+
+
+def case_failed(found: CaseItem | MarkedCase, outcome: CaseOutcome) -> CaseFailedError:
+    """Return the error of a case that did not pass."""
+    task_class = found.task_class
+    lines = failure_lines(task_class.name, found.case, outcome, task_class.descriptions)
+    return CaseFailedError(one_line(outcome.score), lines)
 
 
 def named_by(mark: pytest.Mark) -> str:

@@ -19,7 +19,6 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     system_definition,
 )
 from pytest_failure_taxonomy.bench.plugin.storage import Source
-from pytest_failure_taxonomy.bench.plugin.task_classes import by_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.run.runner import Runner
@@ -67,13 +66,13 @@ class CaseScheduler:
 
     def arrange(self, items: Sequence[CaseItem]) -> None:
         """Split the selected cases of each task class and system into units."""
-        cases = ((each.source.folder, each.source.system, each) for each in items)
-        for _, _, group in by_system(cases):
-            by_nodeid = {item.nodeid: item for item in group}
-            task_class = group[0].task_class
-            for unit in self._classes.units(task_class, list(by_nodeid), self._workers):
-                members = [by_nodeid[each] for each in unit]
-                self._members.update(dict.fromkeys(unit, members))
+        by_nodeid = {item.nodeid: item for item in items}
+        cases = (
+            (Path(item.source.folder), item.source.system, each) for each, item in by_nodeid.items()
+        )
+        for _, _, unit in self._classes.units(cases, self._workers):
+            members = [by_nodeid[each] for each in unit]
+            self._members.update(dict.fromkeys(unit, members))
 
     def outcome_of(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case; start its unit first if necessary.

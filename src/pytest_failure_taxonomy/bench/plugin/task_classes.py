@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -32,7 +32,6 @@ _ROUNDS_PER_UNIT: Final = 2
 """A unit has at least this many times the cases that run at once: its end leaves slots idle."""
 
 _OF_CLASS: Final = [option for option in BENCH_OPTIONS.values() if option.is_of_class]
-_Folder = TypeVar("_Folder", Path, str)
 _T = TypeVar("_T")
 
 
@@ -146,13 +145,21 @@ class TaskClasses:
             changes["is_selection"] = len(plan.cases) < len(of_shard)
         return plan.model_copy(update=changes)
 
-    def units(self, task_class: TaskClass, nodeids: Sequence[str], workers: int) -> list[list[str]]:
-        """Split the selected cases of one system of a class into units, each for one worker.
+    def units(
+        self, cases: Iterable[tuple[Path, str, str]], workers: int
+    ) -> Iterator[tuple[Path, str, list[str]]]:
+        """Split the selected cases of each class and system into units, each for one worker.
 
         The controller and the workers of xdist compute this independently and must agree.
+
+        Args:
+            cases: Each with the folder of its class, the label of its system and its node id.
+            workers: The number of workers; 0 without xdist.
         """
-        concurrency = self.settings(task_class).concurrency
-        return split_cases(nodeids, workers=workers, concurrency=concurrency)
+        for folder, system, nodeids in by_system(cases):
+            concurrency = self.settings(self.load(folder)).concurrency
+            for unit in split_cases(nodeids, workers=workers, concurrency=concurrency):
+                yield folder, system, unit
 
     def open_rubric(self, task_class: TaskClass) -> IsolatedRubric | CombinedRubrics:
         """Return the isolated rubrics of a task class as one, which the caller has to close.
@@ -218,7 +225,7 @@ def case_and_system(nodeid: str) -> tuple[str, str]:
     return case_id, label.removesuffix("]") if bracket else ""
 
 
-def by_system(cases: Iterable[tuple[_Folder, str, _T]]) -> list[tuple[_Folder, str, list[_T]]]:
+def by_system(cases: Iterable[tuple[Path, str, _T]]) -> list[tuple[Path, str, list[_T]]]:
     """Group cases by class and system, in their order.
 
     Where another system comes in between, a new group begins: pytest then ends the fixture of the
@@ -228,8 +235,8 @@ def by_system(cases: Iterable[tuple[_Folder, str, _T]]) -> list[tuple[_Folder, s
         cases: Each with the folder of its class and the label of its system, which is empty for a
             single one.
     """
-    groups: list[tuple[_Folder, str, list[_T]]] = []
-    current: dict[tuple[_Folder, str], list[_T]] = {}
+    groups: list[tuple[Path, str, list[_T]]] = []
+    current: dict[tuple[Path, str], list[_T]] = {}
     last = ""
     for folder, system, case in cases:
         if system and system != last:
