@@ -158,15 +158,7 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
     if verdict is None:
         return []
     primary = (verdict["reason"], verdict["kind"])
-    told = [
-        {
-            **group,
-            "key": group["fingerprint"],
-            "what": group["title"],
-            "fingerprints": [group["fingerprint"]],
-        }
-        for group in report["groups"]
-    ]
+    told = list(map(build.cause_of_group, report["groups"]))
     kinds = {cause["kind"] for cause in told}
     for held in report["reasons"]:
         is_primary = (held["reason"], held["kind"]) == primary

@@ -558,6 +558,14 @@ def causes_as_json(
     return causes
 
 
+def cause_of_group(group: JSONObject) -> JSONObject:
+    """Return a group of failures as a cause, where nothing else is known of causes."""
+    unknown = dict.fromkeys(("fix", "retryable", "charge_to", "proof"))
+    fingerprint = group["fingerprint"]
+    named = {"key": fingerprint, "what": group["title"], "fingerprints": [fingerprint]}
+    return {**group, **unknown, **named}
+
+
 _UNASKED: Final = {"charge_to": None, "history": None, "proof": None}
 
 

@@ -20,11 +20,7 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.amend import causes_of_groups
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.read.foreign import (
-    MAX_WORD,
-    read_input,
-    refusal,
-)
+from pytest_failure_taxonomy.report.read.foreign import MAX_WORD, read_input, refusal
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 

@@ -411,13 +411,12 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
     if len(names) > 1:
         problems.append(f"they are of several repositories: {', '.join(sorted(names))}")
     for stage in _STAGES:
-        shards = [each for each in parts if each.about["run"]["stage"] == stage]
-        shards = [each for each in shards if each.about["run"]["shard"]]
-        totals = {each.about["run"]["shard"]["total"] for each in shards}
-        commits = {each.about["commit"] for each in shards} - {None}
+        of_stage = [each.about for each in parts if each.about["run"]["stage"] == stage]
+        shards = [each for each in of_stage if each["run"]["shard"]]
+        totals = {each["run"]["shard"]["total"] for each in shards}
+        commits = {each["commit"] for each in shards} - {None}
         if len(totals) > 1:
-            counts = " and ".join(map(str, sorted(totals)))
-            problems.append(f"they are shards of {counts}")
+            problems.append(f"they are shards of {' and '.join(map(str, sorted(totals)))}")
         if len(commits) > 1:
             shown = ", ".join(sorted(each[:10] for each in commits))
             problems.append(f"their shards are of several commits: {shown}")

@@ -35,6 +35,8 @@ _MAX_NAMED: Final = 10
 """Node ids whose paths are looked for in the words of one cause."""
 _TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
 """Kinds of a failure for which the evidence says how it ended, and the exception does not."""
+_AS_THEY_STAND: Final = ("key", "count", "fix", "reason", "kind", "owner", "retryable")
+"""Fields of a cause that are told as the report has them."""
 _STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
@@ -247,17 +249,8 @@ def _success(report: JSONObject) -> str:
 def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
     causes, own = report["causes"], build.own_extension(report)
     if report["verdict"] is None:
-        causes = [
-            {
-                **group,
-                "key": group["fingerprint"],
-                "what": group["title"],
-                "fix": None,
-                "retryable": None,
-                "fingerprints": [group["fingerprint"]],
-            }
-            for group in (report["groups"] if accepted_words(report) else ())
-        ]
+        groups = report["groups"] if accepted_words(report) else ()
+        causes = list(map(build.cause_of_group, groups))
     attributions: dict[object, str] = {}
     for said in build.objects_at(own, "attributions"):
         words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
@@ -270,15 +263,9 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
         rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
         named = _named(report, cause["nodeids"], failures)
         yield CauseSummary(
-            key=cause["key"],
-            count=cause["count"],
+            **{name: cause[name] for name in _AS_THEY_STAND},
             text=paths.words(first_line(cause["what"]), named),
-            fix=cause["fix"],
             codes=f"[{cause['reason']} {cause['kind']}]",
-            reason=cause["reason"],
-            kind=cause["kind"],
-            owner=cause["owner"],
-            retryable=cause["retryable"],
             about=next(filter(None, rules), ""),
             history=state_words({**next(filter(None, kept), {}), **history}) if history else "",
             state=history["state"] if history else None,
@@ -515,11 +502,9 @@ class Repository:
 
     def place_of(self, failure: Mapping[str, Any]) -> Place | None:
         """Return the place of a failure or a test in flight, if it is in the user's own files."""
-        origin = failure.get("origin")
-        location = failure["location"]
-        if location is None or (origin is not None and origin["owner"] in _NOT_THE_USERS):
-            return self.file_of(failure["nodeid"])
-        path = self.path(location["path"])
+        origin, location = failure.get("origin"), failure["location"]
+        is_others = origin is not None and origin["owner"] in _NOT_THE_USERS
+        path = None if location is None or is_others else self.path(location["path"])
         if path is None:
             return self.file_of(failure["nodeid"])
         return Place(path=path, line=location["line"])

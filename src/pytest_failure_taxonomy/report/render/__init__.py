@@ -71,13 +71,11 @@ def write_faces(
         kept: for the HTML page, what it shows of the cases of benches, by run id.
     """
     problems: list[str] = []
-    if faces.junit is not None:
-        with _told("junit", problems):
-            text = render("junit", report, family=faces.junit_family)
-            replace_file(Path(faces.junit), text)
-    if faces.html is not None:
-        with _told("html", problems):
-            replace_file(Path(faces.html), render("html", report, kept=kept or {}))
+    family, pages = {"family": faces.junit_family}, {"kept": kept or {}}
+    for name, path, options in (("junit", faces.junit, family), ("html", faces.html, pages)):
+        if path is not None:
+            with _told(name, problems):
+                replace_file(Path(path), render(name, report, **options))
     if faces.summary is not None:
         with _told("step summary", problems):
             _append_summary(faces.summary, report)

@@ -59,15 +59,6 @@ _MOST_NOTES: Final = 3
 _LONGEST_LINE: Final = 240
 _LONGEST_NODEID: Final = 160
 _LONGEST_TRACEBACK_LINE: Final = 160
-_OF_SECTION: Final = {
-    "format": 100,
-    "verdict": 1_600,
-    "try": 700,
-    "changed": 600,
-    "in flight": 1_400,
-}
-"""The weight that a section may have; `failures` gets what all the others leave."""
-_OF_REPRODUCE: Final = 1_200
 _OF_REST: Final = 160
 """For the line that says how many causes are not shown."""
 _OF_LISTED: Final = 600
@@ -97,15 +88,15 @@ _ACTIONS: Final = {
 def render(report: JSONObject) -> str:
     """Return the report for an agent: at most `MAX_WEIGHT` characters, the verdict first."""
     summary = summarise(report)
-    others = {
-        "format": [f"format: {VERSION}"],
-        "verdict": _verdict(report, summary),
-        "try": _advice(report, summary),
-        "changed": _changes(report, summary),
-        "in flight": _in_flight(report),
+    # Each has its weight, and `failures` gets what all the others leave.
+    parts = {
+        "format": _within([f"format: {VERSION}"], 100),
+        "verdict": _within(_verdict(report, summary), 1_600),
+        "try": _within(_advice(report, summary), 700),
+        "changed": _within(_changes(report, summary), 600),
+        "in flight": _within(_in_flight(report), 1_400),
+        "reproduce": _within(_commands(report, summary), 1_200),
     }
-    parts = {name: _within(lines, _OF_SECTION[name]) for name, lines in others.items()}
-    parts["reproduce"] = _within(_commands(report, summary), _OF_REPRODUCE)
     left = MAX_WEIGHT - sum(map(_weight, parts.values()))
     parts["failures"] = _failures(summary, left)
     return "".join(parts[name] for name in SECTIONS)
@@ -162,11 +153,8 @@ def _verdict(report: JSONObject, summary: RunSummary) -> Iterator[str]:
                 yield _line(f"evidence: {first_line(said['detail'])}")
     end = report["exit"]
     name = f" ({end['name']})" if end["name"] else ""
-    if end["signal"]:
-        yield _line(f"ended by: {end['signal']}")
-    else:
-        code = "not known" if end["code"] is None else f"{end['code']}{name}"
-        yield _line(f"exit code: {code}")
+    code = "not known" if end["code"] is None else f"{end['code']}{name}"
+    yield _line(f"ended by: {end['signal']}" if end["signal"] else f"exit code: {code}")
     names = ("failed", "errors", "passed", "skipped", "xfailed", "xpassed", "flaky", "in_flight")
     counts = counts_in_words(report["summary"], (*names, "not_run"))
     yield _line(f"tests: {counts or 'none ran'}")
@@ -293,10 +281,8 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
 def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     git = report["environment"]["git"] or {}
     states = [cause.state for cause in summary.causes if cause.state]
-    if not states:
-        yield "changed: not known, the run keeps no history"
-    else:
-        yield f"changed: {states_words(Counter(states))}"
+    words = states_words(Counter(states)) if states else "not known, the run keeps no history"
+    yield f"changed: {words}"
     if git.get("commit"):
         branch = f" on {git['branch']}" if git.get("branch") else ""
         dirty = ", with changes that are not committed" if git.get("dirty") else ""
@@ -307,12 +293,8 @@ def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
 
 
 def _in_flight(report: JSONObject) -> Iterator[str]:
-    tests = report["in_flight"]
-    stalls = report["stalls"]
-    if not tests and not stalls:
-        yield "in flight: none"
-        return
-    yield f"in flight: {counted(len(tests), 'test')}"
+    tests, stalls = report["in_flight"], report["stalls"]
+    yield f"in flight: {counted(len(tests), 'test') if tests or stalls else 'none'}"
     for test in tests[:_MOST_IN_FLIGHT]:
         lasted = seconds_words(test["elapsed_seconds"])
         since = f", for {lasted}" if lasted else ""

@@ -61,6 +61,25 @@ def render(report: JSONObject) -> str:
     generator, run_id = report["generator"], _run_id(report)
     started_at = round(datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1000)
     tests = list(_tests(report, started_at, run_id))
+    own, lacks = build.own_extension(report), [] if report["tests"] is not None else [WITHOUT_TESTS]
+    of_session = {  # what is true of the run as a whole and of no single test
+        "stage": report["run"]["stage"],
+        **{name: report[name] for name in _OF_SESSION},
+        "notes": [*build.texts_at(own, "notes"), *lacks],
+        "faults": build.texts_at(own, "faults"),
+    }
+    around = report["environment"]
+    git, job, shard = around["git"] or {}, around["ci"] or {}, report["run"]["shard"]
+    environment = {
+        "commit": git.get("commit") or job.get("commit"),
+        "branchName": git.get("branch"),
+        "buildId": job.get("run_id"),
+        "buildName": job.get("job"),
+        "osPlatform": around["platform"],
+        "shardId": f"{shard['index']}/{shard['total']}" if shard else None,
+        "healthy": report["verdict"] is None and report["completeness"] != "running",
+        "extra": {OWN_NAME: {"python": around["python"], "plugins": around["plugins"]}},
+    }
     document: JSONObject = {
         "reportFormat": "CTRF",
         "specVersion": SPEC_VERSION,
@@ -68,11 +87,11 @@ def render(report: JSONObject) -> str:
         "runId": run_id,
         "generatedBy": f"{generator['name']} {generator['version']}",
         "results": {
-            "tool": {"name": "pytest", "version": report["environment"]["pytest"]},
+            "tool": {"name": "pytest", "version": around["pytest"]},
             "summary": _summary(report, tests, started_at),
             "tests": tests,
-            "environment": _environment(report),
-            "extra": {OWN_NAME: _session(report)},
+            "environment": {name: each for name, each in environment.items() if each is not None},
+            "extra": {OWN_NAME: of_session},
         },
     }
     return json.dumps({**document, "reportId": _uuid_of(document)}, indent=2) + "\n"
@@ -117,19 +136,6 @@ def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JS
         "stop": stop,
         "duration": stop - started_at,
         "extra": {OWN_NAME: outside},
-    }
-
-
-def _session(report: JSONObject) -> JSONObject:
-    """Return what is true of the run as a whole and of no single test."""
-    notes = build.texts_at(build.own_extension(report), "notes")
-    if report["tests"] is None:
-        notes = [*notes, WITHOUT_TESTS]
-    return {
-        "stage": report["run"]["stage"],
-        **{name: report[name] for name in _OF_SESSION},
-        "notes": notes,
-        "faults": build.texts_at(build.own_extension(report), "faults"),
     }
 
 
@@ -247,24 +253,6 @@ def _retries_of_flaky(report: JSONObject) -> int | None:
     if report["limits"]["failures_omitted"] or left < flaky or not flaky:
         return None
     return left if flaky == 1 else 1 if left == flaky else None
-
-
-def _environment(report: JSONObject) -> JSONObject:
-    around = report["environment"]
-    git, job, shard = around["git"] or {}, around["ci"] or {}, report["run"]["shard"]
-    said = {
-        "commit": git.get("commit") or job.get("commit"),
-        "branchName": git.get("branch"),
-        "buildId": job.get("run_id"),
-        "buildName": job.get("job"),
-        "osPlatform": around["platform"],
-        "shardId": f"{shard['index']}/{shard['total']}" if shard else None,
-        "healthy": report["verdict"] is None and report["completeness"] != "running",
-    }
-    return {
-        **{name: each for name, each in said.items() if each is not None},
-        "extra": {OWN_NAME: {"python": around["python"], "plugins": around["plugins"]}},
-    }
 
 
 def _milliseconds(seconds: float | None) -> int | None:
