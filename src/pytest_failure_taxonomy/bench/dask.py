@@ -17,7 +17,7 @@ import json
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -50,7 +50,8 @@ _MAX_MESSAGE: Final = 2_000
 _writing_tracebacks = threading.Lock()
 """Python 3.11 fails if two threads write one at a time."""
 
-Spent = tuple[float, dict[str, float]]
+Spent = tuple[int, float, dict[str, float]]
+"""An amount: its number within a call, from 1, what it cost, and the usage."""
 
 
 class WorkerLost(user_code.SystemUnderTestError):
@@ -175,16 +176,12 @@ class _Call:
         self._case = case
         self._told: set[int] = set()
 
-    def spend(self, number: int, cost_usd: float, usage: dict[str, float]) -> None:
-        """Count an amount, unless it was counted before."""
-        if number not in self._told:
-            self._told.add(number)
-            self._case.spend(cost_usd, **usage)
-
-    def spend_all(self, spends: list[Spent]) -> None:
-        """Count all amounts that were not counted before."""
-        for number, spent in enumerate(spends, 1):
-            self.spend(number, *spent)
+    def spend(self, spends: Iterable[Spent]) -> None:
+        """Count the amounts that were not counted before."""
+        for number, cost_usd, usage in spends:
+            if number not in self._told:
+                self._told.add(number)
+                self._case.spend(cost_usd, **usage)
 
 
 class _Cluster:
@@ -249,9 +246,9 @@ class _Cluster:
         if not text:
             self._is_listening.set()
             return
-        token, number, cost_usd, usage = json.loads(text)
+        token, spent = json.loads(text)
         if token in self._calls:
-            self._calls[token].spend(number, cost_usd, usage)
+            self._calls[token].spend([spent])
 
     async def greet(self, target: str) -> None:
         """Have each worker import the system.
@@ -312,7 +309,7 @@ class _Cluster:
                 said = await self._ask(worker, token, call, arguments)
             finally:
                 self._in_flight[worker] -= 1
-            call.spend_all(said["spends"])
+            call.spend(said["spends"])
             return said
         finally:
             del self._calls[token]
@@ -340,7 +337,7 @@ class _Cluster:
             with suppress(Exception):  # nobody waits any more, but what it has spent counts
                 async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
                     spends = await self.client.run(cancel_call, token, workers=[worker])
-                    call.spend_all(spends[worker])
+                    call.spend(spends[worker])
             raise
         except Exception as error:  # noqa: BLE001 - `distributed` has many
             raise await self._why_lost(worker, error) from None
@@ -492,12 +489,11 @@ class _Spends:
 
     def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
         """Add an amount, and tell it at once."""
-        spent = (cost_usd, dict(usage))
         with self._lock:
+            spent = (len(self._entries) + 1, cost_usd, dict(usage))
             self._entries.append(spent)
-            number = len(self._entries)
         with suppress(Exception):  # a worker that is closing; the answer has all amounts, too
-            self._worker.log_event(self._topic, json.dumps([self._token, number, *spent]))
+            self._worker.log_event(self._topic, json.dumps([self._token, spent]))
 
     def taken(self) -> list[Spent]:
         """Return all amounts so far, in the order of their numbers."""
