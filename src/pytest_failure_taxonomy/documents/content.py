@@ -162,7 +162,7 @@ def parse_value(text: str, right: str = "write one JSON object a line") -> Any:
         right: What would be right, for the message about what is not JSON.
 
     Raises:
-        WrongError: As `parse_json`; or it is nested too deep, or holds an unpaired surrogate.
+        UnfitError: As `parse_json`; or it is nested too deep, or holds an unpaired surrogate.
     """
     try:
         value = parse_json(text)
