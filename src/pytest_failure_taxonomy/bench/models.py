@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
@@ -207,6 +207,10 @@ RUNNER_CODES: Final[Mapping[str, str]] = MappingProxyType(
 
 BANNED_IN_KEYS: Final = ("confidence", "llm", "self_reported", "model_says")
 """A breakdown key with one of these would be a model's opinion of itself, not a score."""
+
+
+def _as_frozenset(given: object) -> object:
+    return frozenset(given) if isinstance(given, set | list | tuple) else given
 
 
 _Seconds = Annotated[float, Field(gt=0)]
@@ -455,7 +459,7 @@ class TaskClass(ClosedModel):
 
     name: Annotated[str, Field(min_length=1)]
     """The folder's name."""
-    breakdown_keys: Annotated[frozenset[str], Field(strict=False)]
+    breakdown_keys: Annotated[frozenset[str], BeforeValidator(_as_frozenset)]  # 2.8: no lax set
     """The keys that a breakdown may have."""
     failure_mode_taxonomy: Mapping[str, Severity]
     """The severity of each code that the rubric may give."""
