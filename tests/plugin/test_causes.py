@@ -1,6 +1,6 @@
 """What a run says first, for runs that failed of one thing and for runs that failed of several.
 
-Each row is one run. It is run in one process, some rows again on two workers, and what the
+Each row is one run. It is run in one process, half of the rows again on two workers, and what the
 terminal says is compared with `show`, the agents' format and the page: the same causes everywhere.
 Nothing leaves the machine: what is connected to is a port of this machine on which nothing listens,
 and exceptions of libraries are raised by stand-ins of these libraries.
@@ -115,6 +115,7 @@ CONNECTIONS: Final = (
         one("nothing listens on localhost:9"),
         retryable=None,
         never=["Max retries exceeded with url: / (Caused by NewConnectionError: test_a"],
+        on_workers=True,
     ),
     Row(
         "no-answer-in-time",
@@ -152,6 +153,7 @@ CONNECTIONS: Final = (
         ),
         one("the name db.internal can't be resolved"),
         retryable=True,
+        on_workers=True,
     ),
     Row(
         "certificate",
@@ -197,6 +199,7 @@ SERVICES: Final = (
         ),
         one("nothing listens on 127.0.0.1:5439"),
         retryable=None,
+        on_workers=True,
     ),
     Row(
         "postgresql-password",
@@ -234,6 +237,7 @@ SERVICES: Final = (
         ),
         one("nothing listens on localhost:6379"),
         retryable=None,
+        on_workers=True,
     ),
     Row(
         "mongodb-refused",
@@ -280,6 +284,7 @@ SERVICES: Final = (
         one("Docker's daemon can't be reached"),
         retryable=None,
         fixes=["start Docker, or set DOCKER_HOST"],
+        on_workers=True,
     ),
     Row(
         "browser",
@@ -311,6 +316,7 @@ MACHINE: Final = (
         "disk-full",
         a_test("raise OSError(28, 'No space left on device', '/srv/data/x')"),
         one("no space left on the device (/srv/data/x)"),
+        on_workers=True,
     ),
     Row(
         "open-files",
@@ -347,12 +353,14 @@ MACHINE: Final = (
         a_test("'x' * (1 << 62)"),
         one("more memory was asked for than can be had"),
         retryable=None,
+        on_workers=True,
     ),
     Row(
         "program",
         a_test("subprocess.run(['ffmpeg-wx', '-i', 'x'])"),
         one("the program 'ffmpeg-wx' is not installed"),
         never=["No such file or directory: 'ffmpeg-wx': test_a"],
+        on_workers=True,
     ),
     Row(
         "file-of-the-project",
@@ -370,6 +378,7 @@ MACHINE: Final = (
         a_test("os.environ['DATABASE_URL_WX']"),
         one("the environment variable DATABASE_URL_WX is not set"),
         never=["KeyError: 'DATABASE_URL_WX': test_a"],
+        on_workers=True,
     ),
     Row(
         "key-of-a-dict",
@@ -402,6 +411,7 @@ IMPORTS: Final = (
         {"test_a.py": MISSING},
         ["cachetools_wx is not installed: test_a.py can't be imported"],
         never=["pip install"],
+        on_workers=True,
     ),
     Row(
         "package-of-the-metadata",
@@ -435,6 +445,7 @@ IMPORTS: Final = (
         },
         ["shop_wx is not installed: 2 test files can't be imported"],
         fixes=["pip install -e ."],
+        on_workers=True,
     ),
     Row(
         "module-of-a-package",
@@ -446,6 +457,7 @@ IMPORTS: Final = (
         "name-of-a-module",
         {"app.py": "", "test_a.py": "from app import Cart\n"},
         ["Cart can't be imported from app: test_a.py can't be imported"],
+        on_workers=True,
     ),
     Row(
         "syntax",
@@ -460,6 +472,7 @@ IMPORTS: Final = (
             **{f"test_{letter}.py": "import app\n" for letter in "abcdefghijklmn"},
         },
         ["SyntaxError: invalid syntax (app.py:2): 14 test files can't be imported"],
+        on_workers=True,
     ),
     Row(
         "conftest",
@@ -488,6 +501,7 @@ IMPORTS: Final = (
             "  1 x SyntaxError: invalid syntax (test_c.py:1)",
         ],
         fixes=[None, None],
+        on_workers=True,
     ),
     Row(
         "package-beside-failures",
@@ -511,6 +525,7 @@ PYTEST: Final = (
         a_test("assert 1 == 2"),
         one("assert 1 == 2"),
         never=["AssertionError: assert 1 == 2: test_a"],
+        on_workers=True,
     ),
     Row("assertion-with-words", a_test("assert 0, 'no cart'"), one("no cart")),
     Row("fail", a_test("pytest.fail('no cart')"), one("no cart"), never=["Failed: no cart: test"]),
@@ -537,12 +552,14 @@ PYTEST: Final = (
         "fixture",
         {"test_a.py": "\n\ndef test_a(nope): pass\n"},
         one("fixture 'nope' not found"),
+        on_workers=True,
     ),
     Row(
         "fixture-of-a-plugin",
         {"test_a.py": "\n\ndef test_a(mocker): pass\n"},
         one("fixture 'mocker' not found"),
         fixes=["pip install pytest-mock"],
+        on_workers=True,
     ),
     Row(
         "mark",
@@ -593,12 +610,14 @@ PYTEST: Final = (
         else one("a breakpoint was left, and there is no terminal", "test_a (test_a.py)"),
         fixes=["remove it"],
         never=["reading from stdin while output is captured! Consider: test_a"],
+        on_workers=True,
     ),
     Row(
         "strict-xfail",
         {"test_a.py": "import pytest\n@pytest.mark.xfail(strict=True)\ndef test_a(): pass\n"},
         one("marked as failing and passes", "test_a (test_a.py:2)"),
         fixes=["remove the xfail mark"],
+        on_workers=True,
     ),
     Row(
         "warning-as-error",
@@ -799,6 +818,7 @@ ENDINGS: Final = (
         fixes=[None, None],
         args=["--timeout=0.2"],
         plugins=["timeout"],
+        on_workers=True,
     ),
     Row(
         "endless-loop",
@@ -827,6 +847,7 @@ ENDINGS: Final = (
         never=["1 test used up its time limit (", "try: retry"],
         args=["--timeout=0.2"],
         plugins=["timeout"],
+        on_workers=True,
     ),
 )
 MIXED_RUN: Final = """\
@@ -904,6 +925,7 @@ MIXED: Final = (
             "  1 x the environment variable BBB_URL is not set: env (conftest.py:2), in test_b",
         ],
         fixes=[None] * 4,
+        on_workers=True,
     ),
     Row(
         "fixture-of-60-tests",
@@ -929,6 +951,7 @@ MIXED: Final = (
             "  1 x assert 1 == 2: test_a (test_a.py:1)",
         ],
         fixes=[None, None],
+        on_workers=True,
     ),
     Row(
         "two-fixtures-of-one-host",
@@ -959,6 +982,7 @@ MIXED: Final = (
             "def test_a(cart): pass\ndef test_b(cart): pass\n"
         },
         ["2 tests failed: assert 1 == 2: fixture cart (test_a.py:4)"],
+        on_workers=True,
     ),
     Row(
         "teardown",
@@ -991,6 +1015,7 @@ MIXED: Final = (
             "def test_c(): pass\n",
         },
         ["2 of 3 tests failed: KeyError: 'x': load (app.py:2)"],
+        on_workers=True,
     ),
     Row(
         "one-assertion-of-many-parameters",
@@ -1015,6 +1040,7 @@ MIXED: Final = (
             "  1 x the program 'ffmpeg-wx' is not installed: test_c (test_a.py:5)",
         ],
         fixes=[None, None],
+        on_workers=True,
     ),
     Row(
         "package-in-files-and-tests",
@@ -1134,13 +1160,14 @@ def check(done: Finished, row: Row, port: int, capsys: pytest.CaptureFixture[str
     assert verdict["retryable"] is row.retryable
 
     faces = {"terminal": "\n".join(done.block)}
-    commands = {"show": ["show"], "agent": ["show", "--format", "agent"]}
-    if len(row.fixes) > 1 or row.never:  # a page takes as long as all the rest
-        commands["html"] = ["convert", "--to", "html"]
-    for name, command in commands.items():
+    for name, command in {
+        "show": ["show"],
+        "agent": ["show", "--format", "agent"],
+        "html": ["convert", "--to", "html"],
+    }.items():
         main([*command, str(done.path)])
         faces[name] = capsys.readouterr().out
-    page = html.unescape(_TAG.sub(" ", faces.pop("html", "")))
+    page = html.unescape(_TAG.sub(" ", faces.pop("html")))
     assert (main(["show", "--retryable", str(done.path)]) == 0) is (row.retryable is True)
     shown = [_plain(line) for line in faces["show"].splitlines()[1:-1]]
     assert shown == [_plain(line) for line in done.block[:-1]]
@@ -1149,7 +1176,7 @@ def check(done: Finished, row: Row, port: int, capsys: pytest.CaptureFixture[str
             assert words not in text
         assert "pip install" not in text or any("pip install" in (fix or "") for fix in row.fixes)
     assert not [code for code in CODES if code in page]
-    for text in (faces["agent"], page) if page else (faces["agent"],):
+    for text in (faces["agent"], page):
         check_order(text, done)
     if row.retryable is not None:
         assert ("try: retry" in faces["agent"]) is row.retryable
@@ -1182,7 +1209,6 @@ def test_in_one_process(
     check(run(tmp_path, row, port), row, port, capsys)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "row",
     [row for row in SERIAL if row.on_workers],

@@ -14,9 +14,10 @@ import shlex
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.report.build import OWN_NAME, own_extension
 from pytest_failure_taxonomy.report.render.html.rows import (
@@ -30,6 +31,9 @@ from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.report.text import bench_name
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count, seconds_words
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _IN_SCRIPT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 """What could end the element that the JSON is in, or be read as another."""
@@ -61,23 +65,8 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         report: the report's JSON object.
         kept: what is shown of the cases of benches, by run id, where their runs were kept.
     """
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
-        "lines": classed_lines,
-        "framed": code_of,
-        "seconds": seconds_words,
-        "counted": counted,
-        "figure": figure_words,
-        "usd": _cost,
-        "shell": shlex.join,
-    }
-    template, style, script = (
-        (files(__name__) / name).read_text("utf-8")
-        for name in ("page.html.jinja", "style.css", "script.js")
+    style, script = (
+        (files(__name__) / name).read_text("utf-8") for name in ("style.css", "script.js")
     )
     # The page's own style and script, by their hashes, and nothing else.
     policy = (
@@ -100,7 +89,7 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
     # It has nothing but what the headline says, and can stand below it.
     parts = ("title", "code", "rows")
     bare = next((card for card in rows.cards if not any(map(card.get, parts))), None)
-    page: str = environment.from_string(template).render(
+    page: str = _template().render(
         **overview_of(report),
         summary=summary,
         bare=bare,
@@ -115,6 +104,26 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         rows=as_script,
     )
     return page
+
+
+@cache
+def _template() -> Template:
+    """Return the page's template; to compile it takes as long as twenty pages."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "lines": classed_lines,
+        "framed": code_of,
+        "seconds": seconds_words,
+        "counted": counted,
+        "figure": figure_words,
+        "usd": _cost,
+        "shell": shlex.join,
+    }
+    return environment.from_string((files(__name__) / "page.html.jinja").read_text("utf-8"))
 
 
 def _hash(text: str) -> str:
