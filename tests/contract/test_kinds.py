@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy import FailureReason, Stage
-from pytest_failure_taxonomy.rules.matching import attribute
+from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     CollectionFailure,
@@ -224,8 +224,7 @@ def raised(name: str, message: str = "") -> RunEvidence:
     """Return a run in which a test failed on the exception of a library."""
     module, _, kind = name.rpartition(".")
     exception = RaisedException(type=kind, module=module, message=message, bases=(name,))
-    run, _ = attribute(failed("call", message=message, exception=exception), ())
-    return run
+    return name_libraries(failed("call", message=message, exception=exception))
 
 
 def git(command: str) -> RunEvidence:

@@ -102,45 +102,29 @@ class RuleMatcher:
         self.problems.append(f"rule {names}: switched off for this run, its pattern {why}")
 
 
-def attribute(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tuple[str, ...]]:
-    """Return the run with what is known of its failures, and what went wrong with the rules.
+def apply_rules(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tuple[str, ...]]:
+    """Return the run with what the rules say of its failures, and what went wrong with the rules.
 
-    What a test or a hook has said stands; then the user's rules are asked, then the table of
-    well-known libraries.
+    What a test or a hook has said stands.
     """
-    if not run.failures:
+    if not rules or not run.failures:
         return run, ()
+    matcher = RuleMatcher(rules)
+    open_ones = [failure for failure in run.failures if failure.attributed is None]
+    matched = iter(matcher.match(open_ones))
     failures = list(run.failures)
-    open_ones = [index for index, each in enumerate(failures) if each.attributed is None]
-    problems: tuple[str, ...] = ()
-    if rules:
-        matcher = RuleMatcher(rules)
-        matched = matcher.match([failures[index] for index in open_ones])
-        problems = tuple(matcher.problems)
-        for index, rule in zip(open_ones, matched, strict=True):
-            if rule is not None:
-                said = Attribution(
-                    reason=rule.reason,
-                    kind=rule.kind,
-                    source="rule",
-                    rule=rule.name,
-                    severity=rule.severity,
-                    retryable=rule.retryable,
-                    owner=rule.owner,
-                    link=rule.link,
-                )
-                failures[index] = replace(failures[index], attributed=said)
-    for index in open_ones:
-        failure = failures[index]
-        if failure.attributed is None and failure.exception is not None:
-            from pytest_failure_taxonomy.taxonomy.classification import (
-                classify_exception,
+    for index, failure in enumerate(run.failures):
+        rule = next(matched) if failure.attributed is None else None
+        if rule is not None:
+            said = Attribution(
+                reason=rule.reason,
+                kind=rule.kind,
+                source="rule",
+                rule=rule.name,
+                severity=rule.severity,
+                retryable=rule.retryable,
+                owner=rule.owner,
+                link=rule.link,
             )
-
-            known = classify_exception(failure.exception, failure.traceback)
-            if known is not None:
-                reason, kind = known
-                name = f"library:{kind}"
-                said = Attribution(reason=reason, kind=kind, source="library", rule=name)
-                failures[index] = replace(failure, attributed=said)
-    return replace(run, failures=tuple(failures)), problems
+            failures[index] = replace(failure, attributed=said)
+    return replace(run, failures=tuple(failures)), tuple(matcher.problems)

@@ -31,7 +31,6 @@ from pytest_failure_taxonomy.report.render import terminal as face
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
-from pytest_failure_taxonomy.rules.matching import attribute
 from pytest_failure_taxonomy.run import additions, terminal
 from pytest_failure_taxonomy.run.additions import PastRuns
 from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork
@@ -41,6 +40,7 @@ from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was, is
 from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.system.streams import write_words
 from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more
@@ -332,10 +332,7 @@ class Run:
             if threading.active_count() > 1:
                 in_pytest.record_left_threads(record, self._config.rootpath, self._secrets.redact)
         try:
-            seen, faults = attribute(seen, self._settings.rules)
-            for fault in faults:
-                self.faults.note(fault)
-            report = self._build(seen, "full", duration)
+            report = self._build(self._attributed(seen), "full", duration)
         except OSError as error:  # no file can be opened, not even to import a module
             print_lines(self._config, [face.problem_line(self.report_file.give_up(error))])
             return
@@ -416,13 +413,23 @@ class Run:
             seen = replace(seen, tests=self._every_test.tests())
 
             def build(run: evidence.RunEvidence) -> dict[str, Any]:
-                return self._build(attribute(run, self._settings.rules)[0], "full", duration)
+                return self._build(self._attributed(run), "full", duration)
 
             # Its exit code is 0 then if all that failed is known and that was asked.
             accepted = self._past_runs.accept(seen, build, self.session.uncounted)
             self._accepts_failures = accepted.exit != seen.exit
             return accepted
         return seen
+
+    def _attributed(self, seen: evidence.RunEvidence) -> evidence.RunEvidence:
+        """Return the run with what the user's rules and then the table of libraries say of it."""
+        if self._settings.rules:
+            from pytest_failure_taxonomy.rules.matching import apply_rules
+
+            seen, faults = apply_rules(seen, self._settings.rules)
+            for fault in faults:
+                self.faults.note(fault)
+        return name_libraries(seen)
 
     @cached_property
     def _environment(self) -> evidence.Environment:

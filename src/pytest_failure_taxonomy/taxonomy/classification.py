@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     known_kinds,
     reason_of,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_TEXT_READ: Final = 20_000
 """Characters of a log's text that are searched for a failure type."""
@@ -291,6 +292,24 @@ def _type_with_text(
     if at_head is not None and at_head is not FailureType.UNKNOWN:
         return at_head
     return type_in_text(text) if failure_type is FailureType.UNKNOWN else failure_type
+
+
+def name_libraries(run: evidence.RunEvidence) -> evidence.RunEvidence:
+    """Return the run with what exceptions of well-known libraries mean, where nobody has said it.
+
+    To be asked after the user's rules.
+    """
+    failures = list(run.failures)
+    for index, failure in enumerate(run.failures):
+        if failure.attributed is None and failure.exception is not None:
+            known = classify_exception(failure.exception, failure.traceback)
+            if known is not None:
+                reason, kind = known
+                said = evidence.Attribution(
+                    reason=reason, kind=kind, source="library", rule=f"library:{kind}"
+                )
+                failures[index] = replace(failure, attributed=said)
+    return replace(run, failures=tuple(failures))
 
 
 _GITPYTHON_COMMANDS: Final = frozenset(

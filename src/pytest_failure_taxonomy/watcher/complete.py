@@ -30,10 +30,11 @@ from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
-from pytest_failure_taxonomy.rules.matching import attribute
+from pytest_failure_taxonomy.rules.matching import apply_rules
 from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.memory import read_oom_count
 from pytest_failure_taxonomy.system.process import is_alive
+from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Faces,
@@ -442,7 +443,8 @@ def reconstruct(
             outputs=outputs,
             memory=end.memory,
         )
-        evidence, problems = attribute(searched_again(evidence, secrets), run.header.rules)
+        evidence, problems = apply_rules(searched_again(evidence, secrets), run.header.rules)
+        evidence = name_libraries(evidence)
         has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
         notes = seen.notes if seen is not None and has_stall else ()
         report = build_report(
