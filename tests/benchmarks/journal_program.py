@@ -42,7 +42,7 @@ def main(kind: str, lines: int) -> None:
         file = RunFile(path, Redactor(()).redact_json)
         for number in range(lines):
             output, transcript = outputs_of(kind, number)
-            call = CaseAttempt(number=1, started_at=1e9 + number, seconds=0.25)
+            call = CaseAttempt(attempt=1, started_at=1e9 + number, seconds=0.25)
             outcome = CaseOutcome(
                 case_id=f"case-{number}",
                 score=score,

@@ -37,7 +37,7 @@ def score_of(score: float, *codes: str, passed: bool | None = None, **fields: An
 
 def call_of(number: int = 1, **fields: Any) -> CaseAttempt:
     """Return a call of a system, which gave an output unless `ended` says why not."""
-    return CaseAttempt(number=number, **{"started_at": BEGAN, "seconds": 0.25, **fields})
+    return CaseAttempt(attempt=number, **{"started_at": BEGAN, "seconds": 0.25, **fields})
 
 
 def header_of(task_class: TaskClass, *, root: Path, **changes: Any) -> RunHeader:
@@ -105,7 +105,7 @@ def keep_run(
         file.note_start(case_id, 1)
     for outcome in outcomes:
         for call in outcome.attempts:
-            file.note_start(outcome.case_id, call.number)
+            file.note_start(outcome.case_id, call.attempt)
             if call is not outcome.attempts[-1]:
                 file.note_attempt(outcome.case_id, call, cases[outcome.case_id].digest)
         file.note_outcome(outcome, cases[outcome.case_id].digest)

@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode, TaskClass
 from pytest_failure_taxonomy.bench.user_code import describe, safe
+from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -39,22 +40,21 @@ SystemUnderTest = Callable[[BenchCase], Any]
 """Plain or async; returns anything that JSON can represent."""
 
 
-@value
-class CaseAttempt:
+class CaseAttempt(ClosedModel):
     """One call of the system under test for a case, and what came of it."""
 
-    number: int
-    """Which of the case's calls it is, from 1."""
+    attempt: Annotated[int, Field(ge=1)]
+    """Which of the case's calls it was, from 1."""
     started_at: float
     """When it began, in seconds since the epoch."""
     seconds: float
-    """How long it took."""
-    cost_usd: float = 0.0
-    """What the system spent on it."""
-    usage: Mapping[str, float] = MappingProxyType({})
-    """Other amounts that it used, by name."""
+    """How long the system took."""
+    cost_usd: Annotated[float, Field(ge=0, le=MOST_COST_USD)] = 0.0
+    """What the system spent."""
+    usage: dict[str, float] = Field(default_factory=dict)
+    """Other amounts, by name."""
     ended: str = ""
-    """Why it gave no output, in words; empty if it gave one."""
+    """Why the system gave no output, in words; empty if it gave one."""
     kind: str | None = None
     """The kind of the exception that it raised, such as `llm.rate_limited`, if that is known."""
     fingerprint: str = ""

@@ -348,6 +348,8 @@ def _print(
 
 
 def _plain(row: Any) -> dict[str, Any]:
+    if isinstance(row, tuple):  # of the database
+        row = row._mapping  # type: ignore[attr-defined]  # noqa: SLF001 - public, says SQLAlchemy
     plain = dict(row) if isinstance(row, Mapping) else to_dict(row)
     for name, each in plain.items():
         if isinstance(each, datetime):
@@ -430,29 +432,19 @@ def recover(options: argparse.Namespace) -> int:
             success=options.success,
             commit=commit,
         )
-        recommendation = {
-            "subtask": options.subtask,
-            "approach": options.approach,
-            "success": found.success,
-            "type": found.failure_type,
-            "action": found.action,
-            "reason": found.reason,
-            "hints": list(found.hints),
-            "failure_reason": found.failure_reason,
-            "circular": found.is_circular,
-            "attempt_count": found.attempt_count,
-            "last_good_commit": found.last_good_commit,
-            "tried": [
-                {
-                    "approach": each.approach,
-                    "success": each.success,
-                    "type": each.failure_type,
-                    "failure_reason": each.reason,
-                    "commit": each.commit,
-                    "at": f"{each.at.isoformat(timespec='seconds')}Z",
-                }
-                for each in found.tried
-            ],
+    names = {"failure_type": "type", "is_circular": "circular"}
+    tried = [
+        {
+            "approach": each.approach,
+            "success": each.success,
+            "type": each.failure_type,
+            "failure_reason": each.reason,
+            "commit": each.commit,
+            "at": f"{each.at.isoformat(timespec='seconds')}Z",
         }
-        output.answer_json(recommendation)
+        for each in found.tried
+    ]
+    recommendation = {names.get(name, name): each for name, each in to_dict(found).items()}
+    given = {"subtask": options.subtask, "approach": options.approach}
+    output.answer_json({**given, **recommendation, "tried": tried})
     return 0

@@ -5,12 +5,15 @@ Needs the extra `history` (SQLAlchemy and Alembic), which only these modules imp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.database import History, open_history
 
-__all__ = ["History", "open_history", "require_libraries"]
+__all__ = ["VERDICT", "History", "open_history", "require_libraries"]
+
+VERDICT: Final = "verdict"
+"""Where the states of groups have that of a verdict that no group has."""
 
 
 def require_libraries() -> None:

@@ -53,12 +53,12 @@ class Recovery:
 
     success: bool
     failure_type: str | None
-    """`None` for a success, and so is all but the last three."""
-    failure_reason: str | None
+    """`None` for a success, and so is all up to `failure_reason`, but for the hints."""
     action: str | None
     reason: str | None
     """Why that is recommended, in one sentence."""
     hints: tuple[str, ...]
+    failure_reason: str | None
     is_circular: bool
     """Two of the last three attempts were similar, whatever the failure's type is."""
     attempt_count: int

@@ -12,6 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.database import History
 from pytest_failure_taxonomy.history.tables import (
     CAUSES,
@@ -23,7 +24,6 @@ from pytest_failure_taxonomy.history.tables import (
     RUNS,
     TESTS,
     WATCHED_RUNS,
-    as_time,
     branch_of,
     clean_text,
     digest_of,
@@ -73,47 +73,6 @@ ALL: Final = Wanted()
 
 
 @value
-class RunRow:
-    """One run, as `history list` shows it."""
-
-    id: str
-    project: str
-    started_at: datetime
-    duration_seconds: float | None
-    stage: str
-    reason: str | None
-    """`None` for success."""
-    kind: str | None
-    owner: str | None
-    nodeid: str | None
-    message: str | None
-    commit: str | None
-    branch: str | None
-    passed: int
-    failed: int
-    errors: int
-    completeness: str
-
-
-@value
-class CauseRow:
-    """One cause of failures, as `history top` shows it."""
-
-    fingerprint: str
-    reason: str
-    kind: str
-    title: str
-    owner: str | None
-    runs: int
-    """Runs that had it."""
-    failures: int
-    seconds: float
-    """How long the failures that reports list took."""
-    first_seen: datetime
-    last_seen: datetime
-
-
-@value
 class Period:
     """The runs of one day, week or month."""
 
@@ -149,41 +108,49 @@ class FlakyRow:
     """`quarantine`, `watch` or `keep`."""
 
 
-def list_runs(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list[RunRow]:
-    """Return the latest runs, the last one first.
+def list_runs(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list[sa.Row[Any]]:
+    """Return the latest runs, the last one first, with the columns of `history list --format csv`.
 
     A filter by node id finds the runs in which a test of that name failed; one by reason, kind or
     owner looks at verdicts.
     """
-    columns = [RUNS.c[name] for name in RunRow.__annotations__ if name in RUNS.c]
+    began, verdict = ("started_at", "duration_seconds", "stage"), ("reason", "kind", "owner")
     query = (
-        sa.select(*columns, RUNS.c.commit_id.label("commit"), PROJECTS.c.name.label("project"))
+        sa.select(
+            RUNS.c.id,
+            PROJECTS.c.name.label("project"),
+            *RUNS.c[(*began, *verdict, "nodeid", "message")],
+            RUNS.c.commit_id.label("commit"),
+            *RUNS.c["branch", "passed", "failed", "errors", "completeness"],
+        )
         .join(PROJECTS)
         .where(*of_runs(wanted), *_of_verdicts(wanted))
         .order_by(RUNS.c.started_at.desc(), RUNS.c.number.desc())
         .limit(limit)
     )
     with history.reading() as connection:
-        return [RunRow(**row) for row in connection.execute(query).mappings()]
+        return [*connection.execute(query)]
 
 
-def find_top(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list[CauseRow]:
-    """Return the causes that most runs had, with the time that their failures took."""
+def find_top(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list[sa.Row[Any]]:
+    """Return the causes that most runs had, with the time that their failures took.
+
+    That is the time of the failures that reports list, in seconds.
+    """
     runs, causes = of_runs(wanted, nodeid=False), _of_verdicts(wanted, CAUSES)
     if wanted.nodeid is not None:
         of_tests = sa.select(FAILURES.c.cause_id).join(TESTS, TESTS.c.id == FAILURES.c.test_id)
         causes.append(CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid))))
+    counts = (
+        sa.func.count().label("runs"),
+        sa.func.sum(RUN_CAUSES.c.count).label("failures"),
+        sa.func.sum(RUN_CAUSES.c.seconds).label("seconds"),
+    )
+    most = [each.desc() for each in counts[:2]]
     counted = (
-        sa.select(
-            RUN_CAUSES.c.cause_id,
-            sa.func.count().label("runs"),
-            sa.func.sum(RUN_CAUSES.c.count).label("failures"),
-            sa.func.sum(RUN_CAUSES.c.seconds).label("seconds"),
-        )
+        sa.select(RUN_CAUSES.c.cause_id, *counts)
         .group_by(RUN_CAUSES.c.cause_id)
-        .order_by(
-            sa.func.count().desc(), sa.func.sum(RUN_CAUSES.c.count).desc(), RUN_CAUSES.c.cause_id
-        )
+        .order_by(*most, RUN_CAUSES.c.cause_id)
         .limit(limit)
     )
     if runs:
@@ -191,20 +158,17 @@ def find_top(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list
     if causes:
         counted = counted.where(RUN_CAUSES.c.cause_id.in_(sa.select(CAUSES.c.id).where(*causes)))
     best = counted.subquery()
-    names = CauseRow.__annotations__.keys() - {"runs"}
-    columns = [CAUSES.c[name] for name in names if name in CAUSES.c]
     query = (
-        sa.select(*columns, best.c.runs, best.c.failures, best.c.seconds)
+        sa.select(
+            *CAUSES.c["fingerprint", "reason", "kind", "title", "owner"],
+            *best.c["runs", "failures", "seconds"],
+            *CAUSES.c["first_seen", "last_seen"],
+        )
         .join(best, best.c.cause_id == CAUSES.c.id)
         .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSES.c.id)
     )
     with history.reading() as connection:
-        rows = connection.execute(query).mappings().all()
-    # Sums are decimal numbers in PostgreSQL.
-    return [
-        CauseRow(**{**row, "failures": int(row["failures"]), "seconds": float(row["seconds"])})
-        for row in rows
-    ]
+        return [*connection.execute(query)]
 
 
 def count_periods(history: History, wanted: Wanted = ALL, *, by: str = "week") -> list[Period]:
@@ -542,25 +506,20 @@ def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupSta
     `find_flaky`), it is `flaky`. If its tests have passed on this run's branch after the last run
     there that had it, it has come back: `came_back`. All others are `known`. A successful run of
     the same stage and branch that had as many tests counts as a pass of them all.
+
+    A verdict that no group has, such as a death, has its state under `VERDICT`. Earlier runs had it
+    if theirs has the same reason, kind and node id. It has come back if a run of the same stage and
+    branch has succeeded since.
     """
     groups = {each["fingerprint"]: each for each in report["groups"]}
-    with history.reading() as connection:
-        earlier = _Earlier(connection, report)
-        return earlier.states_of(groups) if groups else {}
-
-
-def state_of_verdict(history: History, report: Mapping[str, Any]) -> GroupState | None:
-    """Return what earlier runs say of a verdict that no group of failures has, such as a death.
-
-    Earlier runs had it if their verdict has the same reason, kind and node id. It has come back if
-    a run of the same stage and branch has succeeded since. `None` without such a verdict.
-    """
     verdict = report["verdict"]
     codes = verdict and (verdict["reason"], verdict["kind"])
-    if codes in (None, *((each["reason"], each["kind"]) for each in report["groups"])):
-        return None
     with history.reading() as connection:
-        return _Earlier(connection, report).state_of_verdict()
+        earlier = _Earlier(connection, report)
+        states = earlier.states_of(groups) if groups else {}
+        if codes not in (None, *((each["reason"], each["kind"]) for each in report["groups"])):
+            states[VERDICT] = earlier.state_of_verdict()
+    return states
 
 
 def find_since(history: History, fingerprint: str, *, project: str | None = None) -> Since:
@@ -575,22 +534,17 @@ def find_since(history: History, fingerprint: str, *, project: str | None = None
         HistoryError: there is no such cause, or several begin so.
     """
     with history.reading() as connection:
-        query = sa.select(CAUSES, PROJECTS.c.name.label("project")).join(PROJECTS)
+        query = _named(CAUSES.c.fingerprint, project, *CAUSES.c)
         query = query.where(*matches(CAUSES.c.fingerprint, f"{fingerprint}*"))
-        if project is not None:
-            query = query.where(PROJECTS.c.name == project)
-        rows = connection.execute(query.limit(5)).all()
-        if not rows:
-            raise HistoryError(
-                f"{fingerprint}: no failure of that fingerprint is known; "
-                "`failure-taxonomy history top` lists those that are"
-            )
-        if len(rows) > 1:
-            names = ", ".join(f"{row.fingerprint} ({row.project})" for row in rows)
-            raise HistoryError(
-                f"{fingerprint}: several begin so: {names}; give more of it, or --project"
-            )
-        return _since(connection, rows[0])
+        cause = _only_one(
+            [*connection.execute(query)],
+            fingerprint,
+            none="no failure of that fingerprint is known; "
+            "`failure-taxonomy history top` lists those that are",
+            several="several begin so",
+            right="give more of it, or --project",
+        )
+        return _since(connection, cause)
 
 
 def find_since_of_test(
@@ -607,28 +561,20 @@ def find_since_of_test(
         HistoryError: there is no such test, or several are called so.
     """
     with history.reading() as connection:
-        query = sa.select(TESTS.c.id, TESTS.c.nodeid, PROJECTS.c.name.label("project")).join(
-            PROJECTS
-        )
+        query = _named(TESTS.c.nodeid, project, TESTS.c.id)
         query = query.where(sa.exists().where(FAILURES.c.test_id == TESTS.c.id))
-        if project is not None:
-            query = query.where(PROJECTS.c.name == project)
-        rows = connection.execute(query.where(TESTS.c.digest == digest_of(nodeid)).limit(5)).all()
+        rows = [*connection.execute(query.where(TESTS.c.digest == digest_of(nodeid)))]
         if not rows:
             part = matches(TESTS.c.nodeid, f"*{nodeid}*")
-            rows = connection.execute(query.where(*part).order_by(TESTS.c.nodeid).limit(5)).all()
-        if not rows:
-            raise HistoryError(
-                f"{nodeid}: no failure of such a test is known; `failure-taxonomy history list "
-                "--nodeid 'PATTERN'` lists the runs in which tests failed"
-            )
-        if len(rows) > 1:
-            names = ", ".join(f"{row.nodeid} ({row.project})" for row in rows)
-            raise HistoryError(
-                f"{nodeid}: several tests are called so: {names}; give the whole node id, "
-                "or --project"
-            )
-        test = rows[0]
+            rows = [*connection.execute(query.where(*part).order_by(TESTS.c.nodeid))]
+        test = _only_one(
+            rows,
+            nodeid,
+            none="no failure of such a test is known; `failure-taxonomy history list "
+            "--nodeid 'PATTERN'` lists the runs in which tests failed",
+            several="several tests are called so",
+            right="give the whole node id, or --project",
+        )
         failures = sa.select(FAILURES.c.cause_id).join(RUNS).where(FAILURES.c.test_id == test.id)
         latest = failures.with_only_columns(RUNS.c.number).order_by(
             RUNS.c.started_at.desc(), RUNS.c.number.desc()
@@ -638,6 +584,25 @@ def find_since_of_test(
         )
         found = connection.execute(causes.order_by(CAUSES.c.id)).all()
         return tuple(_since(connection, cause, test) for cause in found)
+
+
+def _named(name: sa.Column[str], project: str | None, *columns: sa.Column[Any]) -> sa.Select[Any]:
+    """Return the question for rows with a `name` and a `project`, of a project if it is given."""
+    query = sa.select(*columns, name.label("name"), PROJECTS.c.name.label("project")).join(PROJECTS)
+    if project is not None:
+        query = query.where(PROJECTS.c.name == project)
+    return query.limit(5)
+
+
+def _only_one(
+    rows: list[sa.Row[Any]], given: str, *, none: str, several: str, right: str
+) -> sa.Row[Any]:
+    if not rows:
+        raise HistoryError(f"{given}: {none}")
+    if len(rows) > 1:
+        names = ", ".join(f"{row.name} ({row.project})" for row in rows)
+        raise HistoryError(f"{given}: {several}: {names}; {right}")
+    return rows[0]
 
 
 def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
@@ -656,7 +621,7 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
     passed = _last_pass_before(connection, cause, last, test)
     streak = next(each for each in here if passed is None or each.started_at > passed.started_at)
     return Since(
-        nodeid=None if test is None else test.nodeid,
+        nodeid=None if test is None else test.name,
         fingerprint=cause.fingerprint,
         title=cause.title,
         reason=cause.reason,
@@ -746,7 +711,7 @@ class _Earlier:
         )
         of_branches = sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(had).group_by(RUNS.c.branch)
         rows = self._connection.execute(of_branches).all()
-        passes = [each for each in self._passes([], 1) if each.branch == self._branch]
+        passes = [each for each in self._passes([], 1) if each[1].branch == self._branch]
         return self._state(rows, [], {}, passes) if rows else _NEW
 
     def _state(
@@ -754,41 +719,44 @@ class _Earlier:
         rows: Sequence[Any],
         tests: list[int],
         flaky: Mapping[int, FlakyRow],
-        passes: Sequence[_Pass],
+        passes: Sequence[tuple[int | None, Any]],
     ) -> GroupState:
-        first = min(as_time(row.first) for row in rows)
-        own = [as_time(row.last) for row in rows if row.branch == self._branch]
-        mine = [each for each in passes if each.test in (None, *tests)]
-        here = [each for each in mine if each.branch == self._branch]
-        last = max(here or mine, key=lambda each: each.started_at, default=None)
+        first = min(rows, key=lambda row: row.first)
+        own = [row.last for row in rows if row.branch == self._branch]
+        mine = [row for test, row in passes if test in (None, *tests)]
+        here = [row for row in mine if row.branch == self._branch]
+        last = max(here or mine, key=lambda row: row.last, default=None)
         state = "known"
         facts = [flaky[each] for each in tests if each in flaky]
         if tests and len(facts) == len(tests):
             state = "flaky"
-        elif own and any(each.started_at > max(own) for each in here):
+        elif own and any(row.last > max(own) for row in here):
             state = "came_back"
         worst = max(facts, key=lambda each: each.failures, default=None)
         return GroupState(
             state=state,
-            first_seen=first,
-            first_commit=self._commit_at(first),
+            first_seen=first.first,
+            first_commit=self._commit_at(first.first, first.branch),
             runs=sum(int(row.times) for row in rows),
-            last_passed_commit=last.commit_id if last else None,
+            last_passed_commit=last and self._commit_at(last.last, last.branch),
             flaky_failures=worst.failures if worst and state == "flaky" else 0,
             flaky_runs=worst.runs if worst and state == "flaky" else 0,
         )
 
-    def _commit_at(self, at: datetime) -> str | None:
+    def _commit_at(self, at: datetime, branch: str | None) -> str | None:
         wanted = sa.select(RUNS.c.commit_id).where(
-            RUNS.c.project_id == self._project, RUNS.c.started_at == at
+            RUNS.c.project_id == self._project,
+            RUNS.c.started_at == at,
+            RUNS.c.branch.is_not_distinct_from(branch),
         )
-        found = self._connection.scalar(wanted.limit(1))
-        return None if found is None else str(found)
+        found: str | None = self._connection.scalar(wanted.limit(1))
+        return found
 
-    def _passes(self, tests: Sequence[int], collected: int) -> list[_Pass]:
+    def _passes(self, tests: Sequence[int], collected: int) -> list[tuple[int | None, Any]]:
         """Return the last passes of tests, and of runs that succeeded with so many, by branch.
 
-        The passes of a test are looked for on this run's branch first.
+        The passes of a test are looked for on this run's branch first. A run in which all tests
+        passed has `None` for the test.
         """
         found: list[tuple[int | None, Any]] = []
         left = set(tests)
@@ -813,27 +781,7 @@ class _Earlier:
             self._earlier, *_succeeded(self._report["run"]["stage"], collected)
         )
         found += [(None, row) for row in self._connection.execute(whole.group_by(RUNS.c.branch))]
-        known = [(test, row.branch, as_time(row.last)) for test, row in found]
-        query = sa.select(RUNS.c.started_at, RUNS.c.branch, RUNS.c.commit_id).where(
-            RUNS.c.project_id == self._project
-        )
-        times = sorted({at for _, _, at in known})
-        rows = rows_with(self._connection, query, RUNS.c.started_at, times)
-        commits = {(row.started_at, row.branch): row.commit_id for row in rows}
-        return [
-            _Pass(test=test, started_at=at, branch=branch, commit_id=commits.get((at, branch)))
-            for test, branch, at in known
-        ]
-
-
-@value
-class _Pass:
-    """A run in which a test passed; all of its tests where `test` is `None`."""
-
-    test: int | None
-    started_at: datetime
-    branch: str | None
-    commit_id: str | None
+        return found
 
 
 def _succeeded(stage: str, collected: int) -> list[sa.ColumnElement[bool]]:

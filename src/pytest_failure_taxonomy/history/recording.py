@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.values import to_dict
@@ -30,8 +31,6 @@ _SCRIPT: Final = (
 )
 _TIME_IS_OVER: Final = "Timeout ("
 """How the stacks begin that faulthandler writes when it ends a process."""
-VERDICT: Final = "verdict"
-"""Where our extension has the state of a verdict that no group of failures has."""
 _STATE_FIELDS: Final = ("state", "first_seen", "runs", "last_passed_commit")
 """What `groups[].history` has; the rest goes into our own extension."""
 _NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DATAFILE")
@@ -102,17 +101,13 @@ def _states(url: str, report: dict[str, Any], seconds: float, *, adds: bool) -> 
 
     require_libraries()
     from pytest_failure_taxonomy.history.database import open_history
-    from pytest_failure_taxonomy.history.questions import state_of_verdict, states_of
+    from pytest_failure_taxonomy.history.questions import states_of
 
     faulthandler.dump_traceback_later(seconds, exit=True)
     rootdir = report["run"]["invocation"]["rootdir"]
     with open_history(url or None, rootdir=rootdir, wait_seconds=seconds) as history:
-        found = states_of(history, report)
-        of_verdict = state_of_verdict(history, report)
-        if of_verdict is not None:
-            found[VERDICT] = of_verdict
         states = {}
-        for name, state in found.items():
+        for name, state in states_of(history, report).items():
             first = state.first_seen
             first_seen = None if first is None else f"{first.isoformat(timespec='seconds')}Z"
             states[name] = {**to_dict(state), "first_seen": first_seen}

@@ -229,11 +229,6 @@ def started_at(report: Mapping[str, Any]) -> datetime:
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
-def as_time(found: Any) -> datetime:
-    """Return a time; SQLite gives the text of one that an expression has made."""
-    return found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
-
-
 def parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Yield the items in parts that a database takes in one statement."""
     for start in range(0, len(items), AT_ONCE):
@@ -366,11 +361,8 @@ class _Addition:
     def _update_all(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
         """Change the rows whose ids are the values of `row_id`."""
         if rows:
-            changed: dict[str, Any] = {
-                name: sa.bindparam(name) for name in rows[0] if name in table.c
-            }
             of_row = sa.update(table).where(table.c.id == sa.bindparam("row_id"))
-            self._connection.execute(of_row.values(changed), rows)
+            self._connection.execute(of_row, rows)
 
     def _insert_run(self) -> int:
         report = self._report

@@ -76,7 +76,7 @@ def test_a_lost_call_is_one_of_its_case(tmp_path: Path) -> None:
     file.note_start("a", 1)
     file.note_spent("a", 1, 0.25)
     (call,) = read_run(file.path).calls_of("a")
-    assert (call.number, call.cost_usd, call.ended) == (1, 0.25, "it was lost")
+    assert (call.attempt, call.cost_usd, call.ended) == (1, 0.25, "it was lost")
     assert read_run(file.path).last_of("a") is None
 
 

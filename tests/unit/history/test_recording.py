@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.history.recording import VERDICT, _write_states
+from pytest_failure_taxonomy.history import VERDICT
+from pytest_failure_taxonomy.history.recording import _write_states
 from pytest_failure_taxonomy.taxonomy.evidence import Interruption, RaisedException
 from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
 

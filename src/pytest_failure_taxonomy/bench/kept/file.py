@@ -44,8 +44,6 @@ _Listed = Annotated[tuple[_T, ...], Field(strict=False)]
 
 _Name = Annotated[str, Field(min_length=1)]
 
-_Usd = Annotated[float, Field(ge=0, le=MOST_COST_USD)]
-
 
 class SystemGiven(ClosedModel):
     """The system under test of a run."""
@@ -117,31 +115,15 @@ class RunHeader(ClosedModel):
     """The run whose outputs were graded again; its system was not called for this one."""
 
 
-class KeptAttempt(ClosedModel):
+class KeptAttempt(CaseAttempt):
     """A call of the system for a case, as a run's file holds it."""
 
     record: Literal["attempt"] = "attempt"
     case_id: str
     """The case."""
-    attempt: Annotated[int, Field(ge=1)]
-    """Which of the case's calls it was, from 1."""
     worker: str = ""
     """The process that made it."""
-    started_at: float
-    """When it began, in seconds since the epoch."""
-    seconds: float
-    """How long the system took."""
-    cost_usd: _Usd = 0.0
-    """What the system spent."""
-    usage: dict[str, float] = Field(default_factory=dict)
-    """Other amounts, by name."""
-    ended: str = ""
-    """Why the system gave no output, in words."""
-    kind: str | None = None
-    """The kind of the exception that it raised."""
-    fingerprint: str = ""
-    """The same for exceptions of one cause."""
-    rubric_cost_usd: _Usd = 0.0
+    rubric_cost_usd: Annotated[float, Field(ge=0, le=MOST_COST_USD)] = 0.0
     """What the rubric spent."""
     input_digest: str = ""
     """The digest of the case's fields."""
@@ -166,19 +148,6 @@ class KeptAttempt(ClosedModel):
         codes = [mode.code for mode in self.score.failure_modes]
         is_bare = self.output is None and not self.truncated and not self.score.breakdown
         return not (is_bare and codes in ([models.SUT_EXCEPTION], [models.SUT_TIMEOUT]))
-
-    def as_call(self) -> CaseAttempt:
-        """Return the call without what the case came to."""
-        return CaseAttempt(
-            number=self.attempt,
-            started_at=self.started_at,
-            seconds=self.seconds,
-            cost_usd=self.cost_usd,
-            usage=self.usage,
-            ended=self.ended,
-            kind=self.kind,
-            fingerprint=self.fingerprint,
-        )
 
 
 def scheduled(case: models.BenchCase) -> ScheduledCase:
@@ -288,6 +257,8 @@ MAX_OUTPUT_CHARACTERS: Final = 256 * 1024
 MAX_TRANSCRIPT_CHARACTERS: Final = 1024 * 1024
 
 _MAX_TEXT: Final = 20_000
+
+_OF_CALL: Final = set(CaseAttempt.model_fields)
 
 _LIMITS: Final = {
     "output": MAX_OUTPUT_CHARACTERS,
@@ -455,15 +426,11 @@ class RunFile:
         return {
             "record": "attempt",
             "case_id": case_id,
-            "attempt": attempt.number,
             "worker": self._worker,
+            **attempt.model_dump(include=_OF_CALL),
             "started_at": round(attempt.started_at, 6),
             "seconds": round(attempt.seconds, 6),
-            "cost_usd": attempt.cost_usd,
-            "usage": dict(attempt.usage),
             "ended": self._redact(attempt.ended) if attempt.ended else "",
-            "kind": attempt.kind,
-            "fingerprint": attempt.fingerprint,
         }
 
     @contextmanager

@@ -158,10 +158,9 @@ class KeptRun:
         ended = {each.attempt: each for each in self.attempts.get(case_id, ())}
         numbers = range(1, max(self.started.get(case_id, 0), *ended, 0) + 1)
         return tuple(
-            ended[number].as_call()
-            if number in ended
-            else CaseAttempt(
-                number=number,
+            ended.get(number)
+            or CaseAttempt(
+                attempt=number,
                 started_at=0.0,
                 seconds=0.0,
                 cost_usd=self._told.get((case_id, number), 0.0),

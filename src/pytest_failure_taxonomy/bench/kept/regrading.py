@@ -184,7 +184,8 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
         """Write the new score of a case, with the earlier calls of its system."""
         case_id = outcome.case_id
         calls = _calls(run, case_id)
-        calls[-1] = replace(calls[-1], fingerprint=outcome.attempts[-1].fingerprint)
+        fingerprint = outcome.attempts[-1].fingerprint
+        calls[-1] = calls[-1].model_copy(update={"fingerprint": fingerprint})
         spent = math.fsum(call.cost_usd for call in calls)
         changed: dict[str, Any] = {
             "cost_usd": min(outcome.score.cost_usd + spent, MOST_COST_USD),
@@ -220,4 +221,4 @@ def _calls(run: KeptRun, case_id: str) -> list[CaseAttempt]:
     kept = run.attempts.get(case_id, [])
     last = run.last_of(case_id)
     counted = kept if last is None else kept[: kept.index(last) + 1]
-    return [replace(each.as_call(), seconds=max(0.0, each.seconds)) for each in counted]
+    return [each.model_copy(update={"seconds": max(0.0, each.seconds)}) for each in counted]

@@ -167,8 +167,8 @@ class BenchSession:
         given = SystemGiven(name=found.source.test, label=found.source.system)
         file = self._kept.open(found.source, plan.task_class, given, listed, plan.shard)
         if file is not None:
-            call = replace(outcome.attempts[-1], cost_usd=cost_usd)
-            file.note_start(outcome.case_id, call.number)
+            call = outcome.attempts[-1].model_copy(update={"cost_usd": cost_usd})
+            file.note_start(outcome.case_id, call.attempt)
             file.note_outcome(replace(outcome, attempts=(call,)), case_digest(found.case))
         if not score.passed:
             item.stash[_FAILED] = items.case_failed(found, outcome)

@@ -257,7 +257,7 @@ class Notes:
 
     def fail(self, case_id: str, call: CaseAttempt) -> None:
         """Note a call that failed, after which the system is called again."""
-        self._ended.add((case_id, call.number))
+        self._ended.add((case_id, call.attempt))
         if self._file is not None:
             self._file.note_attempt(case_id, call, case_digest(self._cases[case_id]))
 
@@ -267,7 +267,7 @@ class Notes:
         self._results.unreported[case_id] = outcome.score
         last = outcome.attempts[-1] if outcome.attempts else None
         if last is not None:
-            self._ended.add((case_id, last.number))
+            self._ended.add((case_id, last.attempt))
             if last.kind is not None and is_infrastructure(last.kind):
                 self._results.lost_to[case_id] = last.kind
         if self._file is not None:

@@ -22,7 +22,6 @@ from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome, failed_score
-from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -229,11 +228,11 @@ class Unit:
     def _count_late(self, outcome: CaseOutcome) -> None:
         """Count what a call cost that was given up and returned all the same."""
         call = outcome.attempts[-1]
-        counted = self._counted.get((outcome.case_id, call.number), 0.0)
+        counted = self._counted.get((outcome.case_id, call.attempt), 0.0)
         late = call.cost_usd - counted
         if late > 0:
-            self._admission.spend(outcome.case_id, call.number, late)
-            self._watch.spend(outcome.case_id, call.number, late)
+            self._admission.spend(outcome.case_id, call.attempt, late)
+            self._watch.spend(outcome.case_id, call.attempt, late)
 
     def _settle(self, runner: Runner, run: Future[str]) -> None:
         """Set the reason why the run ended as the exception of all cases without an outcome."""
@@ -289,13 +288,14 @@ class Unit:
         detail = f"blocked the event loop for {held:.1f} s and did not come back"
         calls = self._runner.give_up()
         self._counted |= {
-            (each, last[-1].number): last[-1].cost_usd for each, last in calls.items()
+            (each, last[-1].attempt): last[-1].cost_usd for each, last in calls.items()
         }
         self._deliver(self._runner, self._timed_out(case_id, held, detail, calls.pop(case_id, ())))
         for each, attempts in calls.items():
             self._earlier[each] = attempts
             if not attempts[-1].ended:
-                lost = replace(attempts[-1], ended="another case blocked the event loop for good")
+                why = "another case blocked the event loop for good"
+                lost = attempts[-1].model_copy(update={"ended": why})
                 self._earlier[each] = (*attempts[:-1], lost)
                 self._watch.fail(each, lost)
         given_up = self._run
@@ -311,7 +311,7 @@ class Unit:
         before = math.fsum(each.cost_usd for each in self._earlier.get(case_id, ()))
         self._admission.settle(case_id, spent - before, "")
         if calls:
-            calls = (*calls[:-1], replace(calls[-1], ended=detail))
+            calls = (*calls[:-1], calls[-1].model_copy(update={"ended": detail}))
         return CaseOutcome(
             case_id=case_id, score=score.model_copy(update={"cost_usd": spent}), attempts=calls
         )

@@ -26,7 +26,6 @@ from pytest_failure_taxonomy.bench.run.calls import (
 )
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.taxonomy.values import replace
 
 LOG: Final = logging.getLogger("pytest_failure_taxonomy.bench")
 # Without a handler, Python would print warnings to stderr if logging is not configured.
@@ -234,7 +233,7 @@ class _Calls:
 
     def _until_now(self, **what: Any) -> CaseAttempt:
         return CaseAttempt(
-            number=len(self.done) + 1,
+            attempt=len(self.done) + 1,
             started_at=self.started_at,
             seconds=time.perf_counter() - self.began,
             cost_usd=self.spending.cost_usd,
@@ -392,7 +391,7 @@ class _Run:
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
         score, fingerprint = _judge_rubric(rubric, self._plan.task_class, wall_clock_ms)
         if fingerprint:
-            calls.done[-1] = replace(calls.done[-1], fingerprint=fingerprint)
+            calls.done[-1] = calls.done[-1].model_copy(update={"fingerprint": fingerprint})
         return _outcome(case, score, rubric, calls, answer)
 
     def _spend(
