@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_lines, safe_text
 from pytest_failure_taxonomy.report.write import replace_file
-from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
+from pytest_failure_taxonomy.system.interpreter import drop_unwritten, write_words
 
 STDOUT: Final = "-"
 """The value of `--output` for stdout."""

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 import pytest
 
 from pytest_failure_taxonomy.recorder import inspection
-from pytest_failure_taxonomy.system.streams import write_words
+from pytest_failure_taxonomy.system.interpreter import write_words
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 Function = TypeVar("Function", bound=Callable[..., Any])

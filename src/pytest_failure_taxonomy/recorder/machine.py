@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.system.memory import find_control_group, peak_rss_bytes
+from pytest_failure_taxonomy.system.proc import find_control_group, peak_rss_bytes
 from pytest_failure_taxonomy.taxonomy import evidence
 
 MAX_SECONDS: Final = 1.0

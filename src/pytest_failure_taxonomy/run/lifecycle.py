@@ -36,9 +36,12 @@ from pytest_failure_taxonomy.run.additions import PastRuns
 from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.terminal import print_lines
-from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was, isolate_module
+from pytest_failure_taxonomy.system.interpreter import (
+    interpreter_as_it_was,
+    isolate_module,
+    write_words,
+)
 from pytest_failure_taxonomy.system.process import die_with_parent
-from pytest_failure_taxonomy.system.streams import write_words
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge

@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.report.write import (
 )
 from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.interpreter import isolate_module, our_command
-from pytest_failure_taxonomy.system.memory import oom_events_file, read_oom_count
+from pytest_failure_taxonomy.system.proc import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.system.process import (
     enclosing_limits,
     outlives_this_process,

@@ -16,7 +16,7 @@ import time
 
 TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.system.memory import MemorySampler
+    from pytest_failure_taxonomy.system.proc import MemorySampler
     from pytest_failure_taxonomy.watcher.stalls.detect import Standstill
 
 _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
@@ -245,7 +245,7 @@ class Memory:
 
     def _begun(self) -> MemorySampler:
         if self._sampler is None:
-            from pytest_failure_taxonomy.system.memory import MemorySampler
+            from pytest_failure_taxonomy.system.proc import MemorySampler
 
             self._sampler = MemorySampler(self._process_id, self._folder or None)
         return self._sampler
