@@ -17,6 +17,8 @@ DEFAULT_STALL_SECONDS = 60
 KNOWN_BY_HISTORY = "history"
 STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
 """The values of `Stage`, repeated so that nothing has to be imported; a test compares them."""
+SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
+"""Holds the process id of `failure-taxonomy run`, a colon, and the path of its mailbox."""
 
 
 class Option(SimpleNamespace):

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_failure_taxonomy.imports import imports_as_they_are
-from pytest_failure_taxonomy.options import OPTIONS, declare, typed_name, words_given
+from pytest_failure_taxonomy.options import (
+    OPTIONS,
+    SUPERVISOR_VARIABLE,
+    declare,
+    typed_name,
+    words_given,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
-
-SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Repeated from `watcher.mailbox`, which is not imported for nothing."""
+    from pytest_failure_taxonomy.recorder.guard import FailureTaxonomy
 
 _REQUESTED = pytest.StashKey[bool]()
 """Whether a report was asked for when pytest started."""
@@ -76,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 @pytest.fixture
 def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
     """Say why a test fails, when it knows better: `.record(reason, kind, detail)`."""
-    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
+    from pytest_failure_taxonomy.recorder.guard import FailureTaxonomy
 
     return FailureTaxonomy(request.node)
 

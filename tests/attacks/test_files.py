@@ -30,6 +30,8 @@ from pytest_failure_taxonomy.record.layout import (
     RESERVE,
     STACKS,
     STATE,
+    ReportLock,
+    lock_path,
     record_folder,
     worker_folder,
     worker_of,
@@ -47,7 +49,6 @@ from pytest_failure_taxonomy.watcher.complete import (
     is_still_running,
     read_report,
 )
-from pytest_failure_taxonomy.watcher.lock import ReportLock, lock_path
 from pytest_failure_taxonomy.watcher.mailbox import read_message
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 from tests.helpers.reports import assert_valid_report
@@ -739,7 +740,7 @@ def test_a_completed_report_leaves_another_runs_lock(dead: Dead) -> None:
     lock = lock_path(dead.report)
     assert lock.exists()
     hold = (
-        "import sys, pathlib; from pytest_failure_taxonomy.watcher.lock import ReportLock\n"
+        "import sys, pathlib; from pytest_failure_taxonomy.record.layout import ReportLock\n"
         "ReportLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); input()\n"
     )
     with subprocess.Popen(

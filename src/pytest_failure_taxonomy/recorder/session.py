@@ -6,6 +6,7 @@ numbers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -16,9 +17,13 @@ import pytest
 from pytest_failure_taxonomy.record.layout import END_MESSAGE
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import exceptions
-from pytest_failure_taxonomy.recorder.attribution import marker_in_output_of
 from pytest_failure_taxonomy.recorder.failures import NOTHING, Described, EventLog, ExceptionMemory
-from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
+from pytest_failure_taxonomy.recorder.guard import (
+    Faults,
+    defer_sigint,
+    guarded,
+    marker_in_output_of,
+)
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
@@ -390,6 +395,11 @@ def is_of_mismatch(report: pytest.CollectReport) -> bool:
     The report is one of a node that could not be collected, and the node is a worker.
     """
     return isinstance(report.longrepr, str) and report.longrepr.startswith(_WORDS_OF_XDIST)
+
+
+def exit_code_of(status: int) -> int:
+    """Return the exit code that a shell shows when a process ends with this status."""
+    return status & (0xFF if os.name == "posix" else 0xFFFF_FFFF)
 
 
 def is_of_forked_test(report: pytest.TestReport) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder import exceptions, inspection, origin
-from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.recorder.session import SessionRecorder, exit_code_of
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -73,11 +73,6 @@ def record_startup_error(
         traceback=traceback,
     )
     return end
-
-
-def exit_code_of(status: int) -> int:
-    """Return the exit code that a shell shows when a process ends with this status."""
-    return status & (0xFF if os.name == "posix" else 0xFFFF_FFFF)
 
 
 def _exit_after(error: BaseException) -> ProcessExit:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import pytest
@@ -197,27 +196,3 @@ def _open_record(config: pytest.Config) -> Record:
         return DiskRecord(Path(folder) / layout.worker_folder(workerinput["workerid"]))
     except OSError as error:
         return Record(f"no record could be kept: {error.strerror or error}")
-
-
-def may_be_worker() -> bool:
-    """Tell whether this process looks like an xdist worker, before it has a `workerinput`.
-
-    The environment is not enough: a pytest that a test starts inherits it. execnet, by which xdist
-    runs its workers, executes them in a module named `__channelexec__`.
-    """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return False
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
-    while frame is not None and frame.f_globals.get("__name__") != "__channelexec__":
-        frame = frame.f_back
-    return frame is not None
-
-
-def is_followed(config: pytest.Config) -> bool:
-    """Tell whether this worker's controller records the run."""
-    return OUTPUT_KEY in getattr(config, "workerinput", {})
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Tell whether this process is an xdist worker. Certain from `pytest_cmdline_main` on."""
-    return hasattr(config, "workerinput")

@@ -14,18 +14,18 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.recorder import machine, progress, worker
+from pytest_failure_taxonomy.recorder import machine, progress
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
+from pytest_failure_taxonomy.recorder.session import SessionRecorder, exit_code_of
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render import terminal as face
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
@@ -47,8 +47,6 @@ from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more
-from pytest_failure_taxonomy.watcher import mailbox
-from pytest_failure_taxonomy.watcher.crash_output import LeftByWorkers
 from pytest_failure_taxonomy.watcher.stalls import in_pytest
 from pytest_failure_taxonomy.watcher.start import has_observers
 
@@ -80,7 +78,7 @@ def begin(config: pytest.Config, *, requested: bool = True) -> None:
     Raises:
         pytest.UsageError: if the settings are invalid.
     """
-    if worker.may_be_worker():
+    if _may_be_worker():
         start = _WorkerStart(requested=requested)
         config.pluginmanager.register(start, "failure_taxonomy_worker")
     elif requested:
@@ -122,7 +120,7 @@ def _usage_error(problems: Sequence[str]) -> pytest.UsageError:
 def startup_failed(config: pytest.Config, error: BaseException) -> None:
     """Report a run that ended before pytest's main hook was called."""
     if RUN not in config.stash:
-        if worker.may_be_worker():
+        if _may_be_worker():
             return
         with suppress(pytest.UsageError):  # pytest is about to report the first error
             begin(config)
@@ -164,7 +162,9 @@ class Run:
             if not getattr(config.known_args_namespace, "collectonly", False):
                 self._begin_on_disk()
             if settings.mailbox is not None:
-                mailbox.claim_mailbox(
+                from pytest_failure_taxonomy.watcher.mailbox import claim_mailbox
+
+                claim_mailbox(
                     settings.mailbox,
                     report=str(self.report_file.path),
                     run_id=self._id,
@@ -232,6 +232,7 @@ class Run:
         manager = self._config.pluginmanager
         if manager.has_plugin("dsession"):
             from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
+            from pytest_failure_taxonomy.watcher.crash_output import LeftByWorkers
 
             left = LeftByWorkers(
                 self._config.rootpath,
@@ -295,7 +296,13 @@ class Run:
     def finish_with(self, error: BaseException) -> None:
         """Finish a run that an error ends, of which pytest or Python is about to tell."""
         self._speaks_last = in_pytest.is_program()
-        self.finish(record_startup_error(self.session, error, self._config))
+        end = evidence.ProcessExit(code=None, source="none")
+        with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
+            with interpreter_as_it_was():
+                from pytest_failure_taxonomy.recorder.startup_errors import record_startup_error
+
+            end = record_startup_error(self.session, error, self._config)
+        self.finish(end)
 
     def finish(self, exit_seen: evidence.ProcessExit) -> None:
         """Judge the run, write its report and print the verdict; further calls do nothing.
@@ -350,7 +357,9 @@ class Run:
                 additions.search_again(report, self._secrets.redact)
             problem = self.report_file.close(report)
             if self._settings.mailbox is not None:
-                mailbox.release_mailbox(self._settings.mailbox)
+                from pytest_failure_taxonomy.watcher.mailbox import release_mailbox
+
+                release_mailbox(self._settings.mailbox)
         self._show(report, problem)
 
     def _show(self, report: dict[str, Any], problem: str | None) -> None:
@@ -519,6 +528,20 @@ def _follow_process(
     return activity
 
 
+def _may_be_worker() -> bool:
+    """Tell whether this process looks like an xdist worker, before it has a `workerinput`.
+
+    The environment is not enough: a pytest that a test starts inherits it. execnet, by which xdist
+    runs its workers, executes them in a module named `__channelexec__`.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return False
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
+    while frame is not None and frame.f_globals.get("__name__") != "__channelexec__":
+        frame = frame.f_back
+    return frame is not None
+
+
 class _WorkerStart:
     """A plugin that begins when it is certain whether this is an xdist worker."""
 
@@ -528,9 +551,12 @@ class _WorkerStart:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
         """Begin as a worker or, in a pytest that a test of a worker runs, as a run of its own."""
-        if worker.is_worker(config):
-            if self._requested or worker.is_followed(config):
-                recorder = worker.WorkerRecorder(config)
+        given = getattr(config, "workerinput", None)
+        if given is not None:
+            from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY, WorkerRecorder
+
+            if self._requested or OUTPUT_KEY in given:  # its controller records the run
+                recorder = WorkerRecorder(config)
                 config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
                 _follow_process(config, recorder.record, recorder.faults, recorder.hand_over)
             return (yield)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.layout import record_folder
+from pytest_failure_taxonomy.record.layout import ReportLock, held_record, lock_path, record_folder
 from pytest_failure_taxonomy.record.write import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
@@ -30,8 +30,6 @@ from pytest_failure_taxonomy.system.process import (
     outlives_this_process,
     read_identity,
 )
-from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record, lock_path
-from pytest_failure_taxonomy.watcher.mailbox import send_to_supervisor
 from pytest_failure_taxonomy.watcher.stalls.in_pytest import is_program
 from pytest_failure_taxonomy.watcher.start import Watch, is_observable, is_watchable, settings_word
 
@@ -188,6 +186,8 @@ class ReportFile:
             Whether that reads the stacks of a crash and shows them on stderr.
         """
         if self._settings.mailbox is not None:
+            from pytest_failure_taxonomy.watcher.mailbox import send_to_supervisor
+
             return send_to_supervisor(self._settings.mailbox, self._run_id, descriptors)
         terminal = descriptors.get(layout.TERMINAL)
         if terminal is not None and not outlives_this_process(terminal):

@@ -25,12 +25,12 @@ from pytest_failure_taxonomy.options import (
     DEFAULT_STALL_SECONDS,
     KNOWN_BY_HISTORY,
     OPTIONS,
+    SUPERVISOR_VARIABLE,
 )
 from pytest_failure_taxonomy.report.render import missing_library
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.watcher.mailbox import find_mailbox, read_message
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.user_rules import KnownFailure, Rule
@@ -96,8 +96,12 @@ def read_settings(config: pytest.Config) -> Settings:
         SettingsError: if there is no place for the report; each argument is a problem.
     """
     reader = _Reader(config)
-    mailbox = find_mailbox()
-    wanted = read_message(mailbox)
+    mailbox, wanted = None, {}
+    if SUPERVISOR_VARIABLE in os.environ:
+        from pytest_failure_taxonomy.watcher.mailbox import find_mailbox, read_message
+
+        mailbox = find_mailbox()
+        wanted = read_message(mailbox)
     reader.ini("")  # that it is on is known already, but not what is wrong with its value
     named = reader.given("report", wanted.get("report"))
     report = reader.path("report", named)

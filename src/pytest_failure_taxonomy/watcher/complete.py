@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout, observed, read
+from pytest_failure_taxonomy.record.layout import ReportLock, held_record
 from pytest_failure_taxonomy.record.observed import (
     MemorySeen,
     Observed,
@@ -47,7 +48,6 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import listed
 from pytest_failure_taxonomy.watcher import crash_output
 from pytest_failure_taxonomy.watcher.crash_output import Left
-from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
 
 LOCK_SECONDS: Final = 1.0
 """How long to wait for a process that is rewriting the report of a stalled run."""

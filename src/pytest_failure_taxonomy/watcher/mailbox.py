@@ -15,12 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, identity_of, read_descriptor
 from pytest_failure_taxonomy.watcher.crash_output import Left, read_and_close
-
-SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Holds the supervisor's process id, a colon, and the path of the mailbox."""
 
 _MAX_MESSAGE_BYTES: Final = 64 * 1024
 

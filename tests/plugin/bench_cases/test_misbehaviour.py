@@ -9,8 +9,6 @@ from typing import Final
 import pytest
 
 from pytest_failure_taxonomy.bench.kept.reader import read_run
-from pytest_failure_taxonomy.bench.plugin import bench_session
-from pytest_failure_taxonomy.watcher import mailbox
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -253,11 +251,6 @@ def test_a_bench_whose_system_exits_with_0_is_red_under_run(
     run = runs.run_unchecked("bench", plugins=[BENCH], prefix=command)
     assert run.exit_status == 3
     assert "can end it with status 0" not in "\n".join(run.stdout)
-
-
-def test_the_supervisors_variable_has_one_name() -> None:
-    """The bench knows it, too, without the package that it belongs to."""
-    assert bench_session.SUPERVISOR_VARIABLE == mailbox.SUPERVISOR_VARIABLE
 
 
 def test_task_class_without_its_first_file(runs: PytestRuns) -> None:

@@ -33,6 +33,7 @@ from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedE
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.sharding import case_digest
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.system.files import replace_file
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.scores import CaseOutcome, SystemUnderTest
 
-SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Repeated from `watcher.mailbox`, which a test compares."""
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
 """Options with which pytest collects cases and runs none."""
 

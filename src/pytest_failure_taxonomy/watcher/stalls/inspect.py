@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout, observed
+from pytest_failure_taxonomy.record.layout import ReportLock, held_record
 from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import has_ended, parse_record, parse_worker
 from pytest_failure_taxonomy.recorder.secrets import Secrets
@@ -31,7 +32,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallSta
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import words_at
 from pytest_failure_taxonomy.watcher.complete import LOCK_SECONDS, read_report, write_running
-from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
 from pytest_failure_taxonomy.watcher.stalls import stacks as stack_reading
 from pytest_failure_taxonomy.watcher.stalls.detect import POLLING_LIMITS, Unit, state_of
 from pytest_failure_taxonomy.watcher.stalls.stacks import Stacks
