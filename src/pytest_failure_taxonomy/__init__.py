@@ -6,8 +6,7 @@ this package, whether its option is given or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # `typing` would be half of what the watcher imports when it starts
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.load import load_report
     from pytest_failure_taxonomy.report.merging import merge_reports
