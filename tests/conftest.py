@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -146,21 +147,23 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Mark what takes long, and skip what is about a system that this is not."""
     absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
-    for item in items:
-        folder = item.path.relative_to(_HERE)
-        if item.config.getoption("loadgroup", default=False):
-            group = next((each for each in _TOGETHER if folder.is_relative_to(each)), None)
-            if group is not None:
+    by_group = items[0].config.getoption("loadgroup", default=False) if items else False
+    for path, of_file in groupby(items, key=lambda item: item.path):
+        file = path.relative_to(_HERE)
+        group = next((each for each in _TOGETHER if file.is_relative_to(each)), None)
+        is_slow = file.is_relative_to(_BENCH_CASES) or file.parts[0] in _SLOW_FOLDERS
+        depends = file.parts[0] == "plugin" and not file.is_relative_to(_BENCH_CASES)
+        for item in of_file:
+            if by_group and group is not None:
                 item.add_marker(pytest.mark.xdist_group(group))
-        if "xdist" in f"{folder.name} {item.name}":  # each starts three Pythons
-            item.add_marker("slow")
-            if folder.parts[0] == "plugin" and not folder.is_relative_to(_BENCH_CASES):
+            on_workers = "xdist" in f"{file.name} {item.name}"  # each starts three Pythons
+            if is_slow or on_workers:
+                item.add_marker("slow")
+            if on_workers and depends:
                 item.add_marker("versions")
-        if folder.is_relative_to(_BENCH_CASES) or folder.parts[0] in _SLOW_FOLDERS:
-            item.add_marker("slow")
-        for mark in item.iter_markers():
-            if absent.get(mark.name):
-                item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+            for mark in item.iter_markers():
+                if absent.get(mark.name):
+                    item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
 @pytest.hookimpl(wrapper=True)

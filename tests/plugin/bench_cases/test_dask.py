@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +21,12 @@ from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import BENCH, SYSTEM, codes_by_case, only_bench, task_class_files
 from tests.helpers.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.posix("signals")]
-pytest.importorskip("distributed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.posix("signals"),
+    # Not imported here: that takes half a second of each worker, also where no test is run.
+    pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed"),
+]
 
 SYSTEMS: Final = "tests.helpers.far_systems"
 

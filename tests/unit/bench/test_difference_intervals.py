@@ -9,7 +9,6 @@ from math import comb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from pytest_failure_taxonomy.bench.bounds import (
     NO_SCIPY,
@@ -49,6 +48,8 @@ def test_it_excludes_0_exactly_where_mcnemar_rejects(same: int) -> None:
 @given(st.integers(min_value=0, max_value=300), st.integers(min_value=0, max_value=300))
 def test_the_p_value_is_scipys(worse: int, better: int) -> None:
     """It is the two-sided binomial test of the flips, computed in whole numbers."""
+    from scipy.stats import binomtest  # takes a second
+
     expected = binomtest(worse, worse + better).pvalue if worse + better else 1.0
     assert mcnemar_p_value(worse, better) == pytest.approx(expected)
 
