@@ -158,7 +158,8 @@ def test_nobodys_child(tmp_path: Path) -> None:
         "    open_files = [os.readlink(f'/proc/{watcher}/fd/{fd}')\n"
         "                  for fd in os.listdir(f'/proc/{watcher}/fd')]\n"
         "    strange = [name for name in open_files if name != '/dev/null'\n"
-        "               and not name.endswith(('/state', '/events', '/memory')) and 'pidfd' not in name]\n"
+        "               and not name.endswith(('/state', '/events', '/memory'))\n"
+        "               and 'pidfd' not in name]\n"
         # By the socket it gets descriptors of what pytest leaves behind.
         "    assert [name.partition(':')[0] for name in strange] == ['socket']\n"
         "    status = pathlib.Path(f'/proc/{watcher}/status').read_text()\n"
