@@ -284,7 +284,7 @@ def test_faults_without_end_are_capped(folder: Path) -> None:
     [
         pytest.param("judge", "running", id="judging"),
         pytest.param("build_report", "running", id="building"),
-        pytest.param("additions.add_extensions", "full", id="extending"),
+        pytest.param("Run._add_extensions", "full", id="extending"),
         pytest.param("ReportFile.close", "running", id="writing"),
         pytest.param("verdict_lines", "full", id="wording"),
         pytest.param("print_lines", "full", id="printing"),

@@ -6,14 +6,17 @@ Only this module knows all the parts. `plugin` imports it when the report is on.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,13 +29,23 @@ from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder, exit_code_of
-from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.build import (
+    OWN_NAME,
+    build_report,
+    fit_benches,
+    removed_from,
+)
 from pytest_failure_taxonomy.report.render import terminal as face
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import accepted_words
-from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
-from pytest_failure_taxonomy.run import additions, terminal
-from pytest_failure_taxonomy.run.additions import PastRuns
+from pytest_failure_taxonomy.report.text import (
+    ShownPaths,
+    change_free_texts,
+    change_texts,
+    encodable,
+    safe_text,
+)
+from pytest_failure_taxonomy.run import terminal
 from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.terminal import print_lines
@@ -50,10 +63,12 @@ from pytest_failure_taxonomy.taxonomy.words import and_more
 from pytest_failure_taxonomy.watcher.stalls import in_pytest
 from pytest_failure_taxonomy.watcher.start import has_observers
 
+json = isolate_module(json)
 os = isolate_module(os)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
+    from pytest_failure_taxonomy.run.past_runs import PastRuns
 
 RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` if its settings leave no place for a report."""
@@ -61,6 +76,10 @@ RUN = pytest.StashKey["Run | None"]()
 MAX_ERROR: Final = 4_000
 """Characters of a usage error. It has a line for each problem, whatever a path or a value contains.
 """
+
+_BENCH_PLUGIN: Final = "failure_taxonomy_bench_session"
+"""The name of the plugin that runs cases; it is registered with the first task class."""
+_HOOK: Final = "the hook pytest_failure_taxonomy_report"
 
 _VARIABLES: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 """Environment variables from which pytest takes options and plugins."""
@@ -156,7 +175,12 @@ class Run:
         self._stalled: in_pytest.StalledRun | None = None
         self._every_test: progress.EveryTest | None = None
         self._secrets = Secrets(settings.redact)
-        self._past_runs = PastRuns(settings)
+        self._past_runs: PastRuns | None = None
+        if settings.history is not None or settings.known is not None:
+            # At the start: later a test may have patched what it imports.
+            from pytest_failure_taxonomy.run.past_runs import PastRuns
+
+            self._past_runs = PastRuns(settings)
         self.report_file = ReportFile(settings, self._id)
         try:
             if not getattr(config.known_args_namespace, "collectonly", False):
@@ -184,7 +208,7 @@ class Run:
             markers=settings.markers,
             secrets=self._secrets,
         )
-        if self._past_runs.wants_every_test or settings.faces.junit or settings.faces.html:
+        if self._past_runs is not None or settings.faces.junit or settings.faces.html:
             started_at = self._started_at.timestamp()
             self._every_test = progress.EveryTest(self.faults, self.session.nodeids, started_at)
             config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
@@ -270,8 +294,8 @@ class Run:
     @guarded
     def pytest_plugin_registered(self, plugin: object, plugin_name: str) -> None:
         """Record where benches keep their runs, in case this process dies."""
-        if plugin_name == additions.BENCH_PLUGIN:
-            kept = additions.kept_in(plugin)
+        if plugin_name == _BENCH_PLUGIN:
+            kept = _kept_in(plugin)
             if kept is not None:
                 self.report_file.record.write("benches", **kept)
 
@@ -347,14 +371,14 @@ class Run:
             print_lines(self._config, [face.problem_line(self.report_file.give_up(error))])
             return
         known = self._secrets.known
-        redact = self._secrets.redact_json
-        additions.add_benches(self._config, report, self.faults, redact)
+        self._add_benches(report)
         try:
-            self._past_runs.add_to(report)
-            additions.add_extensions(self._config, report, self.faults, redact)
+            if self._past_runs is not None:
+                self._past_runs.add_to(report)
+            self._add_extensions(report)
         finally:  # a hook may end the process
             if self._secrets.known != known:
-                additions.search_again(report, self._secrets.redact)
+                _search_again(report, self._secrets.redact)
             problem = self.report_file.close(report)
             if self._settings.mailbox is not None:
                 from pytest_failure_taxonomy.watcher.mailbox import release_mailbox
@@ -362,10 +386,54 @@ class Run:
                 release_mailbox(self._settings.mailbox)
         self._show(report, problem)
 
+    def _add_benches(self, report: dict[str, Any]) -> None:
+        benches = self._config.pluginmanager.get_plugin(_BENCH_PLUGIN)
+        if benches is None:
+            return
+        try:
+            reports = [each.model_dump(mode="json") for each in benches.reports()]
+            report["bench"] = fit_benches(self._secrets.redact_json(reports))
+        except Exception as error:  # noqa: BLE001 - the rest of the report stands
+            self.faults.add("the reports of benches", error)
+
+    def _add_extensions(self, report: dict[str, Any]) -> None:
+        """Add what the implementations of our hook return to the report, without secrets.
+
+        An invalid answer becomes a fault. If two answers have the same key, the first one counts.
+        """
+        hook = self._config.hook.pytest_failure_taxonomy_report
+        if not hook.get_hookimpls():
+            return
+        extensions = report["extensions"]
+        before = Counter(removed_from(json.dumps(extensions)))
+        try:
+            answers = hook(report=json.loads(json.dumps(report)))
+        except BaseException as error:  # noqa: BLE001 - foreign
+            self.faults.add(_HOOK, error)
+            answers = []
+        for answer in answers:
+            try:
+                if not isinstance(answer, dict):
+                    name = type(answer).__name__
+                    raise TypeError(f"{name} returned; a dict with one key of your own is right")
+                added = change_texts(json.loads(json.dumps(answer, allow_nan=False)), encodable)
+                if OWN_NAME in added:
+                    raise ValueError(f"the name {OWN_NAME} is taken; use one of your own")
+                extensions |= self._secrets.redact_json(added) | extensions
+            except (TypeError, ValueError, RecursionError) as error:
+                self.faults.add(_HOOK, error)
+        removed = Counter(removed_from(json.dumps(extensions)))
+        removed.subtract(before)
+        if +removed:
+            own = extensions.setdefault(OWN_NAME, {})
+            own["redacted"] = dict(Counter(own.get("redacted", {})) + removed)
+        if self.faults.messages:
+            extensions.setdefault(OWN_NAME, {})["faults"] = list(self.faults.messages)
+
     def _show(self, report: dict[str, Any], problem: str | None) -> None:
         """Write the report's other formats, and print the verdict."""
         config, settings = self._config, self._settings
-        kept = {} if settings.faces.html is None else additions.kept_cases(config, report)
+        kept = {} if settings.faces.html is None else _kept_cases(config, report)
         annotations, faults = terminal.show_faces(report, settings.faces, kept)
         started_in = config.invocation_params.dir
         paths = ShownPaths(str(config.rootpath), str(started_in))
@@ -386,8 +454,9 @@ class Run:
             )
             if problem is None:  # without a report there is nothing to complete
                 lines += face.watcher_lines(report)
-            path = "" if problem else self.report_file.path_from(started_in)
-            lines += self._past_runs.lines(report, path)
+            if self._past_runs is not None:
+                path = "" if problem else self.report_file.path_from(started_in)
+                lines += self._past_runs.lines(report, path)
             if self.report_file.remains is not None:
                 faults.append(face.notice(self.report_file.remains))
         lines += faults if level > -2 else []
@@ -418,7 +487,7 @@ class Run:
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
         if coverage is not None and not seen.should_fail:
             seen = replace(seen, coverage=_coverage_shortfall(coverage))
-        bench = self._config.pluginmanager.get_plugin(additions.BENCH_PLUGIN)
+        bench = self._config.pluginmanager.get_plugin(_BENCH_PLUGIN)
         if bench is not None and not seen.should_fail:
             seen = replace(seen, should_fail=bench.why_failed)
         if self._every_test is not None:
@@ -427,6 +496,8 @@ class Run:
             def build(run: evidence.RunEvidence) -> dict[str, Any]:
                 return self._build(self._attributed(run), "full", duration)
 
+            if self._past_runs is None:
+                return seen
             # Its exit code is 0 then if all that failed is known and that was asked.
             accepted = self._past_runs.accept(seen, build, self.session.uncounted)
             self._accepts_failures = accepted.exit != seen.exit
@@ -485,7 +556,7 @@ class Run:
             shard=self._settings.shard,
             repository=self._commit[1],
             attempt=self._settings.attempt,
-            history=self._past_runs.url_for_record,
+            history=None if self._past_runs is None else self._past_runs.url_for_record,
             faces=self._settings.faces,
             surroundings=evidence.Surroundings(
                 variables=tuple(name for name in _VARIABLES if os.environ.get(name)),
@@ -493,6 +564,40 @@ class Run:
                 or any("no:cacheprovider" in arg for arg in args),
             ),
         )
+
+
+def _kept_cases(config: pytest.Config, report: dict[str, Any]) -> dict[str, Any]:
+    """Return what the HTML page shows of the cases of benches, by run id."""
+    session = config.pluginmanager.get_plugin(_BENCH_PLUGIN)
+    kept = None if session is None else _kept_in(session)
+    if not report["bench"] or kept is None:
+        return {}
+    from pytest_failure_taxonomy.bench.kept.shown import page_runs
+
+    try:
+        return page_runs(report["bench"], Path(kept["folder"]))
+    except Exception:  # noqa: BLE001 - the page is there without them
+        return {}
+
+
+def _kept_in(session: Any) -> dict[str, str] | None:
+    """Return where a session of benches keeps its runs; `None` if it keeps none.
+
+    Whoever completes the report of a pytest that died reads them there.
+    """
+    runs = session.storage
+    if not runs.folder or runs.is_temporary:
+        return None
+    return {"folder": runs.folder, "session": runs.name}
+
+
+def _search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
+    """Remove secrets that extensions and benches have made known, and count all again."""
+    foreign = change_texts(report["extensions"], redact)
+    report |= {**change_free_texts(report, redact), "extensions": foreign}
+    own = report["extensions"].setdefault(OWN_NAME, {})
+    own.pop("redacted", None)
+    own["redacted"] = dict(Counter(removed_from(json.dumps(report))))
 
 
 def _coverage_shortfall(plugin: Any) -> str:

@@ -1,126 +1,24 @@
-"""Add to a report what is not this package's own: of benches, and `extensions` of other plugins."""
+"""What earlier runs say of one run, and whether failures that are known fail it."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-import pytest
-
+from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
-from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.report.build import OWN_NAME, fit_benches, removed_from
+from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.report.render.terminal import Line, notice
 from pytest_failure_taxonomy.report.summary import accepted_words
-from pytest_failure_taxonomy.report.text import (
-    change_free_texts,
-    change_texts,
-    encodable,
-    safe_text,
-)
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.run.settings import Settings
-from pytest_failure_taxonomy.system.interpreter import isolate_module, our_command
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.user_rules import compare_with_known
 from pytest_failure_taxonomy.taxonomy.values import replace
-
-json = isolate_module(json)
-
-_HOOK: Final = "the hook pytest_failure_taxonomy_report"
-BENCH_PLUGIN: Final = "failure_taxonomy_bench_session"
-"""The name of the plugin that runs cases; it is registered with the first task class."""
-
-
-def add_benches(
-    config: pytest.Config, report: dict[str, Any], faults: Faults, redact: Callable[[Any], Any]
-) -> None:
-    """Fill the report's field `bench`."""
-    session = config.pluginmanager.get_plugin(BENCH_PLUGIN)
-    if session is None:
-        return
-    try:
-        reports = [each.model_dump(mode="json") for each in session.reports()]
-        report["bench"] = fit_benches(redact(reports))
-    except Exception as error:  # noqa: BLE001 - the rest of the report stands
-        faults.add("the reports of benches", error)
-
-
-def kept_cases(config: pytest.Config, report: dict[str, Any]) -> dict[str, Any]:
-    """Return what the HTML page shows of the cases of benches, by run id."""
-    session = config.pluginmanager.get_plugin(BENCH_PLUGIN)
-    kept = None if session is None else kept_in(session)
-    if not report["bench"] or kept is None:
-        return {}
-    from pytest_failure_taxonomy.bench.kept.shown import page_runs
-
-    try:
-        return page_runs(report["bench"], Path(kept["folder"]))
-    except Exception:  # noqa: BLE001 - the page is there without them
-        return {}
-
-
-def kept_in(session: Any) -> dict[str, str] | None:
-    """Return where a session of benches keeps its runs; `None` if it keeps none.
-
-    Whoever completes the report of a pytest that died reads them there.
-    """
-    runs = session.storage
-    if not runs.folder or runs.is_temporary:
-        return None
-    return {"folder": runs.folder, "session": runs.name}
-
-
-def add_extensions(
-    config: pytest.Config, report: dict[str, Any], faults: Faults, redact: Callable[[Any], Any]
-) -> None:
-    """Add what the implementations of the hook return to the report, without secrets.
-
-    An invalid answer becomes a fault. If two answers have the same key, the first one counts.
-    """
-    hook = config.hook.pytest_failure_taxonomy_report
-    if not hook.get_hookimpls():
-        return
-    extensions = report["extensions"]
-    before = Counter(removed_from(json.dumps(extensions)))
-    try:
-        answers = hook(report=json.loads(json.dumps(report)))
-    except BaseException as error:  # noqa: BLE001 - foreign
-        faults.add(_HOOK, error)
-        answers = []
-    for answer in answers:
-        try:
-            if not isinstance(answer, dict):
-                raise TypeError(
-                    f"{type(answer).__name__} returned; a dict with one key of your own is right"
-                )
-            added = change_texts(json.loads(json.dumps(answer, allow_nan=False)), encodable)
-            if OWN_NAME in added:
-                raise ValueError(f"the name {OWN_NAME} is taken; use one of your own")
-            extensions |= redact(added) | extensions
-        except (TypeError, ValueError, RecursionError) as error:
-            faults.add(_HOOK, error)
-    removed = Counter(removed_from(json.dumps(extensions)))
-    removed.subtract(before)
-    if +removed:
-        own = extensions.setdefault(OWN_NAME, {})
-        own["redacted"] = dict(Counter(own.get("redacted", {})) + removed)
-    if faults.messages:
-        extensions.setdefault(OWN_NAME, {})["faults"] = list(faults.messages)
-
-
-def search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
-    """Remove secrets that extensions and benches have made known, and count all again."""
-    foreign = change_texts(report["extensions"], redact)
-    report |= {**change_free_texts(report, redact), "extensions": foreign}
-    own = report["extensions"].setdefault(OWN_NAME, {})
-    own.pop("redacted", None)
-    own["redacted"] = dict(Counter(removed_from(json.dumps(report))))
-
 
 MAX_NAMED: Final = 3
 """How many failures that are not known are named."""
@@ -133,18 +31,11 @@ class PastRuns:
 
     def __init__(self, settings: Settings) -> None:
         url = settings.history
-        self.wants_every_test = url is not None or settings.known is not None
-        """The outcome of each test has to be recorded."""
         self.url_for_record = None if url is None or has_password(url) else url
         """Where whoever completes the report of a dead run records it; never with a password."""
         self._settings = settings
         self._why_not: str | None = None
         self._known: dict[str, Any] | None = None
-        if self.wants_every_test:
-            # At the start: later a test may have patched what it imports.
-            from pytest_failure_taxonomy.history.recording import record_run
-
-            self._record_run = record_run
 
     def accept(
         self, evidence: RunEvidence, build: Callable[[RunEvidence], dict[str, Any]], uncounted: int
@@ -161,7 +52,7 @@ class PastRuns:
             return evidence
         if self._settings.known_name == KNOWN_BY_HISTORY:
             report = build(evidence)
-            self._why_not = self._record_run(report, self._settings.history or "", adds=False)
+            self._why_not = record_run(report, self._settings.history or "", adds=False)
             unlisted = [
                 nodeid
                 for group in report["groups"]
@@ -170,9 +61,6 @@ class PastRuns:
             ]
             notes: tuple[str, ...] = ()
         else:
-            # Imported here, because most runs have no list of known failures.
-            from pytest_failure_taxonomy.taxonomy.user_rules import compare_with_known
-
             judged = judge(evidence)
             found = compare_with_known(
                 known,
@@ -211,7 +99,7 @@ class PastRuns:
         if self._known is not None:
             report["extensions"].setdefault(OWN_NAME, {})["known"] = self._known
         if self._settings.history is not None and self._why_not is None:
-            self._why_not = self._record_run(report, self._settings.history)
+            self._why_not = record_run(report, self._settings.history)
 
     def lines(self, report: dict[str, Any], report_path: str) -> list[Line]:
         """Return the lines about entries of known failures, and about a history that failed.
