@@ -165,7 +165,7 @@ def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any
     if not report["limits"]["causes_omitted"] and causes:
         judged = [*causes_of(report)]
         least, action = action_of(judged, verdict["kind"])
-        verdict["retryable"] = retryable_of(judged)
+        verdict["retryable"] = retryable_of([cause.retryable for cause in judged])
         if action != verdict["recovery_action"]:
             verdict |= {
                 "recovery_action": str(action),

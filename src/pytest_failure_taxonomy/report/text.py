@@ -153,7 +153,10 @@ def safe_lines(text: str) -> str:
 
 def first_line(text: str) -> str:
     """Return the first line that holds anything, without the blanks around it."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    for line in text.splitlines():
+        if shown := line.strip():
+            return shown
+    return ""
 
 
 def with_place(

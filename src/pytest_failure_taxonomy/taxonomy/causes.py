@@ -159,7 +159,7 @@ def _cause(
         reason=reason,
         kind=most,
         owner=(diagnosis and diagnosis.owner) or owner_of_most(failures),
-        retryable=_all_retryable([_retryable(each, diagnosis, hung_at) for each in findings]),
+        retryable=retryable_of([_retryable(each, diagnosis, hung_at) for each in findings]),
         failure_type=findings[0].failure_type or FailureType.UNKNOWN,
         count=count,
         nodeids=nodeids,
@@ -201,7 +201,7 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
             continue
         joined[cause.key] = replace(
             known,
-            retryable=_all_retryable((known.retryable, cause.retryable)),
+            retryable=retryable_of((known.retryable, cause.retryable)),
             count=known.count + cause.count,
             unnamed=known.unnamed + cause.unnamed,
             **{
@@ -223,12 +223,8 @@ def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction
     return min(actions, key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind))
 
 
-def retryable_of(causes: Sequence[Cause]) -> bool | None:
-    """Tell whether the same run again can pass: only where no cause speaks against it."""
-    return _all_retryable(cause.retryable for cause in causes)
-
-
-def _all_retryable(answers: Iterable[bool | None]) -> bool | None:
+def retryable_of(answers: Iterable[bool | None]) -> bool | None:
+    """Tell whether the same run again can pass: only where nothing of it speaks against that."""
     answers = set(answers)
     if answers == {True}:
         return True
@@ -258,9 +254,10 @@ def headline_of_run(causes: Sequence[Cause], run: RunEvidence) -> str:
 def _failed_in_words(causes: Sequence[Cause], run: RunEvidence) -> str:
     """Say how many tests failed, and how many files could not be collected."""
     tests = len({nodeid for cause in causes for nodeid in cause.tests})
-    tests += sum(cause.unnamed for cause in causes)
     files = len({nodeid for cause in causes for nodeid in cause.files if nodeid})
-    files += sum(cause.files.count("") for cause in causes)
+    for cause in causes:
+        tests += cause.unnamed
+        files += cause.files.count("")
     ran = run.counts.collected - len(run.not_run)
     told = []
     if tests:

@@ -187,13 +187,14 @@ def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
         if test.stall is not None
     ]
     stalls += (*run.ended_tests, *run.stalls)
-    found = []
+    found, is_ended = [], False
     for each in stalls:
+        is_ended = is_ended or each.stall.is_ended
         if each.stall.state != "busy":
             how = words_of_stall(each.stall, words_of_stalled_activity(each))
             what = "session" if each.what == "controller" else each.what
             found.append(_stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid))
-    return found, any(each.stall.is_ended for each in stalls)
+    return found, is_ended
 
 
 def _stall_finding(

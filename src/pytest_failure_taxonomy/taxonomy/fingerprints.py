@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.judgement import Group, owner_of_most
@@ -321,8 +322,8 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
                 kind=kind,
                 title=title_of(group[0][0]),
                 count=len(group),
-                nodeids=tuple(dict.fromkeys(failure.nodeid for failure, _ in group)),
+                nodeids=tuple(dict.fromkeys([failure.nodeid for failure, _ in group])),
                 owner=owner_of_most([failure for failure, _ in group]),
             )
         )
-    return tuple(sorted(groups, key=lambda group: -group.count))
+    return tuple(sorted(groups, key=attrgetter("count"), reverse=True))

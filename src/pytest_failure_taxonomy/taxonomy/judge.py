@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
+    Output,
     OutputLine,
     RunEvidence,
     TestFailure,
@@ -79,7 +80,18 @@ def judge(run: RunEvidence) -> Judgement:
     the environment failed them, that is the verdict: Docker that does not start is SANDBOX_ERROR
     in any stage. A green run has none either, whatever the recorder has made of its tests.
     """
-    judged = _judge_each_failure(run)
+    is_log = run.output is not None
+    judged = Judgement(
+        exit_reason=_exit_reason(run),
+        failures=judge_test_failures(run.failures, reads_text=is_log),
+        collection_failures=judge_collection_failures(run.collection_failures, reads_text=is_log),
+        errors=tuple(map(judge_run_error, run.errors)),
+    )
+    if run.failures or run.collection_failures:
+        # Imported here, because a run without failures needs no groups.
+        from pytest_failure_taxonomy.taxonomy.fingerprints import group_failures
+
+        judged = replace(judged, groups=group_failures(run, judged))
     found = _findings(run, judged)
     if found and _is_green(run):
         said = "pytest ended with exit code 0, so this is no verdict"
@@ -103,7 +115,9 @@ def judge(run: RunEvidence) -> Judgement:
     # The verdict is the first reason that was seen, not only told.
     primary = next((each for each in held if not each.findings[0].is_hearsay), *held[:1] or [None])
     causes = _causes_of(found, run)
-    lines = _lines_about([primary, *held], run) if primary is not None else ()
+    lines: tuple[OutputLine, ...] = ()
+    if primary is not None and run.output is not None:
+        lines = _lines_about([primary, *held], run.output, is_finished=run.finished)
     return replace(
         judged,
         verdict=None if primary is None else _verdict(primary, causes, run, lines),
@@ -121,23 +135,30 @@ def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
     grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
     for each in found:
         grouped.setdefault((each.reason, each.kind), []).append(each)
-    held = [
-        HeldReason(reason=reason, kind=kind, findings=tuple(of_one))
-        for (reason, kind), of_one in grouped.items()
-    ]
+    held = []
+    for (reason, kind), of_one in grouped.items():
+        nodeids = tuple(dict.fromkeys([one.nodeid for one in of_one if one.nodeid is not None]))
+        # A test fails once, however many of its subtests do. But two workers can die on one test.
+        count = len(of_one)
+        if kind != "worker.crashed":
+            count = len(nodeids) + sum([one.count for one in of_one if one.nodeid is None])
+        held.append(
+            HeldReason(
+                reason=reason, kind=kind, findings=tuple(of_one), nodeids=nodeids, count=count
+            )
+        )
     held.sort(key=lambda each: (each.reason.precedence, -each.count, rank_of(each.kind)))
     return tuple(held)
 
 
-def _lines_about(held: Sequence[HeldReason], run: RunEvidence) -> tuple[OutputLine, ...]:
+def _lines_about(
+    held: Sequence[HeldReason], output: Output, *, is_finished: bool
+) -> tuple[OutputLine, ...]:
     """Return the lines of a log that speak for reasons, by number.
 
     Those of the first reason are the last to be left out. The last line says where a log ends that
     ends before its program did.
     """
-    output = run.output
-    if output is None:
-        return ()
     chosen: dict[int, OutputLine] = {}
     for each in held:
         for line in output.lines_about(each.kind):
@@ -145,7 +166,7 @@ def _lines_about(held: Sequence[HeldReason], run: RunEvidence) -> tuple[OutputLi
                 chosen.setdefault(line.number, line)
     if output.summary is not None:
         chosen[output.summary.number] = output.summary
-    elif output.last is not None and (not run.finished or not chosen):
+    elif output.last is not None and (not is_finished or not chosen):
         chosen[output.last.number] = output.last
     return tuple(chosen[number] for number in sorted(chosen))
 
@@ -191,30 +212,13 @@ def _verdict(
         confidence="likely" if run.unrecorded else first.confidence,
         failure_type=failure_type,
         recovery_action=action,
-        retryable=retryable_of(causes),
+        retryable=retryable_of([cause.retryable for cause in causes]),
         message=headline_of_run(causes, run),
         nodeid=next(iter(least.nodeids), None),
         evidence=tuple(evidence),
         ambiguous=first.ambiguous,
         owner=owner_of_most([each.failure for each in primary.findings]),
     )
-
-
-def _judge_each_failure(run: RunEvidence) -> Judgement:
-    """Return what can be said of each failure by itself, and no verdict yet."""
-    is_log = run.output is not None
-    judged = Judgement(
-        exit_reason=_exit_reason(run),
-        failures=judge_test_failures(run.failures, reads_text=is_log),
-        collection_failures=judge_collection_failures(run.collection_failures, reads_text=is_log),
-        errors=tuple(map(judge_run_error, run.errors)),
-    )
-    if not run.failures and not run.collection_failures:
-        return judged
-    # Imported here, because a run without failures needs no groups.
-    from pytest_failure_taxonomy.taxonomy.fingerprints import group_failures
-
-    return replace(judged, groups=group_failures(run, judged))
 
 
 def _is_green(run: RunEvidence) -> bool:
@@ -279,9 +283,7 @@ def _told_by_workers(run: RunEvidence) -> dict[int, WorkerEnd]:
 
     xdist reports the test of a worker that got a Ctrl+C as crashed, too.
     """
-    if not run.workers:
-        return {}
-    has_exited = _has_exited(run)
+    has_exited = "interrupt.exit" in map(_interruption_kind, run.interruptions)
     ends = [
         worker
         for worker in run.workers
@@ -331,7 +333,8 @@ def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Find
         # one that has never come to its tests, and writes to workers that are gone. All of that
         # follows where something else had ended a worker's session.
         if _OF_XDIST.search(error.message) and (
-            _has_exited(run) or any(not _OF_XDIST.search(other.message) for other in run.errors)
+            "interrupt.exit" in map(_interruption_kind, run.interruptions)
+            or any(not _OF_XDIST.search(other.message) for other in run.errors)
         ):
             continue
         yield finding(
@@ -342,10 +345,6 @@ def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Find
             words=words.words_of_run_error(error),
             failure=error,
         )
-
-
-def _has_exited(run: RunEvidence) -> bool:
-    return any(_interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions)
 
 
 def _from_session(
@@ -365,6 +364,7 @@ def _from_session(
     if run.should_fail.startswith(_SESSION_LIMIT):
         yield finding("session.timeout", "session.shouldfail", run.should_fail)
     running = run.in_flight[0].nodeid if run.in_flight else None
+    endings = {worker.ending for worker in run.workers}
     # What pytest stops for: `-x`, a collection error, a crash.
     is_stop_explained = bool(
         run.failures
@@ -372,16 +372,15 @@ def _from_session(
         or run.errors
         or run.mismatch
         or run.unrecorded
-        or any(worker.ending == "died" for worker in run.workers)
+        or "died" in endings
     )
-    told_by_workers = any(worker.ending == "interrupted" for worker in run.workers)
-    has_exited = _has_exited(run)
-    for stop in run.interruptions:
-        kind = _interruption_kind(stop)
+    kinds = [*map(_interruption_kind, run.interruptions)]
+    is_told = "interrupted" in endings or "interrupt.exit" in kinds
+    for stop, kind in zip(run.interruptions, kinds, strict=True):
         if kind == "interrupt.stopped" and is_stop_explained:
             continue
         is_passed_on = kind == "interrupt.keyboard" and stop.exception == "Interrupted"
-        if is_passed_on and (told_by_workers or has_exited):
+        if is_passed_on and is_told:
             continue  # of a `pytest.exit` in a worker xdist says that it was a Ctrl+C
         nodeid = running if kind == "interrupt.keyboard" else None
         explains = tuple(
@@ -423,7 +422,7 @@ def _interruption_kind(stop: Interruption) -> str:
 
 def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
     stalled, is_ended = deaths.judge_stalls(run)
-    told = _told_by_workers(run)
+    told = _told_by_workers(run) if run.workers else {}
     found = [
         *run.settled,
         *(stalled if is_ended else ()),
@@ -458,7 +457,7 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
                 run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
             )
         found += _from_stage(run, found)
-    was_ended = not is_ended and any(each.kind in deaths.ENDED_FROM_OUTSIDE for each in found)
+    was_ended = not is_ended and deaths.ENDED_FROM_OUTSIDE & {each.kind for each in found}
     return [*stalled, *found] if was_ended else found
 
 
@@ -569,6 +568,6 @@ def _exit_reason(run: RunEvidence) -> FailureReason | None:
 def _was_interrupted(run: RunEvidence) -> bool:
     return (
         run.exit.signal == "SIGINT"
-        or any(_interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions)
+        or "interrupt.keyboard" in map(_interruption_kind, run.interruptions)
         or any(worker.ending == "interrupted" for worker in run.workers)
     )

@@ -610,23 +610,10 @@ class HeldReason:
     kind: str
     findings: tuple[Finding, ...]
     """In the order of the evidence."""
-
-    @property
-    def count(self) -> int:
-        """On how many tests it was found, each counted once; what is of no test counts by itself.
-
-        A test fails once, however many of its subtests do. But two workers can die on one test.
-        """
-        if self.kind == "worker.crashed":
-            return len(self.findings)
-        nowhere = (finding.count for finding in self.findings if finding.nodeid is None)
-        return len(self.nodeids) + sum(nowhere)
-
-    @property
-    def nodeids(self) -> tuple[str, ...]:
-        """Node ids that it was found on, each once, in the order of the evidence."""
-        named = (finding.nodeid for finding in self.findings if finding.nodeid is not None)
-        return tuple(dict.fromkeys(named))
+    nodeids: tuple[str, ...]
+    """Node ids that it was found on, each once, in the order of the evidence."""
+    count: int
+    """On how many tests it was found, each counted once; what is of no test counts by itself."""
 
 
 CauseOwner = Literal[CodeOwner, "environment"]

@@ -32,9 +32,8 @@ def noun_of_count(name: str, count: int) -> str:
 
 def counts_in_words(summary: Mapping[str, int], names: Iterable[str]) -> str:
     """Return those counts of a report's `summary` that are not 0: `2 passed, 1 error`."""
-    return ", ".join(
-        f"{summary[name]:,} {noun_of_count(name, summary[name])}" for name in names if summary[name]
-    )
+    counts = [(name, count) for name in names if (count := summary[name])]
+    return ", ".join([f"{count:,} {noun_of_count(name, count)}" for name, count in counts])
 
 
 def enumerated(shown: Sequence[str], count: int) -> str:
