@@ -46,9 +46,9 @@ _STORAGE: Final = "bench_storage"
 _FLAGS: Final = {
     option.dest: option.names for option in (*OPTIONS.values(), *BENCH_OPTIONS.values())
 }
-_OURS: Final = tuple(
+_OURS: Final = [
     option.dest for option in OPTIONS.values() if option.type == "path" and option.dest != _REPORT
-)
+]
 _OF_BENCHES: Final = ("bench_json", _BASELINE, _STORAGE)
 _NO_PATHS: Final = ("", "true", "yes", "on", "1", "false", "no", "off", "0")
 """Values of the history's option and ini value that name no file."""
@@ -150,7 +150,8 @@ def _named_files(config: Any, report: Path | None) -> Iterator[_NamedFile]:
         by = _path_given(config, _REPORT).by
         yield _NamedFile(by, report, _REPORT)
         by, paths = _files_of_history(config)
-        yield from (_NamedFile(by, path, _HISTORY) for path in paths)
+        for path in paths:
+            yield _NamedFile(by, path, _HISTORY)
         for variable in filter(os.environ.get, _OF_GITHUB):
             yield _NamedFile(variable, Path(os.environ[variable]).absolute())
     for name in (*ours, *_OTHERS):

@@ -55,30 +55,22 @@ class Option(SimpleNamespace):
     is_of_class: bool = False
     """The option of a bench is a setting of a task class, too: it overrides the `bench.yaml`, which
     overrides the ini value."""
+    dest: str
+    """The name of the ini value, and in pytest's namespace of options."""
+    flag: str
+    """The long name."""
+    names: tuple[str, ...]
+    """All names of the flag, the short one first."""
+    value: str
+    """What a value of the flag is called in the help; empty where it takes none."""
 
     def __init__(self, name: str, type_: str, help_: str, **more: Any) -> None:
         """Make a row of the table; what is not given is as the class has it."""
         super().__init__(name=name, type=type_, help=help_, **more)
-
-    @property
-    def dest(self) -> str:
-        """The name of the ini value, and in pytest's namespace of options."""
-        return f"{self.prefix}_{self.name}" if self.name else self.prefix
-
-    @property
-    def flag(self) -> str:
-        """The long name."""
-        return self.long or f"--{self.dest.replace('_', '-')}"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names of the flag, the short one first."""
-        return (self.short, self.flag) if self.short else (self.flag,)
-
-    @property
-    def value(self) -> str:
-        """What a value of the flag is called in the help; empty where it takes none."""
-        return f"{{{','.join(self.choices)}}}" if self.choices else self.metavar
+        self.dest = f"{self.prefix}_{name}" if name else self.prefix
+        self.flag = self.long or f"--{self.dest.replace('_', '-')}"
+        self.names = (self.short, self.flag) if self.short else (self.flag,)
+        self.value = f"{{{','.join(self.choices)}}}" if self.choices else self.metavar
 
     @property
     def wanted(self) -> str:

@@ -628,7 +628,7 @@ def _own_extensions(
     """Return what has no field of its own, under our own name; nothing in an ordinary run."""
     repository = context.repository
     counted = Counter(
-        failure.attributed for failure in run.failures if failure.attributed is not None
+        [failure.attributed for failure in run.failures if failure.attributed is not None]
     )
     own = {
         "notes": list(judgement.notes),

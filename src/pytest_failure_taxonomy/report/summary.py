@@ -286,17 +286,17 @@ def _failures_of(
     of_run: dict[str, list[JSONObject]] = defaultdict(list)
     for error in report["internal_errors"]:
         of_run[error["kind"]].append(error)
-    causes_of = Counter(name for each in causes for name in set(each["fingerprints"]))
+    causes_of = Counter([name for each in causes for name in set(each["fingerprints"])])
     for cause in causes:
         nodeids, errors = cause["nodeids"], of_run[cause["kind"]]
         yield [
-            *(
+            *[
                 failure
                 for fingerprint in cause["fingerprints"]
                 for failure in of_tests[fingerprint]
                 if causes_of[fingerprint] == 1 or failure["nodeid"] in nodeids
-            ),
-            *(uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected),
+            ],
+            *[uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected],
             *([e for e in errors if first_line(e["message"]) in cause["what"]] or errors),
         ]
 
@@ -386,7 +386,7 @@ def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPat
     if nodeid is None:
         return f"because: {detail}" if detail else ""
     target, package = paths.nodeid(nodeid), ""
-    origin = next((each.get("origin") for each in cause.failures), None)
+    origin = cause.failures[0].get("origin") if cause.failures else None
     if origin and origin["package"] is not None and origin["owner"] != "pytest":
         package = f" in {origin['package']} ({origin['owner']})"  # that has raised the first one
     path, _, names = target.partition("[")[0].partition("::")

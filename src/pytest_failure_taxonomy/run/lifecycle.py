@@ -559,9 +559,9 @@ class Run:
             history=None if self._past_runs is None else self._past_runs.url_for_record,
             faces=self._settings.faces,
             surroundings=evidence.Surroundings(
-                variables=tuple(name for name in _VARIABLES if os.environ.get(name)),
+                variables=tuple(filter(os.environ.get, _VARIABLES)),
                 cache=self._config.pluginmanager.has_plugin("cacheprovider")
-                or any("no:cacheprovider" in arg for arg in args),
+                or "no:cacheprovider" in " ".join(args),
             ),
         )
 

@@ -121,9 +121,10 @@ def read_settings(config: pytest.Config) -> Settings:
     faces = _faces(reader)
     refused = refused_files(config, report)
     reader.problems += refused
-    if any(each.startswith(f"{named.by} ") or report.name in each for each in refused):
-        raise SettingsError(*reader.problems)
-    if refused:  # the report says so, and nothing else is written
+    if refused:
+        if any(each.startswith(f"{named.by} ") or report.name in each for each in refused):
+            raise SettingsError(*reader.problems)
+        # The report says so, and nothing else is written.
         faces, history, known = Faces(), None, None
     return Settings(
         report=report,

@@ -21,7 +21,6 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     owner_of_most,
     recovery_of_failure,
 )
-from pytest_failure_taxonomy.taxonomy.recognition import recognise
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     OUTCOMES,
@@ -72,6 +71,15 @@ _LEAST_RECOVERABLE: Final = (
 )
 """The order in which one action stands for several."""
 
+_CHECKS: Final = frozenset({"AssertionError", "Failed", "Skipped"})
+"""What people raise to say that something is wrong; they have said it in their own words."""
+_NOT_BY_PEOPLE: Final = (
+    *("async def functions are not", " not found in `markers` ", "Database access not allowed"),
+    *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
+)
+"""One of them is in the text where pytest or a plugin raises the same."""
+_WITHOUT_EXCEPTION: Final = ("[XPASS(strict)]", "bdb.BdbQuit")
+"""How a test's failure begins that has no exception and that a row of the table knows."""
 _PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ")
 """Exceptions that say nothing by their type: a check has failed."""
 _CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
@@ -116,6 +124,28 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
             for key, (diagnosis, of_one) in recognised_first
         ]
     )
+
+
+def recognise(found: Finding) -> Diagnosis | None:
+    """Return what is to be mended where a finding tells it; `None` where nobody knows."""
+    failure = found.failure
+    if failure is None:
+        return None
+    raised = failure.exception
+    if raised is None:
+        may_be_known = not isinstance(failure, TestFailure) or failure.message.startswith(
+            _WITHOUT_EXCEPTION
+        )
+    else:
+        may_be_known = raised.type not in _CHECKS or any(
+            map(raised.message.__contains__, _NOT_BY_PEOPLE)
+        )
+    if not may_be_known:
+        return None
+    # Imported here, because most failures are assertions, which no table knows.
+    from pytest_failure_taxonomy.taxonomy.recognition import ask_table
+
+    return ask_table(failure, found)
 
 
 def _cause(

@@ -1,7 +1,8 @@
 """Recognise what is to be mended from what an exception is, holds and was raised from.
 
-The table is `data/diagnoses.toml`; it says how a row is read. It is parsed when the first failure
-comes that a row could know: a failed assertion of the user's stays what the user says.
+The table is `data/diagnoses.toml`; it says how a row is read. It is parsed, and this module loaded,
+when the first failure comes that a row could know: a failed assertion of the user's stays what the
+user says.
 """
 
 from __future__ import annotations
@@ -30,16 +31,7 @@ MAX_READ: Final = 6_000
 _MAX_VALUE: Final = 160
 """Characters of a value that a sentence quotes."""
 
-_CHECKS: Final = frozenset({"AssertionError", "Failed", "Skipped"})
-"""What people raise to say that something is wrong; they have said it in their own words."""
-_NOT_BY_PEOPLE: Final = (
-    *("async def functions are not", " not found in `markers` ", "Database access not allowed"),
-    *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
-)
-"""One of them is in the text where pytest or a plugin raises the same."""
 _XPASS: Final = "[XPASS(strict)]"
-_WITHOUT_EXCEPTION: Final = (_XPASS, "bdb.BdbQuit")
-"""How a test's failure begins that has no exception and that a row knows."""
 
 _OWN_MARKS: Final = ["filterwarnings", "parametrize", "skip", "skipif", "usefixtures", "xfail"]
 """The marks of pytest itself; a name near to them is a slip."""
@@ -92,15 +84,18 @@ class _Row(NamedTuple):
     given: Mapping[str, Any]
 
 
-def recognise(found: Finding) -> Diagnosis | None:
-    """Return what is to be mended where a finding tells it; `None` where nobody knows.
+def ask_table(
+    failure: TestFailure | CollectionFailure | RunError, found: Finding
+) -> Diagnosis | None:
+    """Return what is to be mended where a failure tells it; `None` where nobody knows.
 
     Of a chain of exceptions the root is asked first. What an exception was raised after counts
     only if it is a wrapper; what it was raised `from`, if that is the environment's, too.
+
+    Args:
+        failure: that of the finding.
+        found: the finding.
     """
-    failure = found.failure
-    if failure is None or not _may_be_known(failure):
-        return None
     links = _links_of(failure)
     common: _Values = {"fingerprint": found.fingerprint or found.detail, "kind": found.kind}
     common |= {fact.name: fact.text for link in links for fact in link.facts}
@@ -123,16 +118,6 @@ def recognise(found: Finding) -> Diagnosis | None:
             return diagnosis
         partial, inner = partial or diagnosis, link
     return partial
-
-
-def _may_be_known(failure: TestFailure | CollectionFailure | RunError) -> bool:
-    """Tell cheaply whether to look at the table; most failures are assertions."""
-    raised = failure.exception
-    if raised is not None and raised.type in _CHECKS:
-        return any(map(raised.message.__contains__, _NOT_BY_PEOPLE))
-    if raised is None and isinstance(failure, TestFailure):
-        return failure.message.startswith(_WITHOUT_EXCEPTION)
-    return True
 
 
 def _links_of(failure: TestFailure | CollectionFailure | RunError) -> list[_Link]:

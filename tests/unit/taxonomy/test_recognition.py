@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from pytest_failure_taxonomy.taxonomy import packaged, packaged_table
+from pytest_failure_taxonomy.taxonomy.causes import recognise
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ErrorOrigin,
@@ -22,7 +23,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Finding
-from pytest_failure_taxonomy.taxonomy.recognition import MAX_READ, Diagnosis, recognise
+from pytest_failure_taxonomy.taxonomy.recognition import MAX_READ, Diagnosis
 
 FINGERPRINT: Final = "0123456789abcdef"
 

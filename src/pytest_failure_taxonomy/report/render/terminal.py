@@ -103,7 +103,7 @@ def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Lin
     shown: Sequence[CauseSummary] = summary.causes
     causes = summary.causes
     if summary.causes_count <= 2:  # the headline names how the whole run ended, and no number
-        causes = tuple(each for each in causes if each.text not in headline)
+        causes = tuple([each for each in causes if each.text not in headline])
     if len(causes) == MAX_LINES and rest == [summary.advice] and not (is_quiet or is_long):
         headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
     tail = safe_text(summary.codes)
