@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,15 +132,8 @@ OPTIONS = {row.name: row for row in _ROWS}
 """All options of a run by their names without the prefix, in the order of `--help`."""
 
 
-def _bench(name: str, type_: str, help_: str, **more: Any) -> Option:
-    return Option(name, type_, help_, prefix="bench", **more)
-
-
-def _setting(name: str, type_: str, help_: str, **more: Any) -> Option:
-    ini_more = ", where a bench.yaml says nothing else"
-    return _bench(name, type_, help_, ini_more=ini_more, is_of_class=True, **more)
-
-
+_bench = partial(Option, prefix="bench")
+_setting = partial(_bench, ini_more=", where a bench.yaml says nothing else", is_of_class=True)
 _BENCH_ROWS = (
     _bench("only", "flag", "Run bench cases and nothing else", is_flag_alone=True),
     _bench("skip", "flag", "Skip all bench cases", is_flag_alone=True),

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_failure_taxonomy.imports import imports_as_they_are
 from pytest_failure_taxonomy.options import (
     OPTIONS,
     SUPERVISOR_VARIABLE,
@@ -24,6 +23,7 @@ from pytest_failure_taxonomy.options import (
     typed_name,
     words_given,
 )
+from pytest_failure_taxonomy.system import imports_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Generator

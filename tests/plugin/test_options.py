@@ -29,9 +29,9 @@ FAILING: Final = "def test_fails():\n    assert 0\n"
 
 EVER_LOADED: Final = [
     "pytest_failure_taxonomy",
-    "pytest_failure_taxonomy.imports",
     "pytest_failure_taxonomy.options",
     "pytest_failure_taxonomy.plugin",
+    "pytest_failure_taxonomy.system",
 ]
 """Modules that a run loads because of us without the option, too."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES
 from pytest_failure_taxonomy.report.text import AS_REPORTED
-from pytest_failure_taxonomy.run.terminal import (
+from pytest_failure_taxonomy.run.printing import (
     KNOWN,
     knows_hyperlinks,
     lines_of_causes,

@@ -6,8 +6,6 @@ failed, in which order, and whether a retry helps, it reads here.
 
 from __future__ import annotations
 
-import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -40,9 +38,6 @@ _AS_THEY_STAND: Final = ("key", "count", "fix", "reason", "kind", "owner", "retr
 _STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
-_NOT_THE_USERS: Final = frozenset({"dependency", "plugin", "pytest", "python"})
-"""Owners of code that is no file of the repository, even where it is installed in it."""
-_DRIVE: Final = re.compile("[A-Za-z]:")
 
 
 @value
@@ -465,75 +460,3 @@ def place_words(place: Mapping[str, Any], path: str | None = None) -> str:
     """Return a place of a report as `path:line`; `path` is how its own is shown."""
     line = "" if place["line"] is None else f":{place['line']}"
     return f"{place['path'] if path is None else path}{line}"
-
-
-@value
-class Place:
-    """A file of the repository, and the line if that is known."""
-
-    path: str
-    line: int | None = None
-
-
-class Repository:
-    """Finds the files of a report in the repository that a CI system has checked out."""
-
-    def __init__(self, report: Mapping[str, Any], workspace: str | None) -> None:
-        """Find out where pytest's root directory is in it.
-
-        Args:
-            report: the report's JSON object.
-            workspace: absolute path of the repository; paths stay relative to pytest's root
-                directory where that does not lie in it, or nobody says.
-        """
-        rootdir = report["run"]["invocation"]["rootdir"]
-        self._prefix = _below(rootdir, workspace) or ""
-        self._rootdir = rootdir if self._prefix else ""
-        self._workspace = workspace
-        self._running = {test["nodeid"]: test for test in report["in_flight"]}
-
-    def place_of_cause(self, cause: CauseSummary) -> Place | None:
-        """Return where the first failure of a cause was raised, or else its test's file."""
-        running = (self._running[each] for each in cause.nodeids if each in self._running)
-        for failure in (*cause.failures, *running):
-            if "nodeid" in failure and (place := self.place_of(failure)) is not None:
-                return place
-        return next(filter(None, map(self.file_of, cause.nodeids)), None)
-
-    def place_of(self, failure: Mapping[str, Any]) -> Place | None:
-        """Return the place of a failure or a test in flight, if it is in the user's own files."""
-        origin, location = failure.get("origin"), failure["location"]
-        is_others = origin is not None and origin["owner"] in _NOT_THE_USERS
-        path = None if location is None or is_others else self.path(location["path"])
-        if path is None:
-            return self.file_of(failure["nodeid"])
-        return Place(path=path, line=location["line"])
-
-    def file_of(self, nodeid: str | None) -> Place | None:
-        """Return the file that a node id begins with; `None` if it begins with none."""
-        path = None if nodeid is None else self.path(nodeid.partition("::")[0])
-        return None if path is None else Place(path=path)
-
-    def path(self, path: str) -> str | None:
-        """Return a path of the report relative to the repository; `None` if it is outside."""
-        if not path or path.startswith("<"):
-            return None
-        if _is_absolute(path):
-            return _below(path, self._workspace) or None
-        whole = os.path.normpath(os.path.join(self._prefix, path)).replace(os.sep, "/")
-        return None if whole in (".", "..") or whole.startswith("../") else whole
-
-
-def _below(path: str, folder: str | None) -> str | None:
-    """Return a path relative to a folder that it lies in; `.` for the folder, `None` outside."""
-    if not folder or not _is_absolute(path) or not os.path.isabs(folder):
-        return None
-    try:
-        relative = os.path.relpath(path, folder).replace(os.sep, "/")
-    except ValueError:  # another drive, or no path at all
-        return None
-    return None if relative == ".." or relative.startswith("../") else relative
-
-
-def _is_absolute(path: str) -> bool:
-    return path.startswith(("/", "\\")) or _DRIVE.match(path) is not None

@@ -45,10 +45,10 @@ from pytest_failure_taxonomy.report.text import (
     encodable,
     safe_text,
 )
-from pytest_failure_taxonomy.run import terminal
+from pytest_failure_taxonomy.run import printing
+from pytest_failure_taxonomy.run.printing import print_lines
 from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
-from pytest_failure_taxonomy.run.terminal import print_lines
 from pytest_failure_taxonomy.system.interpreter import (
     interpreter_as_it_was,
     isolate_module,
@@ -434,28 +434,28 @@ class Run:
         """Write the report's other formats, and print the verdict."""
         config, settings = self._config, self._settings
         kept = {} if settings.faces.html is None else _kept_cases(config, report)
-        annotations, faults = terminal.show_faces(report, settings.faces, kept)
+        annotations, faults = printing.show_faces(report, settings.faces, kept)
         started_in = config.invocation_params.dir
         paths = ShownPaths(str(config.rootpath), str(started_in))
-        shown = "" if problem else self.report_file.shown_path(started_in)
-        level = terminal.verbosity(config)
+        path = "" if problem else self.report_file.path_from(started_in)
+        shown = f"{path} ({self.report_file.moved})" if path and self.report_file.moved else path
+        level = printing.verbosity(config)
         tells = level > -2 and settings.summary != "off"
         lines: list[face.Line] = []
         if tells:
-            is_long = terminal.tells_causes(settings.summary, level)
+            is_long = printing.tells_causes(settings.summary, level)
             lines = verdict_lines(
                 report,
                 shown,
                 paths=paths,
                 quiet=level < 0,
                 problem=problem,
-                listed=terminal.lines_of_causes(report, paths) if is_long else (),
-                is_folded=terminal.is_on_gitlab(),
+                listed=printing.lines_of_causes(report, paths) if is_long else (),
+                is_folded=printing.is_on_gitlab(),
             )
             if problem is None:  # without a report there is nothing to complete
                 lines += face.watcher_lines(report)
             if self._past_runs is not None:
-                path = "" if problem else self.report_file.path_from(started_in)
                 lines += self._past_runs.lines(report, path)
             if self.report_file.remains is not None:
                 faults.append(face.notice(self.report_file.remains))
@@ -466,7 +466,7 @@ class Run:
 
         def speak() -> None:
             if os.getpid() == self._process_id:  # a fork has the same to do at its end
-                links = partial(terminal.link_targets, report, paths, self.report_file.path, shown)
+                links = partial(printing.link_targets, report, paths, self.report_file.path, shown)
                 print_lines(config, lines, links if tells else None)
                 print_lines(config, annotations)
 

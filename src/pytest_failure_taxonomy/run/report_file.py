@@ -63,7 +63,8 @@ class ReportFile:
         """A sentence about what could not be removed of the record, set by `close`."""
         self._settings = settings
         self._run_id = run_id
-        self._moved = ""
+        self.moved = ""
+        """Why the path is not the one that was asked for, where it isn't."""
         self._lock = ReportLock(self.path)
         self._watch = Watch()
         self._at_sigterm = StackDump()
@@ -135,7 +136,7 @@ class ReportFile:
     def _move(self, path: Path, why: str) -> None:
         self._let_go(keep_record=False)
         self.path, self.record, self._lock = path, Record(), ReportLock(path)
-        self._moved = why
+        self.moved = why
 
     def watch(self) -> str | None:
         """Start the watcher; return why there is none that was wanted to complete the report."""
@@ -293,11 +294,6 @@ class ReportFile:
         """Return the path of the report, relative to where pytest was started if it lies below."""
         path = self.path
         return str(path.relative_to(started_in) if path.is_relative_to(started_in) else path)
-
-    def shown_path(self, started_in: Path) -> str:
-        """Return the same, with the reason if it is not the path that was asked for."""
-        path = self.path_from(started_in)
-        return f"{path} ({self._moved})" if self._moved else path
 
 
 def call_after_fork(*methods: Any) -> None:

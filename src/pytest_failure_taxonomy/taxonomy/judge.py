@@ -44,7 +44,6 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     known_kinds,
     marked_finding,
     owner_of_most,
-    rank_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -113,7 +112,8 @@ def judge(run: RunEvidence) -> Judgement:
             judged = replace(judged, notes=(f"baseline: {note}",))
     held = _held(found)
     # The verdict is the first reason that was seen, not only told.
-    primary = next((each for each in held if not each.findings[0].is_hearsay), *held[:1] or [None])
+    seen = [each for each in held if not each.findings[0].is_hearsay]
+    primary = next(iter(seen or held), None)
     causes = _causes_of(found, run)
     lines: tuple[OutputLine, ...] = ()
     if primary is not None and run.output is not None:
@@ -147,7 +147,15 @@ def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
                 reason=reason, kind=kind, findings=tuple(of_one), nodeids=nodeids, count=count
             )
         )
-    held.sort(key=lambda each: (each.reason.precedence, -each.count, rank_of(each.kind)))
+    ranks = {kind: rank for rank, kind in enumerate(known_kinds())}  # others follow by name
+    held.sort(
+        key=lambda each: (
+            each.reason.precedence,
+            -each.count,
+            ranks.get(each.kind, len(ranks)),
+            each.kind,
+        )
+    )
     return tuple(held)
 
 
@@ -569,5 +577,5 @@ def _was_interrupted(run: RunEvidence) -> bool:
     return (
         run.exit.signal == "SIGINT"
         or "interrupt.keyboard" in map(_interruption_kind, run.interruptions)
-        or any(worker.ending == "interrupted" for worker in run.workers)
+        or "interrupted" in [worker.ending for worker in run.workers]
     )

@@ -39,19 +39,6 @@ class Stage(StrEnum):
     FINAL_TEST = "final_test"
 
 
-def parse_stage(stage: str) -> Stage:
-    """Return the `Stage` that a string names.
-
-    Raises:
-        ValueError: the string names no stage; the message names it and lists the six.
-    """
-    try:
-        return Stage(stage)
-    except ValueError:
-        known = ", ".join(Stage)
-        raise ValueError(f"unknown stage {stage!r}; one of {known}") from None
-
-
 class FailureReason(StrEnum):
     """Say why an attempt failed; success is `None`, never a member.
 
@@ -118,7 +105,11 @@ class FailureReason(StrEnum):
         Raises:
             ValueError: the stage is unknown.
         """
-        at = parse_stage(stage)
+        try:
+            at = Stage(stage)
+        except ValueError:
+            known = ", ".join(Stage)
+            raise ValueError(f"unknown stage {stage!r}; one of {known}") from None
         if exception is not None:
             kind = exception if isinstance(exception, type) else type(exception)
             return cls.INTERRUPTED if issubclass(kind, KeyboardInterrupt) else cls.UNKNOWN
@@ -292,15 +283,6 @@ def known_kinds() -> Mapping[str, Kind]:
         refined = None if reason is None else FailureReason(reason)
         kinds[name] = Kind(name, refined, retryable, one, many[0] if many else one)
     return MappingProxyType(kinds)
-
-
-def rank_of(kind: str) -> tuple[int, str]:
-    """Return where a kind stands among others of one reason that hold as often.
-
-    That is the order of the table; kinds that are not in it follow by name.
-    """
-    order = list(known_kinds())
-    return order.index(kind) if kind in order else len(order), kind
 
 
 def reason_of(kind: str) -> FailureReason:

@@ -33,7 +33,11 @@ def value(cls: type[T]) -> type[T]:
     names = tuple(cls.__annotations__)
     body = {name: each for name, each in vars(cls).items() if name not in _MADE_BY_PYTHON}
     defaults = {name: body.pop(name) for name in names if name in body}
-    body.update(_METHODS, __slots__=names, _read=_reader(names), _defaults=defaults, _made=count(1))
+    # What reads all fields at once; it is called for every value that is written.
+    read: Any = staticmethod(lambda one: tuple(getattr(one, name) for name in names))
+    if len(names) > 1:
+        read = attrgetter(*names)
+    body.update(_METHODS, __slots__=names, _read=read, _defaults=defaults, _made=count(1))
     made: type[T] = type(cls)(cls.__name__, cls.__bases__, body)  # type: ignore[misc]
     return made
 
@@ -46,13 +50,6 @@ def replace(one: T, **changes: Any) -> T:
 def to_dict(one: Any) -> dict[str, Any]:
     """Return the fields of a value by their names, as they are."""
     return dict(zip(one.__slots__, one._read(one), strict=True))  # noqa: SLF001 - put there above
-
-
-def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads all fields at once; it is called for every value that is written."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    return staticmethod(lambda one: tuple(getattr(one, name) for name in names))
 
 
 def _begin(self: Any, **given: Any) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_failure_taxonomy.imports import imports_as_they_are
 from pytest_failure_taxonomy.options import BENCH_OPTIONS, declare
+from pytest_failure_taxonomy.system import imports_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

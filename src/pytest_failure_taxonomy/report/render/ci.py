@@ -21,10 +21,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.report.repository import Place, Repository
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
-    Place,
-    Repository,
     running_apart,
     running_words,
     stall_words,

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any, Final
 
+from pytest_failure_taxonomy.report.repository import Repository
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
-    Repository,
     RunSummary,
     merged_runs,
     running_words,

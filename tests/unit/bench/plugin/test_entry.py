@@ -30,8 +30,8 @@ def test_it_imports_next_to_nothing() -> None:
         "pytest_failure_taxonomy.bench",
         "pytest_failure_taxonomy.bench.plugin",
         "pytest_failure_taxonomy.bench.plugin.entry",
-        "pytest_failure_taxonomy.imports",
         "pytest_failure_taxonomy.options",
+        "pytest_failure_taxonomy.system",
     ]
 
 

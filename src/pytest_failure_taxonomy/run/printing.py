@@ -102,7 +102,7 @@ def print_lines(
             if line.is_title:
                 writer.sep("=", line.text, **markup)
                 continue
-            writer.write(linked(line.text, targets), **markup)
+            writer.write(linked(line.text, targets) if targets else line.text, **markup)
             writer.line(line.gap(writer.fullwidth) + line.tail, light=True)
         writer.flush()
 
