@@ -69,8 +69,11 @@ _BENCH_FILES: Final = {
     "@pytest.fixture\ndef system_under_test(): return lambda case: 1\n",
     "bench/echo/breakdown_keys.yaml": "- exactness\n",
     "bench/echo/failure_modes.yaml": "answer.wrong: {severity: block, description: wrong}\n",
-    "bench/echo/rubric.py": "def grade(case, output): return {}\n",
-    "bench/echo/cases/a.jsonl": '{"id": "a", "input": 1}\n',
+    # Scores between 0 and 1, of which some pass: what is computed of them takes numpy and scipy.
+    "bench/echo/rubric.py": "def grade(case, output):\n"
+    "    share = case['input'] / 4\n"
+    "    return {'passed': share > 0.4, 'score': share, 'breakdown': {'exactness': share}}\n",
+    "bench/echo/cases/a.jsonl": "".join(f'{{"id": "{n}", "input": {n}}}\n' for n in range(5)),
 }
 _COMMAND_FILES: Final = {
     "junit.xml": "<testsuite tests='1' failures='1'><testcase classname='a' name='b'>"
