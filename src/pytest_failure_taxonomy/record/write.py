@@ -18,6 +18,7 @@ import os
 import signal
 import struct
 import sys
+import time
 import weakref
 from array import array
 from collections.abc import Mapping, MutableSequence, Sequence
@@ -95,6 +96,8 @@ class Record:
         self.lost = lost
         """A sentence that says why the record is not complete, or `None`."""
         self._process_id = os.getpid()
+        # Kept because freezegun, for one, replaces the function in its module.
+        self.clock = time.monotonic_ns
         self._use(memoryview(bytearray(PAGE)))
 
     def _use(self, content: memoryview) -> None:
@@ -125,21 +128,25 @@ class Record:
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
 
-    def arm_timer(self, armed_ns: int, seconds: float, method: str) -> None:
+    def arm_timer(self, seconds: float, method: str) -> None:
         """Record that a timer of pytest-timeout is armed; the method `""` means none."""
         layout.TIMER.pack_into(
-            self._map, layout.TIMER_AT, armed_ns, seconds, layout.TIMER_METHODS.index(method)
+            self._map,
+            layout.TIMER_AT,
+            self.clock() if method else 0,
+            seconds,
+            layout.TIMER_METHODS.index(method),
         )
 
-    def set_current(self, start_ns: int, name: str, state: int = layout.IN_SETUP) -> None:
-        """Record the test that this worker runs, by its node id."""
+    def set_current(self, name: str, state: int = layout.IN_SETUP) -> None:
+        """Record that this worker starts a test, by its node id."""
         encoded = name.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
         self._map[
             layout.CURRENT_AT + layout.CURRENT.size : layout.CURRENT_AT
             + layout.CURRENT.size
             + len(encoded)
         ] = encoded
-        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, start_ns, state, len(encoded))
+        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, self.clock(), state, len(encoded))
 
     def set_current_state(self, state: int) -> None:
         """Record the state of that test."""
@@ -155,12 +162,12 @@ class Record:
             self._map, layout.READER_AT, status.st_dev, status.st_ino, descriptor, flags
         )
 
-    def set_activity(self, start_ns: int, state: int, name: str) -> None:
-        """Record what is done that is no test, by its state and name; a test in flight stays."""
+    def set_activity(self, state: int, name: str) -> None:
+        """Record what is begun that is no test, by its state and name; a test in flight stays."""
         if self._map[layout.CURRENT_AT + 8] in layout.PHASES or os.getpid() != self._process_id:
             return
         self._map[layout.CURRENT_AT + 8] = layout.NOT_STARTED  # nobody may read half of a name
-        self.set_current(start_ns, name, state)
+        self.set_current(name, state)
 
     def set_capture(self, stdout: int, stderr: int) -> None:
         """Record the descriptors of the files with what is captured, 0 for none."""

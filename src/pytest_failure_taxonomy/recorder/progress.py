@@ -195,7 +195,7 @@ class Progress:
     def in_flight(self) -> tuple[InFlightTest, ...]:
         """Return the tests that have started and not ended, in order of start."""
         now_ms = (self.clock() - self.started_ns) // 1_000_000
-        return tuple(
+        running = [
             InFlightTest(
                 nodeid=nodeid,
                 phase=layout.PHASES.get(self._states[index], "call"),
@@ -203,14 +203,13 @@ class Progress:
                 elapsed_seconds=max(0, now_ms - self._starts[index]) / 1e3,
             )
             for nodeid, index in self._running.items()
-        )
+        ]
+        return tuple(running)
 
     def not_started(self) -> tuple[str, ...]:
         """Return the selected tests that never started, in the order of selection."""
-        states = self._states
-        return tuple(
-            nodeid for index, nodeid in enumerate(self.nodeids) if states[index] == NOT_STARTED
-        )
+        pairs = zip(self.nodeids, self._states, strict=False)  # which have one more
+        return tuple([nodeid for nodeid, state in pairs if state == NOT_STARTED])
 
     def detach(self) -> None:
         """Continue in memory: a forked child must not write to the record of its parent."""
@@ -245,33 +244,33 @@ class ActivityRecorder:
         self.faults = faults
         self._config = config
         self._record = record
-        self._clock = time.monotonic_ns
         self._hooks: dict[str, str] = {}
         self._calls: list[str] = []
         self._importer: Any = None
 
     def begin(self) -> None:
         """Record the conftest files that pytest imports before its first hook."""
-        self._tell(layout.COLLECTING, "")
+        self._record.set_activity(layout.COLLECTING, "")
         # pytest's own import hook is asked first for every module. One of ours would be seen.
-        named = (each for each in sys.meta_path if module_of(type(each)) == _REWRITER)
-        self._importer = next(named, None)
-        if self._importer is not None:
-            self._importer.find_spec = self._find_spec
-            self._config.add_cleanup(self._leave_importer)
+        for each in sys.meta_path:
+            if module_of(type(each)) == _REWRITER:
+                self._importer = each
+                self._importer.find_spec = self._find_spec
+                self._config.add_cleanup(self._leave_importer)
+                break
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_configure(self) -> None:
         """Record that plugins are being configured."""
         self._leave_importer()
-        self._tell(layout.IN_HOOK, self._words_of("pytest_configure"))
+        self._record.set_activity(layout.IN_HOOK, self._words_of("pytest_configure"))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_sessionstart(self) -> None:
         """Record that the session starts."""
-        self._tell(layout.IN_HOOK, self._words_of("pytest_sessionstart"))
+        self._record.set_activity(layout.IN_HOOK, self._words_of("pytest_sessionstart"))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -285,44 +284,44 @@ class ActivityRecorder:
                 name = self._relative(str(conftest))
             elif name == ".":
                 name = ""
-        self._tell(layout.COLLECTING, name)
+        self._record.set_activity(layout.COLLECTING, name)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_collection_modifyitems(self) -> None:
         """Record that plugins change what was collected."""
-        self._tell(layout.IN_HOOK, self._words_of("pytest_collection_modifyitems"))
+        self._record.set_activity(layout.IN_HOOK, self._words_of("pytest_collection_modifyitems"))
 
     @pytest.hookimpl(trylast=True)
     @guarded
     def pytest_collection_finish(self) -> None:
         """Record that the collection is over."""
-        self._tell(NOT_STARTED, "")
+        self._record.set_activity(NOT_STARTED, "")
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_runtestloop(self) -> None:
         """Record that the session has started: a controller of xdist collects nothing itself."""
-        self._tell(NOT_STARTED, "")
+        self._record.set_activity(NOT_STARTED, "")
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     @guarded
     def pytest_timeout_set_timer(self, settings: Any) -> None:
         """Record the limit of the test that starts: pytest-timeout's thread leaves no trace."""
         if settings.method in layout.TIMER_METHODS:
-            self._record.arm_timer(self._clock(), float(settings.timeout), settings.method)
+            self._record.arm_timer(float(settings.timeout), settings.method)
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     @guarded
     def pytest_timeout_cancel_timer(self) -> None:
         """Record that no timer is armed."""
-        self._record.arm_timer(0, 0.0, "")
+        self._record.arm_timer(0.0, "")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
         """Record each hook that is called from now on, until the process ends."""
         try:
-            self._enter("pytest_sessionfinish")
+            self._before("pytest_sessionfinish")
             # Never undone: another plugin's monitoring may have come on top of it.
             self._config.pluginmanager.add_hookcall_monitoring(self._before, self._after)
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
@@ -330,32 +329,22 @@ class ActivityRecorder:
         try:
             return (yield)
         finally:
-            self._leave()
+            self._after()
 
-    def _before(self, name: str, implementations: Sequence[Any], arguments: Any) -> None:
-        del implementations, arguments
-        with suppress(Exception):
-            self._enter(name)
-
-    def _after(self, outcome: Any, name: str, implementations: Any, arguments: Any) -> None:
-        del outcome, name, implementations, arguments
-        with suppress(Exception):
-            self._leave()
-
-    def _enter(self, name: str) -> None:
+    def _before(self, name: str, *_: Any) -> None:
         self._calls.append("")  # left again, whatever fails here
-        words = self._words_of(name)
-        # One that pytest alone has, and may call for every failure, is left out within another.
-        if words != name or len(self._calls) == 1:
-            self._calls[-1] = words
-            self._tell(layout.IN_LAST_HOOK, words)
+        with suppress(Exception):
+            words = self._words_of(name)
+            # One that pytest alone has, and may call for every failure, is left out within another.
+            if words != name or len(self._calls) == 1:
+                self._calls[-1] = words
+                self._record.set_activity(layout.IN_LAST_HOOK, words)
 
-    def _leave(self) -> None:
-        if self._calls.pop():
-            self._tell(layout.IN_LAST_HOOK, next(filter(None, reversed(self._calls)), ""))
-
-    def _tell(self, state: int, name: str) -> None:
-        self._record.set_activity(self._clock(), state, name)
+    def _after(self, *_: Any) -> None:
+        with suppress(Exception):
+            if self._calls.pop():
+                around = next(filter(None, reversed(self._calls)), "")
+                self._record.set_activity(layout.IN_LAST_HOOK, around)
 
     def _find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Record a conftest file that is going to be imported, and ask pytest's import hook."""
@@ -365,7 +354,9 @@ class ActivityRecorder:
                 for folder in sys.path if path is None else path:
                     found = os.path.join(folder, _CONFTEST)
                     if os.path.isfile(found):
-                        self._tell(layout.COLLECTING, self._relative(os.path.abspath(found)))
+                        self._record.set_activity(
+                            layout.COLLECTING, self._relative(os.path.abspath(found))
+                        )
                         break
         return type(self._importer).find_spec(self._importer, name, path, target)
 
@@ -379,7 +370,8 @@ class ActivityRecorder:
             caller = getattr(self._config.pluginmanager.hook, name)
             owners = dict.fromkeys(filter(None, map(self._owner_of, caller.get_hookimpls())))
             # The user's own code first: it is the least likely to have been tested.
-            named = sorted(owners, key=lambda owner: not owner.endswith(_CONFTEST))
+            named = [owner for owner in owners if owner.endswith(_CONFTEST)]
+            named += [owner for owner in owners if not owner.endswith(_CONFTEST)]
             if len(named) > _MAX_NAMED:
                 named[_MAX_NAMED:] = ["another"]
             either = " or ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
@@ -434,7 +426,16 @@ class CrashDump:
         """Give the descriptors away, and move faulthandler's output if somebody has got them."""
         if self._record.folder is None:
             return
-        given = captured_files(self._config)
+        # Where pytest captures stdout and stderr, but for `-s` and `--capture=sys`. None of what is
+        # read here is public.
+        given: dict[str, int] = {}
+        manager: Any = self._config.pluginmanager.get_plugin("capturemanager")
+        capturing = getattr(manager, "_global_capturing", None)
+        for name, stream in ((layout.STDOUT, "out"), (layout.STDERR, "err")):
+            with suppress(AttributeError, OSError, ValueError):
+                descriptor = getattr(capturing, stream).tmpfile.fileno()
+                os.fstat(descriptor)
+                given[name] = descriptor
         terminal = stderr_of_faulthandler(self._config)
         file = _NO_FILE
         if terminal is not None and faulthandler.is_enabled():
@@ -473,22 +474,6 @@ def stderr_of_faulthandler(config: pytest.Config) -> int | None:
 
         return config.stash.get(fault_handler_stderr_fd_key, None)
     return None
-
-
-def captured_files(config: pytest.Config) -> dict[str, int]:
-    """Return the descriptors of the files into which pytest captures stdout and stderr.
-
-    There are none with `-s` and `--capture=sys`. None of what is read here is public.
-    """
-    found: dict[str, int] = {}
-    manager: Any = config.pluginmanager.get_plugin("capturemanager")
-    capturing = getattr(manager, "_global_capturing", None)
-    for name, stream in ((layout.STDOUT, "out"), (layout.STDERR, "err")):
-        with suppress(AttributeError, OSError, ValueError):
-            descriptor = getattr(capturing, stream).tmpfile.fileno()
-            os.fstat(descriptor)
-            found[name] = descriptor
-    return found
 
 
 def faulthandler_exit_seconds(config: pytest.Config) -> float | None:

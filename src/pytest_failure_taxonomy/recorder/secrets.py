@@ -140,7 +140,7 @@ class Secrets:
         """
         return (
             self.known - self._known_when_loaded,
-            self._suspicion.count,
+            len(self._suspicion.words),
             self._times_learnt,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -50,7 +49,6 @@ class WorkerRecorder:
         self._ending = _ENDED["passed"]
         self._shown: dict[str, str] = {}
         self._exit: dict[str, Any] | None = None
-        self._clock = time.monotonic_ns
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Tell the controller where to find what this worker captures.
@@ -69,7 +67,7 @@ class WorkerRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record which test runs here; the controller is told later, or never."""
         self.record.counters[STARTED] += 1
-        self.record.set_current(self._clock(), self._shown.get(nodeid, nodeid))
+        self.record.set_current(self._shown.get(nodeid, nodeid))
         self._ending = _ENDED["passed"]
 
     @pytest.hookimpl(tryfirst=True)

@@ -9,7 +9,7 @@ they are first needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -63,7 +63,8 @@ _PARTS_OF_VARIABLES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """The shell's variables for the current folder and the one before."""
 
-_DECLARED: Final[set[str]] = set()
+DECLARED: Final[set[str]] = set()
+"""The environment variables whose values were declared to be secret, in this process."""
 
 
 def mark_id(name: str) -> str:
@@ -81,7 +82,9 @@ def option_id(option: str) -> str:
         if name == end or name.endswith(f"-{end}"):
             return mark_id(end)
     if option.startswith("--"):  # `-ktoken` is a value of `-k`
-        return next((mark_id(end) for end in _OPTION_ENDS if name.endswith(end)), "")
+        for end in _OPTION_ENDS:
+            if name.endswith(end):
+                return mark_id(end)
     return ""
 
 
@@ -122,12 +125,7 @@ def find_secret_key(name: str) -> str:
 
 def declare_secret_variables(names: Iterable[str]) -> None:
     """Take the values of these environment variables for secrets from now on, in this process."""
-    _DECLARED.update(names)
-
-
-def declared_variables() -> Collection[str]:
-    """Return the names of the environment variables that were declared to be secret."""
-    return _DECLARED
+    DECLARED.update(names)
 
 
 def is_secret_variable(name: str) -> bool:
@@ -135,7 +133,7 @@ def is_secret_variable(name: str) -> bool:
 
     `TOKEN_FILE` and the like only say where the secret is.
     """
-    if name in _DECLARED:
+    if name in DECLARED:
         return True
     secret, pointing = _expressions_of_variables()
     return secret.search(name) is not None and pointing.search(name) is None
@@ -143,9 +141,14 @@ def is_secret_variable(name: str) -> bool:
 
 def may_be_secret_variable(name: str) -> bool:
     """Return whether `is_secret_variable` may be true, without an expression."""
-    if name in _DECLARED:
+    if name in DECLARED:
         return True
-    return name not in _FOLDERS and any(part in name.upper() for part in _PARTS_OF_VARIABLES)
+    if name not in _FOLDERS:
+        upper = name.upper()
+        for part in _PARTS_OF_VARIABLES:
+            if part in upper:
+                return True
+    return False
 
 
 @cache
@@ -211,9 +214,9 @@ PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
 """Options whose name alone does not say that their value is secret, by the program that has them.
 
 Names without an end such as `.exe` or a version; a word before an option is a command of it."""
-SOME_IN_ALL: Final = tuple(
-    name for name in PROGRAMS if not any(each in name for each in PROGRAMS if each != name)
-)
+SOME_IN_ALL: Final = [
+    name for name in PROGRAMS if [each for each in PROGRAMS if each in name] == [name]
+]
 """Names of programs; each name of a program has one of these in it."""
 _BY_PROGRAM: Final = {
     program: {
@@ -318,8 +321,11 @@ def _values_of_programs(args: Sequence[str]) -> dict[int, int]:
 
 def may_hold_command(text: str) -> bool:
     """Return whether the text may hold a command line with one of `PROGRAMS` and its options."""
-    has_option = "-" in text and _begin_of_option().search(text) is not None
-    return has_option and any(name in text for name in SOME_IN_ALL)
+    if "-" in text and _BEGIN_OF_OPTION.search(text) is not None:
+        for name in SOME_IN_ALL:
+            if name in text:
+                return True
+    return False
 
 
 def remove_from_commands(text: str, search: Search) -> str:
@@ -384,11 +390,7 @@ class _Expressions(NamedTuple):
 
 _OPTIONS: Final = sorted({name for each in _BY_PROGRAM.values() for name in each})
 _LETTERS: Final = "".join(sorted({name[1] for name in _OPTIONS}))
-
-
-@cache
-def _begin_of_option() -> re.Pattern[str]:
-    return re.compile(rf"-(?=[{_LETTERS}])(?<=[ '\",\t\n]-)")
+_BEGIN_OF_OPTION: Final = re.compile(rf"-(?=[{_LETTERS}])(?<=[ '\",\t\n]-)")
 
 
 @cache

@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.redaction.names import (
-    declared_variables,
+    DECLARED,
     lower_case,
     may_be_secret_variable,
     may_hold_command,
@@ -99,9 +99,9 @@ class ChangingVariables:
         self._seen.pop(self._current_test, None)
         if self._current_test in variables:  # pytest changes it all the time
             self._seen[self._current_test] = variables[self._current_test]
-        if self._declared != len(declared_variables()):
-            self._declared = len(declared_variables())
-            for name in declared_variables():
+        if self._declared != len(DECLARED):
+            self._declared = len(DECLARED)
+            for name in DECLARED:
                 self._seen.pop(self._name(name), None)
         if variables == self._seen:
             return []
@@ -120,12 +120,8 @@ class Suspicion:
         self.variables: dict[str, str] = {}
         """Environment variables that may be secret, with what they held last."""
         self._environment = ChangingVariables()
-        self._words: frozenset[str] = frozenset()
-
-    @property
-    def count(self) -> int:
-        """How many words are looked for because of the environment; it never gets smaller."""
-        return len(self._words)
+        self.words: frozenset[str] = frozenset()
+        """What is looked for because of the environment; it never gets less."""
 
     def looks_clean(self, texts: Sequence[str]) -> bool:
         """Tell whether none of the texts shows any sign that there is a secret in it.
@@ -135,7 +131,10 @@ class Suspicion:
         together = BETWEEN_TEXTS.join(texts)
         if len(together) > _LONGEST:
             return False
-        return not any(word in together for word in self._words) and not may_hold_secret(together)
+        for word in self.words:
+            if word in together:
+                return False
+        return not may_hold_secret(together)
 
     def see_environment(self) -> None:
         """Add the values of variables that were set or changed to what is looked for.
@@ -148,7 +147,7 @@ class Suspicion:
                 found.append(value)
             if found:
                 self.variables[name] = value
-                self._words |= {word for each in found for word in _telling_words(each)}
+                self.words |= {word for each in found for word in _telling_words(each)}
 
 
 def url_passwords(text: str) -> list[str]:
@@ -223,7 +222,7 @@ class Tokens:
         """Those that begin with a word."""
         for head in self._ids:
             self._heads.setdefault(re.split("[^A-Za-z0-9]", head, maxsplit=1)[0], []).append(head)
-        self._begun = tuple(head for head in self._ids if head.isalnum())
+        self._begun = tuple([head for head in self._ids if head.isalnum()])
         """Heads behind which their word may go on."""
         self._plain_lines: set[str] = set()
         """Those in which no token stands or begins."""
@@ -267,7 +266,8 @@ class Tokens:
         words = set(re.findall("[A-Za-z0-9]+", begins)) - self._plain_words
         telling = {word for word in words if word in self._heads or word.startswith(self._begun)}
         candidates = {*self._inside, *(self._begun if telling else ())}
-        candidates.update(head for word in telling for head in self._heads.get(word, ()))
+        for word in telling:
+            candidates.update(self._heads.get(word, ()))
         found = {
             literal
             for literal in candidates

@@ -61,7 +61,7 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more
 from pytest_failure_taxonomy.watcher.stalls import in_pytest
-from pytest_failure_taxonomy.watcher.start import has_observers
+from pytest_failure_taxonomy.watcher.start import HAS_OBSERVERS
 
 json = isolate_module(json)
 os = isolate_module(os)
@@ -277,7 +277,7 @@ class Run:
                 self._config, record, ends=self._settings.ends_stalled
             )
             manager.register(self._stalled, "failure_taxonomy_stalled_run")
-        elif self._controller is None and self._settings.stall_seconds and not has_observers():
+        elif self._controller is None and self._settings.stall_seconds and not HAS_OBSERVERS:
             self._stall_thread = in_pytest.StallThread(
                 self._config,
                 self._settings.stall_seconds,

@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.system.process import (
     read_identity,
 )
 from pytest_failure_taxonomy.watcher.stalls.in_pytest import is_program
-from pytest_failure_taxonomy.watcher.start import Watch, is_observable, is_watchable, settings_word
+from pytest_failure_taxonomy.watcher.start import Watch, is_observable
 
 os = isolate_module(os)
 
@@ -57,8 +57,11 @@ class ReportFile:
         refuse_special_file(settings.report, f"{settings.report_by}: ")
         self.path = settings.report
         self.record: Record = Record()
-        self.is_watched = settings.watcher and is_watchable()
+        # When process 1 of a container ends, its watcher is ended, too.
+        self.is_watched = settings.watcher and is_observable() and os.getpid() != 1
         """A process is to be started that completes the report if this one dies."""
+        self.watcher_id: int | None = None
+        """The process that looks at the run, if there is one."""
         self.remains: str | None = None
         """A sentence about what could not be removed of the record, set by `close`."""
         self._settings = settings
@@ -156,23 +159,21 @@ class ReportFile:
                 from pytest_failure_taxonomy.report.render import LIBRARIES
 
                 libraries = LIBRARIES["html"]
-            word = settings_word(
-                record_folder(self.path, self._run_id),
+            why = self._watch.start(
+                self.path,
+                self._run_id,
+                self.record_files,
+                libraries,
                 stall_seconds=stall_seconds,
                 ends_stalled=settings.ends_stalled,
                 completes=self.is_watched,
                 is_program=is_program(),
             )
-            why = self._watch.start(self.path, self._run_id, self.record_files, word, libraries)
+            self.watcher_id = self._watch.watcher_id
         self._has_started_watcher = self.is_watched and why is None
         if why is None and stall_seconds:
             self._asked.begin_when_asked(record, self.watcher_id)
         return why if self.is_watched else None
-
-    @property
-    def watcher_id(self) -> int | None:
-        """The process that looks at the run, if there is one."""
-        return self._watch.process_id
 
     @property
     def record_files(self) -> list[Path]:

@@ -279,7 +279,7 @@ class Folder:
         with os.scandir(
             self._descriptor if self._descriptor is not None else self._checked()
         ) as entries:
-            return sorted(entry.name for entry in islice(entries, MAX_NAMES))
+            return sorted([entry.name for entry in islice(entries, MAX_NAMES)])
 
     def open_file(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Open a regular file of the folder's owner, and return its descriptor.

@@ -88,7 +88,7 @@ class ControlGroup:
     def __init__(self, folder: str, names: tuple[str, str, str]) -> None:
         """Take a group by its folder, and the names of its files for limit, use and peak."""
         self.folder = folder
-        limit = _number_in(f"{folder}/{names[0]}")
+        limit = _number(read_text(f"{folder}/{names[0]}"))
         self.limit_bytes = limit if limit is not None and limit < _NO_LIMIT else None
         self._use = f"{folder}/{names[1]}"
         self._peak = f"{folder}/{names[2]}"
@@ -101,7 +101,7 @@ class ControlGroup:
         The kernel counts the cache of files, too, and drops that when memory gets scarce. So near
         the limit it is left out, as far as nobody has used it lately.
         """
-        used = _number_in(self._use)
+        used = _number(read_text(self._use))
         if used is None or self.limit_bytes is None or used < CACHE_SHARE * self.limit_bytes:
             return used
         # Version 1 has two figures, of which the total has the groups in this one, too.
@@ -111,7 +111,7 @@ class ControlGroup:
     @property
     def peak_bytes(self) -> int | None:
         """The most that it ever used, the cache of files included (Linux 5.19, or version 1)."""
-        return _number_in(self._peak)
+        return _number(read_text(self._peak))
 
 
 def find_control_group(
@@ -129,7 +129,7 @@ def find_control_group(
         parts = [part for part in path.split("/") if part and part != ".."]
         for count in range(len(parts), -1, -1):  # a container sees its own group as the root
             folder = "/".join([mount, *parts[:count]])
-            if _number_in(f"{folder}/{names[1]}") is not None:
+            if _number(read_text(f"{folder}/{names[1]}")) is not None:
                 groups.append(ControlGroup(folder, names))
         limited = [group for group in groups if group.limit_bytes is not None]
         if limited:
@@ -198,7 +198,7 @@ def memory_of(process: int | str) -> dict[str, int]:
     for line in read_text(f"/proc/{process}/status").splitlines():
         if line.startswith(("Vm", "Rss")):
             name, _, rest = line.partition(":")
-            number = _number(rest.strip().removesuffix(" kB"))
+            number = _number(rest.removesuffix(" kB"))
             if number is not None:
                 sizes[name] = number * 1024
     return sizes
@@ -315,10 +315,6 @@ def _open_file(folder: str) -> int:
     return -1
 
 
-def _number_in(path: str) -> int | None:
-    return _number(read_text(path).strip())
-
-
 def _field_in(path: str, name: str) -> int | None:
     """Return the number behind a name, in a file that has a name and a number a line."""
     for line in read_text(path).splitlines():
@@ -328,4 +324,5 @@ def _field_in(path: str, name: str) -> int | None:
 
 
 def _number(text: str) -> int | None:
+    text = text.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None

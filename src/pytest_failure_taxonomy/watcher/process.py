@@ -59,7 +59,7 @@ def watch(
         root: the folder of the package.
         report: the path of its report.
         run_id: the run.
-        settings: from `start.settings_word`.
+        settings: as `start.Watch` writes them.
         others: further folders to import from.
     """
     sys.path[:0] = [root, *others]

@@ -14,12 +14,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from pytest_failure_taxonomy.record.layout import record_folder
 from pytest_failure_taxonomy.system.files import READ, KeptDescriptor
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import command_of, has_process
 
 os = isolate_module(os)
 
+HAS_OBSERVERS: Final = hasattr(os, "pidfd_open")
+"""Whether this system lets one process look at another (Linux)."""
 _SHELL: Final = "/bin/sh"
 _LOWEST: Final = 3
 """The descriptors below are standard input, output and error. If pytest was started with one of
@@ -42,23 +45,24 @@ class Watch:
     """The watcher of one run."""
 
     def __init__(self) -> None:
-        self._process_id: int | None = None
-        self._watcher: tuple[int, str] | None = None
+        self.watcher_id: int | None = None
+        """The process id of the watcher, once it is started."""
+        self._process_id = os.getpid()
+        self._run_id = ""
         self._channel: KeptDescriptor | None = None
         """One end of a pair of sockets, of which the watcher holds the other."""
-
-    @property
-    def process_id(self) -> int | None:
-        """Of the watcher, once it is started."""
-        return None if self._watcher is None else self._watcher[0]
 
     def start(
         self,
         report: Path,
         run_id: str,
         record: Sequence[Path],
-        settings: str = "",
-        libraries: Sequence[str] = (),
+        libraries: Sequence[str],
+        *,
+        stall_seconds: float,
+        ends_stalled: bool,
+        completes: bool,
+        is_program: bool,
     ) -> str | None:
         """Start a watcher of this process; return why that is not possible, or `None`.
 
@@ -70,12 +74,18 @@ class Watch:
             run_id: the run.
             record: the files of its record. The watcher inherits their descriptors: a short run
                 may have removed the files before the watcher could open them.
-            settings: from `settings_word`.
             libraries: what it needs to import besides this package.
+            stall_seconds: after how long without progress something is stalled; 0 for never.
+            ends_stalled: end what is.
+            completes: complete the report at the end.
+            is_program: pytest is all that its process does.
         """
         if not sys.executable:
             return "Python does not know its own program (sys.executable is empty)"
         process_id = os.getpid()
+        numbers = f"seconds={stall_seconds:g};ends={ends_stalled:d};completes={completes:d}"
+        folder = record_folder(report, run_id)  # the last of them: it may contain anything
+        settings = f"{numbers};program={is_program:d};folder={folder}"
         descriptors: list[int] = []
         try:
             descriptors.append(_move_up(os.pidfd_open(process_id)))
@@ -93,7 +103,7 @@ class Watch:
             with suppress(OSError):  # it may have ended, and another process have its id by now
                 if former is not None and _is_there(*former):
                     os.kill(former[0], signal.SIGKILL)
-            watcher_id = _spawn_orphan(
+            self.watcher_id = _spawn_orphan(
                 [
                     sys.executable,
                     "-I",
@@ -115,14 +125,13 @@ class Watch:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._process_id = process_id
-        self._watcher = watcher_id, run_id
+        self._process_id, self._run_id = process_id, run_id
         _watched.add(process_id)
         return None
 
     def is_lost(self) -> bool:
         """Tell whether the watcher was started and has ended."""
-        return self._watcher is not None and not _is_there(*self._watcher)
+        return self.watcher_id is not None and not _is_there(self.watcher_id, self._run_id)
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Give the watcher descriptors to read from or write to when this process has died.
@@ -135,7 +144,7 @@ class Watch:
         import _socket
 
         channel = self._channel
-        if self._watcher is None or not descriptors or channel is None or not channel.is_open():
+        if self.watcher_id is None or not descriptors or channel is None or not channel.is_open():
             return False
         content = array("i", descriptors.values()).tobytes()
         sender = _socket.socket(fileno=channel.descriptor)
@@ -162,41 +171,14 @@ class Watch:
         It lets go of what it was given.
         """
         self.leave_to_parent()
-        if self._process_id is not None and self._watcher is not None:
+        if self.watcher_id is not None:
             _watched.discard(self._process_id)
-            _lingering[self._process_id] = self._watcher
-
-
-def is_watchable() -> bool:
-    """Tell whether a run in this process should and can have a watcher."""
-    # When process 1 of a container ends, its watcher is ended, too.
-    return is_observable() and os.getpid() != 1
-
-
-def has_observers() -> bool:
-    """Tell whether this system lets one process look at another (Linux)."""
-    return hasattr(os, "pidfd_open")
+            _lingering[self._process_id] = self.watcher_id, self._run_id
 
 
 def is_observable() -> bool:
     """Tell whether another process can look at a run in this one while it lives."""
-    return has_observers() and os.getpid() not in _watched
-
-
-def settings_word(
-    folder: Path, *, stall_seconds: float, ends_stalled: bool, completes: bool, is_program: bool
-) -> str:
-    """Return the settings of a watcher as one word of its command line.
-
-    Args:
-        folder: of the record.
-        stall_seconds: after how long without progress something is stalled; 0 for never.
-        ends_stalled: end what is.
-        completes: complete the report at the end.
-        is_program: pytest is all that its process does.
-    """
-    numbers = f"seconds={stall_seconds:g};ends={ends_stalled:d};completes={completes:d}"
-    return f"{numbers};program={is_program:d};folder={folder}"  # that last: it may contain anything
+    return HAS_OBSERVERS and os.getpid() not in _watched
 
 
 def _move_up(descriptor: int) -> int:
@@ -285,4 +267,4 @@ def _folders_of(libraries: Sequence[str]) -> list[str]:
         with suppress(ImportError, ValueError):  # a test may have put something else in its place
             spec = find_spec(library)
             paths.append(None if spec is None else spec.origin)
-    return list(dict.fromkeys(str(Path(path).parents[1]) for path in paths if path))
+    return list(dict.fromkeys([str(Path(path).parents[1]) for path in paths if path]))

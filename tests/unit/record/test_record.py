@@ -261,11 +261,12 @@ def test_a_record_is_read_while_it_is_written(folder: Path, recording: Recording
     assert (test.nodeid, test.phase, test.start_ns) == ("t.py::b", "call", STARTED_NS + 2_000_000)
     assert run.not_run == ("t.py::c",)
     assert (run.exit_code, run.timer, run.notes) == (None, None, ())
-    recording.record.arm_timer(STARTED_NS, 2.5, "thread")
+    recording.record.clock = lambda: STARTED_NS
+    recording.record.arm_timer(2.5, "thread")
     armed = read(folder).timer
     assert armed is not None
     assert (armed.armed_ns, armed.budget_seconds, armed.method) == (STARTED_NS, 2.5, "thread")
-    recording.record.arm_timer(0, 0.0, "")
+    recording.record.arm_timer(0.0, "")
     assert read(folder).timer is None
 
 
@@ -560,8 +561,9 @@ def test_a_workers_state(folder: Path) -> None:
     record = DiskRecord(folder)
     assert worker_at(folder) == WorkerState()
     record.counters[STARTED] += 2
-    record.set_current(STARTED_NS, "t.py::ü")
-    record.arm_timer(STARTED_NS, 1.5, "signal")
+    record.clock = lambda: STARTED_NS
+    record.set_current("t.py::ü")
+    record.arm_timer(1.5, "signal")
     state = worker_at(folder)
     assert state.test is not None
     assert (state.test.nodeid, state.test.phase, state.test.start_ns) == (
@@ -580,21 +582,21 @@ def test_a_workers_state(folder: Path) -> None:
 def test_an_activity(folder: Path) -> None:
     """What is done that is no test is read as it was recorded; a worker's test comes first."""
     record = DiskRecord(folder)
-    record.set_activity(STARTED_NS, COLLECTING, "a/test_ü.py")
+    record.set_activity(COLLECTING, "a/test_ü.py")
     expected = RunningActivity(what="collection", name="a/test_ü.py")
     assert worker_at(folder) == WorkerState(activity=expected)
-    record.set_activity(STARTED_NS, COLLECTING, "x" * 10_000)
+    record.set_activity(COLLECTING, "x" * 10_000)
     assert len((worker_at(folder).activity or expected).name or "") == MAX_NODEID_BYTES
-    record.set_activity(STARTED_NS, IN_LAST_HOOK, "")
+    record.set_activity(IN_LAST_HOOK, "")
     seen = worker_at(folder).activity
     assert seen is not None
     assert (seen.what, seen.name, seen.is_hook) == ("session", None, True)
-    record.set_current(STARTED_NS, "t.py::a")
-    record.set_activity(STARTED_NS, IN_LAST_HOOK, "pytest_sessionfinish")
+    record.set_current("t.py::a")
+    record.set_activity(IN_LAST_HOOK, "pytest_sessionfinish")
     state = worker_at(folder)
     assert (state.test and state.test.nodeid, state.activity) == ("t.py::a", None)
     record.set_current_state(DONE)
-    record.set_activity(STARTED_NS, NOT_STARTED, "")
+    record.set_activity(NOT_STARTED, "")
     assert worker_at(folder) == WorkerState()
     record.remove()
 
@@ -605,7 +607,7 @@ def test_the_activity_is_evidence(recording: Recording, folder: Path) -> None:
     workers = {"gw0": WorkerState(), "gw1": WorkerState(activity=activity)}
     run = read(folder)
     assert evidence(run, workers=workers).activity == activity
-    recording.record.set_activity(STARTED_NS, IN_HOOK, "pytest_configure")
+    recording.record.set_activity(IN_HOOK, "pytest_configure")
     run = read(folder)
     assert evidence(run, workers=workers).activity == RunningActivity(
         what="collection", name="pytest_configure", is_hook=True
@@ -638,12 +640,12 @@ def test_what_a_controller_has_not_heard(recording: Recording, folder: Path) -> 
 def test_a_very_long_node_id_of_a_worker_is_cut(folder: Path) -> None:
     """What does not fit its place writes over nothing else."""
     record = DiskRecord(folder)
-    record.set_current(STARTED_NS, "t.py::" + "x" * 10_000)
+    record.set_current("t.py::" + "x" * 10_000)
     state = worker_at(folder)
     assert state.test is not None
     assert len(state.test.nodeid) == MAX_NODEID_BYTES
     assert os.stat(folder / STATE).st_size == PAGE
-    record.set_current(STARTED_NS, "t.py::short")
+    record.set_current("t.py::short")
     state = worker_at(folder)
     assert state.test is not None
     assert state.test.nodeid == "t.py::short"

@@ -238,10 +238,10 @@ def test_workers(clock: Clock, state: int, name: str, is_looked_at: bool) -> Non
     """A worker at work is looked at instead of its controller; one that waits is not."""
     worker = DiskRecord(clock.record.folder / "gw0")
     if state in layout.PHASES:
-        worker.set_current(1, name)
+        worker.set_current(name)
         worker.set_current_state(state)
     else:
-        worker.set_activity(1, state, name)
+        worker.set_activity(state, name)
     assert clock.looks(9) == [9]
     looked_at = clock.standstill.at_limit(clock.now_ns)
     assert [unit.name for unit in looked_at] == ["gw0" if is_looked_at else ""]
@@ -250,7 +250,7 @@ def test_workers(clock: Clock, state: int, name: str, is_looked_at: bool) -> Non
 def test_a_worker_that_has_ended(clock: Clock) -> None:
     """A worker whose process is gone is not looked at, even if another has its process id."""
     worker = DiskRecord(clock.record.folder / "gw0")
-    worker.set_current(1, "test_it.py::test_it")
+    worker.set_current("test_it.py::test_it")
     state = clock.record.folder / "gw0" / layout.STATE
     content = bytearray(state.read_bytes())
     struct.pack_into("<Q", content, layout.PROCESS_AT, 1)
