@@ -408,7 +408,7 @@ def shown_text(longrepr: Any) -> str | None:
 def _whole_text(longrepr: Any) -> str:
     if issubclass(type(longrepr), str):
         return str.__str__(longrepr)  # not its own method
-    kind = inspection.name_of(type(longrepr)) if _is_pytests(longrepr) else ""
+    kind = inspection.dotted_name_of(type(longrepr)).removeprefix("_pytest._code.code.")
     if kind == "ExceptionChainRepr":
         entries = longrepr.chain
     elif kind == "ReprExceptionInfo" and hasattr(longrepr.reprtraceback, "reprentries"):
@@ -486,16 +486,12 @@ def shown_place(longrepr: Any, rootdir: Path) -> evidence.Location | None:
     return origin.location(crash.path, crash.lineno, rootdir)
 
 
-def _is_pytests(one: object) -> bool:
-    return inspection.module_of(type(one)).startswith("_pytest.")
-
-
 def _crash_of(longrepr: object) -> Any:
     """Return pytest's object for the place of a crash and its message; `None` without one."""
     if type(longrepr) is ExceptionChainRepr:  # that of nearly all failures, which is asked often
         return longrepr.reprcrash
     crash = inspection.attribute_of(longrepr, "reprcrash")
-    return crash if _is_pytests(crash) else None
+    return crash if inspection.module_of(type(crash)).startswith("_pytest.") else None
 
 
 def _add_traceback(lines: list[str], reprtraceback: Any) -> None:

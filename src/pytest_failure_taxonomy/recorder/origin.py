@@ -45,9 +45,10 @@ RUNNER: Final = 0
 """The owner of a file: the user, a library, the test runner."""
 
 SELF: Final = "pytest_failure_taxonomy"
-_RUNNERS: Final = frozenset(
+RUNNERS: Final = frozenset(
     {"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__", SELF}
 )
+"""The packages of pytest, of what pytest is made of, and of this plugin."""
 LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
 NOT_SOURCES: Final = frozenset(
     {".venv", "venv", ".tox", ".nox", ".eggs", "build", "__pypackages__"}
@@ -251,9 +252,9 @@ class OriginFinder:
         dotted = module_name_in(module)
         absolute = os.path.abspath(name)
         below_package = _path_of_module(dotted, absolute)
-        if is_runner(dotted):
+        if dotted.partition(".")[0] in RUNNERS:
             return FileFound(RUNNER, below_package, is_asked=False)
-        root = next((each for each in self.roots if absolute.startswith(each)), "")
+        root = next(filter(absolute.startswith, self.roots), "")
         parts = absolute[len(root) :].replace(os.sep, "/").split("/")
         if not LIBRARIES.isdisjoint(parts):
             at = max(i for i, part in enumerate(parts) if part in LIBRARIES)
@@ -290,11 +291,6 @@ class OriginFinder:
                     break
             known = self._texts[name, line] = " ".join(" ".join(parts).split())[:MAX_TEXT]
         return known
-
-
-def is_runner(dotted: str) -> bool:
-    """Tell whether a module is pytest's, or of what pytest is made of, or this plugin's."""
-    return dotted.partition(".")[0] in _RUNNERS
 
 
 def passes_on(entry: TracebackType) -> bool:
@@ -438,7 +434,7 @@ def is_own(path: str, rootdir: Path) -> bool:
     """Tell whether a file lies below the root directory and was not installed there."""
     if path.startswith("<"):
         return False
-    return _is_own(_absolute(path), _prefix_of(rootdir))
+    return _is_own(*_absolute(path, rootdir))
 
 
 @lru_cache(maxsize=1_000)
@@ -449,14 +445,10 @@ def _is_own(absolute: str, prefix: str) -> bool:
     return LIBRARIES.isdisjoint(parts) and (parts[0] not in NOT_SOURCES or len(parts) == 1)
 
 
-def _absolute(path: str) -> str:
-    return path if path.startswith(os.sep) else os.path.abspath(path)
-
-
-@lru_cache(maxsize=10)
-def _prefix_of(rootdir: Path) -> str:
-    """Return how the absolute path of every file below a folder begins."""
-    return f"{str(rootdir).rstrip(os.sep)}{os.sep}"
+def _absolute(path: str, rootdir: Path) -> tuple[str, str]:
+    """Return the absolute path of a file, and how that of every file below a folder begins."""
+    absolute = path if path.startswith(os.sep) else os.path.abspath(path)
+    return absolute, f"{str(rootdir).rstrip(os.sep)}{os.sep}"
 
 
 def is_of_the_user(path: str) -> bool:
@@ -474,8 +466,8 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
     """
     if path.startswith("<"):  # code of no file
         return Location(path=path, line=line)
-    shown = _absolute(path).removeprefix(_prefix_of(rootdir))
-    return Location(path=shown.replace(os.sep, "/"), line=line)
+    absolute, prefix = _absolute(path, rootdir)
+    return Location(path=absolute.removeprefix(prefix).replace(os.sep, "/"), line=line)
 
 
 class Frame(NamedTuple):

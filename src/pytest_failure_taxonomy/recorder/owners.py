@@ -183,16 +183,17 @@ class RaisingFrames:
             return Code(self._owner_of_users(absolute, path), None, module, path, absolute)
         found = distribution_of(absolute)
         words = None if found is None else found.words
-        if origin.is_runner(module):
-            is_ours = module.partition(".")[0] == origin.SELF
-            return Code("plugin" if is_ours else "pytest", words, module, path, absolute)
+        package = module.partition(".")[0]
+        if package in origin.RUNNERS:
+            owner: CodeOwner = "plugin" if package == origin.SELF else "pytest"
+            return Code(owner, words, module, path, absolute)
         if found is None or not found.plugins:
             return Code("dependency", words, module, path, absolute)
         # A distribution has no other use than with pytest, as far as its name tells.
         is_plugin = "pytest" in found.name.lower() or any(
             f"{module}.".startswith(f"{plugin}.") for plugin in found.plugins
         )
-        owner: CodeOwner = "plugin" if is_plugin else "dependency"
+        owner = "plugin" if is_plugin else "dependency"
         return Code(owner, words, module, path, absolute, not is_plugin)
 
     def _owner_of_users(self, absolute: str, path: str) -> CodeOwner:
@@ -222,8 +223,9 @@ class RaisingFrames:
         Such a folder is made by `pip install --target`. That of an editable installation holds the
         sources alone.
         """
-        if any(part.endswith(_ARCHIVES) for part in absolute.split(os.sep)[:-1]):
-            return True
+        for part in absolute.split(os.sep)[:-1]:
+            if part.endswith(_ARCHIVES):
+                return True
         depth = dotted.count(".") + (os.path.basename(absolute) == "__init__.py")
         folder = absolute
         for _ in range(depth + 1):

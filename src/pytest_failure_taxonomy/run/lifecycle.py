@@ -68,6 +68,7 @@ os = isolate_module(os)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
+    from pytest_failure_taxonomy.recorder.every_test import EveryTest
     from pytest_failure_taxonomy.run.past_runs import PastRuns
 
 RUN = pytest.StashKey["Run | None"]()
@@ -173,7 +174,7 @@ class Run:
         self._controller: ControllerRecorder | None = None
         self._stall_thread: in_pytest.StallThread | None = None
         self._stalled: in_pytest.StalledRun | None = None
-        self._every_test: progress.EveryTest | None = None
+        self._every_test: EveryTest | None = None
         self._secrets = Secrets(settings.redact)
         self._past_runs: PastRuns | None = None
         if settings.history is not None or settings.known is not None:
@@ -210,7 +211,9 @@ class Run:
         )
         if self._past_runs is not None or settings.faces.junit or settings.faces.html:
             started_at = self._started_at.timestamp()
-            self._every_test = progress.EveryTest(self.faults, self.session.nodeids, started_at)
+            from pytest_failure_taxonomy.recorder.every_test import EveryTest
+
+            self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
             config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
         call_after_fork(self.session.progress.detach, self.report_file.leave_to_parent)
 

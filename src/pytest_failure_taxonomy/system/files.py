@@ -466,18 +466,14 @@ def move_high(descriptor: int) -> int:
         import resource
     except ImportError:  # Windows
         return descriptor
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for lowest in _high_numbers(soft):
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    end = min(limit, 1 << 16) if limit > 0 else 1 << 16
+    for lowest in (end - 16, end // 2):
         with suppress(OSError):
             high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
             os.close(descriptor)
             return high
     return descriptor
-
-
-def _high_numbers(limit: int) -> Iterator[int]:
-    end = min(limit, 1 << 16) if limit > 0 else 1 << 16
-    yield from (end - 16, end // 2)
 
 
 class KeptDescriptor:

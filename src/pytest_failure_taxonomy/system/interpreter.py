@@ -64,8 +64,12 @@ def interpreter_as_it_was() -> Iterator[None]:
     for module, copy in _RESTORED.items():
         vars(module).update(vars(copy))
     path = sys.path[:]
-    sys.path[:] = sorted(path, key=lambda entry: not _is_of_library(entry))
-    hidden = {name: sys.modules.pop(name) for name in _IMPORTED_LATE if _is_hidden(name)}
+    libraries: list[str] = []
+    others: list[str] = []
+    for entry in path:
+        (libraries if _is_of_library(entry) else others).append(entry)
+    sys.path[:] = libraries + others
+    hidden = {name: sys.modules.pop(name) for name in _IMPORTED_LATE if _is_hidden(name, libraries)}
     try:
         yield
     finally:
@@ -82,17 +86,13 @@ def _is_of_library(path: str | None) -> bool:
     )
 
 
-def _is_hidden(name: str) -> bool:
+def _is_hidden(name: str, libraries: list[str]) -> bool:
     """Tell whether a module of the tests has the name of a library that is installed."""
     if name not in sys.modules:
         return False
     module = sys.modules[name]
     file = vars(module).get("__file__") if type(module) is ModuleType else None
-    if _is_of_library(file):
-        return False
-    return (
-        PathFinder.find_spec(name, [each for each in sys.path if _is_of_library(each)]) is not None
-    )
+    return not _is_of_library(file) and PathFinder.find_spec(name, libraries) is not None
 
 
 def our_command(*words: str) -> str:

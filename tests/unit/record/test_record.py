@@ -51,7 +51,6 @@ from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.failures import EventLog
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
-from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.files import move_high, open_folder
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -680,9 +679,14 @@ def test_the_events_have_a_high_descriptor(folder: Path) -> None:
     assert set(descriptors()) == set(before)
 
 
+@pytest.mark.posix("elsewhere than on POSIX a descriptor can't be moved up")
 def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A descriptor that can't be moved stays where it is, and is used there."""
-    monkeypatch.setattr(files, "_high_numbers", lambda limit: iter([limit + 10**6]))
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "no such number")
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
     descriptor = os.open(os.devnull, os.O_RDONLY)
     assert move_high(descriptor) == descriptor
     os.close(descriptor)
@@ -691,10 +695,21 @@ def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.Mon
     assert read(folder).header.run_id == RUN_ID
 
 
+@pytest.mark.posix("elsewhere than on POSIX a descriptor can't be moved up")
 @pytest.mark.parametrize("limit", [-1, 64, 1_024, 20_000, 1 << 20])
-def test_high_numbers_are_within_the_limit(limit: int) -> None:
+def test_high_numbers_are_within_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers that are tried are below the limit and above those that programs get."""
-    for number in files._high_numbers(limit):
+    tried = []
+
+    def refuse(_descriptor: int, _command: int, lowest: int) -> int:
+        tried.append(lowest)
+        raise OSError(errno.EINVAL, "no such number")
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    move_high(-1)
+    assert len(tried) == 2
+    for number in tried:
         assert 24 < number < (limit if limit > 0 else 1 << 16)
 
 
