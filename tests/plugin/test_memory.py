@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.system.kernel_log import KERNEL_LOG, read_records
-from pytest_failure_taxonomy.system.proc import find_control_group
+from pytest_failure_taxonomy.system.process import find_control_group
 from tests.helpers.runs import PytestRuns
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -178,7 +178,7 @@ class ProcessPeak:
 
 @value
 class MemorySeen:
-    """What `system.proc.MemorySampler` has seen of a run; all sizes are in bytes."""
+    """What `system.process.MemorySampler` has seen of a run; all sizes are in bytes."""
 
     at_ns: int = 0
     """When it looked last, on the monotonic clock; 0 for never."""

@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.recorder.session import (
 )
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.files import Folder
-from pytest_failure_taxonomy.system.proc import (
+from pytest_failure_taxonomy.system.process import (
     oom_events_file,
     peak_rss_of_children,
     read_oom_count,

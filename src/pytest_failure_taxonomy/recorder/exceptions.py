@@ -261,7 +261,7 @@ def _memory_pressure() -> evidence.MemoryPressure | None:
 
     The exception still holds what its frames had, so that this is nearly what they used.
     """
-    from pytest_failure_taxonomy.system.proc import own_limits
+    from pytest_failure_taxonomy.system.process import own_limits
 
     try:
         used = own_limits()

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.system.proc import find_control_group, peak_rss_bytes
+from pytest_failure_taxonomy.system.process import find_control_group, peak_rss_bytes
 from pytest_failure_taxonomy.taxonomy import evidence
 
 MAX_SECONDS: Final = 1.0
@@ -43,39 +43,17 @@ class _Provider(NamedTuple):
     ref: str
 
 
-CI_PROVIDERS: Final = (
-    _Provider(
-        "github", "GITHUB_ACTIONS", "GITHUB_RUN_ID", "GITHUB_JOB", "GITHUB_SHA", "GITHUB_REF"
-    ),
-    _Provider(
-        "gitlab",
-        "GITLAB_CI",
-        "CI_PIPELINE_ID",
-        "CI_JOB_NAME",
-        "CI_COMMIT_SHA",
-        "CI_COMMIT_REF_NAME",
-    ),
-    _Provider(
-        "azure",
-        "TF_BUILD",
-        "BUILD_BUILDID",
-        "SYSTEM_JOBNAME",
-        "BUILD_SOURCEVERSION",
-        "BUILD_SOURCEBRANCH",
-    ),
-    _Provider(
-        "circleci", "CIRCLECI", "CIRCLE_WORKFLOW_ID", "CIRCLE_JOB", "CIRCLE_SHA1", "CIRCLE_BRANCH"
-    ),
-    _Provider(
-        "buildkite",
-        "BUILDKITE",
-        "BUILDKITE_BUILD_ID",
-        "BUILDKITE_LABEL",
-        "BUILDKITE_COMMIT",
-        "BUILDKITE_BRANCH",
-    ),
-    _Provider("jenkins", "JENKINS_URL", "BUILD_TAG", "JOB_NAME", "GIT_COMMIT", "GIT_BRANCH"),
-)
+CI_PROVIDERS: Final = [
+    _Provider(*row.split())
+    for row in (
+        "github GITHUB_ACTIONS GITHUB_RUN_ID GITHUB_JOB GITHUB_SHA GITHUB_REF",
+        "gitlab GITLAB_CI CI_PIPELINE_ID CI_JOB_NAME CI_COMMIT_SHA CI_COMMIT_REF_NAME",
+        "azure TF_BUILD BUILD_BUILDID SYSTEM_JOBNAME BUILD_SOURCEVERSION BUILD_SOURCEBRANCH",
+        "circleci CIRCLECI CIRCLE_WORKFLOW_ID CIRCLE_JOB CIRCLE_SHA1 CIRCLE_BRANCH",
+        "buildkite BUILDKITE BUILDKITE_BUILD_ID BUILDKITE_LABEL BUILDKITE_COMMIT BUILDKITE_BRANCH",
+        "jenkins JENKINS_URL BUILD_TAG JOB_NAME GIT_COMMIT GIT_BRANCH",
+    )
+]
 """Published in the reference of the report."""
 
 

@@ -275,15 +275,11 @@ def searched_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
     """Return the evidence of a run without what its later texts give away."""
     for _ in range(_MOST_PASSES):
         known = redaction.known
-        run = replace(
-            run,
-            failures=tuple(redacted(each, redaction) for each in run.failures),
-            collection_failures=tuple(
-                redacted(each, redaction) for each in run.collection_failures
-            ),
-            errors=tuple(redacted(each, redaction) for each in run.errors),
-            interruptions=tuple(redacted(each, redaction) for each in run.interruptions),
-        )
+        found = {
+            name: tuple([redacted(each, redaction) for each in getattr(run, name)])
+            for name in ("failures", "collection_failures", "errors", "interruptions")
+        }
+        run = replace(run, **found)
         if redaction.known == known:
             break
     return run

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
-from pytest_failure_taxonomy.system.proc import peak_rss_bytes
+from pytest_failure_taxonomy.system.process import peak_rss_bytes
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """The key of this plugin in xdist's `workerinput` and `workeroutput`."""

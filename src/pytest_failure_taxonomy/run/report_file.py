@@ -24,11 +24,12 @@ from pytest_failure_taxonomy.report.write import (
 )
 from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.interpreter import isolate_module, our_command
-from pytest_failure_taxonomy.system.proc import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.system.process import (
     enclosing_limits,
+    oom_events_file,
     outlives_this_process,
     read_identity,
+    read_oom_count,
 )
 from pytest_failure_taxonomy.watcher.stalls.in_pytest import is_program
 from pytest_failure_taxonomy.watcher.start import Watch, is_observable

@@ -33,8 +33,7 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
 from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
-from pytest_failure_taxonomy.system.proc import read_oom_count
-from pytest_failure_taxonomy.system.process import is_alive
+from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,

@@ -16,7 +16,7 @@ import time
 
 TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.system.proc import MemorySampler
+    from pytest_failure_taxonomy.system.process import MemorySampler
     from pytest_failure_taxonomy.watcher.stalls.detect import Standstill
 
 _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
@@ -164,7 +164,7 @@ class Stalls:
         seconds = float(given.get("seconds", "0"))
         if seconds > 0:
             try:
-                from pytest_failure_taxonomy.system.proc import start_of
+                from pytest_failure_taxonomy.system.process import start_of
                 from pytest_failure_taxonomy.watcher.stalls import detect
 
                 process = process_id, start_of(process_id)
@@ -245,7 +245,7 @@ class Memory:
 
     def _begun(self) -> MemorySampler:
         if self._sampler is None:
-            from pytest_failure_taxonomy.system.proc import MemorySampler
+            from pytest_failure_taxonomy.system.process import MemorySampler
 
             self._sampler = MemorySampler(self._process_id, self._folder or None)
         return self._sampler
@@ -258,7 +258,7 @@ def _wait_status(pidfd: int, process_id: int) -> int | None:
     """
     import fcntl
 
-    from pytest_failure_taxonomy.system.proc import fields_of
+    from pytest_failure_taxonomy.system.process import fields_of
 
     for _ in range(50):
         fields = fields_of(process_id)

@@ -525,32 +525,25 @@ class OutputRelay:
     def _work(self) -> None:
         with suppress(OSError):
             while not all(pipe.is_done for pipe in self._pipes):
-                ready = self._wait(None, self._waking[0])
-                if self._waking[0] in ready:
+                if self._waking[0] in self._pass_on(None, self._waking[0]):
                     break
             # What the command has written is in the pipe; others may write for ever.
             until = time.monotonic() + _DRAIN_SECONDS
-            while True:
+            while time.monotonic() <= until:
                 has_pending = any(pipe.pending for pipe in self._pipes)
-                ready = self._wait(_LAST_SECONDS if has_pending else 0.0)
-                if not ready:
-                    break
-                for pipe in self._pipes:
-                    pipe.pass_on(ready)
-                if time.monotonic() > until:
+                if not self._pass_on(_LAST_SECONDS if has_pending else 0.0):
                     break
 
-    def _wait(self, seconds: float | None, waking: int | None = None) -> dict[int, int]:
-        """Wait until something can be passed on; pass it on if somebody may wake us."""
+    def _pass_on(self, seconds: float | None, waking: int | None = None) -> dict[int, int]:
+        """Wait until something can be passed on, or somebody wakes us; return what is ready."""
         poll = select.poll()
         for pipe in self._pipes:
             pipe.watch(poll)
         if waking is not None:
             poll.register(waking, select.POLLIN)
         ready = dict(poll.poll(None if seconds is None else seconds * 1_000))
-        if waking is not None:
-            for pipe in self._pipes:
-                pipe.pass_on(ready)
+        for pipe in self._pipes:
+            pipe.pass_on(ready)
         return ready
 
     def _leave_to_a_fork(self) -> None:
@@ -568,8 +561,6 @@ class OutputRelay:
                     os.closerange(last + 1, min(number, 65_536))
                     last = number
                 while not all(pipe.is_done for pipe in self._pipes):
-                    ready = self._wait(None)
-                    for pipe in self._pipes:
-                        pipe.pass_on(ready)
+                    self._pass_on(None)
             finally:
                 os._exit(0)

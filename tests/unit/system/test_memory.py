@@ -18,9 +18,9 @@ from pytest_failure_taxonomy.record.observed import (
     peak_of,
     read_memory,
 )
-from pytest_failure_taxonomy.system import proc
+from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.files import open_folder
-from pytest_failure_taxonomy.system.proc import (
+from pytest_failure_taxonomy.system.process import (
     MemorySampler,
     find_control_group,
     memory_of,
@@ -201,7 +201,7 @@ def test_only_the_file_of_the_record_is_written(tmp_path: Path, what: str) -> No
         "folder": file.mkdir,
     }
     makers[what]()
-    assert proc.MEMORY_FILE == MEMORY
+    assert process.MEMORY_FILE == MEMORY
     sampler = MemorySampler(os.getpid(), str(record))
     sampler.look()
     assert canary.read_bytes() == b"canary"
@@ -232,7 +232,7 @@ def test_the_kernels_count_of_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, count: int | None
 ) -> None:
     """The count of this cgroup's own kills is read, and nothing else taken for it."""
-    monkeypatch.setattr(proc, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(process, "CGROUPS", str(tmp_path))
     (tmp_path / "memory.events").write_text(content, "utf-8", "surrogateescape")
     assert read_oom_count(str(tmp_path / "memory.events")) == count
 
@@ -253,7 +253,7 @@ def test_a_count_of_another_hand_is_not_read(
     assert read_oom_count(str(tmp_path / "memory.events")) is None
     assert read_oom_count(f"/sys/fs/cgroup/../../..{tmp_path}/memory.events") is None
     assert read_oom_count("memory.events") is None
-    monkeypatch.setattr(proc, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(process, "CGROUPS", str(tmp_path))
     assert read_oom_count(str(tmp_path / "memory.events")) == 2
     assert read_oom_count(str(tmp_path / "pipe")) is None
 
@@ -274,5 +274,5 @@ def test_the_file_of_this_cgroup(
 ) -> None:
     """The unified hierarchy's file is used where it can be read, or that of version 1."""
     files = {"/proc/self/cgroup": cgroup, path: "oom_kill 0\n"}
-    monkeypatch.setattr(proc, "read_text", lambda name: files.get(name, ""))
+    monkeypatch.setattr(process, "read_text", lambda name: files.get(name, ""))
     assert oom_events_file() == path

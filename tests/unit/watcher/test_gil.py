@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.system.proc import fields_of
+from pytest_failure_taxonomy.system.process import fields_of
 from pytest_failure_taxonomy.watcher.stalls import stacks
 from pytest_failure_taxonomy.watcher.stalls.stacks import is_gil_held
 from tests.helpers.waiting import wait_until

@@ -18,8 +18,7 @@ import pytest
 from pytest_failure_taxonomy.record import write as record_write
 from pytest_failure_taxonomy.record.write import find_py_spy
 from pytest_failure_taxonomy.system import process
-from pytest_failure_taxonomy.system.proc import fields_of
-from pytest_failure_taxonomy.system.process import catches
+from pytest_failure_taxonomy.system.process import catches, fields_of
 from pytest_failure_taxonomy.watcher.stalls.inspect import (
     MAX_CHILDREN,
     MAX_COMMAND,

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.record.write import DiskRecord
 if sys.platform == "win32":
     pytest.skip("stalls are seen from outside on Linux", allow_module_level=True)
 
-from pytest_failure_taxonomy.system.proc import start_of
+from pytest_failure_taxonomy.system.process import start_of
 from pytest_failure_taxonomy.watcher.stalls import detect
 from pytest_failure_taxonomy.watcher.stalls.detect import Movement, Standstill, state_of
 

@@ -11,7 +11,7 @@ import os
 import struct
 from types import SimpleNamespace
 
-from pytest_failure_taxonomy.system.proc import children_of, fields_of, read, start_of
+from pytest_failure_taxonomy.system.process import children_of, fields_of, read, start_of
 
 # As in record/layout.py; a test compares them.
 PAGE = 4096

@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.files import identity_of, open_folder
-from pytest_failure_taxonomy.system.proc import fields_of, read, start_of
+from pytest_failure_taxonomy.system.process import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import words_at

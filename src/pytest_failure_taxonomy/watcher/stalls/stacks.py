@@ -30,9 +30,9 @@ from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, location
 from pytest_failure_taxonomy.system.files import CAREFUL, identity_of, read_file
-from pytest_failure_taxonomy.system.proc import fields_of
 from pytest_failure_taxonomy.system.process import (
     catches,
+    fields_of,
     has_process,
     is_restarted,
 )
