@@ -49,8 +49,8 @@ from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import (
     allow_to_read,
     catches,
-    has_to_allow_reading,
     read_identity,
+    read_text,
 )
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 
@@ -549,7 +549,10 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
         The signal that asks for the stacks; `None` where this program uses that signal already, or
         the system has none.
     """
-    if watcher_id is not None and has_to_allow_reading() and find_py_spy() is not None:
+    # In scope 1 of the security module Yama a process of the same user may read this one's memory
+    # once it is named. In scope 0 it needs no permission, and in the others none is enough.
+    is_scope_1 = read_text("/proc/sys/kernel/yama/ptrace_scope").strip() == "1"
+    if watcher_id is not None and is_scope_1 and find_py_spy() is not None:
         allow_to_read(watcher_id)
     # A process ignores SIGURG without a handler. So a test that sends it to itself ends as without
     # us; and a test that sends itself any other signal does, too.

@@ -251,7 +251,11 @@ class OriginFinder:
             return FileFound(FOREIGN, shown, not name.startswith("<frozen "))
         dotted = module_name_in(module)
         absolute = os.path.abspath(name)
-        below_package = _path_of_module(dotted, absolute)
+        # The path below the folder that its package is imported from.
+        *packages, last = dotted.split(".")
+        base = os.path.basename(absolute)
+        packages += [last] if base == "__init__.py" else []
+        below_package = "/".join((*packages, base))
         if dotted.partition(".")[0] in RUNNERS:
             return FileFound(RUNNER, below_package, is_asked=False)
         root = next(filter(absolute.startswith, self.roots), "")
@@ -356,15 +360,6 @@ def is_hidden(frame: FrameType, code: CodeType) -> bool:
     else:
         hidden = frame.f_globals.get(name)
     return is_plain(hidden) and bool(hidden)  # a callable hides some exceptions only
-
-
-def _path_of_module(dotted: str, path: str) -> str:
-    """Return the path of a file below the folder that its package is imported from."""
-    name = os.path.basename(path)
-    *packages, last = dotted.split(".")
-    if name == "__init__.py":
-        packages.append(last)
-    return "/".join((*packages, name))
 
 
 def exceptions_in(group: BaseException) -> tuple[BaseException, ...]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_failure_taxonomy.redaction.names import (
@@ -374,17 +373,15 @@ class _Fields(NamedTuple):
     texts: tuple[str, ...]
     values: tuple[str, ...]
     """Those with other values, or with tuples of values or of texts."""
-    read_texts: Callable[[Any], tuple[str | None, ...]]
-    read_values: Callable[[Any], tuple[Any, ...]]
 
 
 @cache
 def _free_texts(kind: Any) -> _Fields:
     """Return the fields of a value that may hold a secret; tuples of texts hold names alone."""
     held = {name: of for name, of in kind.__annotations__.items() if name not in _KEPT}
-    return _fields(
-        [name for name, of in held.items() if of in _TEXTS],
-        [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")],
+    return _Fields(
+        tuple([name for name, of in held.items() if of in _TEXTS]),
+        tuple([name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]),
     )
 
 
@@ -395,24 +392,15 @@ def _nodeids(kind: Any) -> _Fields:
     named = [name for name in held if name in _NODEIDS]
     values = [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]
     lists = [name for name in named if held[name] not in _TEXTS]
-    return _fields([name for name in named if held[name] in _TEXTS], values + lists)
-
-
-def _fields(texts: list[str], values: list[str]) -> _Fields:
-    return _Fields(tuple(texts), tuple(values), _reader(texts), _reader(values))
-
-
-def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda one: tuple([getattr(one, name) for name in names])
+    return _Fields(tuple([name for name in named if held[name] in _TEXTS]), (*values, *lists))
 
 
 def _gather(one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]) -> None:
     """Add the texts in a value and in the values in it; `None` for one that is not there."""
     fields = fields_of(one.__class__)
-    texts += fields.read_texts(one)
-    for each in fields.read_values(one):
+    texts += [getattr(one, name) for name in fields.texts]
+    for name in fields.values:
+        each = getattr(one, name)
         if each is None:
             continue
         if each.__class__ is tuple:

@@ -50,13 +50,13 @@ for."""
 _BEHIND: Final = r"[0-9]?(?:\\{0,2}[\"']|[\])]?(?:[\s=,>&;!}]|:(?!:)|/>))"
 """What follows a name with which a value may begin, or which ends an element or an item of a tuple
 that has its value elsewhere."""
-_OF_A_KEY: Final = tuple(kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-"))
+_OF_A_KEY: Final = tuple([kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-")])
 _LONGEST_KIND: Final = 12
 
 _OPTION_ENDS: Final = (
     *_WORDS,
     "apikey",
-    *(f"{kind}-key" for kind in KINDS_OF_KEYS),
+    *[f"{kind}-key" for kind in KINDS_OF_KEYS],
 )
 
 _PARTS_OF_VARIABLES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")

@@ -287,15 +287,6 @@ def adopt_orphans() -> bool:
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def has_to_allow_reading() -> bool:
-    """Tell whether a process of the same user may read this one's memory only once it is named.
-
-    That is the security module Yama's scope 1. In scope 0 it needs no permission, and in the
-    others none is enough.
-    """
-    return read_text("/proc/sys/kernel/yama/ptrace_scope").strip() == "1"
-
-
 def allow_to_read(process_id: int) -> bool:
     """Allow a process and its children to read the memory of this one."""
     return _prctl(_PR_SET_PTRACER, process_id)
