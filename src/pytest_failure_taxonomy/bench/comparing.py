@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.bench.kept.file import RunHeader
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.report import difference_words, distinct_name
 from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
-from pytest_failure_taxonomy.documents.problems import UnfitError, shown
+from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -470,7 +470,7 @@ def _read_reports(path: Path) -> list[ComparedRun]:
     where = shown(os.fspath(path))
     try:
         content = parse_json(read_content(path, _MAX_BYTES).removeprefix(BOM_UTF8))
-    except UnfitError as error:
+    except WrongError as error:
         raise BenchError(f"{where}: {error.what}; {_RIGHT}") from None
     reports = content.get("bench") if isinstance(content, dict) else content
     if not isinstance(reports, list):

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Final, NoReturn
 from pytest_failure_taxonomy.documents.problems import (
     MAX_DEPTH,
     Problems,
-    UnfitError,
+    WrongError,
     quoted,
     shown,
 )
@@ -64,20 +64,20 @@ def read_content(path: Path, limit: int) -> bytes:
         limit: bytes that it may have; at most one more is read.
 
     Raises:
-        UnfitError: it can't be read, is no file, or is bigger than the limit.
+        WrongError: it can't be read, is no file, or is bigger than the limit.
     """
     why = why_no_file(path)
     if why is not None:
-        raise UnfitError(why)
+        raise WrongError(why)
     try:
         is_big = path.stat().st_size > limit
         content = b"" if is_big else read_named_file(path, limit + 1)
     except OSError as error:
-        raise UnfitError(why_unread(error)) from None
+        raise WrongError(why_unread(error)) from None
     if is_big or len(content) > limit:  # it may grow, or not tell its size
         is_small = limit < 1024**2
         size = f"{limit // 1024} KiB" if is_small else f"{limit // 1024**2} MiB"
-        raise UnfitError(f"bigger than {size}")
+        raise WrongError(f"bigger than {size}")
     return content
 
 
@@ -109,15 +109,15 @@ def read_text(
     try:
         content = read_content(Path(path), max_bytes)
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise UnfitError("is UTF-16")
+            raise WrongError("is UTF-16")
         at = content.find(b"\0")
         if at >= 0:
-            raise UnfitError("holds a NUL byte", line=content.count(b"\n", 0, at) + 1)
+            raise WrongError("holds a NUL byte", line=content.count(b"\n", 0, at) + 1)
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        problem = UnfitError(f"not UTF-8 at byte {error.start}", line=line)
-    except UnfitError as error:
+        problem = WrongError(f"not UTF-8 at byte {error.start}", line=line)
+    except WrongError as error:
         problem = error
     raise problems.ended_by(problem, right) from None
 
@@ -135,7 +135,7 @@ def parse_json(data: bytes | str) -> Any:
     """Return what JSON says; bytes are UTF-8.
 
     Raises:
-        UnfitError: It is no JSON, or holds NaN, a number that is too big, or the same key twice in
+        WrongError: It is no JSON, or holds NaN, a number that is too big, or the same key twice in
             one object.
     """
     try:
@@ -144,14 +144,14 @@ def parse_json(data: bytes | str) -> Any:
             raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
         return _DECODER.decode(text)
     except UnicodeDecodeError as error:
-        raise UnfitError(f"not UTF-8 at byte {error.start}") from None
+        raise WrongError(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
         at = f"column {error.colno}"
         if "\n" in error.doc.rstrip("\n"):
             at = f"line {error.lineno} {at}"
-        raise UnfitError(f"not JSON ({shown(error.msg)} at {at})") from None
+        raise WrongError(f"not JSON ({shown(error.msg)} at {at})") from None
     except RecursionError:
-        raise UnfitError("nested too deep", _FLATTER) from None
+        raise WrongError("nested too deep", _FLATTER) from None
 
 
 def parse_value(text: str, right: str = "write one JSON object a line") -> Any:
@@ -162,21 +162,21 @@ def parse_value(text: str, right: str = "write one JSON object a line") -> Any:
         right: What would be right, for the message about what is not JSON.
 
     Raises:
-        UnfitError: As `parse_json`; or it is nested too deep, or holds an unpaired surrogate.
+        WrongError: As `parse_json`; or it is nested too deep, or holds an unpaired surrogate.
     """
     try:
         value = parse_json(text)
-    except UnfitError as error:
-        raise UnfitError(error.what, error.right or right) from None
+    except WrongError as error:
+        raise WrongError(error.what, error.right or right) from None
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-        raise UnfitError("nested too deep", _FLATTER)
+        raise WrongError("nested too deep", _FLATTER)
     if _SURROGATE.search(text) is not None:
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
             half = quoted(error.object[error.start])
             what = f"holds half a character ({half}), which UTF-8 can't"
-            raise UnfitError(what, "write a whole one") from None
+            raise WrongError(what, "write a whole one") from None
     return value
 
 
@@ -199,25 +199,25 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
-        raise UnfitError(f"the key {quoted(twice)} stands twice in one object", "give it once")
+        raise WrongError(f"the key {quoted(twice)} stands twice in one object", "give it once")
     return found
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise UnfitError(f"the number {quoted(digits)} is too big", _QUOTE)
+        raise WrongError(f"the number {quoted(digits)} is too big", _QUOTE)
     return number
 
 
 def _int(digits: str) -> int:
     if len(digits.lstrip("-")) > MAX_INTEGER_DIGITS:
-        raise UnfitError(f"an integer of more than {MAX_INTEGER_DIGITS} digits", _QUOTE)
+        raise WrongError(f"an integer of more than {MAX_INTEGER_DIGITS} digits", _QUOTE)
     return int(digits)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise UnfitError(f"{quoted(name)} is no number to JSON", _QUOTE)
+    raise WrongError(f"{quoted(name)} is no number to JSON", _QUOTE)
 
 
 _DECODER: Final = json.JSONDecoder(

@@ -25,14 +25,10 @@ WRONG: Final = object()
 
 
 class WrongError(ValueError):
-    """A value can't be used; the message says what is wrong; what would be right."""
-
-
-class UnfitError(WrongError):
-    """A file or a text can't be read as what it should be."""
+    """A value, a text or a file can't be used; says what is wrong; what would be right."""
 
     def __init__(self, what: str, right: str = "", *, line: int | None = None) -> None:
-        """Take what is wrong; what would be right, whatever file it is; and the line."""
+        """Take what is wrong; what would be right, if that is said apart from it; and the line."""
         super().__init__(f"{what}; {right}" if right else what)
         self.what = what
         self.right = right
@@ -55,7 +51,7 @@ class Problems:
         """Add a problem in words: what is wrong; what would be right."""
         self._found.append((line or 0, what))
 
-    def ended_by(self, error: UnfitError, right: str) -> FailureTaxonomyError:
+    def ended_by(self, error: WrongError, right: str) -> FailureTaxonomyError:
         """Add what ends the reading of the file, and return the error that lists all problems."""
         self.add(error.line, f"{error.what}; {right}")
         return self.as_error()

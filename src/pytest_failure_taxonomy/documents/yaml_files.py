@@ -23,7 +23,6 @@ from pytest_failure_taxonomy.documents.problems import (
     WRONG,
     Problems,
     Tree,
-    UnfitError,
     WrongError,
     kind_of,
     line_of,
@@ -85,7 +84,7 @@ def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
     if forbidden is not None:
         line = text.count("\n", 0, forbidden.start()) + 1
         what = f"holds the character {quoted(forbidden[0])}, which YAML forbids"
-        raise UnfitError(what, line=line)
+        raise WrongError(what, line=line)
     loader = (_FastLoader if form.is_fast else _Loader)(text)
     loader.yaml_implicit_resolvers = _CORE_RESOLVERS
     loader.problems = problems
@@ -95,15 +94,15 @@ def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         # libyaml's own limit, in the words of PyYAML 6.0.4 and later.
         if error.problem is not None and error.problem.endswith("maximum nesting depth"):
-            raise UnfitError(_TOO_DEEP) from None
+            raise WrongError(_TOO_DEEP) from None
         mark = error.problem_mark or error.context_mark
         words = "; ".join(part for part in (error.context, error.problem) if part)
         at = mark.line + 1 if mark is not None else None
-        raise UnfitError(f"not YAML ({shown(words)})", line=at) from None
+        raise WrongError(f"not YAML ({shown(words)})", line=at) from None
     except yaml.YAMLError as error:
-        raise UnfitError(f"not YAML ({shown(str(error))})") from None
+        raise WrongError(f"not YAML ({shown(str(error))})") from None
     except RecursionError:
-        raise UnfitError(_TOO_DEEP) from None
+        raise WrongError(_TOO_DEEP) from None
     finally:
         loader.dispose()
     return root
@@ -132,7 +131,7 @@ class _Bounded(Composer):
         if self.check_event(yaml.AliasEvent):
             return self._follow(parent, index)
         if self._depth == MAX_DEPTH:
-            raise UnfitError(_TOO_DEEP)
+            raise WrongError(_TOO_DEEP)
         anchor = self.peek_event().anchor
         count, deepest = self._count, self._deepest
         self._count += 1
@@ -157,10 +156,10 @@ class _Bounded(Composer):
         self._repeated += count
         if self._repeated > MAX_REPEATED:
             what = f"its references repeat more than {MAX_REPEATED:,} values"
-            raise UnfitError(what, line=event.start_mark.line + 1)
+            raise WrongError(what, line=event.start_mark.line + 1)
         self._deepest = max(self._deepest, self._depth + levels)
         if self._deepest > MAX_DEPTH:
-            raise UnfitError(_TOO_DEEP)
+            raise WrongError(_TOO_DEEP)
         return super().compose_node(parent, index)  # raises if there is no such anchor
 
     def _refuse(self, what: str) -> yaml.Node:
@@ -236,7 +235,7 @@ def read_tree(
     text = read_text(path, problems, right=form.right, max_bytes=form.max_bytes)
     try:
         node = _compose(text, problems, form)
-    except UnfitError as error:
+    except WrongError as error:
         raise problems.ended_by(error, form.right) from None
     if node is None or node.tag == _NULL:
         if if_empty is not None:

@@ -144,10 +144,6 @@ class Limits:
         self.cut["nodeids_omitted"] += max(0, len(nodeids) - MAX_NODEIDS)
         return list(nodeids[:MAX_NODEIDS])
 
-    def message(self, text: str) -> str:
-        """Return a message, capped."""
-        return self._capped(text, MAX_MESSAGE)
-
     def traceback(self, text: str | None, *, cut_before: bool = False) -> str | None:
         """Return a traceback, capped, while there is room for more of them."""
         if text is None:
@@ -155,7 +151,7 @@ class Limits:
         if self._characters_left <= 0:
             self.cut["tracebacks_omitted"] += 1
             return None
-        shown = self._capped(text, MAX_TRACEBACK, cut_before=cut_before)
+        shown = self.message(text, MAX_TRACEBACK, cut_before=cut_before)
         self._characters_left -= len(shown)
         return shown
 
@@ -195,9 +191,10 @@ class Limits:
         shown = text if self._redaction is None else self._redaction.redact(text)
         for found in removed_from(shown):
             self.redacted[found] = self.redacted.get(found, 0) + 1
-        return self._capped(shown, MAX_TRACEBACK)
+        return self.message(shown, MAX_TRACEBACK)
 
-    def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
+    def message(self, text: str, limit: int = MAX_MESSAGE, *, cut_before: bool = False) -> str:
+        """Return a text, capped."""
         if len(text) <= limit and not cut_before and text.isascii():
             return text  # as nearly all are
         text = encodable(text)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.documents.content import parse_json
-from pytest_failure_taxonomy.documents.problems import UnfitError
+from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.amend import causes_of_groups
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_ID, SCHEMA_VERSION
@@ -90,14 +90,21 @@ def parse_report(data: bytes, where: str) -> FailureReport:
     """
     where = safe_text(where)
     if len(data) > MAX_REPORT_BYTES:
-        raise _refusal(where, f"bigger than {MAX_REPORT_BYTES // 1024**2} MiB")
+        raise refusal(where, f"bigger than {MAX_REPORT_BYTES // 1024**2} MiB", _RIGHT)
     try:
         content = parse_json(data)
-    except UnfitError as error:
-        raise _refusal(where, error.what) from None
+    except WrongError as error:
+        raise refusal(where, error.what, _RIGHT) from None
     if not isinstance(content, dict):
-        raise _refusal(where, f"{_JSON_SORTS[type(content)]} and not an object")
-    _check_version(content.get("schema_version"), where)
+        raise refusal(where, f"{_JSON_SORTS[type(content)]} and not an object", _RIGHT)
+    version = content.get("schema_version")
+    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    newest = tuple(int(part) for part in SCHEMA_VERSION.split("."))
+    if found is not None and (int(found[1]), int(found[2])) > newest:
+        raise ReportError(
+            f"{where}: schema version {version} is newer than this program reads"
+            f" ({SCHEMA_VERSION}); upgrade pytest-failure-taxonomy"
+        )
     try:
         report = FailureReport.model_validate_json(_brought_up_to_date(content, data))
         if "causes" not in content:  # of an older schema version; its groups tell them
@@ -108,20 +115,8 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         problems = error.errors(include_url=False, include_context=False)
     # What the standard library takes and pydantic does not: half a surrogate pair, 200 levels.
     if problems[0]["type"] == "json_invalid":
-        raise _refusal(where, safe_text(problems[0]["msg"]))
+        raise refusal(where, safe_text(problems[0]["msg"]), _RIGHT)
     raise ReportError(_list_problems(problems, where))
-
-
-def _check_version(version: object, where: str) -> None:
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    if found is None:
-        return
-    newest = tuple(int(part) for part in SCHEMA_VERSION.split("."))
-    if (int(found[1]), int(found[2])) > newest:
-        raise ReportError(
-            f"{where}: schema version {version} is newer than this program reads"
-            f" ({SCHEMA_VERSION}); upgrade pytest-failure-taxonomy"
-        )
 
 
 def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
@@ -180,7 +175,3 @@ def _words(problem: ErrorDetails) -> str:
     if isinstance(found, dict | list):
         return words
     return f"{words}, found {safe_text(json.dumps(found, ensure_ascii=False), MAX_WORD)}"
-
-
-def _refusal(where: str, what: str) -> ReportError:
-    return refusal(where, what, _RIGHT)

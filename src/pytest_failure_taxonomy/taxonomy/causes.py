@@ -173,10 +173,14 @@ def _cause(
         elif found.kind == "test.failed" and failure is None and not found.nodeid:
             unnamed += 0 if found.headline else count
     hung_at: dict[RaisingFrame | None, str | None] = {}
+    if len(key) != 16 or key.strip("0123456789abcdef"):  # else a fingerprint is one already
+        from hashlib import blake2s
+
+        key = blake2s(key.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
     reason, most = max(counts, key=counts.__getitem__)  # of equals, the first
     count = sum(counts.values()) or 1
     return Cause(
-        key=_digest(key),
+        key=key,
         what=_what(
             findings[0],
             of_tests,
@@ -502,11 +506,3 @@ def _key_of(found: Finding) -> str:
         return f"{found.kind} {one_line(failure.message)}"
     nodeid = found.nodeid if found.kind.startswith(_AT_A_NODE) else None
     return f"{found.reason} {found.kind} {nodeid or ''}"
-
-
-def _digest(key: str) -> str:
-    if len(key) == 16 and not key.strip("0123456789abcdef"):
-        return key
-    from hashlib import blake2s
-
-    return blake2s(key.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()

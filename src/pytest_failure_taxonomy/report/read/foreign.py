@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.documents.content import parse_json, read_content
-from pytest_failure_taxonomy.documents.problems import UnfitError
+from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, OWN_NAME, JSONObject
@@ -289,7 +289,7 @@ def read_input(path: Path, right: str, *, limit: int = MAX_REPORT_BYTES) -> byte
     """
     try:
         return read_content(path, limit)
-    except UnfitError as error:
+    except WrongError as error:
         raise refusal(path, error.what, right) from None
 
 
@@ -306,7 +306,7 @@ def read_document(path: Path, right: str) -> tuple[bytes, dict[str, Any]]:
     content = read_input(path, right)
     try:
         document = parse_json(content)
-    except UnfitError as error:
+    except WrongError as error:
         raise refusal(path, error.what, hint_for(content) or right) from None
     if not isinstance(document, dict):
         raise refusal(path, "it is no JSON object", right)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.documents.content import parse_json
-from pytest_failure_taxonomy.documents.problems import UnfitError
+from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import object_at, objects_at, texts_at
 from pytest_failure_taxonomy.report.read import foreign
@@ -56,7 +56,7 @@ def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
     where = f"{path}: line {number}"
     try:
         entry = parse_json(line)
-    except UnfitError as error:
+    except WrongError as error:
         if number > 1 and not line.endswith(b"\n"):
             raise foreign.refusal(
                 where,
