@@ -7,7 +7,7 @@ both places. `tox run -e docs` builds the site strictly and without a network.
 import sys
 from pathlib import Path
 
-from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy import VERSION
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 

@@ -1,42 +1,13 @@
 """Say why a pytest run failed: one typed reason, its evidence, a report that always exists.
 
 The public names are loaded when first used, because every pytest run in an environment imports
-this package, whether its option is given or not.
+this package, whether its option is given or not. `__init__.pyi` tells type checkers of them.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # `typing` would be half of what the watcher imports when it starts
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.report.load import load_report
-    from pytest_failure_taxonomy.report.merging import merge_reports
-    from pytest_failure_taxonomy.report.model import FailureReport
-    from pytest_failure_taxonomy.report.read.log_lines import find_marker
-    from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-    from pytest_failure_taxonomy.taxonomy.judgement import (
-        FailureReason,
-        FailureType,
-        RecoveryAction,
-        Stage,
-        is_circular_fix,
-        primary_reason,
-        recommend_recovery,
-    )
-
-__all__ = [
-    "FailureReason",
-    "FailureReport",
-    "FailureType",
-    "RecoveryAction",
-    "Stage",
-    "classify_failure",
-    "find_marker",
-    "is_circular_fix",
-    "load_report",
-    "merge_reports",
-    "primary_reason",
-    "recommend_recovery",
-]
+VERSION = "0.1.0"
+"""The version of the package; the build reads it from here."""
 
 _HOMES = {
     "FailureReason": "taxonomy.judgement",
@@ -52,6 +23,8 @@ _HOMES = {
     "primary_reason": "taxonomy.judgement",
     "recommend_recovery": "taxonomy.judgement",
 }
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:

@@ -148,3 +148,17 @@ def test_no_module_has_the_name_of_a_public_name(package: str) -> None:
     """Once it is imported, a module takes the place of what its package would load by that name."""
     public = import_module(package).__all__
     assert [name for name in public if find_spec(f"{package}.{name}") is not None] == []
+
+
+def test_type_checkers_are_told_of_each_public_name_and_where_it_is() -> None:
+    """The stub of the package imports what the package loads when it is first used."""
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text("utf-8"))
+    told = {
+        each.asname: node.module
+        for node in ast.walk(stub)
+        if isinstance(node, ast.ImportFrom)
+        for each in node.names
+    }
+    homes = import_module(PACKAGE)._HOMES
+    assert told == {name: f"{PACKAGE}.{home}" for name, home in homes.items()}
+    assert told.keys() == set(import_module(PACKAGE).__all__)

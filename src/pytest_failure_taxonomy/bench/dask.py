@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import user_code
 from pytest_failure_taxonomy.bench.answers import Answer, Spending, json_problem
 from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem

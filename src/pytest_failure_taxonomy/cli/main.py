@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.report.render import FORMATS

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.report.text import (
     cap,
     cap_between_words,

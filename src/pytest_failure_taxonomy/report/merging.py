@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.report import amend, build
 from pytest_failure_taxonomy.report.build import MAX_FAILURES, MAX_NODEIDS, JSONObject

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field
 
-from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
