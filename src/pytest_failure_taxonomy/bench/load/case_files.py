@@ -124,63 +124,57 @@ def _read_yaml(path: Path, problems: Problems) -> Iterator[Tree]:
 # Row by row.
 
 
-class _Lines:
-    """The lines of a file, read one at a time."""
+def _lines(
+    path: Path, problems: Problems, right: str, *, is_csv: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number, from 1; what keeps it from being read becomes a problem.
 
-    def __init__(self, path: Path, problems: Problems, right: str) -> None:
-        self._path = path
-        self._problems = problems
-        self._right = right
-        self.number = 0
-        """Of the last line, from 1."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield each line; what keeps the file from being read becomes a problem."""
-        why = why_no_file(self._path)
-        if why is not None:
-            self._problems.add(None, f"{why}; {self._right}")
-            return
-        try:
-            with self._path.open("rb") as file:
-                while line := file.readline(MAX_LINE_BYTES + 1):
-                    self.number += 1
-                    if len(line) > MAX_LINE_BYTES:
-                        what = f"a line is bigger than {MAX_LINE_BYTES // 1024:,} KiB"
-                        self._problems.add(self.number, f"{what}; {self._right}")
-                        return
-                    yield line
-        except OSError as error:
-            self._problems.add(self.number or None, f"{why_unread(error)}; {self._right}")
-
-    def decode(self, line: bytes) -> str | None:
-        """Return the text of the last line; `None` if it is no UTF-8, which becomes a problem."""
-        try:
-            return line.decode("utf-8-sig" if self.number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            self._problems.add(self.number, f"not UTF-8; {self._right}")
-            return None
+    A line that isn't UTF-8 is left out; of CSV it is yielded, to find the problems of other lines.
+    """
+    why = why_no_file(path)
+    if why is not None:
+        problems.add(None, f"{why}; {right}")
+        return
+    number = 0
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(line) > MAX_LINE_BYTES:
+                    what = f"a line is bigger than {MAX_LINE_BYTES // 1024:,} KiB"
+                    problems.add(number, f"{what}; {right}")
+                    return
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                    if is_csv and "\0" in text:
+                        problems.add(number, f"holds a NUL byte; {right}")
+                except UnicodeDecodeError:
+                    problems.add(number, f"not UTF-8; {right}")
+                    if not is_csv:
+                        continue
+                    text = line.decode("utf-8", "replace")
+                yield number, text
+    except OSError as error:
+        problems.add(number or None, f"{why_unread(error)}; {right}")
 
 
 def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
-    lines = _Lines(path, problems, _LINES_RIGHT)
     before, is_empty = len(problems), True
-    for content in lines:
-        text = lines.decode(content.strip())
-        if text == "":
+    for number, line in _lines(path, problems, _LINES_RIGHT):
+        text = line.strip(" \t\r\n\v\f")
+        if not text:
             continue
         is_empty = False
-        if text is None:
-            continue
         try:
             fields = parse_value(text)
         except WrongError as error:
-            problems.add(lines.number, str(error))
+            problems.add(number, str(error))
             continue
         if isinstance(fields, dict):
-            yield Tree(value=fields, line=lines.number)
+            yield Tree(value=fields, line=number)
         else:
             told = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
-            problems.add(lines.number, f"{told} where an entry begins; {_LINES_RIGHT}")
+            problems.add(number, f"{told} where an entry begins; {_LINES_RIGHT}")
     if is_empty and len(problems) == before:
         problems.add(1, f"the file is empty; {_LINES_RIGHT}")
 
@@ -190,7 +184,7 @@ def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
 
 def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
     before = len(problems)
-    rows = _rows(_Lines(path, problems, _CSV_RIGHT), problems)
+    rows = _rows(path, problems)
     first = next(rows, None)
     if first is None:
         if len(problems) == before:
@@ -214,12 +208,13 @@ def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
         problems.add(line, "there is no row below the names of the columns; write one a case")
 
 
-def _rows(lines: _Lines, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     """Yield each row with the line in which it begins, without blank lines.
 
     A row that isn't CSV ends the reading: where the next one begins is anybody's guess.
     """
-    rows = csv.reader(_texts(lines, problems), strict=True)
+    lines = _lines(path, problems, _CSV_RIGHT, is_csv=True)
+    rows = csv.reader((text.replace("\0", "") for _, text in lines), strict=True)
     begin = 1
     while True:
         # The limit is one of the whole process, and other code may rely on it.
@@ -235,17 +230,7 @@ def _rows(lines: _Lines, problems: Problems) -> Iterator[tuple[int, list[str]]]:
             return
         if cells:
             yield begin, cells
-        begin = lines.number + 1
-
-
-def _texts(lines: _Lines, problems: Problems) -> Iterator[str]:
-    for content in lines:
-        text = lines.decode(content)
-        if text is None:
-            text = content.decode("utf-8", "replace")  # to find the problems of other lines
-        elif "\0" in text:
-            problems.add(lines.number, f"holds a NUL byte; {_CSV_RIGHT}")
-        yield text.replace("\0", "")
+        begin = rows.line_num + 1
 
 
 def _words(error: csv.Error) -> str:

@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.isolate.connection import SET_FOR_RUBRICS
 from pytest_failure_taxonomy.bench.load import cases
 from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, RUBRIC, RUBRICS, ClassFolder
-from pytest_failure_taxonomy.bench.models import banned_part, marked_part
 from pytest_failure_taxonomy.bench.report import RIGHT_REDUCERS, needed_runs
 from pytest_failure_taxonomy.documents.content import read_text
 from pytest_failure_taxonomy.documents.models import FileModel, Line, validate
@@ -65,17 +64,13 @@ def rubric_files(folder: ClassFolder) -> dict[str, str]:
         elif not folder.is_outside(RUBRICS):
             what = f"there is no rubric in it; write {RUBRICS}/NAME.py, or a {RUBRIC} beside it"
             folder.problems_of(RUBRICS).add(None, what)
-    return dict(sorted(found.items()))
-
-
-def check_rubric_names(folder: ClassFolder, rubrics: Mapping[str, str]) -> None:
-    """Report rubrics whose names can't be keys of a breakdown, which has their scores."""
-    for name, file in rubrics.items():
-        banned = banned_part(name)
+    for name, file in found.items() if len(found) > 1 else ():  # the breakdown has their scores
+        banned = models.banned_part(name)
         if banned is not None:
             what = f"its name would be a breakdown key that holds {banned!r}"
-            right = f"rename {marked_part(name, banned)}, to judge.py for example"
+            right = f"rename {models.marked_part(name, banned)}, to judge.py for example"
             folder.problems_of(file).add(None, f"{what}; {right}")
+    return dict(sorted(found.items()))
 
 
 def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None:
@@ -143,12 +138,26 @@ def read_enum(folder: ClassFolder, name: str) -> list[tuple[str, int]]:
         return []
     found: list[ast.ClassDef] = []
     for statement in tree.body:
-        if isinstance(statement, ast.ClassDef):
-            _check_class(statement, problems)
-            found.append(statement)
-        elif not _is_docstring(statement) and not _is_import_of_enum(statement):
-            what = f"{_first_words(statement)} is neither a StrEnum nor an import of it; {_ONLY}"
-            problems.add(statement.lineno, what)
+        match statement:
+            case ast.ClassDef():
+                bases = [ast.unparse(base).removeprefix("enum.") for base in statement.bases]
+                if bases not in (["StrEnum"], ["str", "Enum"]):
+                    what = f"the class {quoted(statement.name)} is no StrEnum; {_ENUM}"
+                    problems.add(statement.lineno, what)
+                marks = [ast.unparse(each) for each in statement.decorator_list]
+                if statement.keywords or marks not in ([], ["unique"], ["enum.unique"]):
+                    what = f"the class {quoted(statement.name)} has decorators or keywords"
+                    problems.add(statement.lineno, f"{what}; leave them out")
+                found.append(statement)
+            case (
+                ast.Expr(value=ast.Constant(value=str()))  # a docstring
+                | ast.ImportFrom(module="enum" | "__future__", level=0)
+                | ast.Import(names=[ast.alias(name="enum", asname=None)])
+            ):
+                pass
+            case _:
+                what = f"{_first_words(statement)} is neither a StrEnum nor an import of it"
+                problems.add(statement.lineno, f"{what}; {_ONLY}")
     if not found:
         problems.add(1, f"there is no StrEnum; {_ENUM}")
         return []
@@ -172,35 +181,11 @@ def _members(enumeration: ast.ClassDef, problems: Problems) -> Iterator[tuple[st
                 else:
                     yield text, statement.lineno
                 lines.setdefault(name, statement.lineno)
-            case _ if not _is_docstring(statement):
+            case ast.Expr(value=ast.Constant(value=str())):  # a docstring
+                pass
+            case _:
                 what = f"{_first_words(statement)} is no member with a text of its own"
                 problems.add(statement.lineno, f'{what}; write NAME = "key"')
-
-
-def _check_class(statement: ast.ClassDef, problems: Problems) -> None:
-    bases = [ast.unparse(base).removeprefix("enum.") for base in statement.bases]
-    if bases not in (["StrEnum"], ["str", "Enum"]):
-        what = f"the class {quoted(statement.name)} is no StrEnum; {_ENUM}"
-        problems.add(statement.lineno, what)
-    decorators = [ast.unparse(each).removeprefix("enum.") for each in statement.decorator_list]
-    if statement.keywords or decorators not in ([], ["unique"]):
-        what = f"the class {quoted(statement.name)} has decorators or keywords; leave them out"
-        problems.add(statement.lineno, what)
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
-    return False
-
-
-def _is_import_of_enum(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.ImportFrom):
-        return statement.module in ("enum", "__future__") and statement.level == 0
-    if isinstance(statement, ast.Import):
-        return [(each.name, each.asname) for each in statement.names] == [("enum", None)]
-    return False
 
 
 def _first_words(statement: ast.stmt) -> str:
@@ -291,8 +276,17 @@ class _SettingsInFile(FileModel, models.BenchSettings):
     @field_validator("reducers")
     @classmethod
     def _check_reducers(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        repeat: int | None = info.data.get("repeat")  # `None`: it can't be used itself
         for name in given:
-            check_reducer(name, info.data.get("repeat"))
+            try:
+                needed = needed_runs(name)
+            except ValueError:
+                raise WrongError(f"{quoted(name)} is no reducer; {RIGHT_REDUCERS}") from None
+            if repeat is not None and needed > repeat:
+                raise WrongError(
+                    f"{quoted(name)} needs {needed} runs of a case, and repeat is {repeat};"
+                    f" write repeat: {needed} or more"
+                )
         if len(set(given)) < len(given):
             raise WrongError("names a reducer twice; name each once")
         return given
@@ -305,27 +299,6 @@ class _SettingsInFile(FileModel, models.BenchSettings):
                 f"{quoted(given)} names no callable; write it as package.module:callable"
             )
         return given
-
-
-def check_reducer(name: str, repeat: int | None) -> None:
-    """Refuse what is no reducer, and one that needs more runs of a case than there are.
-
-    Args:
-        name: The reducer.
-        repeat: How often each case runs; `None` if that is not known.
-
-    Raises:
-        WrongError: The reducer can't be used.
-    """
-    try:
-        needed = needed_runs(name)
-    except ValueError:
-        raise WrongError(f"{quoted(name)} is no reducer; {RIGHT_REDUCERS}") from None
-    if repeat is not None and needed > repeat:
-        raise WrongError(
-            f"{quoted(name)} needs {needed} runs of a case, and repeat is {repeat};"
-            f" write repeat: {needed} or more"
-        )
 
 
 def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.BenchSettings:
@@ -349,25 +322,19 @@ def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.Bench
         is_fresh = tree.value.get("rubric_isolation") == "fresh"
         return models.BenchSettings(rubric_isolation="fresh" if is_fresh else "warm")
     if settings.rubrics is not None:
-        _check_weights(tree.at("rubrics"), settings.rubrics, rubrics, problems)
-    given = settings.model_dump(exclude_unset=True)
-    return models.BenchSettings.model_validate(given)
-
-
-def _check_weights(
-    tree: Tree, weights: Mapping[str, float], rubrics: Collection[str], problems: Problems
-) -> None:
-    for name in weights:
-        if name not in rubrics:
+        weights, part = settings.rubrics, tree.at("rubrics")
+        for name in (each for each in weights if each not in rubrics):
             otherwise = f"the rubrics are {', '.join(rubrics)}"
             right = right_words(name, rubrics, otherwise=otherwise)
-            problems.add(tree.at(name).line, f"rubrics: there is no rubric {quoted(name)}; {right}")
-    missing = [name for name in rubrics if name not in weights]
-    if missing:
-        what = f"rubrics: {', '.join(missing)} has no weight"
-        problems.add(tree.line, f"{what}; give one, 0 for a rubric that decides nothing")
-    elif not any(weights.values()):
-        problems.add(tree.line, "rubrics: no weight is more than 0; give one that decides")
+            problems.add(part.at(name).line, f"rubrics: there is no rubric {quoted(name)}; {right}")
+        missing = [name for name in rubrics if name not in weights]
+        if missing:
+            what = f"rubrics: {', '.join(missing)} has no weight"
+            problems.add(part.line, f"{what}; give one, 0 for a rubric that decides nothing")
+        elif not any(weights.values()):
+            problems.add(part.line, "rubrics: no weight is more than 0; give one that decides")
+    given = settings.model_dump(exclude_unset=True)
+    return models.BenchSettings.model_validate(given)
 
 
 # failure_modes.yaml.
@@ -457,12 +424,12 @@ def read_breakdown_keys(folder: ClassFolder, rubrics: Collection[str]) -> frozen
         problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
     else:
         keys = read_enum(folder, _KEYS_PYTHON)
-    return _checked_keys(keys, reserved, problems) | reserved
+    return reserved.union(_checked_keys(keys, reserved, problems))
 
 
 def _checked_keys(
     keys: list[tuple[str, int]], reserved: frozenset[str], problems: Problems
-) -> frozenset[str]:
+) -> Iterable[str]:
     lines: dict[str, int] = {}
     for key, line in keys:
         try:
@@ -482,7 +449,7 @@ def _checked_keys(
             what = f"the key {quoted(key)} stands in line {lines[key]} already; give it once"
             problems.add(line, what)
         lines.setdefault(key, line)
-    return frozenset(lines)
+    return lines
 
 
 def _read(
@@ -526,8 +493,6 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     settings = read_settings(folder, rubrics)
     for name in rubrics.values():
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
-    if len(rubrics) > 1:
-        check_rubric_names(folder, rubrics)
     found, case_ids = cases.read_cases(folder)
     oracle = cases.read_oracle(folder, case_ids)
     folder.raise_problems()
