@@ -212,8 +212,8 @@ def test_a_history_that_another_hand_has_changed(
 
 
 VALUES: Final = (
-    ("ft_causes", "runs", 2**63 - 1, "add"),
-    ("ft_causes", "last_seen", "yesterday", "add"),
+    ("ft_run_causes", "count", 2**63 - 1, "top"),
+    ("ft_runs", "started_at", "yesterday", "top"),
     ("ft_causes", "title", b"\xff\x00", "top"),
     ("ft_runs", "started_at", "0000-00-00", "list"),
     ("ft_runs", "started_at", 5, "stats"),

@@ -23,7 +23,7 @@ import re
 import secrets
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +33,7 @@ from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
 
 RIGHT_REDUCERS: Final = "write mean, majority, pass@K, pass^K or best@K"
@@ -340,14 +340,13 @@ def _blocked(report: models.BenchRunReport) -> str:
     """Return which failure modes of severity `block` occurred, and in how many cases, or ''."""
     if not report.block_severity_failure_modes:
         return ""
-    codes = count_codes(report, "block")
     blocked = sum(
         any(mode.severity == "block" for mode in score.failure_modes)
         for _, score in report.per_case
     )
     of_all = f"{blocked} of {counted(report.counts.scheduled, 'case')}"
-    listed = ", ".join(f"{code} ({count})" for code, count in codes)
-    return f"{of_all} ended with a failure mode of severity block: {listed}"
+    codes = _codes_words(report, "block")
+    return f"{of_all} ended with a failure mode of severity block: {codes}"
 
 
 def _below_bound(report: models.BenchRunReport, settings: models.GateSettings) -> str:
@@ -400,14 +399,15 @@ def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def count_codes(report: models.BenchRunReport, *severities: str) -> list[tuple[str, int]]:
-    """Return the codes of these severities with their number of cases, most frequent first."""
+def _codes_words(report: models.BenchRunReport, severity: str) -> str:
+    """Return the codes of a severity with their number of cases, the most frequent first."""
     found = Counter(
         code
         for _, score in report.per_case
-        for code in {mode.code for mode in score.failure_modes if mode.severity in severities}
+        for code in {mode.code for mode in score.failure_modes if mode.severity == severity}
     )
-    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{code} ({count})" for code, count in ranked)
 
 
 def cut_share(share: float) -> str:
@@ -417,7 +417,6 @@ def cut_share(share: float) -> str:
 
 
 _MAX_FLIPS: Final = 5
-_PLURAL: Final = {"now_fails": "no longer pass", "now_passes": "now pass"}
 
 
 def summary_lines(
@@ -450,8 +449,20 @@ def table_of_systems(reports: Sequence[models.BenchRunReport], *, test: str = ""
         reports: The reports of the class's runs, at least one.
         test: The test that ran it; empty for the items of the class.
     """
-    heads = ("system", "passed", "mean", "at least", "cost", "time of a case", "gate")
-    rows = [heads, *map(_cells, reports)]
+    rows = [("system", "passed", "mean", "at least", "cost", "time of a case", "gate")]
+    for report in reports:
+        counts, bound = report.counts, report.lower_bound_95.value
+        measured = [score.wall_clock_ms for _, score in report.per_case if score.wall_clock_ms > 0]
+        cells = (
+            report.system_label,
+            f"{counts.passed} of {counts.scheduled}",
+            "-" if report.mean_score is None else cut_share(report.mean_score),
+            "-" if bound is None else cut_share(bound),
+            cost_words(report.total_cost_usd),
+            duration(math.fsum(measured) / len(measured)) if measured else "",
+            "" if report.gate is None else report.gate.verdict,
+        )
+        rows.append(cells)
     # What no system has, such as a cost, needs no column.
     used = [n for n, column in enumerate(zip(*rows, strict=True)) if any(column[1:])]
     widths = {n: max(len(row[n]) for row in rows) for n in used}
@@ -460,35 +471,18 @@ def table_of_systems(reports: Sequence[models.BenchRunReport], *, test: str = ""
     return [title, *(f"  {line.rstrip()}" for line in lines)]
 
 
-def _cells(report: models.BenchRunReport) -> tuple[str, ...]:
-    counts, bound = report.counts, report.lower_bound_95.value
-    measured = [score.wall_clock_ms for _, score in report.per_case if score.wall_clock_ms > 0]
-    return (
-        report.system_label,
-        f"{counts.passed} of {counts.scheduled}",
-        "-" if report.mean_score is None else cut_share(report.mean_score),
-        "-" if bound is None else cut_share(bound),
-        cost_words(report.total_cost_usd),
-        duration(math.fsum(measured) / len(measured)) if measured else "",
-        "" if report.gate is None else report.gate.verdict,
-    )
-
-
-def lines_of_system(
-    report: models.BenchRunReport, *, slowest: int = 3, detail: bool = False
-) -> list[str]:
+def lines_of_system(report: models.BenchRunReport, *, detail: bool = False) -> list[str]:
     """Return what the table of systems does not say of one, the first line with its label.
 
     Args:
         report: The report of its run.
-        slowest: How many of the slowest cases to list.
         detail: Whether to list failure modes of severity `warn` and `info`, too.
     """
     bound = report.lower_bound_95
     lines = [f"cases: {', '.join(missing)}"] if (missing := _missing_words(report)) else []
     if bound.value is None and report.mean_score is not None:
         lines.append(_bound(bound))
-    lines += _facts(report, slowest=slowest, detail=detail, has_cost=False)
+    lines += _facts(report, detail=detail, has_cost=False)
     return [f"  {report.system_label}:", *(f"    {line}" for line in lines)]
 
 
@@ -498,13 +492,11 @@ def name_with_system(report: models.BenchRunReport) -> str:
 
 
 def _facts(
-    report: models.BenchRunReport, *, slowest: int, detail: bool, has_cost: bool = True
+    report: models.BenchRunReport, *, slowest: int = 3, detail: bool, has_cost: bool = True
 ) -> list[str]:
     """Return the other facts of a run, a line for each, which begins with its name."""
-    facts: list[tuple[str, str]] = []
-    for severity in ("block", "warn", "info") if detail else ("block",):
-        codes = count_codes(report, severity)
-        facts.append((severity, ", ".join(f"{code} ({count})" for code, count in codes)))
+    severities = ("block", "warn", "info") if detail else ("block",)
+    facts = [(severity, _codes_words(report, severity)) for severity in severities]
     for reduced in report.reduced:
         if reduced.value is None:
             words = f"not known: {reduced.lower_bound_95.method.removeprefix('none: ')}"
@@ -525,7 +517,7 @@ def _facts(
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
     if report.baseline is not None:
         found = report.baseline
-        said = [f"mean {difference_words(found)}, {found.finding}", *flip_words(found)]
+        said = [f"mean {difference_words(found)}, {found.finding}", *_flip_words(found)]
         facts.append(("baseline", "; ".join(said)))
     if report.gate is not None:
         reasons = "; ".join(report.gate.reasons)
@@ -574,15 +566,13 @@ def signed(number: float) -> str:
     return text if number else "0.000"
 
 
-def flip_words(found: models.BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
-    """Return which cases fail or pass otherwise than before, by name."""
-    words = []
-    for flip, verb in (("now_fails", "no longer passes"), ("now_passes", "now passes")):
+def _flip_words(found: models.BenchComparison) -> Iterator[str]:
+    """Yield which cases fail or pass otherwise than before, by name."""
+    for flip, verb in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
         names = [each.case_id for each in found.changes if each.flip == flip]
         if names:
-            count = f"{len(names)} {verb}" if len(names) == 1 else f"{len(names)} {_PLURAL[flip]}"
-            words.append(f"{count}: {listed(names, most)}")
-    return words
+            verbs = f"{verb}es" if len(names) == 1 else verb
+            yield f"{len(names)} {verbs}: {listed(names, _MAX_FLIPS)}"
 
 
 def duration(wall_clock_ms: float) -> str:

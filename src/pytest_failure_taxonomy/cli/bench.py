@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -325,15 +324,8 @@ def case_lines(run: KeptRun, case_id: str) -> Iterator[Line]:
 
 
 def _call(call: KeptAttempt) -> str:
-    parts = []
-    try:
-        began = datetime.fromtimestamp(call.started_at, UTC)
-        parts.append(began.strftime("%Y-%m-%d %H:%M:%SZ"))
-    except (ValueError, OverflowError, OSError):  # no time that any calendar has
-        pass
-    parts.append(_time(max(0.0, call.seconds) * 1000))
-    if call.cost_usd:
-        parts.append(_usd(call.cost_usd))
+    took = _time(max(0.0, call.seconds) * 1000)
+    parts = [*filter(None, (shown.began_words(call), took, _usd(call.cost_usd)))]
     parts += [f"{name} {amount:g}" for name, amount in call.usage.items()]
     if call.worker:
         parts.append(f"on {call.worker}")

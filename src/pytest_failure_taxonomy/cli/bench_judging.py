@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, folder_of, read_run
 from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.report import (
     cost_words,
@@ -155,13 +155,12 @@ def _escaped(text: str) -> str:
 
 def regrade(options: argparse.Namespace) -> int:
     """Grade a run again and say what has changed."""
-    from pytest_failure_taxonomy.bench.kept.reader import load_class_of
     from pytest_failure_taxonomy.bench.kept.regrading import plan_regrading
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 
     run = load_run(options)
-    plan = plan_regrading(
-        run, load_class_of(run, options.task_class), takes_changed=options.changed
-    )
+    task_class = load_task_class(folder_of(run, options.task_class))
+    plan = plan_regrading(run, task_class, takes_changed=options.changed)
     path, problem = _regraded(plan)
     if path is None:
         tell(f"interrupted; what was graded is in {safe_text(problem, MAX_LINE)}")
@@ -296,11 +295,12 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     Raises:
         BenchError: There is none.
     """
-    from pytest_failure_taxonomy.bench.kept.reader import load_class_of
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 
     gate, source = run.header.gate, "the run's own"
     if options.task_class is not None:
-        gate, source = load_class_of(run, options.task_class).settings.gate, "the task class's"
+        task_class = load_task_class(folder_of(run, options.task_class))
+        gate, source = task_class.settings.gate, "the task class's"
     (min_passed,) = GateSettings.model_fields.keys() - {_BOUND}  # it was called min_cases once
     given: dict[str, Any] = {
         name: each

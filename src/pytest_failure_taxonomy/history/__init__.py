@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.database import History, open_history
 
-__all__ = ["VERDICT", "History", "open_history", "require_libraries"]
+__all__ = ["NOT_INSTALLED", "VERDICT", "History", "open_history", "require_libraries"]
 
+NOT_INSTALLED: Final = (
+    'history: {} is not installed; pip install "pytest-failure-taxonomy[history]"'
+)
 VERDICT: Final = "verdict"
 """Where the states of groups have that of a verdict that no group has."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from urllib.parse import unquote
 
 from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.history import NOT_INSTALLED
 from pytest_failure_taxonomy.option_files import (
     CONNECTION_STRING,
     FOLDER,
@@ -28,10 +29,7 @@ try:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 except ImportError as error:
-    raise HistoryError(
-        f"history: {error.name or 'SQLAlchemy'} is not installed; "
-        'pip install "pytest-failure-taxonomy[history]"'
-    ) from None
+    raise HistoryError(NOT_INSTALLED.format(error.name or "SQLAlchemy")) from None
 
 # After SQLAlchemy, of which the message above says that it is missing.
 from pytest_failure_taxonomy.history.attempts import add_attempt_of  # isort: skip
@@ -185,10 +183,7 @@ class History:
                 settings = options.get(url.get_backend_name(), {})
                 self.engine = create_engine(url, connect_args=settings)
             except ImportError as error:
-                raise HistoryError(
-                    f"history: {error.name or url.drivername} is not installed; "
-                    'pip install "pytest-failure-taxonomy[history]"'
-                ) from None
+                raise HistoryError(NOT_INSTALLED.format(error.name or url.drivername)) from None
             if self.is_sqlite:
                 event.listen(self.engine, "connect", _set_up_sqlite)
                 event.listen(self.engine, "begin", _begin_sqlite)
@@ -381,10 +376,8 @@ def _create(path: Path) -> None:
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin_sqlite` says so
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -451,9 +444,7 @@ def upgrade(connection: Connection, shown: str) -> None:
         from alembic.config import Config
         from alembic.util import CommandError
     except ImportError:
-        raise HistoryError(
-            'history: alembic is not installed; pip install "pytest-failure-taxonomy[history]"'
-        ) from None
+        raise HistoryError(NOT_INSTALLED.format("alembic")) from None
     config = Config()
     folder = str(Path(__file__).parent / "migrations").replace("%", "%%")
     config.set_main_option("script_location", folder)

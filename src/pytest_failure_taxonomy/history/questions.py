@@ -162,9 +162,13 @@ def find_top(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list
         sa.select(
             *CAUSES.c["fingerprint", "reason", "kind", "title", "owner"],
             *best.c["runs", "failures", "seconds"],
-            *CAUSES.c["first_seen", "last_seen"],
+            sa.func.min(RUNS.c.started_at).label("first_seen"),
+            sa.func.max(RUNS.c.started_at).label("last_seen"),
         )
-        .join(best, best.c.cause_id == CAUSES.c.id)
+        .select_from(best.join(CAUSES, best.c.cause_id == CAUSES.c.id))
+        .join(RUN_CAUSES, RUN_CAUSES.c.cause_id == CAUSES.c.id)
+        .join(RUNS)
+        .group_by(CAUSES.c.id, *best.c)
         .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSES.c.id)
     )
     with history.reading() as connection:
@@ -187,7 +191,7 @@ def count_periods(history: History, wanted: Wanted = ALL, *, by: str = "week") -
         by_period.setdefault(begins, []).append(row)
     periods = []
     for begins, rows in sorted(by_period.items()):
-        reasons: defaultdict[str, int] = defaultdict(int)
+        reasons = Counter[str]()
         seconds: defaultdict[str, float] = defaultdict(float)
         for row in rows:
             if row.reason is not None:
@@ -198,7 +202,7 @@ def count_periods(history: History, wanted: Wanted = ALL, *, by: str = "week") -
                 begins=begins,
                 runs=len(rows),
                 failed=sum(reasons.values()),
-                unclassified=reasons.get(UNCLASSIFIED, 0),
+                unclassified=reasons[UNCLASSIFIED],
                 minutes_lost=sum(seconds.values()) / 60,
                 reasons=dict(sorted(reasons.items(), key=lambda each: (-each[1], each[0]))),
                 minutes_by_reason={name: each / 60 for name, each in sorted(seconds.items())},

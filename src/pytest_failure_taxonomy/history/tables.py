@@ -120,12 +120,9 @@ CAUSES: Final = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("title", sa.Text, nullable=False),
     sa.Column("owner", sa.String(16)),
-    sa.Column("first_seen", sa.DateTime, nullable=False),
-    sa.Column("last_seen", sa.DateTime, nullable=False),
-    sa.Column("runs", sa.Integer, nullable=False),
     sa.UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
 )
-"""One row a group of failures of one fingerprint, with the times of the runs that had it."""
+"""One row a group of failures of one fingerprint."""
 
 RUN_CAUSES: Final = sa.Table(
     "ft_run_causes",
@@ -286,27 +283,13 @@ def branch_of(report: Mapping[str, Any]) -> str | None:
 
 
 def remove_runs(connection: sa.Connection, numbers: Sequence[int]) -> None:
-    """Remove runs with all that is known of them, and count the causes again."""
-    began = RUNS.c.started_at
+    """Remove runs with all that is known of them, and the causes that no other run had."""
     for some in parts(numbers):
-        causes = connection.scalars(
-            sa.select(RUN_CAUSES.c.cause_id).where(RUN_CAUSES.c.run_number.in_(some)).distinct()
-        ).all()
         for table in (OUTCOMES, FAILURES, RUN_CAUSES, BENCH_RUNS):
             connection.execute(sa.delete(table).where(table.c.run_number.in_(some)))
         connection.execute(sa.delete(RUNS).where(RUNS.c.number.in_(some)))
-        for cause in causes:
-            first, last, runs = connection.execute(
-                sa.select(sa.func.min(began), sa.func.max(began), sa.func.count())
-                .select_from(RUN_CAUSES.join(RUNS))
-                .where(RUN_CAUSES.c.cause_id == cause)
-            ).one()
-            wanted = CAUSES.c.id == cause
-            if not runs:
-                connection.execute(sa.delete(CAUSES).where(wanted))
-            else:
-                counted = {"first_seen": first, "last_seen": last, "runs": runs}
-                connection.execute(sa.update(CAUSES).where(wanted).values(counted))
+    had = sa.exists().where(RUN_CAUSES.c.cause_id == CAUSES.c.id)
+    connection.execute(sa.delete(CAUSES).where(~had))
 
 
 class _Seen(NamedTuple):
@@ -357,12 +340,6 @@ class _Addition:
     def _insert_all(self, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
         if listed := list(rows):
             self._connection.execute(sa.insert(table), listed)
-
-    def _update_all(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-        """Change the rows whose ids are the values of `row_id`."""
-        if rows:
-            of_row = sa.update(table).where(table.c.id == sa.bindparam("row_id"))
-            self._connection.execute(of_row, rows)
 
     def _insert_run(self) -> int:
         report = self._report
@@ -500,14 +477,11 @@ class _Addition:
             and (test + self._number) % every == 0
         ]
         for some in parts(chosen):
-            rows = self._connection.execute(
-                sa.select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
-            )
-            before = {row.id: row.durations for row in rows}
-            self._update_all(
-                TESTS,
-                [{"row_id": test, **_durations(seen[test], before.get(test))} for test in some],
-            )
+            query = sa.select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
+            before = {row.id: row.durations for row in self._connection.execute(query)}
+            rows = [{"row_id": test, **_durations(seen[test], before.get(test))} for test in some]
+            of_row = sa.update(TESTS).where(TESTS.c.id == sa.bindparam("row_id"))
+            self._connection.execute(of_row, rows)
 
     def _tell_last_passes(self, known: Mapping[str, sa.Row[Any]], failing: set[str]) -> None:
         """Write the last pass down of tests that fail for the first time in a long while.
@@ -541,24 +515,11 @@ class _Addition:
         )
 
     def _causes(self) -> dict[str, int]:
-        """Bring the rows of causes up to date; return their ids by fingerprint."""
+        """Add the causes that are new; return the ids of all by fingerprint."""
         groups = {each["fingerprint"]: each for each in self._report["groups"]}
         of_project = sa.select(CAUSES).where(CAUSES.c.project_id == self._project)
         found = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
-        rows = {row.fingerprint: row for row in found}
-        self._update_all(
-            CAUSES,
-            [
-                {
-                    "row_id": row.id,
-                    "first_seen": min(row.first_seen, self._at),
-                    "last_seen": max(row.last_seen, self._at),
-                    "runs": row.runs + 1,
-                }
-                for row in rows.values()
-            ],
-        )
-        ids = {fingerprint: int(row.id) for fingerprint, row in rows.items()}
+        ids = {row.fingerprint: int(row.id) for row in found}
         for fingerprint, group in groups.items():
             if fingerprint not in ids:
                 ids[fingerprint] = self._insert(
@@ -569,9 +530,6 @@ class _Addition:
                     kind=group["kind"],
                     title=clean_text(group["title"]),
                     owner=group["owner"],
-                    first_seen=self._at,
-                    last_seen=self._at,
-                    runs=1,
                 )
         return ids
 

@@ -26,9 +26,6 @@ CREATE TABLE ft_causes (
     kind TEXT NOT NULL,
     title TEXT NOT NULL,
     owner VARCHAR(16),
-    first_seen TIMESTAMP WITHOUT TIME ZONE NOT NULL,
-    last_seen TIMESTAMP WITHOUT TIME ZONE NOT NULL,
-    runs INTEGER NOT NULL,
     PRIMARY KEY (id),
     FOREIGN KEY(project_id) REFERENCES ft_projects (id),
     CONSTRAINT ft_causes_by_fingerprint UNIQUE (project_id, fingerprint)

@@ -26,9 +26,6 @@ CREATE TABLE ft_causes (
     kind TEXT NOT NULL,
     title TEXT NOT NULL,
     owner VARCHAR(16),
-    first_seen DATETIME NOT NULL,
-    last_seen DATETIME NOT NULL,
-    runs INTEGER NOT NULL,
     PRIMARY KEY (id),
     FOREIGN KEY(project_id) REFERENCES ft_projects (id),
     CONSTRAINT ft_causes_by_fingerprint UNIQUE (project_id, fingerprint)

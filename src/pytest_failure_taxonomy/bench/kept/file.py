@@ -241,11 +241,6 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return found if is_record else None
 
 
-def said_by(error: OSError) -> str:
-    """Return what the operating system says of an error, without the file's name."""
-    return error.strerror or str(error)
-
-
 try:
     import fcntl
 except ImportError:  # Windows: the processes of one run then may exceed a cost cap together
@@ -355,10 +350,8 @@ class RunFile:
             "pid": os.getpid(),
             "at": time.time(),
         }
-        if max_cost_usd is not None:
-            said["max_cost_usd"] = max_cost_usd
-        if nodeid is not None:
-            said["nodeid"] = nodeid
+        more = {"max_cost_usd": max_cost_usd, "nodeid": nodeid}
+        said |= {name: each for name, each in more.items() if each is not None}
         self._append(_line(said))
 
     def note_spent(self, case_id: str, attempt: int, cost_usd: float) -> None:
@@ -473,7 +466,7 @@ class RunFile:
                 self._note_problem(error)
 
     def _note_problem(self, error: OSError) -> None:
-        self.problem = self.problem or f"{self.path}: can't be written ({said_by(error)})"
+        self.problem = self.problem or f"{self.path}: can't be written ({error.strerror or error})"
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

@@ -99,7 +99,7 @@ class KeptRun:
             if is_over:
                 self._lines.end()
         except OSError as error:
-            why = f"can't be read ({file.said_by(error)})"
+            why = f"can't be read ({error.strerror or error})"
             raise BenchError(f"{self.path}: {why}; name a run's file") from None
         if not hasattr(self, "header"):
             right = "name a file that pytest wrote to --bench-storage"
@@ -433,21 +433,6 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
         f"{run.path}: its task class was in {shown(named)}, where none is now;"
         " name its folder by --task-class"
     )
-
-
-def load_class_of(run: KeptRun, given: Path | None = None) -> models.TaskClass:
-    """Return a run's task class as its files are now.
-
-    Args:
-        run: The run.
-        given: The folder, if the user names it.
-
-    Raises:
-        BenchError: The class is not there or can't be used.
-    """
-    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-
-    return load_task_class(folder_of(run, given))
 
 
 def descriptions_of(run: KeptRun) -> dict[str, str]:

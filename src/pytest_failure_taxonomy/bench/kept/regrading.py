@@ -207,11 +207,12 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
         on_start=lambda case_id: file.note_start(case_id, 1),
         is_logging=False,
     )
-    stopped = await runner.run_cases(
+    graded_again = await runner.run_cases(
         RunPlan.of(plan.task_class, graded).model_copy(update={"retry": None}),
         system_under_test=kept_answer,
         rubric_runner=rubric,
     )
+    stopped = graded_again.stop_reason
     if stopped or (run.stopped and plan.having("not run")):
         file.note_stop(stopped or run.stopped)
 

@@ -152,16 +152,20 @@ def page_run(run: KeptRun) -> PageRun:
     return {"run_id": run.header.run_id, "cases": shown, "left_out": len(wanted) - len(shown)}
 
 
+def began_words(call: KeptAttempt) -> str:
+    """Return when a call began; nothing for a time that no calendar has."""
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(call.started_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return ""
+
+
 def _call(call: KeptAttempt) -> dict[str, Any]:
-    began = ""
-    with suppress(ValueError, OverflowError, OSError):  # no time that any calendar has
-        began = datetime.fromtimestamp(call.started_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     usage = ", ".join(
         f"{name} {amount:g}" for name, amount in list(call.usage.items())[:_MAX_CALLS]
     )
     return {
         "number": call.attempt,
-        "began": began,
+        "began": began_words(call),
         "seconds": max(0.0, call.seconds),
         "cost_usd": call.cost_usd,
         "usage": usage[:MAX_MESSAGE],

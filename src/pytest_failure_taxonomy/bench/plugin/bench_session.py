@@ -38,7 +38,7 @@ from pytest_failure_taxonomy.system.files import replace_file
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
+    from pytest_failure_taxonomy.bench.models import RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.scores import CaseOutcome, SystemUnderTest
 
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
@@ -62,11 +62,10 @@ _NOT_RERUN: Final = (
 
 def bench_session(config: pytest.Config) -> BenchSession:
     """Return the bench of a run; create and register it at the first call."""
-    bench = config.stash.get(BENCH, None)
-    if not isinstance(bench, BenchSession):
-        bench = config.stash[BENCH] = BenchSession(config)
-        config.pluginmanager.register(bench, "failure_taxonomy_bench_session")
-    return bench
+    if BENCH not in config.stash:
+        config.stash[BENCH] = BenchSession(config)
+        config.pluginmanager.register(config.stash[BENCH], "failure_taxonomy_bench_session")
+    return config.stash[BENCH]
 
 
 _UNWATCHED: Final = (
@@ -116,10 +115,6 @@ class BenchSession:
         reported_by(item).append(("case", *source, item.case.case_id, score))
         return outcome
 
-    def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
-        """Grade an output as if the system under test had returned it for a case."""
-        return self.runs.grade(task_class, case, output)
-
     def open_run(
         self, item: pytest.Item, plan: RunPlan, system: SystemUnderTest
     ) -> tuple[Runner, str]:
@@ -136,7 +131,8 @@ class BenchSession:
         file = self._kept.open(source, plan.task_class, given, plan.cases)
         if file is None:
             return Runner(is_logging=False), ""
-        notes = scheduler.Notes(results.SourceResults(), file, plan.cases)
+        cases = {case.case_id: case for case in plan.cases}
+        notes = scheduler.Notes(results.SourceResults(), file, cases)
         runner = Runner(
             on_outcome=notes.finish,
             on_attempt=notes.fail,

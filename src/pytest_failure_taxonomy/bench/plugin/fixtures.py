@@ -123,15 +123,9 @@ class Bench:
                 ' write @pytest.mark.bench("name") and take the argument `case`'
             )
         outcome = self._session.runs.grade(found.task_class, found.case, output)
-        graded = outcome.score
-        score = BenchScore(
-            passed=graded.passed,
-            score=graded.score,
-            breakdown=graded.breakdown,
-            failure_modes=graded.failure_modes,
-            cost_usd=graded.cost_usd + cost_usd,
-            wall_clock_ms=(time.perf_counter() - self._began) * 1000,
-        )
+        took_ms = (time.perf_counter() - self._began) * 1000
+        whole = {"cost_usd": outcome.score.cost_usd + cost_usd, "wall_clock_ms": took_ms}
+        score = BenchScore(**{**vars(outcome.score), **whole})  # which refuses a bad cost
         self._session.note_score(self._item, found, replace(outcome, score=score), cost_usd)
         return score
 
@@ -193,13 +187,11 @@ class BenchRubric:
             BenchError: There is no such case.
             RubricError: The rubric's answer doesn't have the right shape.
         """
-        answer = grade_in_process(self._grades, self.task_class, self._fields(case), output)
-        return graded_score(answer, self.task_class, wall_clock_ms=0.0)
-
-    def _fields(self, case: str | BenchCase | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(case, str):
             case = _chosen(self.task_class, [case])[0]
-        return dict(case.fields if isinstance(case, BenchCase) else case)
+        fields = dict(case.fields if isinstance(case, BenchCase) else case)
+        answer = grade_in_process(self._grades, self.task_class, fields, output)
+        return graded_score(answer, self.task_class, wall_clock_ms=0.0)
 
 
 def task_class_of(request: pytest.FixtureRequest, classes: TaskClasses) -> TaskClass:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
@@ -21,23 +21,12 @@ from pytest_failure_taxonomy.errors import BenchError
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
 
+    from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.scores import CaseOutcome
 
 
-class CaseRunner(Protocol):
-    """What collectors and items need of the bench of their process."""
-
-    classes: TaskClasses
-
-    def run(self, item: CaseItem) -> CaseOutcome:
-        """Return the outcome of an item's case, and add the score to the item's report."""
-
-    def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
-        """Grade an output as if the system under test had returned it for a case."""
-
-
-BENCH: pytest.StashKey[CaseRunner] = pytest.StashKey()
+BENCH: pytest.StashKey[BenchSession] = pytest.StashKey()
 """In the stash of the configuration: the bench of this process."""
 
 SYSTEM_FIXTURE: Final = "system_under_test"
@@ -137,22 +126,18 @@ class BenchFile(pytest.Module):
             for tag in case.tags:
                 classes.register_tag(tag)
             for function in functions:
-                yield self._case(case, task_class, function)
-
-    def _case(self, case: BenchCase, task_class: TaskClass, function: pytest.Function) -> CaseItem:
-        """Return the item of a case with the fixtures and the parameters of a function."""
-        callspec = getattr(function, "callspec", None)
-        return CaseItem.from_parent(
-            self,
-            name=f"{case.case_id}{function.name.removeprefix(function.originalname)}",
-            originalname=case.case_id,
-            callobj=function.obj,
-            callspec=callspec,
-            keywords=None if callspec is None else {callspec.id: True},
-            fixtureinfo=function._fixtureinfo,  # noqa: SLF001 - only pytest resolves fixtures
-            case=case,
-            task_class=task_class,
-        )
+                callspec = getattr(function, "callspec", None)
+                yield CaseItem.from_parent(
+                    self,
+                    name=f"{case.case_id}{function.name.removeprefix(function.originalname)}",
+                    originalname=case.case_id,
+                    callobj=function.obj,
+                    callspec=callspec,
+                    keywords=None if callspec is None else {callspec.id: True},
+                    fixtureinfo=function._fixtureinfo,  # noqa: SLF001 - pytest's alone
+                    case=case,
+                    task_class=task_class,
+                )
 
     def _needs_fixture(self, task_class: TaskClass) -> bool:
         """Return whether the system is a fixture; if it is named, check that it can be imported."""
@@ -237,7 +222,7 @@ class OracleItem(pytest.Item):
         """Grade the example's output, and fail if the rubric does not judge it as expected."""
         answered = self.example.case_id  # the example stands for all repetitions of the case
         case = next(each for each in self.task_class.cases if each.id_in_file == answered)
-        outcome = self.config.stash[BENCH].grade(self.task_class, case, self.example.output)
+        outcome = self.config.stash[BENCH].runs.grade(self.task_class, case, self.example.output)
         passed = outcome.score.passed
         if passed == (self.example.expect == "gold"):
             return

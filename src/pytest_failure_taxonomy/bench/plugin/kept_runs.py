@@ -197,10 +197,8 @@ class KeptRuns:
         with suppress(OSError):  # the file's own error says what is wrong
             if self._storage.is_temporary:
                 files.make_folder(folder).close()
-            elif not folder.is_dir():
+            elif not folder.is_dir() or folder == self._rootdir / STORAGE:  # of a worker, maybe
                 folder.mkdir(parents=True, exist_ok=True)
-                files.write_new(folder / ".gitignore", _IGNORE)
-            elif folder == self._rootdir / STORAGE:  # a worker has created it
                 files.write_new(folder / ".gitignore", _IGNORE)
         return folder
 

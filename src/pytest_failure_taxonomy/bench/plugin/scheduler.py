@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -120,9 +121,9 @@ class CaseScheduler:
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
         task_class, source = asking.task_class, asking.source
-        cases = [each.case for each in items]
+        cases = {each.case.case_id: each.case for each in items}
         nodeids = {each.case.case_id: each.nodeid for each in items}
-        plan = self._classes.plan(task_class, cases, workers=self._workers)
+        plan = self._classes.plan(task_class, [*cases.values()], workers=self._workers)
         system = self._system(asking)
         settings, results = plan.task_class.settings, self._results.sources[source]
         given = facts_of_system(system, settings).model_copy(update={"label": source.system})
@@ -223,55 +224,51 @@ class CaseScheduler:
         return system
 
 
+@dataclass
 class Notes:
     """Notes what happens to the cases of a unit, in memory and in the run's file."""
 
-    def __init__(
-        self,
-        results: SourceResults,
-        file: RunFile | None,
-        cases: Sequence[BenchCase],
-        nodeids: Mapping[str, str] = MappingProxyType({}),
-        journal: Journal | None = None,
-    ) -> None:
-        self._results = results
-        self._file = file
-        self._cases = {case.case_id: case for case in cases}
-        self._nodeids = nodeids
-        self._journal = journal
-        self._ended: set[tuple[str, int]] = set()
+    results: SourceResults
+    file: RunFile | None
+    cases: Mapping[str, BenchCase]
+    """By id."""
+    nodeids: Mapping[str, str] = MappingProxyType({})
+    """Of the items, by the id of the case."""
+    journal: Journal | None = None
+    ended: set[tuple[str, int]] = field(default_factory=set)
+    """The calls that have ended: case and number."""
 
     def begin(self, case_id: str, attempt: int) -> None:
         """See a case before its system is called; its admission has written that."""
         del attempt
-        self._results.started.add(case_id)
-        if self._journal is not None:
-            self._journal.note_start(self._nodeids[case_id])
+        self.results.started.add(case_id)
+        if self.journal is not None:
+            self.journal.note_start(self.nodeids[case_id])
 
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
         """Note what a call of a case's system has spent."""
-        if (case_id, attempt) in self._ended:
-            self._results.late_cost_usd += cost_usd
-        if self._file is not None:
-            self._file.note_spent(case_id, attempt, cost_usd)
+        if (case_id, attempt) in self.ended:
+            self.results.late_cost_usd += cost_usd
+        if self.file is not None:
+            self.file.note_spent(case_id, attempt, cost_usd)
 
     def fail(self, case_id: str, call: CaseAttempt) -> None:
         """Note a call that failed, after which the system is called again."""
-        self._ended.add((case_id, call.attempt))
-        if self._file is not None:
-            self._file.note_attempt(case_id, call, case_digest(self._cases[case_id]))
+        self.ended.add((case_id, call.attempt))
+        if self.file is not None:
+            self.file.note_attempt(case_id, call, case_digest(self.cases[case_id]))
 
     def finish(self, outcome: CaseOutcome) -> None:
         """Note the outcome of a case."""
         case_id = outcome.case_id
-        self._results.unreported[case_id] = outcome.score
+        self.results.unreported[case_id] = outcome.score
         last = outcome.attempts[-1] if outcome.attempts else None
         if last is not None:
-            self._ended.add((case_id, last.attempt))
+            self.ended.add((case_id, last.attempt))
             if last.kind is not None and is_infrastructure(last.kind):
-                self._results.lost_to[case_id] = last.kind
-        if self._file is not None:
-            self._file.note_outcome(outcome, case_digest(self._cases[case_id]))
+                self.results.lost_to[case_id] = last.kind
+        if self.file is not None:
+            self.file.note_outcome(outcome, case_digest(self.cases[case_id]))
 
 
 def facts_of_system(system: object, settings: BenchSettings | None = None) -> SystemGiven:

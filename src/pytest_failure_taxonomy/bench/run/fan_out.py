@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pytest_failure_taxonomy.bench.models import SUT_TIMEOUT, BenchCase, RunPlan
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
-from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.run.runner import PlanRun, Runner
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome, failed_score
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Unit:
         self._counted: dict[tuple[str, int], float] = {}
         """What is counted already of calls that were given up, by case and number."""
         self._runner: Runner
-        self._run: Future[str]
+        self._run: Future[PlanRun]
         self._background: BackgroundLoop
 
     def start(self, background: BackgroundLoop) -> None:
@@ -234,7 +234,7 @@ class Unit:
             self._admission.spend(outcome.case_id, call.attempt, late)
             self._watch.spend(outcome.case_id, call.attempt, late)
 
-    def _settle(self, runner: Runner, run: Future[str]) -> None:
+    def _settle(self, runner: Runner, run: Future[PlanRun]) -> None:
         """Set the reason why the run ended as the exception of all cases without an outcome."""
         if runner is not self._runner:
             return
@@ -248,7 +248,7 @@ class Unit:
         if isinstance(error, asyncio.CancelledError | CancelledError):
             error = RunEndedError("a case of the same unit raised CancelledError in its own task")
         if error is None:
-            error = NotStartedError(run.result())
+            error = NotStartedError(run.result().stop_reason)
         for outcome in list(self._outcomes.values()):
             if not outcome.done():
                 outcome.set_exception(error)

@@ -73,11 +73,11 @@ class Runner:
         """
         self._is_logging = is_logging
         self._on_outcome = on_outcome
-        self._on_start = on_start
-        self._on_attempt = on_attempt
-        self._on_spend = on_spend
+        self.on_start = on_start
+        self.on_attempt = on_attempt
+        self.on_spend = on_spend
         self._admission = admission
-        self._runs: list[_Run] = []
+        self._runs: list[PlanRun] = []
 
     async def execute(
         self,
@@ -101,7 +101,9 @@ class Runner:
         Raises:
             BenchError: One of the two is not callable.
         """
-        run = await self._run_cases(plan, system_under_test, rubric_runner)
+        run = await self.run_cases(
+            plan, system_under_test=system_under_test, rubric_runner=rubric_runner
+        )
         return aggregate(
             plan,
             run.per_case,
@@ -118,7 +120,7 @@ class Runner:
         system_under_test: scores.SystemUnderTest,
         rubric_runner: scores.RubricRunner,
         earlier: Earlier = _NONE_EARLIER,
-    ) -> str:
+    ) -> PlanRun:
         """Run all cases of a plan as `execute` does, without a report.
 
         Args:
@@ -126,20 +128,7 @@ class Runner:
             system_under_test: As for `execute`.
             rubric_runner: As for `execute`.
             earlier: Calls of the system that were given up before, by case id; they count.
-
-        Returns:
-            Why cases were not started; empty if all were.
         """
-        run = await self._run_cases(plan, system_under_test, rubric_runner, earlier)
-        return run.stop_reason
-
-    async def _run_cases(
-        self,
-        plan: RunPlan,
-        system_under_test: scores.SystemUnderTest,
-        rubric_runner: scores.RubricRunner,
-        earlier: Earlier = _NONE_EARLIER,
-    ) -> _Run:
         given = {"system_under_test": system_under_test, "rubric_runner": rubric_runner}
         problems = [
             f"{name}: an object of type {type(each).__name__} can't be called; "
@@ -149,16 +138,13 @@ class Runner:
         ]
         if problems:
             raise BenchError("\n".join(problems))
-        run = _Run(
+        run = PlanRun(
             plan,
             system_under_test,
             rubric_runner,
             admission=Admission(plan) if self._admission is None else self._admission,
             earlier=earlier,
-            on_outcome=self._tell,
-            on_start=self._on_start,
-            on_attempt=self._on_attempt,
-            on_spend=self._on_spend,
+            runner=self,
         )
         self._runs.append(run)
         try:
@@ -191,7 +177,8 @@ class Runner:
             case_id: attempts for run in runs for case_id, attempts in run.calls_in_flight().items()
         }
 
-    def _tell(self, outcome: CaseOutcome) -> None:
+    def tell(self, outcome: CaseOutcome) -> None:
+        """Hand the outcome of a case on, and log what blocks."""
         for mode in outcome.score.failure_modes if self._is_logging else ():
             if mode.severity == "block":
                 LOG.warning(
@@ -242,7 +229,7 @@ class _Calls:
         )
 
 
-class _Run:
+class PlanRun:
     """One run of a plan: tasks that each take one case after another."""
 
     def __init__(
@@ -253,10 +240,7 @@ class _Run:
         *,
         admission: Admission,
         earlier: Earlier,
-        on_outcome: OnOutcome,
-        on_start: OnStart | None,
-        on_attempt: OnAttempt | None,
-        on_spend: OnSpend | None,
+        runner: Runner,
     ) -> None:
         self.per_case: list[tuple[str, BenchScore]] = []
         self.started: set[str] = set()
@@ -271,10 +255,7 @@ class _Run:
         self._left = iter(plan.cases)
         self._admission = admission
         self._earlier = earlier
-        self._on_outcome = on_outcome
-        self._on_start = on_start
-        self._on_attempt = on_attempt
-        self._on_spend = on_spend
+        self._runner = runner
         self._call_system = as_coroutine_function(system_under_test)
         self._call_rubric = as_coroutine_function(rubric_runner)
         self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
@@ -337,8 +318,8 @@ class _Run:
 
     async def _run_one(self, case: BenchCase) -> None:
         self.started.add(case.case_id)
-        if self._on_start is not None:
-            self._on_start(case.case_id)
+        if self._runner.on_start is not None:
+            self._runner.on_start(case.case_id)
         calls = self._calls[case.case_id] = _Calls(self._earlier.get(case.case_id, ()))
         before = math.fsum(each.cost_usd for each in calls.done)
         try:
@@ -352,7 +333,7 @@ class _Run:
         if self._admission.is_needed and not self.is_given_up:
             cost_usd = outcome.score.cost_usd - before
             self._admission.settle(case.case_id, cost_usd, last.fingerprint)
-        self._on_outcome(outcome)
+        self._runner.tell(outcome)
 
     def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
         """Return all calls of the system so far for each case that runs."""
@@ -399,8 +380,8 @@ class _Run:
     ) -> None:
         del usage
         self._admission.spend(case_id, attempt, cost_usd)
-        if self._on_spend is not None:
-            self._on_spend(case_id, attempt, cost_usd)
+        if self._runner.on_spend is not None:
+            self._runner.on_spend(case_id, attempt, cost_usd)
 
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
         """Call the system, and again if the case is owed another call or it is to be retried."""
@@ -442,8 +423,8 @@ class _Run:
         return attempt
 
     def _note_call(self, case: BenchCase, call: CaseAttempt) -> None:
-        if self._on_attempt is not None:
-            self._on_attempt(case.case_id, call)
+        if self._runner.on_attempt is not None:
+            self._runner.on_attempt(case.case_id, call)
 
     async def _attempt(
         self, case: BenchCase, call: Coroutine[Any, Any, Any], limit: float | None
