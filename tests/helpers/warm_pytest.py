@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import inspect
 import io
 import json
 import os
@@ -55,6 +56,8 @@ _RESTARTS: Final = 1
 """How many workers a run may lose before it starts new Pythons."""
 
 _COMMAND: Final = "pytest_failure_taxonomy"
+_OF_BENCHES: Final = ("pytest_failure_taxonomy.bench.models", "scipy.optimize")
+"""What commands about benches import, besides what all import."""
 _FOR_WORKERS: Final = ("execnet.gateway_base", "execnet.gateway_io")
 _REPORTING: Final = ("-p", "failure_taxonomy", "--failure-taxonomy")
 _BENCHES: Final = ("-p", "failure_taxonomy_bench")
@@ -115,7 +118,8 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
     read = _read_at_start(env)
     if not read.items() <= _OF_THE_SUITE.items():
         return None
-    modules = (_COMMAND,) if is_ours else _modules_of(command, env)
+    ours = (_COMMAND, *(_OF_BENCHES if "bench" in command[3:4] else ()))
+    modules = ours if is_ours else _modules_of(command, env)
     if is_ours and not Switch.with_our_modules:
         return None
     key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True), modules)
@@ -229,19 +233,19 @@ def _read_all(pipe: int) -> bytes:
 def _warm_up(modules: tuple[str, ...]) -> None:
     """Import what each run imports before it looks at anything of the user's."""
     learns = modules.index("-p") if "-p" in modules else len(modules)
-    names: list[str] = []
-    if modules != (_COMMAND,):
+    names = list(modules[:learns])
+    if _COMMAND not in modules:
         import_module("pytest")
         plugins = import_module("_pytest.config").default_plugins
         # The asserts of `pytester` are rewritten.
-        names = [f"_pytest.{plugin}" for plugin in plugins if plugin != "pytester"]
-        names += modules[:learns]
+        names[:0] = [f"_pytest.{plugin}" for plugin in plugins if plugin != "pytester"]
     for name in names:
         with suppress(ImportError):  # of another version
             import_module(name)
-    for name in _loaded_by_a_run(modules) if learns < len(modules) or not names else ():
+    for name in _loaded_by_a_run(modules) if {"-p", _COMMAND} & {*modules} else ():
         with suppress(ImportError):  # the name of an alias
             import_module(name)
+    inspect.getmodule(_warm_up.__code__)  # reads where each module's file is, once a process
     _remember_entry_points()
     gc.collect()
     gc.freeze()  # a fork that traverses what it shares would copy it
