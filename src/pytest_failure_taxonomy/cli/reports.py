@@ -39,7 +39,6 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 from pytest_failure_taxonomy.taxonomy.words import counted
 from pytest_failure_taxonomy.watcher import complete
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd
-from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
 _FAILED: Final = 1
 _GOOD, _BAD, _NOT_READ = range(3)
@@ -55,7 +54,7 @@ def load(path: Path) -> dict[str, Any]:
     """Read a report of any version as one of the newest, checked."""
     from pytest_failure_taxonomy.report.load import load_report  # slow
 
-    wait_for_watcher(path)
+    complete.wait_for_watcher(path)
     return load_report(path).model_dump(mode="json", by_alias=True)
 
 

@@ -30,7 +30,6 @@ from pytest_failure_taxonomy.watcher.report_without_plugin import (
     timestamp,
     why_unrecorded,
 )
-from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 from pytest_failure_taxonomy.watcher.supervisor import CommandEnd, Supervisor, end_like
 
 EXIT_LIMIT: Final = 124
@@ -124,7 +123,7 @@ def _report_from_within(
 
     If the time limit has ended that pytest, complete its report.
     """
-    wait_for_watcher(path)
+    complete.wait_for_watcher(path)
     report = complete.read_report(path)
     if report is None or report["run"]["started_at"] < timestamp(started_at):
         return None

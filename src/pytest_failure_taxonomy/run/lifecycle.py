@@ -60,8 +60,7 @@ from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more
-from pytest_failure_taxonomy.watcher.stalls import in_pytest
-from pytest_failure_taxonomy.watcher.start import HAS_OBSERVERS
+from pytest_failure_taxonomy.watcher.start import HAS_OBSERVERS, StalledRun, is_program
 
 json = isolate_module(json)
 os = isolate_module(os)
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
     from pytest_failure_taxonomy.recorder.every_test import EveryTest
     from pytest_failure_taxonomy.run.past_runs import PastRuns
+    from pytest_failure_taxonomy.watcher.stalls.in_pytest import StallThread
 
 RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` if its settings leave no place for a report."""
@@ -172,8 +172,8 @@ class Run:
         self._speaks_last = False
         self._accepts_failures = False
         self._controller: ControllerRecorder | None = None
-        self._stall_thread: in_pytest.StallThread | None = None
-        self._stalled: in_pytest.StalledRun | None = None
+        self._stall_thread: StallThread | None = None
+        self._stalled: StalledRun | None = None
         self._every_test: EveryTest | None = None
         self._secrets = Secrets(settings.redact)
         self._past_runs: PastRuns | None = None
@@ -276,12 +276,12 @@ class Run:
             manager.register(self._controller, "failure_taxonomy_controller")
         record = self.report_file.record
         if self.report_file.watcher_id is not None:
-            self._stalled = in_pytest.StalledRun(
-                self._config, record, ends=self._settings.ends_stalled
-            )
+            self._stalled = StalledRun(self._config, record, ends=self._settings.ends_stalled)
             manager.register(self._stalled, "failure_taxonomy_stalled_run")
         elif self._controller is None and self._settings.stall_seconds and not HAS_OBSERVERS:
-            self._stall_thread = in_pytest.StallThread(
+            from pytest_failure_taxonomy.watcher.stalls.in_pytest import StallThread
+
+            self._stall_thread = StallThread(
                 self._config,
                 self._settings.stall_seconds,
                 self.session.progress,
@@ -322,7 +322,7 @@ class Run:
 
     def finish_with(self, error: BaseException) -> None:
         """Finish a run that an error ends, of which pytest or Python is about to tell."""
-        self._speaks_last = in_pytest.is_program()
+        self._speaks_last = is_program()
         end = evidence.ProcessExit(code=None, source="none")
         with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
             with interpreter_as_it_was():
@@ -366,8 +366,12 @@ class Run:
                 from pytest_failure_taxonomy.record.observed import with_stalls
 
                 seen = with_stalls(seen, observed, ended_ns=self._clock(), is_over=False)
-            if threading.active_count() > 1:
-                in_pytest.record_left_threads(record, self._config.rootpath, self._secrets.redact)
+            # Past the properties: a class of the user's may have others.
+            staying = [each for each in threading.enumerate() if not vars(each)["_daemonic"]]
+            if len(staying) > 1:
+                from pytest_failure_taxonomy.watcher.stalls.in_pytest import record_left_threads
+
+                record_left_threads(record, self._config.rootpath, self._secrets.redact)
         try:
             report = self._build(self._attributed(seen), "full", duration)
         except OSError as error:  # no file can be opened, not even to import a module

@@ -31,7 +31,6 @@ from pytest_failure_taxonomy.system.process import (
     read_identity,
     read_oom_count,
 )
-from pytest_failure_taxonomy.watcher.stalls.in_pytest import is_program
 from pytest_failure_taxonomy.watcher.start import Watch, is_observable
 
 os = isolate_module(os)
@@ -168,7 +167,6 @@ class ReportFile:
                 stall_seconds=stall_seconds,
                 ends_stalled=settings.ends_stalled,
                 completes=self.is_watched,
-                is_program=is_program(),
             )
             self.watcher_id = self._watch.watcher_id
         self._has_started_watcher = self.is_watched and why is None

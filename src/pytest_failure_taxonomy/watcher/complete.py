@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
 from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
-from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
+from pytest_failure_taxonomy.system.process import command_of, has_process, is_alive, read_oom_count
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -48,6 +49,10 @@ from pytest_failure_taxonomy.taxonomy.words import listed
 from pytest_failure_taxonomy.watcher import crash_output
 from pytest_failure_taxonomy.watcher.crash_output import Left
 
+WATCHER_SECONDS: Final = 3.0
+"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
+_WATCHER: Final = "process.py"
+"""The script that it runs."""
 LOCK_SECONDS: Final = 1.0
 """How long to wait for a process that is rewriting the report of a stalled run."""
 MAX_STACKS_BYTES: Final = 1024 * 1024
@@ -568,3 +573,31 @@ def read_report(path: Path) -> dict[str, Any] | None:
     if not isinstance(run_id, str) or not isinstance(started_at, str):
         return None
     return report if layout.RUN_ID.fullmatch(run_id) else None
+
+
+def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
+    """Wait while a watcher completes a report whose pytest has ended.
+
+    A report that is read earlier is not complete. Return at once if pytest still runs, or if there
+    is no watcher.
+
+    Args:
+        report: the report's path.
+        seconds: how long to wait at most.
+    """
+    deadline = time.monotonic() + seconds
+    place = os.path.realpath(report)
+    with suppress(OSError):
+        for entry in os.listdir("/proc"):
+            words = command_of(int(entry)) if entry.isdigit() else []
+            if not any(os.path.basename(word) == _WATCHER for word in words[:6]):
+                continue
+            watched = [word for word in words if word.isdigit()]
+            is_of_report = any(os.path.realpath(word) == place for word in words if word)
+            if is_of_report and not any(has_process(int(each)) for each in watched):
+                with suppress(OSError):  # it has ended; and it is no child
+                    descriptor = os.pidfd_open(int(entry))
+                    try:
+                        select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+                    finally:
+                        os.close(descriptor)

@@ -1,23 +1,33 @@
-"""Start the watcher, a process that outlives pytest and completes its report; wait for it."""
+"""Start the watcher, a process that outlives pytest and completes its report.
+
+While pytest lives the watcher looks for stalls. For that the record is told once where the user
+reads, which signal ends the session, and when a debugger waits for the user.
+"""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
-import time
+import threading
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.record.layout import record_folder
+import pytest
+
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.system.files import READ, KeptDescriptor
 from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.system.process import command_of, has_process
+from pytest_failure_taxonomy.system.process import command_of
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.record.observed import Observed
 
 os = isolate_module(os)
 
@@ -28,9 +38,13 @@ _LOWEST: Final = 3
 """The descriptors below are standard input, output and error. If pytest was started with one of
 them closed, a file that it opens may get the number, and would be lost in the watcher."""
 _SCRIPT: Final = Path(__file__).with_name("process.py")
-WATCHER_SECONDS: Final = 3.0
-"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
-
+_STARTS: Final = frozenset({"console_main", "_console_main"})
+"""The functions of pytest that are a whole program."""
+_CALLED: Final = frozenset({"main", "_main"})
+"""Those that these call, and other programs, too."""
+_END_OFFSET: Final = 11
+"""Of the signal that ends a stalled session, from SIGRTMIN on; see `record/write.py`."""
+_STDERR: Final = 2
 
 _watched: set[int] = set()
 """Ids of processes that have a watched run. A pytest that runs inside of a test of such a process
@@ -62,7 +76,6 @@ class Watch:
         stall_seconds: float,
         ends_stalled: bool,
         completes: bool,
-        is_program: bool,
     ) -> str | None:
         """Start a watcher of this process; return why that is not possible, or `None`.
 
@@ -78,14 +91,13 @@ class Watch:
             stall_seconds: after how long without progress something is stalled; 0 for never.
             ends_stalled: end what is.
             completes: complete the report at the end.
-            is_program: pytest is all that its process does.
         """
         if not sys.executable:
             return "Python does not know its own program (sys.executable is empty)"
         process_id = os.getpid()
         numbers = f"seconds={stall_seconds:g};ends={ends_stalled:d};completes={completes:d}"
-        folder = record_folder(report, run_id)  # the last of them: it may contain anything
-        settings = f"{numbers};program={is_program:d};folder={folder}"
+        folder = layout.record_folder(report, run_id)  # the last of them: it may contain anything
+        settings = f"{numbers};program={is_program():d};folder={folder}"
         descriptors: list[int] = []
         try:
             descriptors.append(_move_up(os.pidfd_open(process_id)))
@@ -181,6 +193,104 @@ def is_observable() -> bool:
     return HAS_OBSERVERS and os.getpid() not in _watched
 
 
+def is_program() -> bool:
+    """Tell whether pytest is all that this process does, rather than called by another program.
+
+    Then the process is to end soon after the session.
+    """
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
+    is_called = False
+    while frame is not None:
+        name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
+        if module == "_pytest.config":
+            if name in _STARTS:
+                return True
+            is_called = is_called or name in _CALLED
+        elif is_called:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def find_terminal(config: pytest.Config) -> tuple[int, bool] | None:
+    """Return where the user reads: a descriptor, and whether what is printed there has colours.
+
+    pytest's capture keeps a copy of the real standard error. With `-qq` nothing is to be printed,
+    and the answer is `None`.
+    """
+    if config.get_verbosity() < -1:
+        return None
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    kept = getattr(getattr(capture, "_global_capturing", None), "err", None)
+    descriptor = getattr(kept, "targetfd_save", None)
+    if not isinstance(descriptor, int):
+        descriptor = _STDERR
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    is_coloured = reporter is not None and bool(reporter._tw.hasmarkup)  # noqa: SLF001 - there is no public way
+    return descriptor, is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor)
+
+
+class StalledRun:
+    """A plugin that tells the record what somebody who looks at the run must know."""
+
+    def __init__(self, config: pytest.Config, record: Record, *, ends: bool) -> None:
+        """Begin, and be ready to end the session if `ends`."""
+        self._config = config
+        self._record = record
+        self._process_id = os.getpid()
+        self.ended: Observed | None = None
+        """What was stalled when the watcher ended the session; `None` if it did not."""
+        with suppress(OSError, ValueError, AttributeError):
+            terminal = find_terminal(config)
+            if terminal is not None:
+                number, is_coloured = terminal
+                flags = layout.IS_SHOWN | (layout.IS_COLOURED if is_coloured else 0)
+                if os.environ.get("CI") or config.get_verbosity() > 0:
+                    flags |= layout.TELLS_WORK
+                record.set_terminal(os.fstat(number), number, flags)
+        if ends and threading.current_thread() is threading.main_thread():
+            # The signal by which the watcher ends a stalled session.
+            with suppress(OSError, ValueError, AttributeError):
+                number = int(signal.SIGRTMIN) + _END_OFFSET
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, self._end)
+                    record.set_byte(layout.END_SIGNAL_AT, number)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Let a session that the watcher has ended end with 1, whatever a test has made of that."""
+        if self.ended is not None:
+            session.exitstatus = 1
+
+    def pytest_enter_pdb(self) -> None:
+        """Record that a debugger waits for the user."""
+        with suppress(Exception):  # the debugger is the user's
+            self._record.set_byte(layout.DEBUGGER_AT, 1)
+
+    def pytest_leave_pdb(self) -> None:
+        """Record that it no longer does."""
+        with suppress(Exception):
+            self._record.set_byte(layout.DEBUGGER_AT, 0)
+
+    def _end(self, number: int, _: FrameType | None) -> None:
+        from pytest_failure_taxonomy.record.observed import Observed, read_observed
+
+        if os.getpid() != self._process_id:
+            return
+        # Read now: later, a test that goes on is no longer stalled.
+        observed = Observed()
+        with suppress(OSError), self._record.opened() as folder:
+            observed = read_observed(folder)
+        if not any(each.stall.is_ended for each in observed.stalls):  # it is not the watcher's
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self.ended = observed
+        session: Any = self._config.pluginmanager.get_plugin("session")
+        if session is not None:  # a test may catch the exception, and must be the last one then
+            session.shouldfail = layout.END_MESSAGE
+        raise pytest.exit.Exception(layout.END_MESSAGE, 1)
+
+
 def _move_up(descriptor: int) -> int:
     """Return a descriptor, moved if its number is one of the standard three."""
     if descriptor >= _LOWEST:
@@ -227,34 +337,6 @@ def _spawn_orphan(command: list[str]) -> int:
 def _is_there(process_id: int, run_id: str) -> bool:
     """Tell whether the watcher of a run still runs; another process may have its id by now."""
     return run_id in command_of(process_id)
-
-
-def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
-    """Wait while a watcher completes a report whose pytest has ended.
-
-    A report that is read earlier is not complete. Return at once if pytest still runs, or if there
-    is no watcher.
-
-    Args:
-        report: the report's path.
-        seconds: how long to wait at most.
-    """
-    deadline = time.monotonic() + seconds
-    place = os.path.realpath(report)
-    with suppress(OSError):
-        for entry in os.listdir("/proc"):
-            words = command_of(int(entry)) if entry.isdigit() else []
-            if not any(os.path.basename(word) == _SCRIPT.name for word in words[:6]):
-                continue
-            watched = [word for word in words if word.isdigit()]
-            is_of_report = any(os.path.realpath(word) == place for word in words if word)
-            if is_of_report and not any(has_process(int(each)) for each in watched):
-                with suppress(OSError):  # it has ended; and it is no child
-                    descriptor = os.pidfd_open(int(entry))
-                    try:
-                        select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-                    finally:
-                        os.close(descriptor)
 
 
 def _folders_of(libraries: Sequence[str]) -> list[str]:

@@ -1,17 +1,13 @@
-"""What a pytest does about stalls itself.
+"""What a pytest sees of stalls itself: threads that keep it from ending, and what is stalled.
 
-Where another process can look at it from outside (Linux), the record is told once where the user
-reads, which signals this process reacts to, and when a debugger waits for the user; `inspect.py`
-makes use of that. Elsewhere (macOS and Windows) a thread looks from inside. It needs the GIL, so it
-can't see that Python is frozen, and since Python 3.12 a fork warns of threads; so there is none
-where it isn't needed. Nothing here runs for a test.
+Where no other process can look at it from outside (macOS and Windows) a thread looks from inside.
+It needs the GIL, so it can't see that Python is frozen, and since Python 3.12 a fork warns of
+threads; so there is none where it isn't needed. Nothing here runs for a test.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,27 +15,18 @@ from pathlib import Path
 
 # Bound here, because a test may replace them in their module and never put them back.
 from time import monotonic_ns, process_time
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.watcher.start import find_terminal
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed
     from pytest_failure_taxonomy.recorder.progress import Progress
     from pytest_failure_taxonomy.taxonomy.evidence import StallState
-
-_STARTS: Final = frozenset({"console_main", "_console_main"})
-"""The functions of pytest that are a whole program."""
-_CALLED: Final = frozenset({"main", "_main"})
-"""Those that these call, and other programs, too."""
-_END_OFFSET: Final = 11
-"""Of the signal that ends a stalled session, from SIGRTMIN on; see `record/write.py`."""
-_STDERR: Final = 2
 
 _IDLE_SHARE: Final = 0.01
 """The most CPU time of a process that is blocked, as a share of one core."""
@@ -47,104 +34,6 @@ _TURNS: Final = 4
 """Looks in a row at which something has to be busy that was blocked before."""
 _END_SECONDS: Final = 1.0
 """How long pytest waits at its end for a report that is being rewritten."""
-
-
-def find_terminal(config: pytest.Config) -> tuple[int, bool] | None:
-    """Return where the user reads: a descriptor, and whether what is printed there has colours.
-
-    pytest's capture keeps a copy of the real standard error. With `-qq` nothing is to be printed,
-    and the answer is `None`.
-    """
-    if config.get_verbosity() < -1:
-        return None
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    kept = getattr(getattr(capture, "_global_capturing", None), "err", None)
-    descriptor = getattr(kept, "targetfd_save", None)
-    if not isinstance(descriptor, int):
-        descriptor = _STDERR
-    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    is_coloured = reporter is not None and bool(reporter._tw.hasmarkup)  # noqa: SLF001 - there is no public way
-    return descriptor, is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor)
-
-
-class StalledRun:
-    """A plugin that tells the record what somebody who looks at the run must know."""
-
-    def __init__(self, config: pytest.Config, record: Record, *, ends: bool) -> None:
-        """Begin, and be ready to end the session if `ends`."""
-        self._config = config
-        self._record = record
-        self._process_id = os.getpid()
-        self.ended: Observed | None = None
-        """What was stalled when the watcher ended the session; `None` if it did not."""
-        with suppress(OSError, ValueError, AttributeError):
-            terminal = find_terminal(config)
-            if terminal is not None:
-                number, is_coloured = terminal
-                flags = layout.IS_SHOWN | (layout.IS_COLOURED if is_coloured else 0)
-                if os.environ.get("CI") or config.get_verbosity() > 0:
-                    flags |= layout.TELLS_WORK
-                record.set_terminal(os.fstat(number), number, flags)
-        if ends and threading.current_thread() is threading.main_thread():
-            # The signal by which the watcher ends a stalled session.
-            with suppress(OSError, ValueError, AttributeError):
-                number = int(signal.SIGRTMIN) + _END_OFFSET
-                if signal.getsignal(number) == signal.SIG_DFL:
-                    signal.signal(number, self._end)
-                    record.set_byte(layout.END_SIGNAL_AT, number)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Let a session that the watcher has ended end with 1, whatever a test has made of that."""
-        if self.ended is not None:
-            session.exitstatus = 1
-
-    def pytest_enter_pdb(self) -> None:
-        """Record that a debugger waits for the user."""
-        with suppress(Exception):  # the debugger is the user's
-            self._record.set_byte(layout.DEBUGGER_AT, 1)
-
-    def pytest_leave_pdb(self) -> None:
-        """Record that it no longer does."""
-        with suppress(Exception):
-            self._record.set_byte(layout.DEBUGGER_AT, 0)
-
-    def _end(self, number: int, _: FrameType | None) -> None:
-        from pytest_failure_taxonomy.record.observed import Observed, read_observed
-
-        if os.getpid() != self._process_id:
-            return
-        # Read now: later, a test that goes on is no longer stalled.
-        observed = Observed()
-        with suppress(OSError), self._record.opened() as folder:
-            observed = read_observed(folder)
-        if not any(each.stall.is_ended for each in observed.stalls):  # it is not the watcher's
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        self.ended = observed
-        session: Any = self._config.pluginmanager.get_plugin("session")
-        if session is not None:  # a test may catch the exception, and must be the last one then
-            session.shouldfail = layout.END_MESSAGE
-        raise pytest.exit.Exception(layout.END_MESSAGE, 1)
-
-
-def is_program() -> bool:
-    """Tell whether pytest is all that this process does, rather than called by another program.
-
-    Then the process is to end soon after the session.
-    """
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
-    is_called = False
-    while frame is not None:
-        name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
-        if module == "_pytest.config":
-            if name in _STARTS:
-                return True
-            is_called = is_called or name in _CALLED
-        elif is_called:
-            return False
-        frame = frame.f_back
-    return False
 
 
 def record_left_threads(record: Record, rootdir: Path, redact: Callable[[str], str]) -> None:
