@@ -307,7 +307,7 @@ def test_a_record_is_its_users_alone(tmp_path: Path) -> None:
     try:
         record = DiskRecord(tmp_path / "record")
         worker = DiskRecord(tmp_path / "record" / "gw0")
-        os.close(record.open_stacks())
+        os.close(record.open_file("stacks", os.O_WRONLY))
     finally:
         os.umask(before)
     for folder in (record.folder, worker.folder):

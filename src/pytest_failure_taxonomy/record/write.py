@@ -191,34 +191,22 @@ class Record:
         with self._open_folder() as folder:
             allocate_file(folder, layout.RESERVE, layout.RESERVE_BYTES)
 
-    def open_stacks(self, name: str = layout.STACKS) -> int:
-        """Return a descriptor of a file for the stacks of all threads.
+    def open_file(self, name: str, flags: int, size: int = 0) -> int:
+        """Return a descriptor of a file of the record, which is made if it does not exist.
+
+        Args:
+            name: of the file.
+            flags: to open it with.
+            size: room for so many bytes is reserved: where there is none, what is written later
+                would be lost.
 
         Raises:
             OSError: if it can't be created.
         """
         with self._open_folder() as folder:
-            return move_high(folder.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
-
-    def make_memory_file(self) -> None:
-        """Make the file into which the watcher writes how much memory the run uses.
-
-        Raises:
-            OSError: if it can't be created.
-        """
-        with self._open_folder() as folder:
-            os.close(folder.open_file(layout.MEMORY, os.O_WRONLY | os.O_CREAT))
-
-    def open_crash(self) -> int:
-        """Return a descriptor of the file for the stacks at a fatal error.
-
-        Raises:
-            OSError: if it can't be created.
-        """
-        with self._open_folder() as folder:
-            # Where there is no room, the stacks would be lost that the user should see.
-            allocate_file(folder, layout.CRASH, layout.CRASH_BYTES)
-            return move_high(folder.open_file(layout.CRASH, os.O_RDWR))
+            if size:
+                allocate_file(folder, name, size)
+            return move_high(folder.open_file(name, flags | os.O_CREAT))
 
     def opened(self) -> Folder:
         """Open the folder of the record.
@@ -501,7 +489,7 @@ class StackDump:
         is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         if is_free and hasattr(faulthandler, "register"):
             with suppress(OSError, RuntimeError):
-                self._descriptor = record.open_stacks()
+                self._descriptor = record.open_file(layout.STACKS, os.O_WRONLY | os.O_APPEND)
                 faulthandler.register(
                     signal.SIGTERM, file=self._descriptor, all_threads=True, chain=True
                 )
@@ -512,7 +500,7 @@ class StackDump:
         if record.folder is None:
             return
         with suppress(OSError):
-            self._descriptor = record.open_stacks(ASKED)
+            self._descriptor = record.open_file(ASKED, os.O_WRONLY | os.O_APPEND)
         self._signal = prepare_to_be_read(
             None if self._descriptor < 0 else self._descriptor, watcher_id
         )

@@ -434,7 +434,7 @@ class CrashDump:
         file = _NO_FILE
         if terminal is not None and faulthandler.is_enabled():
             with suppress(OSError):
-                file = self._record.open_crash()
+                file = self._record.open_file(layout.CRASH, os.O_RDWR, layout.CRASH_BYTES)
                 given |= {layout.CRASH_FILE: file, layout.TERMINAL: terminal}
         if self._hand_over(given) and file != _NO_FILE:
             faulthandler.enable(file=file)

@@ -153,7 +153,7 @@ class ReportFile:
         why = record.lost
         if why is None:
             with suppress(OSError):
-                record.make_memory_file()
+                os.close(record.open_file(layout.MEMORY, os.O_WRONLY))
             libraries: Sequence[str] = ()
             if settings.faces.html is not None:
                 from pytest_failure_taxonomy.report.render import LIBRARIES
