@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
     TYPES_OF_PYTEST,
     and_more,
     counted,
+    in_brackets,
     one_line,
     said_in_one_line,
 )
@@ -486,10 +487,9 @@ def _own_place(failure: TestFailure) -> Location | None:
 
 
 def _place_in_words(place: Location | None) -> str:
-    if place is None:
-        return ""
-    path = place.path if len(place.path) <= _MAX_PATH else f"…{place.path[-_MAX_PATH:]}"
-    return f" ({path})" if place.line is None else f" ({path}:{place.line})"
+    if place is not None and len(place.path) > _MAX_PATH:
+        place = replace(place, path=f"…{place.path[-_MAX_PATH:]}")
+    return in_brackets(place)
 
 
 def _key_of(found: Finding) -> str:

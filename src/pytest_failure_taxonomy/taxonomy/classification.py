@@ -147,8 +147,7 @@ def judge_collection_failures(
     failures: Sequence[evidence.CollectionFailure], *, reads_text: bool = False
 ) -> tuple[FailureJudgement, ...]:
     """Return the judgement of each node that could not be collected, in their order."""
-    if not failures:
-        return ()
+    # Imported here, because a run without failures needs no fingerprint.
     from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of
 
     judged = []

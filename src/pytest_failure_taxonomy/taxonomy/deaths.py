@@ -51,13 +51,9 @@ TIMEOUT_EXIT_CODE: Final = 124
 """GNU `timeout`'s own, when the time was up."""
 
 
-def judge_death(
-    end: evidence.ProcessExit,
-    in_flight: tuple[evidence.InFlightTest, ...] = (),
-    activity: evidence.RunningActivity | None = None,
-    traces: evidence.Traces | None = None,
-) -> Finding:
+def judge_death(run: evidence.RunEvidence) -> Finding:
     """Say how a process ended that left its session unfinished, where, and what it was at."""
+    end, activity = run.exit, run.activity
     if end.enforced_limit_seconds is not None:
         said = f"the limit of {end.enforced_limit_seconds:g} s was used up"
         died = finding("process.timeout", end.source, said)
@@ -69,13 +65,16 @@ def judge_death(
         said = "no end of the run has been recorded"
         headline = None if end.source == "none" else "pytest died, and nothing says how"
         died = finding("process.vanished", "report", said, confidence="likely", headline=headline)
-    nodeid = died.nodeid or (in_flight[0].nodeid if in_flight else None)
-    died = replace(died, detail=died.detail + _place_words(traces), nodeid=nodeid)
-    doing = "" if in_flight else words_of_activity(activity)
-    if not doing:
-        return died
-    headline = f"{died.headline or known_kinds()[died.kind].one}, while {doing}"
-    return replace(died, nodeid=_node_of(activity), headline=headline)
+    nodeid, headline = died.nodeid, died.headline
+    if run.in_flight:
+        nodeid = nodeid or run.in_flight[0].nodeid
+    elif activity is not None and (doing := words_of_activity(activity)):
+        nodeid = _node_of(activity)
+        headline = f"{headline or known_kinds()[died.kind].one}, while {doing}"
+    if not (run.recorded or run.is_pytest):  # words that fit any command
+        headline = packaged_table("exit_statuses")["deaths"].get(died.kind, headline)
+    place = in_brackets(run.traces.location if run.traces else None)
+    return replace(died, detail=died.detail + place, nodeid=nodeid, headline=headline)
 
 
 def words_of_activity(activity: evidence.RunningActivity | None) -> str:
@@ -236,14 +235,10 @@ def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
         how += f", sent by the kernel's OOM killer ({words_of_oom_kill(worker.oom_kill)})"
     if worker.limit is not None and is_used_up(worker.limit):
         how += f" ({_limit_words(worker.limit)})"
-    stack = worker.traces and worker.traces.stack
-    words = f"worker {worker.id} {how}{doing}{_place_words(worker.traces)}"
-    return f"{words}\n{first_lines(stack)}" if stack else words
-
-
-def _place_words(traces: evidence.Traces | None) -> str:
-    """Return the place of a crash in brackets; nothing where it is not known."""
-    return "" if traces is None else in_brackets(traces.location)
+    traces = worker.traces
+    place = in_brackets(traces.location if traces else None)
+    words = f"worker {worker.id} {how}{doing}{place}"
+    return f"{words}\n{first_lines(traces.stack)}" if traces and traces.stack else words
 
 
 def is_ended_by_limit(worker: evidence.WorkerEnd) -> bool:
@@ -373,11 +368,3 @@ def meaning_of(told: evidence.ToolMessage) -> dict[str, Any]:
     """Return `words` for what went wrong, and `retryable` where that is known."""
     meaning: dict[str, Any] = packaged_table("tools")["causes"][told.cause]
     return meaning
-
-
-def in_words_of_command(death: Finding, run: evidence.RunEvidence) -> Finding:
-    """Return how a process died, in words that fit a command that is no pytest."""
-    if run.recorded or run.is_pytest:
-        return death
-    words = packaged_table("exit_statuses")["deaths"]
-    return replace(death, headline=words.get(death.kind, death.headline))

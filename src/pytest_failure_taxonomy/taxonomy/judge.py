@@ -83,7 +83,9 @@ def judge(run: RunEvidence) -> Judgement:
     judged = Judgement(
         exit_reason=_exit_reason(run),
         failures=judge_test_failures(run.failures, reads_text=is_log),
-        collection_failures=judge_collection_failures(run.collection_failures, reads_text=is_log),
+        collection_failures=judge_collection_failures(run.collection_failures, reads_text=is_log)
+        if run.collection_failures
+        else (),
         errors=tuple(map(judge_run_error, run.errors)),
     )
     if run.failures or run.collection_failures:
@@ -446,8 +448,7 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
             found += deaths.judge_command(
                 0, run.exit.source, is_pytest=True, refusal=run.early_refusal
             )
-        death = deaths.judge_death(run.exit, run.in_flight, run.activity, run.traces)
-        found.append(_of_stage(deaths.in_words_of_command(death, run), run))
+        found.append(_of_stage(deaths.judge_death(run), run))
     else:
         if is_late:
             late = _of_stage(deaths.judge_late_death(run.exit), run)

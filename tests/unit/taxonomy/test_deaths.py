@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     InFlightTest,
     ProcessExit,
+    RunEvidence,
     RunningActivity,
     SeenMarker,
     TimeLimit,
@@ -52,6 +53,17 @@ LIKELY: Final = "likely"
 def end(code: int | None = None, signal: str | None = None, **seen: Any) -> ProcessExit:
     """Return how a process ended, as a watcher saw it."""
     return ProcessExit(**{"code": code, "signal": signal, "source": "watcher", **seen})
+
+
+def death_of(
+    seen: ProcessExit,
+    in_flight: tuple[InFlightTest, ...] = (),
+    activity: RunningActivity | None = None,
+) -> Finding:
+    """Return what is found of a run that ended in this way."""
+    return judge_death(
+        RunEvidence(finished=False, exit=seen, in_flight=in_flight, activity=activity)
+    )
 
 
 def of_test(share: float, owner: str = "pytest-timeout (thread)") -> TimeLimit:
@@ -118,7 +130,7 @@ def told(finding: Finding) -> tuple[str, str]:
 )
 def test_the_end_makes_the_kind(seen: ProcessExit, kind: str, confidence: str) -> None:
     """What was seen of the end says what it was; what is only inferred is `likely`."""
-    assert told(judge_death(seen)) == (kind, confidence)
+    assert told(death_of(seen)) == (kind, confidence)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +143,7 @@ def test_a_tests_limit_explains_an_exit_from_98_percent_on(
     share: float, is_reached: bool, owner: str
 ) -> None:
     """A timer that had run for 98 % of its time is likely what ended the process, else not."""
-    finding = judge_death(end(1, limits=(of_test(share, owner),)), RUNNING)
+    finding = death_of(end(1, limits=(of_test(share, owner),)), RUNNING)
     if not is_reached:
         assert told(finding) == ("process.exited", CERTAIN)
         assert finding.nodeid == TEST
@@ -149,7 +161,7 @@ def test_a_tests_limit_explains_an_exit_from_98_percent_on(
 def test_a_tests_limit_explains_no_other_exit_code_than_1(code: int) -> None:
     """pytest-timeout and faulthandler leave with 1; who leaves with another code does it itself."""
     seen = end(code, limits=(of_test(1.0), of_test(1.0, "faulthandler_timeout")))
-    assert told(judge_death(seen)) == ("process.exited", CERTAIN)
+    assert told(death_of(seen)) == ("process.exited", CERTAIN)
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM", "SIGHUP"])
@@ -160,8 +172,8 @@ def test_the_limit_of_the_process_explains_a_signal_from_97_percent_on(
     share: float, is_reached: bool, signal: str
 ) -> None:
     """That there is a `timeout` around the run says nothing until its time is all but used up."""
-    plain = told(judge_death(end(137, signal)))
-    finding = judge_death(end(137, signal, limits=(of_process(share),)), RUNNING)
+    plain = told(death_of(end(137, signal)))
+    finding = death_of(end(137, signal, limits=(of_process(share),)), RUNNING)
     if not is_reached:
         assert told(finding) == plain
         return
@@ -175,7 +187,7 @@ def test_the_limit_of_the_process_explains_a_signal_from_97_percent_on(
 def test_no_limit_explains_a_crash(signal: str) -> None:
     """A segmentation fault at the very end of a time limit is still one, and so is a Ctrl+C."""
     seen = end(139, signal, limits=(of_test(1.0), of_process(1.0)), sender="timeout")
-    assert judge_death(seen).kind == judge_death(end(139, signal)).kind
+    assert death_of(seen).kind == death_of(end(139, signal)).kind
 
 
 @pytest.mark.parametrize(
@@ -193,35 +205,35 @@ def test_the_exit_code_of_a_time_limit_needs_one_that_was_used_up(
     code: int, share: float, kind: str
 ) -> None:
     """Exit codes 124 and 137 are a time limit's where one around the process was used up."""
-    assert judge_death(end(code, limits=(of_process(share),))).kind == kind
+    assert death_of(end(code, limits=(of_process(share),))).kind == kind
 
 
 def test_a_tests_limit_comes_before_that_of_the_process() -> None:
     """Where both were used up and the process left by itself, the test's timer made it leave."""
-    assert judge_death(end(1, limits=(of_process(1.0), of_test(1.0)))).kind == "test.timeout"
+    assert death_of(end(1, limits=(of_process(1.0), of_test(1.0)))).kind == "test.timeout"
 
 
 def test_a_signal_is_not_explained_by_a_tests_limit() -> None:
     """pytest-timeout ends a process by leaving it, never by a signal from outside."""
-    assert judge_death(end(137, "SIGKILL", limits=(of_test(1.0),))).kind == "process.killed"
+    assert death_of(end(137, "SIGKILL", limits=(of_test(1.0),))).kind == "process.killed"
 
 
 def test_a_kill_can_have_two_causes() -> None:
     """SIGKILL without a word from the kernel may be either of two things, and says so."""
     both = ("process.oom", "process.killed")
-    assert judge_death(end(137, "SIGKILL")).ambiguous == both
+    assert death_of(end(137, "SIGKILL")).ambiguous == both
     assert set(both) <= known_kinds().keys()
-    assert judge_death(end(137, "SIGKILL", out_of_memory=True)).ambiguous == ()
-    assert judge_death(end(143, "SIGTERM")).ambiguous == ()
+    assert death_of(end(137, "SIGKILL", out_of_memory=True)).ambiguous == ()
+    assert death_of(end(143, "SIGTERM")).ambiguous == ()
 
 
 def test_the_exit_code_of_a_kill_is_one_where_a_shell_may_have_answered() -> None:
     """137 from outside stands for SIGKILL; the watcher has seen pytest itself leave with it."""
-    finding = judge_death(end(137, source="supervisor"), RUNNING)
+    finding = death_of(end(137, source="supervisor"), RUNNING)
     assert told(finding) == ("process.killed", LIKELY)
     assert finding.ambiguous == ("process.oom", "process.killed")
     assert (finding.nodeid, finding.detail) == (TEST, "exit code 137, which stands for SIGKILL")
-    assert told(judge_death(end(137, source="watcher"))) == ("process.exited", CERTAIN)
+    assert told(death_of(end(137, source="watcher"))) == ("process.exited", CERTAIN)
 
 
 def test_a_kill_after_the_session_can_have_two_causes() -> None:
@@ -245,7 +257,7 @@ def test_a_kill_after_the_session_can_have_two_causes() -> None:
 )
 def test_the_detail_says_what_was_seen(seen: ProcessExit, words: str) -> None:
     """The evidence is in the words of what was seen, the sender's name included."""
-    assert judge_death(seen).detail == words
+    assert death_of(seen).detail == words
 
 
 @pytest.mark.parametrize(
@@ -274,10 +286,10 @@ def test_what_is_no_test_is_named(
     activity: RunningActivity | None, nodeid: str | None, words: str
 ) -> None:
     """The message has the file that was collected, or the hook; a test in flight comes first."""
-    died = judge_death(end(139, "SIGSEGV"), activity=activity)
+    died = death_of(end(139, "SIGSEGV"), activity=activity)
     assert died.nodeid == nodeid
     assert died.headline == f"the pytest process crashed (SIGSEGV){words}"
-    assert judge_death(end(7), RUNNING, activity) == judge_death(end(7), RUNNING)
+    assert death_of(end(7), RUNNING, activity) == death_of(end(7), RUNNING)
     worker = WorkerEnd(id="gw0", tests=0, signal="SIGSEGV", ending="died", activity=activity)
     found = judge_worker(worker)
     assert found.nodeid == nodeid
@@ -290,8 +302,8 @@ def test_what_is_no_test_is_named(
 def test_the_first_test_in_flight_is_named() -> None:
     """The test that was running is named, whatever the end was; without one, none is."""
     for seen in (end(139, "SIGSEGV"), end(137, "SIGKILL"), end(0), end(), end(143, "SIGTERM")):
-        assert judge_death(seen, RUNNING).nodeid == TEST
-        assert judge_death(seen).nodeid is None
+        assert death_of(seen, RUNNING).nodeid == TEST
+        assert death_of(seen).nodeid is None
 
 
 ENDS: Final = st.builds(
@@ -322,7 +334,7 @@ def test_every_death_has_a_kind_of_ours_and_a_reason(seen: ProcessExit) -> None:
     """Whatever was seen, a death is judged by a published kind, and nothing but a timeout, a kill
     and no end at all is inferred.
     """
-    finding = judge_death(seen, RUNNING)
+    finding = death_of(seen, RUNNING)
     assert known_kinds()[finding.kind].reason is finding.reason
     assert finding.detail
     if finding.confidence == LIKELY:
@@ -556,7 +568,7 @@ def test_a_death_and_a_failed_test_are_both_reasons(seen: ProcessExit, verdict: 
     judgement = judge(run)
     assert judgement.verdict is not None
     assert judgement.verdict.kind == verdict
-    assert {reason.kind for reason in judgement.reasons} == {"test.failed", judge_death(seen).kind}
+    assert {reason.kind for reason in judgement.reasons} == {"test.failed", death_of(seen).kind}
 
 
 def test_a_finished_session_whose_process_agrees_is_a_success() -> None:

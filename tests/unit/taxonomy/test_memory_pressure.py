@@ -93,7 +93,8 @@ def test_amounts_in_words(used: int, limit: int | None, words: str) -> None:
 )
 def test_a_kill(seen: dict[str, Any], kind: str, confidence: str, words: str) -> None:
     """Only the kernel's log makes it certain; what was last seen is told in any case."""
-    death = judge_death(ProcessExit(code=137, signal="SIGKILL", source="watcher", **seen))
+    end = ProcessExit(code=137, signal="SIGKILL", source="watcher", **seen)
+    death = judge_death(RunEvidence(finished=False, exit=end))
     assert (death.kind, death.confidence, death.detail) == (kind, confidence, words)
 
 
