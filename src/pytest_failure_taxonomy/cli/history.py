@@ -348,8 +348,7 @@ def _print(
 
 
 def _plain(row: Any) -> dict[str, Any]:
-    if isinstance(row, tuple):  # of the database
-        row = row._mapping  # type: ignore[attr-defined]  # noqa: SLF001 - public, says SQLAlchemy
+    row = getattr(row, "_mapping", row)  # of the database, and no tuple in a running program
     plain = dict(row) if isinstance(row, Mapping) else to_dict(row)
     for name, each in plain.items():
         if isinstance(each, datetime):
