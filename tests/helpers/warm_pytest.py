@@ -31,6 +31,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import signal
 import socket
 import subprocess
@@ -130,14 +131,16 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
 
 def _modules_of(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     """Return what a run imports in any case, beside pytest, and the arguments to learn more by."""
+    words = {*arguments, *shlex.split(env.get("PYTEST_ADDOPTS", ""))}
     # Where pytest loads our plugin by itself, it warns of what is imported already.
-    reports = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in env and set(_REPORTING) <= set(arguments)
+    with_ours = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in env and Switch.with_our_modules
     # It warns of a plugin that it can't rewrite, too: `-p asyncio` has the name of what we import.
-    has_benches = set(_BENCHES) <= set(arguments) and "asyncio" not in arguments
+    has_benches = with_ours and words.issuperset(_BENCHES) and "asyncio" not in words
+    reports = has_benches or (with_ours and words.issuperset(_REPORTING))
     return (
         *(_FOR_WORKERS if _count_of_workers(arguments) else ()),
-        *(_REPORTING if reports and Switch.with_our_modules else ()),
-        *(_BENCHES if reports and Switch.with_our_modules and has_benches else ()),
+        *(_REPORTING if reports else ()),
+        *(_BENCHES if has_benches else ()),
     )
 
 
