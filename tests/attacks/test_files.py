@@ -31,7 +31,6 @@ from pytest_failure_taxonomy.record.layout import (
     STACKS,
     STATE,
     ReportLock,
-    lock_path,
     record_folder,
     worker_folder,
     worker_of,
@@ -694,7 +693,7 @@ def test_a_refused_path_leaves_no_lock(tmp_path: Path) -> None:
 def test_a_lock_of_another_user(shared: Path) -> None:
     """Where another user's lock is on the report, it goes beside it, and its line says why."""
     report = shared / REPORT
-    lock = lock_path(report)
+    lock = ReportLock(report).path
     lock.write_text("")
     settings = Settings(
         report=report,
@@ -725,7 +724,7 @@ def test_a_lock_of_another_user(shared: Path) -> None:
 @pytest.mark.parametrize("sort", ["pipe", "device", "link", "folder"])
 def test_no_file_in_the_locks_place(tmp_path: Path, loot: Path, sort: str) -> None:
     """A lock is taken on a regular file alone, and nothing else is opened or removed for it."""
-    lock = lock_path(tmp_path / REPORT)
+    lock = ReportLock(tmp_path / REPORT).path
     make_special(lock, sort, loot)
     with pytest.raises(OSError, match=r"regular file|symbolic links|Is a directory"):
         ReportLock(tmp_path / REPORT).acquire()
@@ -737,7 +736,7 @@ def test_a_completed_report_leaves_another_runs_lock(dead: Dead) -> None:
     """Who completes a report removes the lock's file of the dead, and not that of a run that
     has taken it since.
     """
-    lock = lock_path(dead.report)
+    lock = ReportLock(dead.report).path
     assert lock.exists()
     hold = (
         "import sys, pathlib; from pytest_failure_taxonomy.record.layout import ReportLock\n"

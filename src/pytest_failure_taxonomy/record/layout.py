@@ -299,7 +299,8 @@ class ReportLock:
     """
 
     def __init__(self, report: Path) -> None:
-        self._path = lock_path(report)
+        self.path = path_beside(report, ".lock")
+        """Of the file that is locked."""
         self._lock: KeptDescriptor | None = None
 
     def acquire(self, *, make: bool = True) -> bool:
@@ -313,7 +314,7 @@ class ReportLock:
         Raises:
             OSError: if the file can't be created or opened; another user may own it, for one.
         """
-        if self._path in _held:
+        if self.path in _held:
             return False
         try:
             import fcntl
@@ -321,14 +322,14 @@ class ReportLock:
             return True
         while True:
             # Its number moves first: closing any descriptor of a file releases all locks on it.
-            lock = KeptDescriptor(open_shared(self._path, make=make))
+            lock = KeptDescriptor(open_shared(self.path, make=make))
             try:
                 fcntl.lockf(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 lock.close()
                 return False
             with suppress(FileNotFoundError):
-                if identity_of(os.lstat(self._path)) == lock.identity:
+                if identity_of(os.lstat(self.path)) == lock.identity:
                     break
             lock.close()  # its owner has released it and removed the file
         with suppress(OSError, ValueError, TypeError, KeyError):
@@ -341,24 +342,19 @@ class ReportLock:
             owner = json.dumps(read_identity(os.getpid())).encode("ascii")
             os.pwrite(lock.descriptor, owner, 0)
         self._lock = lock
-        _held.add(self._path)
+        _held.add(self.path)
         return True
 
     def release(self) -> None:
         """Release the lock and remove its file."""
         if self._lock is None:
             return
-        _held.discard(self._path)
+        _held.discard(self.path)
         with suppress(OSError):
-            if identity_of(os.lstat(self._path)) == self._lock.identity:
-                os.unlink(self._path)
+            if identity_of(os.lstat(self.path)) == self._lock.identity:
+                os.unlink(self.path)
         self._lock.close()
         self._lock = None
-
-
-def lock_path(report: Path) -> Path:
-    """Return the path of the file that is locked for a report."""
-    return path_beside(report, ".lock")
 
 
 @contextmanager

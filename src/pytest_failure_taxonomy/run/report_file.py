@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.layout import ReportLock, held_record, lock_path, record_folder
+from pytest_failure_taxonomy.record.layout import ReportLock, held_record, record_folder
 from pytest_failure_taxonomy.record.write import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
@@ -92,10 +92,9 @@ class ReportFile:
                 is_free = self._lock.acquire()
                 why = None if is_free else f"another run writes to {self.path.name}"
             except PermissionError:
-                lock = lock_path(self.path)
-                if not os.path.lexists(lock):
+                if not os.path.lexists(self._lock.path):
                     raise
-                why = f"{lock.name} belongs to another user"
+                why = f"{self._lock.path.name} belongs to another user"
             if why is not None:
                 self._move(path_of_run(self.path, self._run_id), why)
             self._begin_record(header)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import ReportLock, lock_path
+from pytest_failure_taxonomy.record.layout import ReportLock
 from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_pytest
 from tests.helpers.reports import assert_valid_report
 
@@ -80,7 +80,7 @@ def test_another_process_has_the_path(tmp_path: Path) -> None:
         assert not lock.acquire()
         child.kill()
         child.wait()
-        assert lock_path(report).exists(), "nobody could remove it"
+        assert ReportLock(report).path.exists(), "nobody could remove it"
         assert lock.acquire()
     lock.release()
 
@@ -110,7 +110,7 @@ def test_a_lock_whose_descriptor_is_closed(tmp_path: Path) -> None:
 def test_a_lock_file_of_anybodys(tmp_path: Path, content: bytes) -> None:
     """What names no process that runs keeps nobody from the path."""
     report = tmp_path / REPORT
-    lock_path(report).write_bytes(content)
+    ReportLock(report).path.write_bytes(content)
     lock = ReportLock(report)
     assert lock.acquire()
     lock.release()
@@ -145,7 +145,7 @@ def test_a_lock_that_was_removed_while_it_was_waited_for(
 
     def remove_then_lock(descriptor: int, operation: int) -> None:
         monkeypatch.setattr(fcntl, "lockf", lockf)
-        lock_path(report).unlink()
+        ReportLock(report).path.unlink()
         lockf(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "lockf", remove_then_lock)
@@ -159,7 +159,7 @@ def test_a_lock_that_was_removed_while_it_was_waited_for(
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     """What a symbolic link points to stays as it is."""
     (tmp_path / "theirs").write_text("theirs")
-    os.symlink(tmp_path / "theirs", lock_path(tmp_path / REPORT))
+    os.symlink(tmp_path / "theirs", ReportLock(tmp_path / REPORT).path)
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         ReportLock(tmp_path / REPORT).acquire()
     assert (tmp_path / "theirs").read_text() == "theirs"
@@ -218,4 +218,4 @@ def test_a_dead_runs_lock_is_no_obstacle(tmp_path: Path) -> None:
     report = json.loads((tmp_path / REPORT).read_text("ascii"))
     assert report["run"]["id"] != left
     assert (report["completeness"], report["verdict"]) == ("full", None)
-    assert not lock_path(tmp_path / REPORT).exists()
+    assert not ReportLock(tmp_path / REPORT).path.exists()
