@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pytest_failure_taxonomy.system.process import find_control_group, peak_rss_bytes
 from pytest_failure_taxonomy.taxonomy import evidence
@@ -32,29 +32,16 @@ _URL: Final = re.compile(r"(?:.*[/:])?([^/:]+/[^/:]+?)(?:\.git)?/?")
 _METADATA_FOLDER: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
 
 
-class _Provider(NamedTuple):
-    """The environment variables in which a CI provider describes the job."""
-
-    name: str
-    detected_by: str
-    run_id: str
-    job: str
-    commit: str
-    ref: str
-
-
-CI_PROVIDERS: Final = [
-    _Provider(*row.split())
-    for row in (
-        "github GITHUB_ACTIONS GITHUB_RUN_ID GITHUB_JOB GITHUB_SHA GITHUB_REF",
-        "gitlab GITLAB_CI CI_PIPELINE_ID CI_JOB_NAME CI_COMMIT_SHA CI_COMMIT_REF_NAME",
-        "azure TF_BUILD BUILD_BUILDID SYSTEM_JOBNAME BUILD_SOURCEVERSION BUILD_SOURCEBRANCH",
-        "circleci CIRCLECI CIRCLE_WORKFLOW_ID CIRCLE_JOB CIRCLE_SHA1 CIRCLE_BRANCH",
-        "buildkite BUILDKITE BUILDKITE_BUILD_ID BUILDKITE_LABEL BUILDKITE_COMMIT BUILDKITE_BRANCH",
-        "jenkins JENKINS_URL BUILD_TAG JOB_NAME GIT_COMMIT GIT_BRANCH",
-    )
-]
-"""Published in the reference of the report."""
+CI_PROVIDERS: Final = {
+    "GITHUB_ACTIONS": "github GITHUB_RUN_ID GITHUB_JOB GITHUB_SHA GITHUB_REF",
+    "GITLAB_CI": "gitlab CI_PIPELINE_ID CI_JOB_NAME CI_COMMIT_SHA CI_COMMIT_REF_NAME",
+    "TF_BUILD": "azure BUILD_BUILDID SYSTEM_JOBNAME BUILD_SOURCEVERSION BUILD_SOURCEBRANCH",
+    "CIRCLECI": "circleci CIRCLE_WORKFLOW_ID CIRCLE_JOB CIRCLE_SHA1 CIRCLE_BRANCH",
+    "BUILDKITE": "buildkite BUILDKITE_BUILD_ID BUILDKITE_LABEL BUILDKITE_COMMIT BUILDKITE_BRANCH",
+    "JENKINS_URL": "jenkins BUILD_TAG JOB_NAME GIT_COMMIT GIT_BRANCH",
+}
+"""CI providers by the variable that each is detected by: its name, and the variables with the id of
+the run, the job, the commit and the ref. Published in the reference of the report."""
 
 
 def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> evidence.Environment:
@@ -92,14 +79,12 @@ def memory_use() -> evidence.MemoryUse | None:
 
 def ci_job() -> evidence.ContinuousIntegration | None:
     """Return the CI job that this process belongs to, or `None` if no provider is detected."""
-    for provider in CI_PROVIDERS:
-        if provider.detected_by in os.environ:
+    for detected_by, row in CI_PROVIDERS.items():
+        if detected_by in os.environ:
+            provider, *variables = row.split()
+            run_id, job, commit, ref = map(os.environ.get, variables)
             return evidence.ContinuousIntegration(
-                provider=provider.name,
-                run_id=os.environ.get(provider.run_id),
-                job=os.environ.get(provider.job),
-                commit=os.environ.get(provider.commit),
-                ref=os.environ.get(provider.ref),
+                provider=provider, run_id=run_id, job=job, commit=commit, ref=ref
             )
     return None
 

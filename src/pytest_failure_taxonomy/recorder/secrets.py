@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy.redaction.names import (
     may_be_secret_variable,
@@ -367,22 +367,18 @@ class NodeIds:
                 self._real[shown] = nodeid
 
 
-class _Fields(NamedTuple):
-    """Which fields of a value are searched, and what reads them."""
-
-    texts: tuple[str, ...]
-    values: tuple[str, ...]
-    """Those with other values, or with tuples of values or of texts."""
+_Fields = tuple[list[str], list[str]]
+"""Which fields of a value are searched: those with texts, and those with other values, or with
+tuples of values or of texts."""
 
 
 @cache
 def _free_texts(kind: Any) -> _Fields:
     """Return the fields of a value that may hold a secret; tuples of texts hold names alone."""
     held = {name: of for name, of in kind.__annotations__.items() if name not in _KEPT}
-    return _Fields(
-        tuple([name for name, of in held.items() if of in _TEXTS]),
-        tuple([name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]),
-    )
+    texts = [name for name, of in held.items() if of in _TEXTS]
+    values = [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]
+    return texts, values
 
 
 @cache
@@ -392,14 +388,14 @@ def _nodeids(kind: Any) -> _Fields:
     named = [name for name in held if name in _NODEIDS]
     values = [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]
     lists = [name for name in named if held[name] not in _TEXTS]
-    return _Fields(tuple([name for name in named if held[name] in _TEXTS]), (*values, *lists))
+    return [name for name in named if held[name] in _TEXTS], values + lists
 
 
 def _gather(one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]) -> None:
     """Add the texts in a value and in the values in it; `None` for one that is not there."""
-    fields = fields_of(one.__class__)
-    texts += [getattr(one, name) for name in fields.texts]
-    for name in fields.values:
+    with_texts, with_values = fields_of(one.__class__)
+    texts += [getattr(one, name) for name in with_texts]
+    for name in with_values:
         each = getattr(one, name)
         if each is None:
             continue
@@ -415,13 +411,13 @@ def _gather(one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | Non
 
 def _changed(one: Any, fields_of: Callable[[Any], _Fields], change: Callable[[str], str]) -> Any:
     """Return a value with the texts changed that `_gather` finds in it."""
-    fields = fields_of(one.__class__)
+    with_texts, with_values = fields_of(one.__class__)
     changes: dict[str, Any] = {}
-    for name in fields.texts:
+    for name in with_texts:
         text = getattr(one, name)
         if text:
             changes[name] = change(text)
-    for name in fields.values:
+    for name in with_values:
         each = getattr(one, name)
         if each.__class__ is tuple:
             changes[name] = tuple(

@@ -161,7 +161,7 @@ def knows_hyperlinks(environ: Mapping[str, str]) -> bool:
     """Tell whether the terminal that these variables speak of is known to know links."""
     if any(environ.get(name) for name in _NEVER) or environ.get("TERM") == "dumb":
         return False
-    if any(provider.detected_by in environ for provider in CI_PROVIDERS):
+    if not CI_PROVIDERS.keys().isdisjoint(environ):
         return False
     return any(re.match(pattern, environ.get(name, "")) for name, pattern in KNOWN)
 
