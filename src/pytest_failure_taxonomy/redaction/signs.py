@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.redaction import is_cut
 from pytest_failure_taxonomy.redaction.names import (
     DECLARED,
     lower_case,
@@ -56,21 +57,6 @@ def may_hold_login(text: str) -> bool:
 def may_hold_signature(lower: str) -> bool:
     """Return whether the text, in lower case, may hold the signature of a URL."""
     return "sig" in lower and any(each in lower for each in _SIGNATURES)
-
-
-def may_hold_secret(text: str) -> bool:
-    """Return whether a detector may find a secret in a text that no variable holds.
-
-    Where something was cut, half of one may stand.
-    """
-    from pytest_failure_taxonomy.redaction import is_cut
-
-    if is_cut(text) or may_hold_key(text) or may_hold_login(text):
-        return True
-    lower = lower_case(text)
-    if may_hold_signature(lower) or words_of_names(lower) or may_hold_command(text):
-        return True
-    return bool(known_tokens().literals_in(text))
 
 
 class ChangingVariables:
@@ -134,7 +120,13 @@ class Suspicion:
         for word in self.words:
             if word in together:
                 return False
-        return not may_hold_secret(together)
+        # Where something was cut, half of a secret may stand.
+        if is_cut(together) or may_hold_key(together) or may_hold_login(together):
+            return False
+        lower = lower_case(together)
+        if may_hold_signature(lower) or words_of_names(lower) or may_hold_command(together):
+            return False
+        return not known_tokens().literals_in(together)
 
     def see_environment(self) -> None:
         """Add the values of variables that were set or changed to what is looked for.

@@ -144,7 +144,9 @@ def test_a_pattern_of_the_user_sees_each_text_by_itself(place: int) -> None:
 
 def test_a_variable_that_is_declared_secret_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its value goes from then on, whatever its name, also from what has seen it before."""
-    monkeypatch.setattr("pytest_failure_taxonomy.redaction.names._DECLARED", set())
+    declared: set[str] = set()
+    for module in ("names", "signs"):
+        monkeypatch.setattr(f"pytest_failure_taxonomy.redaction.{module}.DECLARED", declared)
     monkeypatch.setenv("JUDGE", "tulip-9481-orchard")
     redactor, secrets = Redactor(), Secrets()
     text = "it said tulip-9481-orchard"
