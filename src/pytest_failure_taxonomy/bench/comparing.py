@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95
 from pytest_failure_taxonomy.bench.kept import reader
 from pytest_failure_taxonomy.bench.kept.file import RunHeader
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.report import difference_words, distinct_name
+from pytest_failure_taxonomy.bench.report import difference_words, distinct_name_of
 from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.errors import BenchError
@@ -95,9 +95,7 @@ def compared_run(
     """
     counts = report.counts
     judged_by = report.digests or models.BenchDigests(taxonomy=None, rubric=None)
-    # Whether `fix#2` is the second run of the case `fix`, and no case of its own.
-    is_repeated = report.lower_bound_95.n != counts.started
-    name_of = distinct_name if is_repeated else str
+    name_of = distinct_name_of(report)
     digest_of = {name_of(case_id): digest for case_id, digest in (digests or {}).items()}
     groups: dict[str, list[models.BenchScore]] = {}
     for case_id, score in report.per_case:

@@ -52,6 +52,8 @@ _writing_tracebacks = threading.Lock()
 
 Spent = tuple[int, float, dict[str, float]]
 """An amount: its number within a call, from 1, what it cost, and the usage."""
+CountSpends = Callable[[Iterable[Spent]], None]
+"""Counts the amounts of a call that were not counted before."""
 
 
 class WorkerLost(user_code.SystemUnderTestError):
@@ -169,21 +171,6 @@ class DaskSystem:
             await _close(cluster.client)
 
 
-class _Call:
-    """A case that runs on a worker."""
-
-    def __init__(self, case: BenchCase) -> None:
-        self._case = case
-        self._told: set[int] = set()
-
-    def spend(self, spends: Iterable[Spent]) -> None:
-        """Count the amounts that were not counted before."""
-        for number, cost_usd, usage in spends:
-            if number not in self._told:
-                self._told.add(number)
-                self._case.spend(cost_usd, **usage)
-
-
 class _Cluster:
     """The connection to a cluster from one event loop."""
 
@@ -194,7 +181,7 @@ class _Cluster:
         self._problem: BenchError | None = None
         self._topic = ""
         self._is_listening = asyncio.Event()
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, CountSpends] = {}
         self._numbers = 0
         self._in_flight: Counter[str] = Counter()
         self._lost = ""
@@ -248,7 +235,7 @@ class _Cluster:
             return
         token, spent = json.loads(text)
         if token in self._calls:
-            self._calls[token].spend([spent])
+            self._calls[token]([spent])
 
     async def greet(self, target: str) -> None:
         """Have each worker import the system.
@@ -300,16 +287,24 @@ class _Cluster:
         body = pickle.dumps(case)
         self._numbers += 1
         token = f"{self._topic}-{self._numbers}"
-        call = self._calls[token] = _Call(case)
+        counted: set[int] = set()
+
+        def spend(spends: Iterable[Spent]) -> None:
+            for number, cost_usd, usage in spends:
+                if number not in counted:
+                    counted.add(number)
+                    case.spend(cost_usd, **usage)
+
+        self._calls[token] = spend
         arguments = (target, isolation, self._topic, token, limit_seconds, body)
         try:
             worker = await self._choose()
             self._in_flight[worker] += 1
             try:
-                said = await self._ask(worker, token, call, arguments)
+                said = await self._ask(worker, token, spend, arguments)
             finally:
                 self._in_flight[worker] -= 1
-            call.spend(said["spends"])
+            spend(said["spends"])
             return said
         finally:
             del self._calls[token]
@@ -327,7 +322,7 @@ class _Cluster:
         return min(threads, key=lambda each: (self._in_flight[each] / (threads[each] or 1), each))
 
     async def _ask(
-        self, worker: str, token: str, call: _Call, arguments: tuple[Any, ...]
+        self, worker: str, token: str, spend: CountSpends, arguments: tuple[Any, ...]
     ) -> dict[str, Any]:
         try:
             answers = await self.client.run(
@@ -337,7 +332,7 @@ class _Cluster:
             with suppress(Exception):  # nobody waits any more, but what it has spent counts
                 async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
                     spends = await self.client.run(cancel_call, token, workers=[worker])
-                    call.spend(spends[worker])
+                    spend(spends[worker])
             raise
         except Exception as error:  # noqa: BLE001 - `distributed` has many
             raise await self._why_lost(worker, error) from None

@@ -23,7 +23,8 @@ import re
 import secrets
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -293,9 +294,13 @@ def aggregate(
 _REPETITION: Final = re.compile(r"#[0-9]+\Z")
 
 
-def distinct_name(case_id: str) -> str:
-    """Return the id of a repeated case without the number of its repetition."""
-    return _REPETITION.sub("", case_id)
+def distinct_name_of(report: models.BenchRunReport) -> Callable[[str], str]:
+    """Return what takes the number of a repetition from the id of a case, where it has one.
+
+    Else `fix#2` is not the second run of the case `fix`, but a case of its own.
+    """
+    is_repeated = report.lower_bound_95.n != report.counts.started
+    return partial(_REPETITION.sub, "") if is_repeated else str
 
 
 def evaluate_gate(
@@ -370,10 +375,8 @@ def _too_few(report: models.BenchRunReport, settings: models.GateSettings) -> st
     """
     for_a_bound = 1 if settings.lower_bound_95 is None else FEWEST_SCORES
     needed = max(settings.min_passed_cases or 1, for_a_bound)
-    names = [case_id for case_id, score in report.per_case if score.passed]
-    if report.lower_bound_95.n != report.counts.started:  # repetitions count once
-        names = list({distinct_name(case_id) for case_id in names})
-    passed = len(names)
+    name_of = distinct_name_of(report)  # repetitions count once
+    passed = len({name_of(case_id) for case_id, score in report.per_case if score.passed})
     if passed >= needed:
         return ""
     if needed == 1:

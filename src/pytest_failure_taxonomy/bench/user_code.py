@@ -139,12 +139,7 @@ def attribute_of(error: BaseException, name: str) -> object:
 
 def describe(error: BaseException) -> str:
     """Return the type of an exception and the beginning of its message."""
-    name = type(error).__name__
-    try:
-        message = str(error)[:MAX_MESSAGE]
-    except Exception as problem:  # noqa: BLE001 - `__str__` may raise anything
-        message = f"<no message: {type(problem).__name__} in __str__>"
-    return safe(f"{name}: {message}")
+    return safe(f"{type(error).__name__}: {_message_of(error, MAX_MESSAGE)}")
 
 
 def safe(text: str) -> str:
@@ -206,7 +201,6 @@ def cap(text: str, limit: int) -> str:
 
 LONGEST_PAUSE_SECONDS: Final = 120.0
 """A server that asks for a longer pause is asked again after this one."""
-_MAX_MESSAGE: Final = 2_000
 _MAX_KIND: Final = 100
 _INFRASTRUCTURE: Final = ("llm.", "sandbox.")
 _JITTER: Final = 0.25
@@ -252,11 +246,11 @@ def names_of_classes(error: BaseException) -> tuple[str, ...]:
     return tuple(f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__[:-1])
 
 
-def _message_of(error: BaseException) -> str:
+def _message_of(error: BaseException, limit: int = 2_000) -> str:
     try:
-        return str(error)[:_MAX_MESSAGE]
-    except Exception:  # noqa: BLE001 - `__str__` may raise anything
-        return ""
+        return str(error)[:limit]
+    except Exception as problem:  # noqa: BLE001 - `__str__` may raise anything
+        return f"<no message: {type(problem).__name__} in __str__>"
 
 
 def is_infrastructure(kind: str | None) -> bool:

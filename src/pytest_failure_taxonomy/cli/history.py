@@ -29,6 +29,9 @@ MAX_ERROR_BYTES: Final = 8 * 1024 * 1024
 """How much of an error is read, from its end."""
 _FAILED: Final = 1
 _FINGERPRINT: Final = re.compile("[0-9a-f]+")
+_OF_GROUP: Final = ("count", "fingerprint", "reason", "kind", "title")
+_OF_STATE: Final = ("first_seen", "first_commit", "runs", "last_passed_commit")
+"""What `history new` says of a group of failures, and of its state."""
 
 
 def _answers(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -188,19 +191,12 @@ def new(options: argparse.Namespace) -> int:
     report, _ = _load(options.report)
     with _open(options) as history:
         states = states_of(history, report)
-    rows = [
-        {
-            "state": state.state,
-            "words": state_words(to_dict(state)),
-            **{name: each[name] for name in ("count", "fingerprint", "reason", "kind", "title")},
-            "first_seen": state.first_seen,
-            "first_commit": state.first_commit,
-            "runs": state.runs,
-            "last_passed_commit": state.last_passed_commit,
-        }
-        for each in report["groups"]
-        for state in (states[each["fingerprint"]],)
-    ]
+    rows = []
+    for group in report["groups"]:
+        state = to_dict(states[group["fingerprint"]])
+        known = {"state": state["state"], "words": state_words(state)}
+        known |= {name: group[name] for name in _OF_GROUP}
+        rows.append(known | {name: state[name] for name in _OF_STATE})
     columns = [
         Column("state", lambda row: row["words"]),
         Column("count", lambda row: str(row["count"]), is_number=True),

@@ -240,11 +240,9 @@ def _projects(name: str) -> sa.Select[tuple[int]]:
 
 def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on runs, whatever their verdict is."""
-    found = [*matches(RUNS.c.branch, wanted.branch)]
+    found = [*matches(RUNS.c.branch, wanted.branch), *_equals(RUNS.c.stage, wanted.stage)]
     if wanted.project is not None:
         found.append(RUNS.c.project_id.in_(_projects(wanted.project)))
-    if wanted.stage is not None:
-        found.append(RUNS.c.stage == wanted.stage)
     if wanted.since is not None:
         found.append(RUNS.c.started_at >= wanted.since)
     if wanted.until is not None:
@@ -261,12 +259,12 @@ def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[sa.ColumnElement[boo
 
 def _of_verdicts(wanted: Wanted, table: sa.Table = RUNS) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on what runs, or causes, are found to have."""
-    found = [*matches(table.c.kind, wanted.kind)]
-    if wanted.reason is not None:
-        found.append(table.c.reason == wanted.reason)
-    if wanted.owner is not None:
-        found.append(table.c.owner == wanted.owner)
-    return found
+    equal = (*_equals(table.c.reason, wanted.reason), *_equals(table.c.owner, wanted.owner))
+    return [*matches(table.c.kind, wanted.kind), *equal]
+
+
+def _equals(column: Any, wanted: str | None) -> list[sa.ColumnElement[bool]]:
+    return [] if wanted is None else [column == wanted]
 
 
 def matches(column: Any, pattern: str | None) -> list[sa.ColumnElement[bool]]:
@@ -593,9 +591,7 @@ def find_since_of_test(
 def _named(name: sa.Column[str], project: str | None, *columns: sa.Column[Any]) -> sa.Select[Any]:
     """Return the question for rows with a `name` and a `project`, of a project if it is given."""
     query = sa.select(*columns, name.label("name"), PROJECTS.c.name.label("project")).join(PROJECTS)
-    if project is not None:
-        query = query.where(PROJECTS.c.name == project)
-    return query.limit(5)
+    return query.where(*_equals(PROJECTS.c.name, project)).limit(5)
 
 
 def _only_one(
@@ -618,10 +614,10 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
             FAILURES.c.cause_id == cause.id, FAILURES.c.test_id == test.id
         )
     )
-    runs = connection.execute(sa.select(RUNS).where(had).order_by(RUNS.c.started_at, RUNS.c.number))
-    first, *more = runs.all()
-    last = [first, *more][-1]
-    here = [each for each in (first, *more) if each.branch == last.branch]
+    by_time = sa.select(RUNS).where(had).order_by(RUNS.c.started_at, RUNS.c.number)
+    runs = connection.execute(by_time).all()
+    first, last = runs[0], runs[-1]
+    here = [each for each in runs if each.branch == last.branch]
     passed = _last_pass_before(connection, cause, last, test)
     streak = next(each for each in here if passed is None or each.started_at > passed.started_at)
     return Since(
@@ -630,8 +626,8 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
         title=cause.title,
         reason=cause.reason,
         kind=cause.kind,
-        runs=1 + len(more),
-        branches=tuple(sorted({each.branch for each in (first, *more) if each.branch})),
+        runs=len(runs),
+        branches=tuple(sorted({each.branch for each in runs if each.branch})),
         first_run=first.id,
         first_seen=first.started_at,
         first_commit=first.commit_id,
@@ -683,9 +679,9 @@ class _Earlier:
             .where(self._earlier)
             .group_by(RUN_CAUSES.c.cause_id, RUNS.c.branch)
         )
-        seen: dict[int, list[Any]] = {}
+        seen = defaultdict[int, list[Any]](list)
         for row in rows_with(self._connection, had, RUN_CAUSES.c.cause_id, list(causes.values())):
-            seen.setdefault(row.cause_id, []).append(row)
+            seen[row.cause_id].append(row)
         looked_at = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(causes))))
         named = {name: groups[name]["nodeids"][:looked_at] for name in causes}
         digests = {digest_of(nodeid): nodeid for nodeids in named.values() for nodeid in nodeids}

@@ -212,6 +212,11 @@ def _cut(text: str, limit: int) -> dict[str, Any]:
     return {"text": text[:limit], "of": len(text) if len(text) > limit else None}
 
 
+_OF_CALL: Final = (
+    *("attempt", "started_at", "seconds", "worker", "cost_usd"),
+    *("usage", "ended", "kind", "fingerprint"),
+)
+_OF_CONTENT: Final = ("output", "transcript", "printed")
 Row = dict[str, Any]
 
 
@@ -222,48 +227,41 @@ def rows_of(run: KeptRun) -> list[Row]:
     without an `attempt`.
     """
     rows: list[Row] = []
+    header = run.header
     for case_id in dict.fromkeys([*run.cases, *run.attempts]):
-        calls: list[KeptAttempt | None] = list(run.attempts.get(case_id, ()))
-        last = run.last_of(case_id)
-        for call in calls or [None]:
-            is_last = call is last if last is not None else call is (calls or [None])[-1]
-            rows.append(_row(run, case_id, call, is_last=is_last))
+        case = run.cases.get(case_id)
+        calls: list[KeptAttempt | None] = [*run.attempts.get(case_id, ())] or [None]
+        last = run.last_of(case_id) or calls[-1]
+        for call in calls:
+            score = None if call is None else call.score
+            row = {
+                "run_id": header.run_id,
+                "task_class": header.task_class,
+                "system": header.system.name,
+                "system_version": header.system.version,
+                "system_label": header.system.label,
+                "case_id": case_id,
+                "repetition": None if case is None else case.repetition,
+                "tags": [] if case is None else list(case.tags),
+                "is_last": call is last,
+                "result": run.state_of(case_id) if call is last else "repeated",
+                **{name: getattr(call, name, None) for name in _OF_CALL},
+                "passed": None if score is None else score.passed,
+                "score": None if score is None else score.score,
+                "breakdown": {} if score is None else score.breakdown,
+                "failure_modes": [each.model_dump() for each in score.failure_modes]
+                if score
+                else [],
+                "case_cost_usd": None if score is None else score.cost_usd,
+                "rubric_cost_usd": None if score is None or call is None else call.rubric_cost_usd,
+                "wall_clock_ms": None if score is None else score.wall_clock_ms,
+                "has_output": call is not None
+                and call.gave_output
+                and "output" not in call.truncated,
+                **{name: getattr(call, name, None) for name in _OF_CONTENT},
+                "truncated": [] if call is None else list(call.truncated),
+                "is_redacted": call is not None and call.is_redacted,
+            }
+            row["usage"] = row["usage"] or {}
+            rows.append(row)
     return rows
-
-
-_OF_CALL: Final = (
-    *("attempt", "started_at", "seconds", "worker", "cost_usd"),
-    *("usage", "ended", "kind", "fingerprint"),
-)
-_OF_CONTENT: Final = ("output", "transcript", "printed")
-
-
-def _row(run: KeptRun, case_id: str, call: KeptAttempt | None, *, is_last: bool) -> Row:
-    header, case = run.header, run.cases.get(case_id)
-    score = None if call is None else call.score
-    row = {
-        "run_id": header.run_id,
-        "task_class": header.task_class,
-        "system": header.system.name,
-        "system_version": header.system.version,
-        "system_label": header.system.label,
-        "case_id": case_id,
-        "repetition": None if case is None else case.repetition,
-        "tags": [] if case is None else list(case.tags),
-        "is_last": is_last,
-        "result": run.state_of(case_id) if is_last else "repeated",
-        **{name: getattr(call, name, None) for name in _OF_CALL},
-        "passed": None if score is None else score.passed,
-        "score": None if score is None else score.score,
-        "breakdown": {} if score is None else score.breakdown,
-        "failure_modes": [mode.model_dump() for mode in score.failure_modes] if score else [],
-        "case_cost_usd": None if score is None else score.cost_usd,
-        "rubric_cost_usd": None if score is None or call is None else call.rubric_cost_usd,
-        "wall_clock_ms": None if score is None else score.wall_clock_ms,
-        "has_output": call is not None and call.gave_output and "output" not in call.truncated,
-        **{name: getattr(call, name, None) for name in _OF_CONTENT},
-        "truncated": [] if call is None else list(call.truncated),
-        "is_redacted": call is not None and call.is_redacted,
-    }
-    row["usage"] = row["usage"] or {}
-    return row

@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, Run
 from pytest_failure_taxonomy.bench.plugin.storage import Source, storage_of
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.option_files import chosen
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
@@ -204,11 +205,9 @@ class Baseline:
         Raises:
             pytest.UsageError: It can't be read, or nothing could be compared with it.
         """
-        where, given = "--bench-baseline", config.getoption("bench_baseline")
-        folder = config.invocation_params.dir
-        if given is None:  # a path is relative to the configuration file
-            where, given = "bench_baseline", config.getini("bench_baseline")
-            folder = config.rootpath if config.inipath is None else config.inipath.parent
+        option = config.getoption("bench_baseline")
+        where = "bench_baseline" if option is None else "--bench-baseline"
+        given, folder = chosen(config, option, config.getini("bench_baseline"))
         storage, _ = storage_of(config)
         try:
             if given == LATEST:

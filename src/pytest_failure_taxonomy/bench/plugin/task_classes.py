@@ -329,11 +329,9 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
         BenchError: The option or the ini value can't be used.
     """
     option, ini = config.getoption("bench_shard"), config.getini("bench_shard")
-    if option is None and not ini:
-        return None
     if option is not None:
         return parse_shard(option, "--bench-shard")
-    return parse_shard(ini, "bench_shard")
+    return parse_shard(ini, "bench_shard") if ini else None
 
 
 def _converted(where: str, option: Option, given: str) -> Any:

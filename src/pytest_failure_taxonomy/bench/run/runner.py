@@ -45,6 +45,10 @@ _LONGEST_WAIT_SECONDS: Final = 0.25
 """How long a case waits for those in flight before it asks again whether it may start."""
 
 
+def _ignore(*_: object) -> None:
+    pass
+
+
 class Runner:
     """Runs plans. Whatever a case does, the others get their scores."""
 
@@ -72,10 +76,10 @@ class Runner:
             is_logging: Whether to log each failure mode of severity `block`.
         """
         self._is_logging = is_logging
-        self._on_outcome = on_outcome
-        self.on_start = on_start
-        self.on_attempt = on_attempt
-        self.on_spend = on_spend
+        self._on_outcome = on_outcome or _ignore
+        self.on_start = on_start or _ignore
+        self.on_attempt = on_attempt or _ignore
+        self.on_spend = on_spend or _ignore
         self._admission = admission
         self._runs: list[PlanRun] = []
 
@@ -188,8 +192,7 @@ class Runner:
                     mode.severity,
                     mode.detail,
                 )
-        if self._on_outcome is not None:
-            self._on_outcome(outcome)
+        self._on_outcome(outcome)
 
 
 class _Calls:
@@ -318,8 +321,7 @@ class PlanRun:
 
     async def _run_one(self, case: BenchCase) -> None:
         self.started.add(case.case_id)
-        if self._runner.on_start is not None:
-            self._runner.on_start(case.case_id)
+        self._runner.on_start(case.case_id)
         calls = self._calls[case.case_id] = _Calls(self._earlier.get(case.case_id, ()))
         before = math.fsum(each.cost_usd for each in calls.done)
         try:
@@ -380,8 +382,7 @@ class PlanRun:
     ) -> None:
         del usage
         self._admission.spend(case_id, attempt, cost_usd)
-        if self._runner.on_spend is not None:
-            self._runner.on_spend(case_id, attempt, cost_usd)
+        self._runner.on_spend(case_id, attempt, cost_usd)
 
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
         """Call the system, and again if the case is owed another call or it is to be retried."""
@@ -405,7 +406,8 @@ class PlanRun:
                 break
             if is_owed and _lost_its_time(attempt):
                 is_owed = False
-                self._note_call(case, calls.end(ended="another case blocked the event loop"))
+                call = calls.end(ended="another case blocked the event loop")
+                self._runner.on_attempt(case.case_id, call)
                 attempt.forget()
                 continue
             kind = None if attempt.is_too_late else user_code.kind_of(error)
@@ -415,16 +417,12 @@ class PlanRun:
             tries += 1
             fingerprint = user_code.fingerprint_of_error(models.SUT_EXCEPTION, error)
             call = calls.end(ended=user_code.describe(error), kind=kind, fingerprint=fingerprint)
-            self._note_call(case, call)
+            self._runner.on_attempt(case.case_id, call)
             attempt.forget()
             await asyncio.sleep(pause)
         if attempt.fatal_error is not None:
             raise attempt.fatal_error
         return attempt
-
-    def _note_call(self, case: BenchCase, call: CaseAttempt) -> None:
-        if self._runner.on_attempt is not None:
-            self._runner.on_attempt(case.case_id, call)
 
     async def _attempt(
         self, case: BenchCase, call: Coroutine[Any, Any, Any], limit: float | None
