@@ -35,6 +35,7 @@ NOT_COMPLETE: Final = "none: a run is not complete"
 _ONLY_COMMON: Final = "--only-common compares the cases that both have"
 _MAX_NAMES: Final = 5
 _SAME: Final = 1e-9
+_UNKNOWN: Final = models.BenchDigests(taxonomy=None, rubric=None)
 
 
 @value
@@ -70,12 +71,8 @@ class ComparedRun:
     """Scheduled runs of cases that have no score."""
     was_picked: bool = False
     """Somebody chose the cases."""
-    taxonomy: str | None = None
-    """A digest; `None` if unknown."""
-    rubric: str | None = None
-    """A digest; `None` if unknown."""
-    all_cases: str | None = None
-    """One digest of all cases that were to run; `None` if unknown."""
+    digests: models.BenchDigests = _UNKNOWN
+    """What the cases were judged by."""
 
     @property
     def name(self) -> str:
@@ -94,7 +91,6 @@ def compared_run(
         digests: Of its cases, by id; those of repetitions are equal.
     """
     counts = report.counts
-    judged_by = report.digests or models.BenchDigests(taxonomy=None, rubric=None)
     name_of = distinct_name_of(report)
     digest_of = {name_of(case_id): digest for case_id, digest in (digests or {}).items()}
     groups: dict[str, list[models.BenchScore]] = {}
@@ -118,9 +114,7 @@ def compared_run(
         },
         missing=counts.scheduled - counts.graded,
         was_picked=report.lower_bound_95.method == BY_HAND,
-        taxonomy=judged_by.taxonomy,
-        rubric=judged_by.rubric,
-        all_cases=judged_by.cases,
+        digests=report.digests or _UNKNOWN,
     )
 
 
@@ -184,10 +178,8 @@ def refusals(
     """
     where = f"{new.where}: {shown(new.name)}"
     reasons = []
-    for what, before, now in (
-        ("taxonomy", old.taxonomy, new.taxonomy),
-        ("rubric", old.rubric, new.rubric),
-    ):
+    for what in ("taxonomy", "rubric"):
+        before, now = getattr(old.digests, what), getattr(new.digests, what)
         if before is not None and now is not None and before != now:
             reasons.append(
                 f"{where}: the {what} is not that of {old.where}; grade both runs with one {what}"
@@ -199,7 +191,7 @@ def refusals(
         and None not in (case.digest, before := old.cases[case_id].digest)
         and case.digest != before
     ]
-    if changed or (_have_comparable_digests(old, new) and old.all_cases != new.all_cases):
+    if changed or (_have_comparable_digests(old, new) and old.digests.cases != new.digests.cases):
         what = f"{_cases(changed) if changed else 'cases'} {'was' if len(changed) == 1 else 'were'}"
         what += f" changed since {old.where}"
         reasons.append(f"{where}: {what}; run both with the same cases")
@@ -223,7 +215,7 @@ def refusals(
 
 def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
     """Return whether the digests of all cases can only differ where a case was changed."""
-    is_known = old.all_cases is not None and new.all_cases is not None
+    is_known = None not in (old.digests.cases, new.digests.cases)
     have_same_ids = not old.missing and not new.missing and old.cases.keys() == new.cases.keys()
     return is_known and have_same_ids
 
@@ -278,8 +270,8 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
     elif interval.low is not None and interval.low > 0:
         finding = "better"
     unknown: dict[models.Checked, bool] = {
-        "taxonomy": None in (old.taxonomy, new.taxonomy),
-        "rubric": None in (old.rubric, new.rubric),
+        "taxonomy": None in (old.digests.taxonomy, new.digests.taxonomy),
+        "rubric": None in (old.digests.rubric, new.digests.rubric),
         "cases": any(None in (one.digest, two.digest) for one, two in pairs)
         and not _have_comparable_digests(old, new),
     }

@@ -355,7 +355,7 @@ def _content_lines(last: KeptAttempt) -> Iterator[Line]:
         yield Line(text=f"  {name}: was too long to be kept", color="yellow")
     if last.is_redacted:
         yield Line(text="  secrets were removed from what is shown below", color="yellow")
-    if last.gave_output and "output" not in last.truncated:
+    if last.has_output:
         yield Line(text="output", bold=True)
         yield from _indented(shown.text_of(last.output), 2)
     if last.transcript is not None:

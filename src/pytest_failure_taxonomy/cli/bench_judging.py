@@ -6,8 +6,7 @@ import argparse
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.kept.reader import KeptRun, folder_of, read_run
 from pytest_failure_taxonomy.bench.models import GateSettings
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
-_BOUND: Final = "lower_bound_95"
 _COLORS: Final = {"worse": "red", "better": "green", "undecided": None}
 _FINDINGS: Final = {
     "worse": "worse: the whole interval is below 0",
@@ -155,49 +153,29 @@ def _escaped(text: str) -> str:
 
 def regrade(options: argparse.Namespace) -> int:
     """Grade a run again and say what has changed."""
-    from pytest_failure_taxonomy.bench.kept.regrading import plan_regrading
-    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-
-    run = load_run(options)
-    task_class = load_task_class(folder_of(run, options.task_class))
-    plan = plan_regrading(run, task_class, takes_changed=options.changed)
-    path, problem = _regraded(plan)
-    if path is None:
-        tell(f"interrupted; what was graded is in {safe_text(problem, MAX_LINE)}")
-        return _INTERRUPTED
-    if problem:
-        tell(safe_text(problem, MAX_LINE))
-    new = read_run(path, has_outputs=False)
-    report = report_for(new)
-    answer_lines(_regraded_lines(plan, new, report))
-    is_good = report.complete and not problem
-    is_failed = report.gate is not None and report.gate.verdict == "FAIL"
-    return 0 if is_good and not is_failed else _FAILED
-
-
-def _regraded(plan: Regrading) -> tuple[Path | None, str]:
-    """Grade the outputs; return the file of the new run, and what went wrong with it.
-
-    There is no file but its name if the user interrupted it.
-    """
     from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
     from pytest_failure_taxonomy.bench.kept import regrading
     from pytest_failure_taxonomy.bench.kept.file import RunFile, scheduled
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
     from pytest_failure_taxonomy.bench.scores import check_variables
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.redaction.names import declare_secret_variables
     from pytest_failure_taxonomy.report.text import change_texts
 
+    run = load_run(options)
+    task_class = load_task_class(folder_of(run, options.task_class))
+    plan = regrading.plan_regrading(run, task_class, takes_changed=options.changed)
     secrets = Secrets()
-    declare_secret_variables(plan.task_class.settings.rubric_env)
-    check_variables(plan.task_class, plan.task_class.name)
-    rubric = open_rubrics(plan.task_class, plan.task_class.settings)
+    declare_secret_variables(task_class.settings.rubric_env)
+    check_variables(task_class, task_class.name)
+    rubric = open_rubrics(task_class, task_class.settings)
     header = regrading.new_header(plan)
-    path = plan.run.path.with_name(f"{header.run_id}{RUN_SUFFIX}")
+    path = run.path.with_name(f"{header.run_id}{RUN_SUFFIX}")
     file = RunFile(path, lambda given: change_texts(given, secrets.redact))
     file.create(header, [scheduled(case) for case in plan.cases.values()])
-    if file.problem:
-        raise BenchError(f"{file.problem}; copy the run to a folder that can be written")
+    problem = file.problem
+    if problem:
+        raise BenchError(f"{problem}; copy the run to a folder that can be written")
 
     async def grade_and_close() -> None:
         try:
@@ -208,10 +186,18 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     try:
         asyncio.run(grade_and_close())
     except KeyboardInterrupt:
-        return None, os.fspath(path)
+        tell(f"interrupted; what was graded is in {safe_text(os.fspath(path), MAX_LINE)}")
+        return _INTERRUPTED
     finally:
         file.close()
-    return path, file.problem
+    if file.problem:
+        tell(safe_text(file.problem, MAX_LINE))
+    new = read_run(path, has_outputs=False)
+    report = report_for(new)
+    answer_lines(_regraded_lines(plan, new, report))
+    is_good = report.complete and not file.problem
+    is_failed = report.gate is not None and report.gate.verdict == "FAIL"
+    return 0 if is_good and not is_failed else _FAILED
 
 
 def _regraded_lines(plan: Regrading, new: KeptRun, report: BenchRunReport) -> Iterator[Line]:
@@ -301,15 +287,8 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     if options.task_class is not None:
         task_class = load_task_class(folder_of(run, options.task_class))
         gate, source = task_class.settings.gate, "the task class's"
-    (min_passed,) = GateSettings.model_fields.keys() - {_BOUND}  # it was called min_cases once
-    given: dict[str, Any] = {
-        name: each
-        for name, each in (
-            (_BOUND, options.lower_bound_95),
-            (min_passed, options.min_passed_cases),
-        )
-        if each is not None
-    }
+    asked = {name: getattr(options, name) for name in ("lower_bound_95", "min_passed_cases")}
+    given = {name: each for name, each in asked.items() if each is not None}
     if gate is None and not given:
         raise BenchError(
             f"{run.path}: there is no gate to decide by; give --lower-bound-95 or"

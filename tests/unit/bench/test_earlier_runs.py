@@ -51,7 +51,7 @@ def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
     """What it doesn't have is not known, and told as not checked."""
     older = {key: value for key, value in as_json().items() if key not in NEW_FIELDS}
     (run,) = read(write(tmp_path, [older]))
-    assert (run.taxonomy, run.rubric) == (None, None)
+    assert (run.digests.taxonomy, run.digests.rubric) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,11 @@ class KeptAttempt(CaseAttempt):
         is_bare = self.output is None and not self.truncated and not self.score.breakdown
         return not (is_bare and codes in ([models.SUT_EXCEPTION], [models.SUT_TIMEOUT]))
 
+    @property
+    def has_output(self) -> bool:
+        """Whether the system gave an output, and it was not too long to be kept."""
+        return self.gave_output and "output" not in self.truncated
+
 
 def scheduled(case: models.BenchCase) -> ScheduledCase:
     """Return a case as a run's file lists it."""
@@ -342,22 +347,20 @@ class RunFile:
             max_cost_usd: The most that the case can cost, if that is known.
             nodeid: The test that waits for it.
         """
-        said = {
-            "record": "started",
-            "case_id": case_id,
-            "attempt": attempt,
-            "worker": self._worker,
-            "pid": os.getpid(),
-            "at": time.time(),
-        }
         more = {"max_cost_usd": max_cost_usd, "nodeid": nodeid}
-        said |= {name: each for name, each in more.items() if each is not None}
-        self._append(_line(said))
+        self._note(
+            "started",
+            case_id=case_id,
+            attempt=attempt,
+            worker=self._worker,
+            pid=os.getpid(),
+            at=time.time(),
+            **{name: each for name, each in more.items() if each is not None},
+        )
 
     def note_spent(self, case_id: str, attempt: int, cost_usd: float) -> None:
         """Write what a call of a system says it has just spent."""
-        said = {"record": "spent", "case_id": case_id, "attempt": attempt, "cost_usd": cost_usd}
-        self._append(_line(said))
+        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd)
 
     def note_attempt(self, case_id: str, attempt: CaseAttempt, digest: str) -> None:
         """Write a call of the system that did not end its case.
@@ -412,8 +415,7 @@ class RunFile:
             reason: In words.
             cause: The fingerprint of the cause that many cases failed with, if that is why.
         """
-        said = {"record": "stopped", "reason": reason, "cause": cause, "at": time.time()}
-        self._append(_line(said))
+        self._note("stopped", reason=reason, cause=cause, at=time.time())
 
     def _call(self, case_id: str, attempt: CaseAttempt) -> dict[str, Any]:
         return {
@@ -454,6 +456,9 @@ class RunFile:
             except OSError as error:
                 self._note_problem(error)
         return self._journal
+
+    def _note(self, record: str, **said: Any) -> None:
+        self._append(_line({"record": record, **said}))
 
     def _append(self, line: bytes) -> None:
         with self._lock:

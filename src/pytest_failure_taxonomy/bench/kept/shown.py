@@ -184,7 +184,6 @@ _NO_CONTENT: Final[dict[str, Any]] = {
 
 
 def _content(last: KeptAttempt) -> dict[str, Any]:
-    has_output = last.gave_output and "output" not in last.truncated
     messages = messages_of(last.transcript)
     raw = last.transcript if messages is None else None
     notes = [f"{name}: was too long to be kept" for name in last.truncated]
@@ -194,7 +193,7 @@ def _content(last: KeptAttempt) -> dict[str, Any]:
         notes.append(f"the first {MAX_MESSAGES} of {len(messages or ())} messages are shown")
     return {
         "notes": notes,
-        "output": _cut(text_of(last.output), MAX_TEXT) if has_output else None,
+        "output": _cut(text_of(last.output), MAX_TEXT) if last.has_output else None,
         "messages": [
             {
                 "role": each.role[:100],
@@ -249,15 +248,13 @@ def rows_of(run: KeptRun) -> list[Row]:
                 "passed": None if score is None else score.passed,
                 "score": None if score is None else score.score,
                 "breakdown": {} if score is None else score.breakdown,
-                "failure_modes": [each.model_dump() for each in score.failure_modes]
-                if score
-                else [],
+                "failure_modes": [
+                    each.model_dump() for each in (score.failure_modes if score else ())
+                ],
                 "case_cost_usd": None if score is None else score.cost_usd,
                 "rubric_cost_usd": None if score is None or call is None else call.rubric_cost_usd,
                 "wall_clock_ms": None if score is None else score.wall_clock_ms,
-                "has_output": call is not None
-                and call.gave_output
-                and "output" not in call.truncated,
+                "has_output": call is not None and call.has_output,
                 **{name: getattr(call, name, None) for name in _OF_CONTENT},
                 "truncated": [] if call is None else list(call.truncated),
                 "is_redacted": call is not None and call.is_redacted,
