@@ -37,6 +37,11 @@ def run_of(*scores: float, where: str = "new.json", **more: Any) -> ComparedRun:
     return compared_run(make_run([make_score(score) for score in scores], **more), where)
 
 
+def judged_by(run: ComparedRun, **digests: str) -> ComparedRun:
+    """Return a run with other digests."""
+    return replace(run, digests=run.digests.model_copy(update=digests))
+
+
 def compared(old: ComparedRun, new: ComparedRun, **more: Any) -> BenchComparison:
     """Return the comparison of two runs of one class."""
     (found,) = compare([old], [new], **more)
@@ -115,11 +120,11 @@ def test_cost_and_time_stand_beside_it() -> None:
 def test_another_taxonomy_or_rubric_is_refused(what: str) -> None:
     """Scores by other measures are not comparable; an unknown one is told, not refused."""
     old, new = run_of(*[1] * 5, where="old.json"), run_of(*[1] * 5)
-    assert refusal(replace(old, **{what: "a"}), replace(new, **{what: "b"})) == [
+    assert refusal(judged_by(old, **{what: "a"}), judged_by(new, **{what: "b"})) == [
         f"new.json: vuln: the {what} is not that of old.json; grade both runs with one {what}"
     ]
-    assert what in compared(replace(old, **{what: "a"}), new).not_checked
-    same = compared(replace(old, **{what: "a"}), replace(new, **{what: "a"}))
+    assert what in compared(judged_by(old, **{what: "a"}), new).not_checked
+    same = compared(judged_by(old, **{what: "a"}), judged_by(new, **{what: "a"}))
     assert what not in same.not_checked
 
 
@@ -141,17 +146,17 @@ def test_changed_cases_of_reports_are_refused() -> None:
     """A report has one digest of all its cases, which says that some were changed, not which."""
     old, new = run_of(*[1] * 5, where="old.json"), run_of(*[1] * 5)
     what = "cases were changed since old.json; run both with the same cases"
-    old, changed = replace(old, all_cases="a"), replace(new, all_cases="b")
+    old, changed = judged_by(old, cases="a"), judged_by(new, cases="b")
     assert refusal(old, changed) == [f"new.json: vuln: {what}"]
-    assert "cases" not in compared(old, replace(new, all_cases="a")).not_checked
+    assert "cases" not in compared(old, judged_by(new, cases="a")).not_checked
     assert "cases" in compared(old, new).not_checked
 
 
 def test_one_digest_of_other_cases_says_nothing_of_the_common_ones() -> None:
     """Runs that lack cases of each other have other digests, and may have changed nothing."""
-    old = replace(run_of(*[1] * 6, where="old.json"), all_cases="a")
-    more = replace(run_of(*[1] * 8), all_cases="b")
-    capped = replace(run_of(*[1] * 6, not_run=1), all_cases="b")
+    old = judged_by(run_of(*[1] * 6, where="old.json"), cases="a")
+    more = judged_by(run_of(*[1] * 8), cases="b")
+    capped = judged_by(run_of(*[1] * 6, not_run=1), cases="b")
     for new in (more, capped):
         assert "cases" in compared(old, new, only_common=True).not_checked
 
@@ -265,7 +270,7 @@ def test_a_baseline_that_can_not_be_compared_leaves_the_gate_incomplete() -> Non
     assert few[1:] == ("can't be compared with the baseline: fewer than 5 cases",) * 2
     digests = BenchDigests(taxonomy="a", rubric="b")
     report = report_of(6, 0).model_copy(update={"digests": digests})
-    verdict, reason, _ = judged(report, replace(run_of(*[1] * 6, where="base.json"), rubric="c"))
+    verdict, reason, _ = judged(report, judged_by(run_of(*[1] * 6, where="base.json"), rubric="c"))
     why = "the rubric is not that of base.json; grade both runs with one rubric"
     assert (verdict, reason) == ("INCOMPLETE", f"can't be compared with the baseline: {why}")
     twice = [run_of(*[1] * 6, where="base.json")] * 2
