@@ -129,7 +129,7 @@ def test_many_causes() -> None:
     """The first ones are printed; the last line says how to see the others."""
     report = make_report(make_run(failures=(make_failure(),)))
     report["causes"] = [{**report["causes"][0], "key": f"{n}"} for n in range(22)]
-    lines = [line.text for line in lines_of_causes(report, AS_REPORTED)]
+    lines = [line.text for line in lines_of_causes(report, AS_REPORTED, "groups", 0)]
     assert len(lines) == MAX_CAUSES * 2 + 1
     assert lines[-1] == "2 more causes; failure-taxonomy show --all lists them"
     assert len(report["causes"]) == 22

@@ -450,14 +450,13 @@ class Run:
         tells = level > -2 and settings.summary != "off"
         lines: list[face.Line] = []
         if tells:
-            is_long = printing.tells_causes(settings.summary, level)
             lines = verdict_lines(
                 report,
                 shown,
                 paths=paths,
                 quiet=level < 0,
                 problem=problem,
-                listed=printing.lines_of_causes(report, paths) if is_long else (),
+                listed=printing.lines_of_causes(report, paths, settings.summary, level),
                 is_folded=printing.is_on_gitlab(),
             )
             if problem is None:  # without a report there is nothing to complete

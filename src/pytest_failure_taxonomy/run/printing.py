@@ -127,26 +127,25 @@ def show_faces(
     return [Line(text=each) for each in lines], [Line(text=each, color="yellow") for each in faults]
 
 
-def tells_causes(summary: str | None, level: int) -> bool:
-    """Tell whether the causes are told with their tests.
-
-    Args:
-        summary: what the user has chosen, if anything.
-        level: the verbosity. GitLab's log folds them, so they stand there in any case.
-    """
-    if summary is not None:
-        return summary == "groups"
-    return level > 0 or (level == 0 and is_on_gitlab())
-
-
 def is_on_gitlab() -> bool:
     """Tell whether the log of a GitLab job is printed to, which folds sections."""
     return os.environ.get("GITLAB_CI") == "true"
 
 
-def lines_of_causes(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
-    """Return the lines of a failed run's causes with their tests, the first ones."""
-    if report["verdict"] is None or not report["failures"] + report["collection_errors"]:
+def lines_of_causes(
+    report: dict[str, Any], paths: ShownPaths, chosen: str | None, level: int
+) -> list[Line]:
+    """Return the lines of a failed run's causes with their tests, the first ones; none if quiet.
+
+    Args:
+        report: the report's JSON object.
+        paths: shows the paths in it.
+        chosen: what the user has chosen to see, if anything.
+        level: the verbosity. GitLab's log folds them, so they stand there in any case.
+    """
+    is_told = level > 0 or (level == 0 and is_on_gitlab()) if chosen is None else chosen == "groups"
+    has_failures = report["failures"] or report["collection_errors"]
+    if not is_told or report["verdict"] is None or not has_failures:
         return []
     lines = list(cause_lines(summarise(report, paths), paths, MAX_CAUSES))
     if not is_on_gitlab():
