@@ -138,7 +138,7 @@ def _modules_of(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[str, 
     has_benches = with_ours and words.issuperset(_BENCHES) and "asyncio" not in words
     reports = has_benches or (with_ours and words.issuperset(_REPORTING))
     return (
-        *(_FOR_WORKERS if _count_of_workers(arguments) else ()),
+        *_FOR_WORKERS,  # in all of them: a server for each would cost more
         *(_REPORTING if reports else ()),
         *(_BENCHES if has_benches else ()),
     )

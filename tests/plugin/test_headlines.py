@@ -417,7 +417,7 @@ def test_the_words_with_xdist(tmp_path: Path, ending: Ending) -> None:
     """What a worker has seen is named in the same words."""
     skip_where_pytest_words_it_otherwise(ending)
     write(tmp_path, ending)
-    run = run_pytest(tmp_path, "-q", "-n", "2", *ending.args, plugins=("xdist",))
+    run = run_pytest(tmp_path, "-q", "-n", "1", *ending.args, plugins=("xdist",))
     report = run.report()
     assert ending.headline.endswith(f" {report['verdict']['kind']}]")
     assert report["verdict"]["message"] == message_of(ending.headline)
