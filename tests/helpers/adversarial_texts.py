@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction.names import PROGRAMS
-from pytest_failure_taxonomy.redaction.signs import read_table
+from pytest_failure_taxonomy.redaction.signs import known_tokens
 
 _PACKAGE: Final = "pytest_failure_taxonomy.redaction"
 MODULES: Final = (
@@ -59,7 +59,7 @@ def modules() -> list[ModuleType]:
 
 def literals() -> list[str]:
     """Return the words that the search looks for."""
-    found = {prefix for form in read_table()["tokens"] for prefix in form["prefixes"]}
+    found = {prefix for form in known_tokens().table["tokens"] for prefix in form["prefixes"]}
     found |= {f"{name} {option}" for name, options in PROGRAMS.items() for option in options}
     for module in modules():
         for value in vars(module).values():

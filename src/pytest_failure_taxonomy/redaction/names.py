@@ -271,24 +271,22 @@ def secret_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, arg
 
 
-class _CommandLine:
-    """What a command line has named so far: programs, whose options count, and their commands."""
+_Named = dict[str, tuple[str, str]]
+"""What a command line has named so far: the options of its programs, and a login, their command."""
 
-    def __init__(self) -> None:
-        self._options: dict[str, tuple[str, str]] = {}
-        self._words = {""}
 
-    def add(self, word: str) -> None:
-        """Take note of a word that is no option."""
-        program = word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
-        self._options |= _BY_PROGRAM.get(program, {})
-        if word == _LOGIN:
-            self._words.add(word)
+def _add_word(named: _Named, word: str) -> None:
+    """Take note of a word that is no option."""
+    program = word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+    named |= _BY_PROGRAM.get(program, {})
+    if word == _LOGIN:
+        named[word] = ("", "")
 
-    def kind_of(self, option: str) -> str:
-        """Return what sort of value an option has; the empty text if that is no secret."""
-        kind, command = self._options.get(option, ("", ""))
-        return kind if command in self._words else ""
+
+def _kind_of(named: _Named, option: str) -> str:
+    """Return what sort of value an option has; the empty text if that is no secret."""
+    kind, command = named.get(option, ("", ""))
+    return kind if not command or command in named else ""
 
 
 def _start_of_secret(kind: str, value: str) -> int:
@@ -300,18 +298,18 @@ def _start_of_secret(kind: str, value: str) -> int:
 def _values_of_programs(args: Sequence[str]) -> dict[int, int]:
     """Return where in which arguments the secrets begin that options of programs take."""
     found = {}
-    line = _CommandLine()
+    named: _Named = {}
     expected = ""
     for index, arg in enumerate(args):
         kind, start, expected = expected, 0, ""
         if not kind and not arg.startswith("-"):
-            line.add(arg)
+            _add_word(named, arg)
         elif not kind:
             name, equals, _ = arg.partition("=")
             start = len(name) + len(equals) if arg.startswith("--") else 2
-            kind = line.kind_of(arg[:start].removesuffix("="))
+            kind = _kind_of(named, arg[:start].removesuffix("="))
             if not kind or start == len(arg):
-                expected = "" if kind == _TOUCHING else line.kind_of(arg)
+                expected = "" if kind == _TOUCHING else _kind_of(named, arg)
                 continue
         start += _start_of_secret(kind, arg[start:])
         if kind and start < len(arg):
@@ -340,8 +338,8 @@ def _secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
     expressions = _expressions()
     place = 0
     while program := expressions.program.search(text, place):
-        line = _CommandLine()
-        line.add(program["program"])
+        named: _Named = {}
+        _add_word(named, program["program"])
         place = program.end()
         limit = place + _LONGEST_COMMAND
         while sign := expressions.sign.search(text, place, limit):
@@ -350,9 +348,9 @@ def _secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
             if sign["end"] is not None:
                 break
             if sign["option"] is None:
-                line.add(sign["program"] or sign.group())
+                _add_word(named, sign["program"] or sign.group())
                 limit = place + _LONGEST_COMMAND
-            elif kind := line.kind_of(sign["option"]):
+            elif kind := _kind_of(named, sign["option"]):
                 expression = expressions.touching if kind == _TOUCHING else expressions.value
                 if value := expression.match(text, place, limit):
                     search.judge(*value.span())

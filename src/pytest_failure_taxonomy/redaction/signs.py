@@ -205,7 +205,10 @@ class Tokens:
     """The packaged forms of tokens."""
 
     def __init__(self) -> None:
-        self._table = table = read_table()
+        package = __name__.rpartition(".")[0]
+        table = json.loads(pkgutil.get_data(package, "patterns.json") or b"{}")
+        self.table: dict[str, Any] = table
+        """As it is packaged."""
         self._ids = {prefix: form["id"] for form in table["tokens"] for prefix in form["prefixes"]}
         self._shapes = {shape["regex"]: shape["id"] for shape in table["shapes"]}
         self._inside = [literal for shape in table["shapes"] for literal in shape["literals"]]
@@ -225,7 +228,7 @@ class Tokens:
     def _forms(self) -> dict[str, str]:
         """Return an expression for the tokens in which a literal stands, by the literal."""
         forms = {}
-        for form in self._table["tokens"]:
+        for form in self.table["tokens"]:
             most = form.get("most", "")
             rest = f"[{form['alphabet']}]{{{form['least']},{most}}}+"
             if most:
@@ -237,7 +240,7 @@ class Tokens:
                 forms[prefix] = f"{start}{re.escape(prefix)}{rest}"
         # The longest heads first: `sk-ant-` is not a key of `sk-`.
         forms = dict(sorted(forms.items(), key=lambda form: (-len(form[0]), form[0])))
-        for shape in self._table["shapes"]:
+        for shape in self.table["shapes"]:
             for literal in shape["literals"]:
                 forms[literal] = f"{_START}(?:{shape['regex']})"
         return forms
@@ -360,13 +363,6 @@ class Tokens:
 def known_tokens() -> Tokens:
     """Return the packaged forms, which are read once."""
     return Tokens()
-
-
-def read_table() -> dict[str, Any]:
-    """Return the packaged table of token forms."""
-    package = __name__.rpartition(".")[0]
-    table: dict[str, Any] = json.loads(pkgutil.get_data(package, "patterns.json") or b"{}")
-    return table
 
 
 def _compiled(start: str, heads: Iterable[str], rest: str) -> re.Pattern[str]:
