@@ -11,6 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy import deaths, words
+from pytest_failure_taxonomy.taxonomy.causes import (
+    action_of,
+    gather_causes,
+    headline_of_run,
+    join_causes,
+    retryable_of,
+)
 from pytest_failure_taxonomy.taxonomy.classification import (
     judge_collection_failures,
     judge_run_error,
@@ -182,11 +189,6 @@ def _lines_about(
 
 
 def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
-    if not found:
-        return ()
-    # Imported here, because a run without failures has no causes.
-    from pytest_failure_taxonomy.taxonomy.causes import gather_causes, join_causes
-
     if not run.settled_causes:
         return gather_causes(found)
     settled = {id(each) for each in run.settled}
@@ -197,8 +199,6 @@ def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
 def _verdict(
     primary: HeldReason, causes: Sequence[Cause], run: RunEvidence, lines: Sequence[OutputLine]
 ) -> Verdict:
-    from pytest_failure_taxonomy.taxonomy.causes import action_of, headline_of_run, retryable_of
-
     first = primary.findings[0]
     least, action = action_of(causes, primary.kind)
     failure_type = least.failure_type
