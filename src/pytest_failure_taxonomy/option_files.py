@@ -28,6 +28,8 @@ STORAGE: Final = ".bench"
 """The folder of kept runs by default, below the root directory."""
 RUN_SUFFIX: Final = ".jsonl"
 """Of a kept run's file."""
+LATEST: Final = "latest"
+"""Names the latest kept run."""
 
 CONNECTION_STRING: Final = re.compile(
     r"\s*(?:host(?:addr)?|port|dbname|user|pass(?:word|file)|service|ssl\w+|options)\s*=",

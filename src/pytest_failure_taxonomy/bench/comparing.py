@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.bench.report import difference_words, distinct_name
 from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.option_files import RUN_SUFFIX
+from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import listed
 
@@ -399,13 +399,13 @@ def _kept_paths(given: str, storage: Path) -> list[Path]:
         BenchError: It names the runs of several pytest runs.
     """
     paths = reader.run_paths(storage)
-    if given == reader.LATEST:
+    if given == LATEST:
         found = [path for path in paths if reader.session_of(path) == reader.session_of(paths[-1])]
     else:
         found = [path for path in paths if path.stem == given]
         found = found or [path for path in paths if path.stem.startswith(given)]
     is_unclear = len({reader.session_of(path) for path in found}) > 1
-    if is_unclear or (given == reader.LATEST and not found):
+    if is_unclear or (given == LATEST and not found):
         return [reader.find_run(given, storage)]  # which says what is wrong
     return found
 

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 _T = TypeVar("_T")
 # Strict validation rejects a list for a tuple; here lists are accepted because JSON has no tuples.
-_Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+Listed = Annotated[tuple[_T, ...], Field(strict=False)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -150,11 +150,11 @@ class BenchComparison(ClosedModel):
     """The id of the newer run."""
     n: _Count
     """Cases that both runs have."""
-    only_old: _Listed[str]
+    only_old: Listed[str]
     """Cases that only the older run has, sorted; they count in no figure here."""
-    only_new: _Listed[str]
+    only_new: Listed[str]
     """Cases that only the newer run has, sorted; they count in no figure here."""
-    not_checked: _Listed[Checked]
+    not_checked: Listed[Checked]
     """What could not be checked to be equal, because one of the runs doesn't say."""
     old_mean: _Share
     """The mean score of the older run over these cases."""
@@ -168,7 +168,7 @@ class BenchComparison(ClosedModel):
     """`worse` or `better` where the interval lies wholly on one side of 0."""
     mcnemar_p: _Share
     """Two-sided p value of McNemar's exact test of the flips."""
-    changes: _Listed[CaseChange]
+    changes: Listed[CaseChange]
     """The cases whose score or passing changed, the greatest loss first."""
     old_cost_usd: _NotNegative
     """What these cases cost in the older run, each repetition counted."""
@@ -213,7 +213,7 @@ def _as_frozenset(given: object) -> object:
     return frozenset(given) if isinstance(given, set | list | tuple) else given
 
 
-_Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
 _Weight = Annotated[float, Field(ge=0, le=1e9)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
@@ -254,7 +254,7 @@ class BenchScore(ClosedModel):
     """From 0 to 1."""
     breakdown: dict[str, float] = Field(default_factory=dict)
     """Partial scores by the task class's own keys."""
-    failure_modes: _Listed[FailureMode] = ()
+    failure_modes: Listed[FailureMode] = ()
     """What went wrong, in the rubric's order."""
     cost_usd: Annotated[float, Field(ge=0, le=MOST_COST_USD)] = 0.0
     """What the case cost, in US dollars."""
@@ -274,11 +274,11 @@ class BenchCase(ClosedModel):
     """The `id` of the file, unique in its task class."""
     input: Any = None
     """What the system under test is given to work on."""
-    tags: _Listed[str] = ()
+    tags: Listed[str] = ()
     """Names of pytest marks that the case carries."""
-    timeout_per_case_seconds: _Seconds | None = None
+    timeout_per_case_seconds: Seconds | None = None
     """The case's own limit for the system under test; `None`: its plan's."""
-    rubric_wall_clock_seconds: _Seconds | None = None
+    rubric_wall_clock_seconds: Seconds | None = None
     """The case's own limit for the rubric; `None`: its plan's."""
     max_cost_usd: _NotNegative | None = None
     """The most that the case can cost, if that is known: a run with a cost cap reserves it."""
@@ -408,7 +408,7 @@ class RetrySettings(ClosedModel):
     """When the system is called again for a case whose call failed."""
 
     on: Annotated[
-        _Listed[Annotated[str, AfterValidator(_check_kinds)]], AfterValidator(_refuse_none)
+        Listed[Annotated[str, AfterValidator(_check_kinds)]], AfterValidator(_refuse_none)
     ]
     """Kinds of the exceptions to try again on; `*` stands for any text, as in `sandbox.*`."""
     attempts: _AtLeastOne = 3
@@ -428,13 +428,13 @@ class BenchSettings(ClosedModel):
     """Where a plain callable runs; a process can be killed."""
     rubric_isolation: Literal["warm", "fresh"] = "warm"
     """A fork of a warm server, or a new interpreter, for each case."""
-    timeout_per_case_seconds: _Seconds = DEFAULT_TIMEOUT_SECONDS
+    timeout_per_case_seconds: Seconds = DEFAULT_TIMEOUT_SECONDS
     """Limit of the system under test."""
-    rubric_wall_clock_seconds: _Seconds = DEFAULT_RUBRIC_SECONDS
+    rubric_wall_clock_seconds: Seconds = DEFAULT_RUBRIC_SECONDS
     """Limit of the rubric."""
     rubrics: Mapping[str, _Weight] | None = None
     """The weight of each rubric by its name; `None`: all weigh the same."""
-    rubric_env: _Listed[str] = ()
+    rubric_env: Listed[str] = ()
     """Names of environment variables that the rubrics see, such as the key of a judge's model."""
     rubric_memory_mb: _AtLeastOne = DEFAULT_RUBRIC_MEMORY_MB
     """Address space of a rubric's process, in MiB (Linux)."""
@@ -448,7 +448,7 @@ class BenchSettings(ClosedModel):
     """When to call the system again for a case whose call failed."""
     stop_after_same_failure: _Count = 10
     """Stop once this many cases in a row failed with one cause; 0: never."""
-    reducers: _Listed[str] = ()
+    reducers: Listed[str] = ()
     """Further figures of repeated cases: `mean`, `majority`, `pass@K`, `pass^K`, `best@K`."""
     gate: GateSettings | None = None
     """What a run must reach."""
@@ -465,9 +465,9 @@ class TaskClass(ClosedModel):
     """The severity of each code that the rubric may give."""
     descriptions: Mapping[str, str] = Field(default_factory=dict)
     """What each code means."""
-    cases: _Listed[BenchCase] = ()
+    cases: Listed[BenchCase] = ()
     """All cases, by file and in the order of each file."""
-    oracle: _Listed[OracleExample] = ()
+    oracle: Listed[OracleExample] = ()
     """The rubric's self-test."""
     settings: BenchSettings = Field(default_factory=BenchSettings)
     """What its `bench.yaml` says."""
@@ -502,11 +502,11 @@ class RunPlan(ClosedModel):
 
     task_class: TaskClass
     """The class that the cases belong to."""
-    cases: _Listed[BenchCase]
+    cases: Listed[BenchCase]
     """The cases to run, started in this order; their ids differ."""
-    timeout_per_case_seconds: _Seconds = DEFAULT_TIMEOUT_SECONDS
+    timeout_per_case_seconds: Seconds = DEFAULT_TIMEOUT_SECONDS
     """Limit of the system under test for each case that sets none of its own."""
-    rubric_wall_clock_seconds: _Seconds = DEFAULT_RUBRIC_SECONDS
+    rubric_wall_clock_seconds: Seconds = DEFAULT_RUBRIC_SECONDS
     """Limit of the rubric for each case that sets none of its own."""
     cancellation_grace_seconds: _NotNegative = 1.0
     """How long a system that was cancelled may take to end before it is abandoned."""
@@ -573,7 +573,7 @@ class GateResult(ClosedModel):
 
     verdict: Literal["PASS", "FAIL", "INCOMPLETE"]
     """`INCOMPLETE` where cases are missing and what is there does not fail."""
-    reasons: _Listed[str]
+    reasons: Listed[str]
     """Why, in words; empty for `PASS`."""
 
 
@@ -584,22 +584,22 @@ class ShardCase(ClosedModel):
     """Its id."""
     repetition: _AtLeastOne
     """Which of the class's `repeat` runs of the case it is, from 1."""
-    tags: _Listed[str]
+    tags: Listed[str]
     """Its tags."""
 
 
 class BenchShard(RunShard):
     """What the report of a shard says besides, so that it can be joined with the others."""
 
-    scheduled: _Listed[ShardCase]
+    scheduled: Listed[ShardCase]
     """The cases that the shard was to run."""
-    unscored: _Listed[str]
+    unscored: Listed[str]
     """The ids of the cases that were started and have no score, sorted."""
     lost_cost_usd: _NotNegative
     """What these cost, in US dollars."""
     is_selection: bool
     """The user chose some of the shard's cases."""
-    reducers: _Listed[str] = ()
+    reducers: Listed[str] = ()
     """What to make of repetitions of a case once all shards are there."""
     gate: GateSettings | None
     """What all shards together must reach."""
@@ -612,7 +612,7 @@ class BenchRunReport(ClosedModel):
     """New for each run; begins with `partial:` where the cost cap ended it."""
     task_class: str
     """The class's name."""
-    per_case: _Listed[Annotated[tuple[str, BenchScore], Field(strict=False)]]
+    per_case: Listed[Annotated[tuple[str, BenchScore], Field(strict=False)]]
     """The score of each graded case, sorted by case id."""
     complete: bool
     """Every scheduled case has a score."""
@@ -634,18 +634,18 @@ class BenchRunReport(ClosedModel):
     """Which of several systems of one pytest run it is; empty for a single one."""
     stopped: str | None = None
     """Why cases were not started: the cost cap, or one cause that failed many; null if all were."""
-    lost_to_provider: _Listed[ProviderLoss] = ()
+    lost_to_provider: Listed[ProviderLoss] = ()
     """Cases that never got through to the provider of the system, sorted by the kind of its
     failure; they failed with `sut.exception`."""
-    block_severity_failure_modes: _Listed[str]
+    block_severity_failure_modes: Listed[str]
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None
     """What the gate says; null where the class has none."""
-    reduced: _Listed[ReducedScore] = ()
+    reduced: Listed[ReducedScore] = ()
     """What the class's `reducers` make of the repetitions of its cases, in their order."""
-    by_tag: _Listed[TagScores] = ()
+    by_tag: Listed[TagScores] = ()
     """The scores of the cases of each tag, sorted by tag."""
-    by_breakdown_key: _Listed[KeyScores] = ()
+    by_breakdown_key: Listed[KeyScores] = ()
     """The scores on each key of the breakdown, sorted by key."""
     digests: BenchDigests | None = None
     """What cases were judged by; null where that is not known."""

@@ -326,8 +326,7 @@ def evaluate_gate(
     settings = settings or models.GateSettings()
     if is_selection:
         settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
-    checked = (_blocked(report), _below_bound(report, settings), _too_few(report, settings))
-    failing = tuple(reason for reason in checked if reason)
+    failing = tuple(_failures(report, settings))
     if report.shard is not None:
         part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
         return models.GateResult(verdict="INCOMPLETE", reasons=(part, *missing, *failing))
@@ -341,47 +340,31 @@ def evaluate_gate(
     return models.GateResult(verdict="PASS", reasons=())
 
 
-def _blocked(report: models.BenchRunReport) -> str:
-    """Return which failure modes of severity `block` occurred, and in how many cases, or ''."""
-    if not report.block_severity_failure_modes:
-        return ""
-    blocked = sum(
-        any(mode.severity == "block" for mode in score.failure_modes)
-        for _, score in report.per_case
-    )
-    of_all = f"{blocked} of {counted(report.counts.scheduled, 'case')}"
-    codes = _codes_words(report, "block")
-    return f"{of_all} ended with a failure mode of severity block: {codes}"
-
-
-def _below_bound(report: models.BenchRunReport, settings: models.GateSettings) -> str:
-    """Return that the lower bound is too low or missing, or ''."""
+def _failures(report: models.BenchRunReport, settings: models.GateSettings) -> Iterator[str]:
+    """Yield why the cases that ran are not good enough, the most important reason first."""
+    if report.block_severity_failure_modes:
+        blocked = sum(
+            any(mode.severity == "block" for mode in score.failure_modes)
+            for _, score in report.per_case
+        )
+        of_all = f"{blocked} of {counted(report.counts.scheduled, 'case')}"
+        codes = _codes_words(report, "block")
+        yield f"{of_all} ended with a failure mode of severity block: {codes}"
     asked, bound = settings.lower_bound_95, report.lower_bound_95
-    if asked is None:
-        return ""
-    if bound.value is None:
+    if asked is not None and bound.value is None:
         why = bound.method.removeprefix("none: ")
-        return f"there is no lower bound to compare with {asked:g}: {why}"
-    if bound.value >= asked:
-        return ""
-    return f"the lower bound {cut_share(bound.value)} is below {asked:g}"
-
-
-def _too_few(report: models.BenchRunReport, settings: models.GateSettings) -> str:
-    """Return that too few cases passed, or ''.
-
-    Failed cases don't count: otherwise a class with one case too few would pass as soon as it got
-    another one that fails.
-    """
-    for_a_bound = 1 if settings.lower_bound_95 is None else FEWEST_SCORES
-    needed = max(settings.min_passed_cases or 1, for_a_bound)
+        yield f"there is no lower bound to compare with {asked:g}: {why}"
+    elif asked is not None and bound.value is not None and bound.value < asked:
+        yield f"the lower bound {cut_share(bound.value)} is below {asked:g}"
+    # Cases that failed don't count: otherwise a class with one case too few would pass as soon as
+    # it got another one that fails.
+    needed = max(settings.min_passed_cases or 1, 1 if asked is None else FEWEST_SCORES)
     name_of = distinct_name_of(report)  # repetitions count once
     passed = len({name_of(case_id) for case_id, score in report.per_case if score.passed})
-    if passed >= needed:
-        return ""
-    if needed == 1:
-        return "no case passed"
-    return f"{counted(passed, 'case')} passed; at least {needed} are needed"
+    if passed < needed == 1:
+        yield "no case passed"
+    elif passed < needed:
+        yield f"{counted(passed, 'case')} passed; at least {needed} are needed"
 
 
 def _missing(report: models.BenchRunReport) -> tuple[str, ...]:

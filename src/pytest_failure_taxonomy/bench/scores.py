@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
@@ -181,11 +181,7 @@ _MAX_VALUE: Final = 60
 _OTHER: Final = "{value}: {message}"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class AnsweredMode(_Strict):
+class AnsweredMode(ClosedModel):
     """A failure mode as a rubric gives it; the task class decides its severity."""
 
     code: Annotated[str, Field(min_length=1)]
@@ -199,13 +195,13 @@ _GivenMode = Annotated[
 ]
 
 
-class Verdict(_Strict):
+class Verdict(ClosedModel):
     """A rubric's answer of the right shape, not yet checked against its task class."""
 
     passed: bool
     score: Annotated[float, Field(ge=0, le=1)]
     breakdown: dict[str, float]
-    failure_modes: Annotated[tuple[_GivenMode, ...], Field(strict=False)] = ()
+    failure_modes: models.Listed[_GivenMode] = ()
     cost_usd: Annotated[float, Field(ge=0, le=MOST_COST_USD)] = 0.0
     wall_clock_ms: Annotated[float, Field(allow_inf_nan=True)] = 0.0
     """Ignored: the runner measures it."""

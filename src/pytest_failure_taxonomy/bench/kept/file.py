@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -37,10 +37,6 @@ from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, Journal, create_file, whole_lines
 
 SCHEMA_VERSION: Final = 1
-
-_T = TypeVar("_T")
-
-_Listed = Annotated[tuple[_T, ...], Field(strict=False)]
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -69,7 +65,7 @@ class ScheduledCase(ClosedModel):
     """Of the case's fields."""
     repetition: Annotated[int, Field(ge=1)] = 1
     """Which repetition it is, from 1."""
-    tags: _Listed[str] = ()
+    tags: models.Listed[str] = ()
     """Its tags."""
 
 
@@ -91,7 +87,7 @@ class RunHeader(ClosedModel):
     """What was called."""
     taxonomy: dict[str, models.Severity]
     """The class's failure codes with their severities."""
-    breakdown_keys: _Listed[str]
+    breakdown_keys: models.Listed[str]
     """The class's breakdown keys, sorted."""
     cases_in_class: Annotated[int, Field(ge=0)]
     """How many cases the class has, of which a run may be to run some."""
@@ -135,7 +131,7 @@ class KeptAttempt(CaseAttempt):
     """How the system came to it."""
     printed: str | None = None
     """What the rubric printed."""
-    truncated: _Listed[str] = ()
+    truncated: models.Listed[str] = ()
     """Which of these were too long to be kept."""
     is_redacted: bool = False
     """Whether secrets were removed from the output, so that it is not what the rubric saw."""

@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.bench.sharding import cases_digest
 from pytest_failure_taxonomy.bench.user_code import is_infrastructure
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.option_files import RUN_SUFFIX
+from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX
 
 CaseState = Literal["passed", "failed", "lost", "not run"]
 """What became of a case: a lost one was started and has no score."""
@@ -252,9 +252,6 @@ def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[file.KeptAttem
                 with suppress(ValidationError):
                     yield file.KeptAttempt.model_validate(record)
 
-
-LATEST: Final = "latest"
-"""Names the latest run of a storage."""
 
 _MOST_NAMED: Final = 5
 

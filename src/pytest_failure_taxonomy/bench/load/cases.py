@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.bench.load.folder import (
     ORACLE_SUFFIXES,
     ClassFolder,
 )
-from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample
+from pytest_failure_taxonomy.bench.models import BenchCase, Listed, OracleExample, Seconds
 from pytest_failure_taxonomy.documents.models import FileModel, validate
 from pytest_failure_taxonomy.documents.problems import (
     Problems,
@@ -78,7 +78,6 @@ def _check_tag(tag: str) -> str:
 
 _Id = Annotated[str, AfterValidator(_check_id)]
 _Tag = Annotated[str, AfterValidator(_check_tag)]
-_Seconds = Annotated[float, Field(gt=0)]
 
 
 class _CaseInFile(FileModel):
@@ -88,9 +87,9 @@ class _CaseInFile(FileModel):
     most = MAX_NUMBER
 
     id: _Id
-    tags: Annotated[tuple[_Tag, ...], Field(strict=False)] = ()
-    timeout_per_case_seconds: _Seconds | None = None
-    rubric_wall_clock_seconds: _Seconds | None = None
+    tags: Listed[_Tag] = ()
+    timeout_per_case_seconds: Seconds | None = None
+    rubric_wall_clock_seconds: Seconds | None = None
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None
 
 

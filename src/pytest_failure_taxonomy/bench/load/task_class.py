@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from types import MappingProxyType
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, ValidationInfo, field_validator
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.isolate.connection import SET_FOR_RUBRICS
@@ -267,9 +267,7 @@ class _SettingsInFile(FileModel, models.BenchSettings):
     most_of = MappingProxyType({"repeat": _MAX_REPEAT})
 
     sut_version: Line | None = None
-    rubric_env: Annotated[
-        tuple[Annotated[str, AfterValidator(_check_variable)], ...], Field(strict=False)
-    ] = ()
+    rubric_env: models.Listed[Annotated[str, AfterValidator(_check_variable)]] = ()
     retry: _RetryInFile | None = None
     gate: _GateInFile | None = None
 

@@ -22,9 +22,9 @@ from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import reader
 from pytest_failure_taxonomy.bench.kept.file import RunFile, RunHeader
 from pytest_failure_taxonomy.bench.kept.reader import KeptRun
-from pytest_failure_taxonomy.bench.plugin.storage import LATEST, BenchStorage, Source
+from pytest_failure_taxonomy.bench.plugin.storage import BenchStorage, Source
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.option_files import RUN_SUFFIX, STORAGE
+from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX, STORAGE
 from pytest_failure_taxonomy.system import files
 
 if TYPE_CHECKING:

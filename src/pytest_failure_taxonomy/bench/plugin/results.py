@@ -17,12 +17,12 @@ import pytest
 from pytest_failure_taxonomy.bench import comparing
 from pytest_failure_taxonomy.bench import report as run_report
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
-from pytest_failure_taxonomy.bench.kept.reader import LATEST, KeptRun, lost_to, run_paths
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, lost_to, run_paths
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan, id_of_run
 from pytest_failure_taxonomy.bench.plugin.storage import Source, storage_of
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.option_files import chosen
+from pytest_failure_taxonomy.option_files import LATEST, chosen
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses

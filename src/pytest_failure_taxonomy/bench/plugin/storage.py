@@ -16,13 +16,11 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.option_files import RUN_SUFFIX, STORAGE, chosen
+from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX, STORAGE, chosen
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import has_process
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
-LATEST: Final = "latest"
-"""Names the latest run of a storage; repeated from `kept.reader`, which a test compares."""
 JOURNAL = pytest.StashKey[str]()
 """In the stash of xdist's controller: the folder of the journal that its workers write."""
 WORKERS_FOLDER: Final = ".workers-"

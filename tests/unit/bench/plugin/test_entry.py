@@ -5,10 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pytest_failure_taxonomy.bench.kept import reader
 from pytest_failure_taxonomy.bench.load import folder
 from pytest_failure_taxonomy.bench.models import BenchSettings
-from pytest_failure_taxonomy.bench.plugin import entry, storage
+from pytest_failure_taxonomy.bench.plugin import entry
 from pytest_failure_taxonomy.options import BENCH_OPTIONS
 
 _PROGRAM = """
@@ -42,4 +41,3 @@ def test_what_it_repeats_is_as_it_stands_elsewhere() -> None:
     assert set(entry.FOLDERS_OF_ITEMS) <= folder.PARTS
     settings = {name for name, option in BENCH_OPTIONS.items() if option.is_of_class}
     assert settings <= BenchSettings.model_fields.keys()
-    assert storage.LATEST == reader.LATEST
