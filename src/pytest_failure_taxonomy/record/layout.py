@@ -174,7 +174,8 @@ CURRENT_AT: Final = 256
 CURRENT: Final = struct.Struct("<QII")
 """A worker's current test, or what a process is at that is no test: its start in ns of the
 monotonic clock, its state, and the length in bytes of its node id or name, which follows."""
-MAX_NODEID_BYTES: Final = PAGE - CURRENT_AT - CURRENT.size
+NAME_AT: Final = CURRENT_AT + CURRENT.size
+MAX_NODEID_BYTES: Final = PAGE - NAME_AT
 
 NOT_STARTED: Final = 0
 IN_SETUP: Final = 1

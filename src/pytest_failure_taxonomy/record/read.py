@@ -378,9 +378,8 @@ def read_contents(folder: Folder) -> tuple[bytes, bytes]:
     Raises:
         ReportError: if one can't be read, or does not belong to the owner of the folder.
     """
-    return _read(folder, layout.STATE, MAX_STATE_BYTES), _read(
-        folder, layout.EVENTS, layout.MAX_EVENTS_BYTES
-    )
+    state = _read(folder, layout.STATE, MAX_STATE_BYTES)
+    return state, _read(folder, layout.EVENTS, layout.MAX_EVENTS_BYTES)
 
 
 def has_ended(state: bytes) -> bool:
@@ -448,7 +447,7 @@ def parse_worker(state: bytes) -> WorkerState:
     if len(state) < PAGE or state[: len(layout.MAGIC)] != layout.MAGIC:
         return WorkerState()
     start_ns, at, length = layout.CURRENT.unpack_from(state, layout.CURRENT_AT)
-    written = state[layout.CURRENT_AT + layout.CURRENT.size : PAGE][: min(length, PAGE)]
+    written = state[layout.NAME_AT : PAGE][: min(length, PAGE)]
     name = written.decode("utf-8", "replace")
     test = activity = timer = None
     if at in layout.PHASES:

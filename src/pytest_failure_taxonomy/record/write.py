@@ -130,22 +130,13 @@ class Record:
 
     def arm_timer(self, seconds: float, method: str) -> None:
         """Record that a timer of pytest-timeout is armed; the method `""` means none."""
-        layout.TIMER.pack_into(
-            self._map,
-            layout.TIMER_AT,
-            self.clock() if method else 0,
-            seconds,
-            layout.TIMER_METHODS.index(method),
-        )
+        index, armed_ns = layout.TIMER_METHODS.index(method), self.clock() if method else 0
+        layout.TIMER.pack_into(self._map, layout.TIMER_AT, armed_ns, seconds, index)
 
     def set_current(self, name: str, state: int = layout.IN_SETUP) -> None:
         """Record that this worker starts a test, by its node id."""
         encoded = name.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
-        self._map[
-            layout.CURRENT_AT + layout.CURRENT.size : layout.CURRENT_AT
-            + layout.CURRENT.size
-            + len(encoded)
-        ] = encoded
+        self._map[layout.NAME_AT : layout.NAME_AT + len(encoded)] = encoded
         layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, self.clock(), state, len(encoded))
 
     def set_current_state(self, state: int) -> None:

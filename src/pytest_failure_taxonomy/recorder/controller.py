@@ -205,9 +205,8 @@ class ControllerRecorder:
             where = None if place is None else evidence.Location(path=place[0], line=place[1])
             self._session.interrupt("Exit", output["exit"]["message"], where)
         if output.get("refusal"):
-            self._session.log.add_error(
-                evidence.RunError(origin="usage", message=output["refusal"])
-            )
+            refusal = evidence.RunError(origin="usage", message=output["refusal"])
+            self._session.log.add_error(refusal)
         for fault in output.get("faults", ()):
             self.faults.note(fault)
         if error and not worker.has_exited:

@@ -82,9 +82,8 @@ def describe_exception(
     more: dict[str, Any] = {}
     if kind is AssertionError:
         bases = _ASSERTION
-        is_more = (
-            inspection.cause_or_context_of(error)[0] is not None
-        )  # a plain assertion holds nothing
+        # A plain assertion holds nothing.
+        is_more = inspection.cause_or_context_of(error)[0] is not None
     else:
         bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(kind)[:-1]))
         is_more = kind is not MemoryError or is_in_fixtures

@@ -191,10 +191,8 @@ class KnownValues:
                     by_edge.setdefault(edge, []).append(form)
         done = 0
         for start, end in cuts(text) if by_edge else ():
-            before, behind = (
-                text[max(0, start - _CHARACTERS) : start],
-                text[end : end + _CHARACTERS],
-            )
+            before = text[max(0, start - _CHARACTERS) : start]
+            behind = text[end : end + _CHARACTERS]
             search.look(start)
             best = (0, 0, 0, "")
             for form in (

@@ -90,10 +90,8 @@ def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int
     with suppress(OSError):
         shows = False
         if layout.CRASH_FILE in descriptors:
-            theirs, ours = (
-                os.stat(f"/proc/{os.getppid()}/fd/2"),
-                os.fstat(descriptors[layout.TERMINAL]),
-            )
+            theirs = os.stat(f"/proc/{os.getppid()}/fd/2")
+            ours = os.fstat(descriptors[layout.TERMINAL])
             shows = identity_of(theirs) == identity_of(ours)
         if shows:
             sent[layout.CRASH_FILE] = descriptors[layout.CRASH_FILE]

@@ -158,9 +158,8 @@ class Supervisor:
     def _wait(self) -> int:
         while True:
             left = None if self._deadline is None else self._deadline - time.monotonic()
-            returncode = self._child.wait(
-                None if left is None else min(max(left, 0.0), MAX_WAIT_SECONDS)
-            )
+            seconds = None if left is None else min(max(left, 0.0), MAX_WAIT_SECONDS)
+            returncode = self._child.wait(seconds)
             if returncode is not None:
                 return returncode
             if self._deadline is None or time.monotonic() < self._deadline:
