@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -27,8 +28,13 @@ _HOURS: Final = {"h": 1, "d": 24, "w": 168}
 _MAX_SHARDS: Final = 10_000
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the parser of the command line; what it parses says in `runs` what is to run."""
+def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line; what it parses says in `runs` what is to run.
+
+    Args:
+        given: what is to be parsed. A command that is not among them has a name and a help, but no
+            arguments and no commands of its own: all of them would take as long again.
+    """
     parser = argparse.ArgumentParser(
         prog="failure-taxonomy",
         description="Say why a test run failed, and what is to be mended.",
@@ -46,20 +52,23 @@ def command_line() -> argparse.ArgumentParser:
     )
     for entry in table["command"]:
         parent, _, name = entry["name"].rpartition(" ")
+        if parent and parent not in given:
+            continue
         if parent and parent not in below:
             below[parent] = parents[parent].add_subparsers(title="commands", metavar="COMMAND")
         words = entry["help"]
         about = entry.get("description", f"{words[:1].upper()}{words[1:]}.")
-        given = {"description": about.replace("{formats}", formats), "allow_abbrev": False}
+        options = {"description": about.replace("{formats}", formats), "allow_abbrev": False}
         if entry.get("is_for_harnesses", False):  # argparse lists what has a help
             others.append(f"    {name:<10}{words}")
         else:
-            given["help"] = words
+            options["help"] = words
         command = (below[parent] if parent else top).add_parser(
-            name, usage=entry.get("usage"), **given
+            name, usage=entry.get("usage"), **options
         )
         command.set_defaults(runs=entry.get("runs"), about=command.format_help)
-        _add_arguments(command, entry.get("arguments", ()), table["shared"])
+        if name in given:
+            _add_arguments(command, entry.get("arguments", ()), table["shared"])
         parents[name] = command
     parser.epilog = "\n".join(others)
     return parser
@@ -167,7 +176,8 @@ _EXIT_USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        options = command_line().parse_args(arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        options = command_line(given).parse_args(given)
         if options.runs is None:
             tell_plainly(options.about().rstrip())
             return _EXIT_USAGE
