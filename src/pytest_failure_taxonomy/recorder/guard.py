@@ -276,11 +276,11 @@ def marker_in_output_of(
     """
     for _, text in reversed(report.sections):
         if _MARKER_START in text:
-            from pytest_failure_taxonomy.report.read.log_lines import locate_marker
-            from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS
+            from pytest_failure_taxonomy.report.read.log_lines import marker_in
+            from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS, validate_marker
 
-            found = locate_marker(text, known=more)
-            if found is not None:
-                reason = {**MARKER_REASONS, **more}[found.reason]
-                return SeenMarker(name=found.reason, reason=reason)
+            written = marker_in(text)
+            if written is not None:
+                name = validate_marker(written, more)
+                return SeenMarker(name=name, reason={**MARKER_REASONS, **more}[name])
     return None

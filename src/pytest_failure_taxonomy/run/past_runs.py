@@ -59,10 +59,10 @@ class PastRuns:
                 if (group["history"] or {}).get("state") not in _ACCEPTED_STATES
                 for nodeid in group["nodeids"] or ("?",)
             ]
-            notes: tuple[str, ...] = ()
+            notes: list[str] = []
         else:
             judged = judge(evidence)
-            found = compare_with_known(
+            unlisted, notes = compare_with_known(
                 known,
                 [
                     (failure.nodeid, None if failure.crashed else judgement.fingerprint)
@@ -78,7 +78,6 @@ class PastRuns:
                 ],
                 name=self._settings.known_name,
             )
-            unlisted, notes = list(found.unlisted), found.notes
         others = _other_than_failed_tests(evidence, uncounted)
         is_accepted = not unlisted and not others
         self._known = {
@@ -88,7 +87,7 @@ class PastRuns:
             "unknown": unlisted[:MAX_NAMED],
             "unknown_count": len(unlisted),
             "others": others,
-            "notes": list(notes),
+            "notes": notes,
         }
         if not is_accepted:
             return evidence

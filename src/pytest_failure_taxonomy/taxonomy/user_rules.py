@@ -186,16 +186,6 @@ class KnownFailure:
         return re.fullmatch(pattern, nodeid, re.DOTALL) is not None
 
 
-@value
-class KnownInRun:
-    """What a file of known failures makes of the failures of one run."""
-
-    unlisted: tuple[str, ...]
-    """Node ids of failures that no entry lists that still counts."""
-    notes: tuple[str, ...]
-    """Entries that have expired or that no longer fail, in words."""
-
-
 def compare_with_known(
     known: Sequence[KnownFailure],
     failures: Iterable[tuple[str, str | None]],
@@ -204,8 +194,8 @@ def compare_with_known(
     passed: Sequence[str] | None,
     unseen: Sequence[str] = (),
     name: str,
-) -> KnownInRun:
-    """Say which failures of a run are listed, and which entries no longer say what is.
+) -> tuple[list[str], list[str]]:
+    """Say which failures of a run are not listed, and which entries no longer say what is.
 
     Args:
         known: the entries.
@@ -214,6 +204,10 @@ def compare_with_known(
         passed: the node ids of the tests that passed; `None` if that is not known.
         unseen: the node ids of what was to run and did not.
         name: of the file, as the notes show it.
+
+    Returns:
+        Node ids of failures that no entry lists that still counts; entries that have expired or
+        that no longer fail, in words.
     """
     valid = [each for each in known if each.expires is None or each.expires >= today]
     expired = [each for each in known if each.expires is not None and each.expires < today]
@@ -237,4 +231,4 @@ def compare_with_known(
         for each in expired[:MAX_TOLD]
     ]
     notes += [f"{name}:{each.line}: fails no more: {each.words}" for each in gone[:MAX_TOLD]]
-    return KnownInRun(unlisted=tuple(unlisted), notes=tuple(notes))
+    return list(unlisted), notes

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.report.read.log_lines import (
     MAX_MARKER_LINE_BYTES,
     find_marker,
     last_marker,
-    locate_marker,
+    marker_in,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MARKER_REASONS,
@@ -71,12 +71,10 @@ def test_marker_of_a_file(tmp_path: Path, text: str, expected: str) -> None:
         assert find_marker(path) == expected, encoding
 
 
-def test_place_of_a_marker() -> None:
-    """A marker is told with its line and as it was written; none is told apart from unknown."""
-    found = locate_marker(f"one\ntwo\n{MAX_TURNS}\nfour\n[GZA_FAILURE:BORED]\n")
-    assert found is not None
-    assert (found.name, found.reason, found.line) == ("BORED", "UNKNOWN", 5)
-    assert locate_marker("nothing") is None
+def test_the_last_marker_as_it_is_written() -> None:
+    """Of several markers the last is told, as it was written; none is told apart from unknown."""
+    assert marker_in(f"one\ntwo\n{MAX_TURNS}\nfour\n[GZA_FAILURE:BORED]\n") == "BORED"
+    assert marker_in("nothing") is None
 
 
 def test_reasons_that_a_configuration_adds() -> None:
@@ -103,7 +101,7 @@ def test_a_str_is_a_text_and_never_a_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [b"[GZA_FAILURE:MAX_TURNS]", bytearray(b"log"), 3, None])
-@pytest.mark.parametrize("look", [find_marker, locate_marker])
+@pytest.mark.parametrize("look", [find_marker, marker_in])
 def test_what_is_neither_a_text_nor_a_path(look: Callable[[Any], object], given: object) -> None:
     """Bytes, of which nobody can tell whether they are a text or a path, are refused in words."""
     words = (
@@ -170,13 +168,12 @@ def test_pieces_make_no_difference(parts: list[str], size: int) -> None:
     """However a log is cut to pieces, the same marker is found as by looking at each line."""
     text = "".join(parts)
     expected = None
-    for number, line in enumerate(text.split("\n"), 1):
+    for line in text.split("\n"):
         plain = re.sub(r"\x1b\[[0-9;:]*m", " ", line)
         if re.fullmatch(r"[ \t\r]*\[GZA_FAILURE:[A-Za-z0-9_]+\][ \t\r]*", plain):
-            expected = (marker_on_line(line), number)
+            expected = marker_on_line(line)
     raw = text.encode()
-    found = last_marker(raw[start : start + size] for start in range(0, len(raw), size))
-    assert (None if found is None else (found.name, found.line)) == expected
+    assert last_marker(raw[at : at + size] for at in range(0, len(raw), size)) == expected
 
 
 @given(st.text())

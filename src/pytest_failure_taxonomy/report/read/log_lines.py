@@ -28,7 +28,6 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     UNKNOWN_MARKER,
     validate_marker,
 )
-from pytest_failure_taxonomy.taxonomy.values import value
 
 CHUNK_BYTES: Final = 1 << 20
 MAX_STREAM_BYTES: Final = 1 << 30
@@ -248,18 +247,6 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 _MARKER_START: Final = MARKER_START.encode()
 
 
-@value
-class FoundMarker:
-    """A marker and its place."""
-
-    name: str
-    """As written."""
-    reason: str
-    """The same if it is a known one, else `UNKNOWN`."""
-    line: int
-    """The line number, counted from 1."""
-
-
 def find_marker(text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> str:
     """Return the reason of the last marker in a failed task's output.
 
@@ -275,44 +262,35 @@ def find_marker(text_or_path: str | os.PathLike[str], *, known: Iterable[str] = 
         LogError: The file can't be read.
         TypeError: The argument is neither, for example bytes.
     """
-    found = locate_marker(text_or_path, known=known)
-    return UNKNOWN_MARKER if found is None else found.reason
+    name = marker_in(text_or_path)
+    return UNKNOWN_MARKER if name is None else validate_marker(name, known)
 
 
-def locate_marker(
-    text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()
-) -> FoundMarker | None:
-    """Return the last marker with its line, `None` if there is none.
+def marker_in(text_or_path: str | os.PathLike[str]) -> str | None:
+    """Return the last marker as it is written, `None` if there is none.
 
     Takes and raises the same as `find_marker`.
     """
     if isinstance(text_or_path, str):
-        return last_marker(chunks_of_text(text_or_path), known=known)
+        return last_marker(chunks_of_text(text_or_path))
     if not isinstance(text_or_path, os.PathLike):
         raise TypeError(
             f"a marker is looked for in a str or in a file, not in {type(text_or_path).__name__}; "
             "decode bytes to a str, or give the file as a pathlib.Path"
         )
     with open_log(text_or_path) as chunks:
-        return last_marker(chunks, known=known)
+        return last_marker(chunks)
 
 
-def last_marker(chunks: Iterable[bytes], *, known: Iterable[str] = ()) -> FoundMarker | None:
-    """Return the last marker of a log that comes in chunks."""
-    name, line, lines_before = None, 0, 0
+def last_marker(chunks: Iterable[bytes]) -> str | None:
+    """Return the last marker of a log that comes in chunks, as it is written."""
+    name = None
     for block in _whole_lines(chunks):
         if _MARKER_START in block:
-            last = None
             for match in _marker().finditer(b"\n" + block):
                 if match.end() - match.start() <= MAX_MARKER_LINE_BYTES:
-                    last = match
-            if last is not None:
-                name = last[1].decode("ascii")
-                line = lines_before + last.string.count(b"\n", 0, last.start() + 1)
-        lines_before += block.count(b"\n")
-    if name is None:
-        return None
-    return FoundMarker(name=name, reason=validate_marker(name, known), line=line)
+                    name = match[1].decode("ascii")
+    return name
 
 
 @cache
