@@ -59,7 +59,7 @@ def read_run(path: Path) -> foreign.ForeignRun:
     results = object_at(document, "results")
     _check(document, results, path, content)
     tests = objects_at(results, "tests")
-    foreign.refuse_duplicates(map(_identity, tests), path, "give the file of one run")
+    foreign.refuse_duplicates(map(_identity, tests), path)
     tool = object_at(results, "tool")
     is_pytest = text_at(tool, "name") == "pytest"
     version = (text_at(tool, "version") or "unknown") if is_pytest else "unknown"

@@ -367,7 +367,7 @@ def exit_code_of(tests: Sequence[Attempted], collectors: Sequence[ev.CollectionF
     return 2 if collectors else 0 if tests else 5
 
 
-def refuse_duplicates(names: Iterable[str], path: Path, right: str) -> None:
+def refuse_duplicates(names: Iterable[str], path: Path) -> None:
     """Refuse a file that names a test twice: it holds two runs, and nobody can tell them apart.
 
     Raises:
@@ -377,7 +377,7 @@ def refuse_duplicates(names: Iterable[str], path: Path, right: str) -> None:
     for name in names:
         if name in seen:
             what = f"it has the test {safe_text(first_line(name), 200)} twice, as two runs would"
-            raise refusal(path, what, right)
+            raise refusal(path, what, "give the file of one run")
         seen.add(name)
 
 

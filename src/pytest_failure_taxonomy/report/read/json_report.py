@@ -34,11 +34,8 @@ def read_run(path: Path) -> foreign.ForeignRun:
     if type(code) is not int or not isinstance(document.get("summary"), dict):
         what = "it has no `exitcode` and `summary` of pytest-json-report"
         raise foreign.refusal(path, what, foreign.hint_for(content) or _RIGHT)
-    foreign.refuse_duplicates(
-        (text_at(test, "nodeid") for test in objects_at(document, "tests")),
-        path,
-        "give the file of one run",
-    )
+    tests = objects_at(document, "tests")
+    foreign.refuse_duplicates((text_at(test, "nodeid") for test in tests), path)
     has_tests = isinstance(document.get("tests"), list)
     summary = object_at(document, "summary")
     created, lasted = number_at(document, "created"), number_at(document, "duration")
@@ -51,7 +48,7 @@ def read_run(path: Path) -> foreign.ForeignRun:
     ]
     run = foreign.evidence_of_tests(
         ev.ProcessExit(code=code, source="pytest"),
-        [_test(test) for test in objects_at(document, "tests")],
+        [_test(test) for test in tests],
         collectors,
         counted={
             "deselected": count_at(summary, "deselected"),

@@ -28,6 +28,8 @@ MAX_MESSAGE_LINES: Final = 40
 _PHASES: Final = {"at setup of": "setup", "at teardown of": "teardown", "collecting": "collect"}
 _MESSAGE_INDENT: Final = "E   "
 _NATIVE_START: Final = "Traceback (most recent call last):"
+_ENDINGS: Final = ("Error", "Exception", "Warning", "Exit", "Interrupt", "Failed")
+"""How the names of exceptions end."""
 _PLUGIN_FRAME: Final = 'pytest_timeout.py", line '
 
 
@@ -154,23 +156,16 @@ def printed_exception(
         is_own_words: The test itself called `pytest.fail`.
     """
     found = pattern("raised").match(message.partition("\n")[0])
-    if found is not None and not _is_exception(found[1], located):
-        found = None
+    if found is not None and found[1] != located:  # a word before a colon need be no exception
+        last = found[1].rpartition(".")[2]
+        if not (last[:1].isupper() and last.endswith(_ENDINGS)):
+            found = None
     if found is None:
         is_assertion = located == "AssertionError" or message.startswith("assert ")
         if not is_assertion and not located:
             return None
         return _raised("AssertionError" if is_assertion else located, message, is_own_words)
     return _raised(found[1], message[len(found[1]) :].removeprefix(": "), is_own_words)
-
-
-def _is_exception(name: str, located: str) -> bool:
-    """Tell whether a word before a colon is an exception type."""
-    last = name.rpartition(".")[2]
-    return name == located or (
-        last[:1].isupper()
-        and (last.endswith(("Error", "Exception", "Warning", "Exit", "Interrupt", "Failed")))
-    )
 
 
 def _raised(name: str, message: str, is_own_words: bool) -> RaisedException:  # noqa: FBT001 - private

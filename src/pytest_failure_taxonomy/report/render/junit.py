@@ -24,7 +24,6 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 XUNIT1, XUNIT2 = "xunit1", "xunit2"
-FAMILIES: Final = (XUNIT2, XUNIT1)
 SESSION: Final = "failure_taxonomy"
 """The class of test cases that stand for failures of the session."""
 MAX_RERUNS: Final = 20
