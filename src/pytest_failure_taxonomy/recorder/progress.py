@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.layout import DONE, IN_CALL, IN_SETUP, IN_TEARDOWN, NOT_STARTED
+from pytest_failure_taxonomy.record.layout import DONE, IN_SETUP, NOT_STARTED
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
@@ -224,11 +224,6 @@ class Progress:
             if self._states[later] == NOT_STARTED and self.nodeids[later] == nodeid:
                 return later
         return index
-
-
-def state_after(phase: str | None, *, passed: bool) -> int:
-    """Return the state of a test after the report of a phase."""
-    return IN_CALL if phase == "setup" and passed else IN_TEARDOWN
 
 
 class ActivityRecorder:

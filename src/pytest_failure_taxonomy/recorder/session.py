@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import END_MESSAGE
+from pytest_failure_taxonomy.record.layout import END_MESSAGE, IN_CALL, IN_TEARDOWN
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import exceptions
 from pytest_failure_taxonomy.recorder.failures import NOTHING, Described, EventLog, ExceptionMemory
@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.recorder.guard import (
     marker_in_output_of,
 )
 from pytest_failure_taxonomy.recorder.origin import own_place_of
-from pytest_failure_taxonomy.recorder.progress import Progress, state_after
+from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
@@ -101,7 +101,8 @@ class SessionRecorder:
             nodeid = report.nodeid
             passed = report.outcome == "passed"
             if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
-                self.progress.advance(nodeid, state_after(when, passed=passed))
+                is_called = passed and when == "setup"
+                self.progress.advance(nodeid, IN_CALL if is_called else IN_TEARDOWN)
             if self._awaiting is not None:
                 self._await_no_more()
             if not passed or hasattr(report, "wasxfail"):

@@ -12,13 +12,12 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.layout import DONE, STARTED
+from pytest_failure_taxonomy.record.layout import DONE, IN_CALL, IN_TEARDOWN, STARTED
 from pytest_failure_taxonomy.record.write import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.recorder.exceptions import message_of
 from pytest_failure_taxonomy.recorder.failures import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
-from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.system.process import peak_rss_bytes
 
@@ -89,7 +88,8 @@ class WorkerRecorder:
         elif outcome == "skipped":
             self._ending = _ENDED["skipped"]
         if when != "teardown":
-            self.record.set_current_state(state_after(when, passed=outcome == "passed"))
+            is_called = outcome == "passed" and when == "setup"
+            self.record.set_current_state(IN_CALL if is_called else IN_TEARDOWN)
 
     @guarded
     def pytest_runtest_logfinish(self, nodeid: str) -> None:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from pytest_failure_taxonomy.system.interpreter import isolate_module
@@ -255,16 +254,7 @@ class Folder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the descriptor."""
+    def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
             with suppress(OSError):
                 os.close(self._descriptor)
@@ -383,8 +373,8 @@ def open_folder(path: Path, identity: Identity | None = None) -> Folder:
     is_any = identity is not None or _user() == 0
     folder = _open(path, path, None, owner=None if is_any else _user())
     if identity is not None and folder.identity != identity:
-        folder.close()
-        raise _not_ours(path)
+        with folder:
+            raise _not_ours(path)
     return folder
 
 

@@ -49,7 +49,7 @@ from pytest_failure_taxonomy.record.read import (
 )
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.failures import EventLog
-from pytest_failure_taxonomy.recorder.progress import Progress, state_after
+from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.system.files import move_high, open_folder
 from pytest_failure_taxonomy.system.interpreter import isolate_module
@@ -105,8 +105,8 @@ class Recording:
     def run_test(self, nodeid: str) -> None:
         """Have a test start, pass and end."""
         self.progress.start(nodeid)
-        self.progress.advance(nodeid, state_after("setup", passed=True))
-        self.progress.advance(nodeid, state_after("call", passed=True))
+        self.progress.advance(nodeid, IN_CALL)
+        self.progress.advance(nodeid, IN_TEARDOWN)
         self.progress.count_pass(nodeid)
         self.progress.finish(nodeid)
 

@@ -196,7 +196,8 @@ class KeptRuns:
         folder = Path(self._storage.folder)
         with suppress(OSError):  # the file's own error says what is wrong
             if self._storage.is_temporary:
-                files.make_folder(folder).close()
+                with files.make_folder(folder):
+                    pass  # it has to be there, and nobody else's
             elif not folder.is_dir() or folder == self._rootdir / STORAGE:  # of a worker, maybe
                 folder.mkdir(parents=True, exist_ok=True)
                 files.write_new(folder / ".gitignore", _IGNORE)
