@@ -23,7 +23,7 @@ import pytest
 
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.layout import DONE, IN_SETUP, NOT_STARTED
-from pytest_failure_taxonomy.record.write import Record
+from pytest_failure_taxonomy.record.write import Numbers, Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
 from pytest_failure_taxonomy.system.files import Identity, identity_of
@@ -80,7 +80,8 @@ class Progress:
         self.nodeids: Sequence[str] = ()
         self._record = record
         self._shown = shown
-        self._states, self._starts = record.select(())
+        self._states: Numbers = bytearray(1)
+        self._starts: Numbers = array("I", [0])
         self._counters = record.counters
         self._cursor = 0
         self._indices: dict[str, int] | None = None
