@@ -72,7 +72,6 @@ class ReportFile:
         self._watch = Watch()
         self._at_sigterm = StackDump()
         self._asked = StackDump()
-        self._has_started_watcher = False
 
     def open(self, report: dict[str, Any], header: dict[str, Any]) -> None:
         """Write the first report, to the temporary folder if the default path can't be written.
@@ -168,7 +167,6 @@ class ReportFile:
                 completes=self.is_watched,
             )
             self.watcher_id = self._watch.watcher_id
-        self._has_started_watcher = self.is_watched and why is None
         if why is None and stall_seconds:
             self._asked.begin_when_asked(record, self.watcher_id)
         return why if self.is_watched else None
@@ -212,7 +210,7 @@ class ReportFile:
 
     def has_lost_watcher(self) -> bool:
         """Tell whether the watcher was started and has ended."""
-        return self._has_started_watcher and self._watch.is_lost()
+        return self.is_watched and self._watch.is_lost()
 
     def read_observed(self) -> Observed | None:
         """Return what the watcher has seen of the run; `None` if that is nothing.

@@ -498,7 +498,7 @@ class MemorySampler:
         return max(PERIOD_SECONDS, (time.process_time() - before) / SHARE_OF_A_CORE)
 
     def seen(self) -> bytes:
-        """Return what was seen, in JSON; see `record.memory`."""
+        """Return what was seen, in JSON; see `record.observed.MemorySeen`."""
         peak = self._group.peak_bytes if self._group is not None else None
         numbers = {
             "at_ns": self._at_ns,

@@ -113,7 +113,7 @@ class Watch:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             former = _lingering.pop(process_id, None)
             with suppress(OSError):  # it may have ended, and another process have its id by now
-                if former is not None and _is_there(*former):
+                if former is not None and former[1] in command_of(former[0]):
                     os.kill(former[0], signal.SIGKILL)
             self.watcher_id = _spawn_orphan(
                 [
@@ -143,7 +143,8 @@ class Watch:
 
     def is_lost(self) -> bool:
         """Tell whether the watcher was started and has ended."""
-        return self.watcher_id is not None and not _is_there(self.watcher_id, self._run_id)
+        # Another process may have its id by now.
+        return self.watcher_id is not None and self._run_id not in command_of(self.watcher_id)
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Give the watcher descriptors to read from or write to when this process has died.
@@ -332,11 +333,6 @@ def _spawn_orphan(command: list[str]) -> int:
     if not said.strip().isdigit():
         raise OSError(None, f"{_SHELL} could not start a process")
     return int(said)
-
-
-def _is_there(process_id: int, run_id: str) -> bool:
-    """Tell whether the watcher of a run still runs; another process may have its id by now."""
-    return run_id in command_of(process_id)
 
 
 def _folders_of(libraries: Sequence[str]) -> list[str]:
