@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.documents.problems import (
     quoted,
     right_words,
 )
+from pytest_failure_taxonomy.taxonomy import packaged_table
 
 MAX_NAME: Final = 200
 """Characters of a code, a key or an id."""
@@ -106,13 +107,7 @@ class _ExampleInFile(FileModel):
     ]
 
 
-_CASE_MISSING: Final = {"id": "add one, such as `id: empty-input`"}
-_EXAMPLE_MISSING: Final = {
-    "id": "add one that no other example has",
-    "case": "write the id of the case that the output answers",
-    "output": "write what a system would have returned",
-    "expect": "write gold or null",
-}
+_MISSING: Final = packaged_table("wrong_values")["missing"]
 
 
 def read_cases(folder: ClassFolder) -> tuple[list[BenchCase], frozenset[str]]:
@@ -172,7 +167,7 @@ def repeated(cases: list[BenchCase], times: int) -> Iterator[BenchCase]:
 
 
 def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
-    case = validate(_CaseInFile, entry, problems, subject="the case", missing=_CASE_MISSING)
+    case = validate(_CaseInFile, entry, problems, subject="the case", missing=_MISSING["case"])
     for key, part in entry.items():
         meant = next((_LIMITS[each] for each in _LIMITS if key.startswith(each)), key)
         if key != meant:
@@ -208,7 +203,7 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
                 what = f"case: there is no case {quoted(case_id)}; {right}"
                 problems.add(entry.at("case").line, what)
             example = validate(
-                _ExampleInFile, entry, problems, subject="the example", missing=_EXAMPLE_MISSING
+                _ExampleInFile, entry, problems, subject="the example", missing=_MISSING["example"]
             )
             if example is None:
                 continue

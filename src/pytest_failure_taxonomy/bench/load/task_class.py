@@ -32,6 +32,7 @@ from pytest_failure_taxonomy.documents.problems import (
 )
 from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy import packaged_table
 
 _NAME: Final = re.compile(r"[^\W_][\w-]*")
 _GRADE: Final = "write `def grade(case, output):`"
@@ -218,7 +219,7 @@ _KEYS_EXAMPLE: Final = "write a list of keys, such as `- precision`, or [] for n
 _SUT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_REPEAT: Final = 1_000
-_RETRY_MISSING: Final = {"on": "name the kinds of failures to try again on: [llm.rate_limited]"}
+_MISSING: Final = packaged_table("wrong_values")["missing"]
 _MAX_BYTES: Final = 1024 * 1024
 
 
@@ -314,7 +315,7 @@ def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.Bench
     if tree is None:
         return models.BenchSettings()  # a file with nothing but comments is fine
     problems = folder.problems_of(_SETTINGS)
-    settings = validate(_SettingsInFile, tree, problems, subject="retry", missing=_RETRY_MISSING)
+    settings = validate(_SettingsInFile, tree, problems, subject="retry", missing=_MISSING["retry"])
     if settings is None:
         # The rubric is checked by this setting, and must not be blamed for another one.
         is_fresh = tree.value.get("rubric_isolation") == "fresh"
@@ -351,12 +352,6 @@ class ModeInFile(FileModel):
     description: Annotated[str, AfterValidator(_check_description)]
 
 
-_MISSING: Final = {
-    "severity": f"add one of {', '.join(models.SEVERITIES)}",
-    "description": "say what the code means",
-}
-
-
 def read_failure_modes(folder: ClassFolder) -> dict[str, ModeInFile]:
     """Return the codes of a task class that can be used."""
     example = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
@@ -382,7 +377,12 @@ def read_failure_modes(folder: ClassFolder) -> dict[str, ModeInFile]:
             problems.add(part.line, what)
             continue
         mode = validate(
-            ModeInFile, part, problems, subject=quoted(code), missing=_MISSING, prefix=f"{code}."
+            ModeInFile,
+            part,
+            problems,
+            subject=quoted(code),
+            missing=_MISSING["code"],
+            prefix=f"{code}.",
         )
         if mode is not None:
             found[code] = mode
