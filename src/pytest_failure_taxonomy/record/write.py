@@ -52,7 +52,7 @@ from pytest_failure_taxonomy.system.process import (
     read_identity,
     read_text,
 )
-from pytest_failure_taxonomy.taxonomy.values import to_dict
+from pytest_failure_taxonomy.taxonomy.values import to_told
 
 json = isolate_module(json)
 os = isolate_module(os)
@@ -67,7 +67,7 @@ _NUMBER: Final = struct.Struct("<I")
 
 Numbers = MutableSequence[int] | memoryview
 
-to_json: Final = json.JSONEncoder(default=to_dict, check_circular=False).encode
+to_json: Final = json.JSONEncoder(default=to_told, check_circular=False).encode
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT
 _CLOSED_FIELDS: Final = CLOSED_FIELDS | {

@@ -96,13 +96,14 @@ def describe_exception(
             ]
             callers = (module for module in reversed(modules) if module != "_pytest.outcomes")
             more["raised_in"] = next(callers, "")
-    with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
-        if is_in_fixtures:
-            more["fixture"] = _fixture_of(error)
-        if is_more:
-            issued = frame if issubclass(kind, Warning) else None
-            more["facts"] = _facts_of(error, bases, origins, issued)
-            more["chain"] = _chain_of(error, report and report.longrepr, origins)
+    if is_in_fixtures or is_more:
+        with suppress(OSError, MemoryError):  # a test has used up all of one
+            if is_in_fixtures:
+                more["fixture"] = _fixture_of(error)
+            if is_more:
+                issued = frame if issubclass(kind, Warning) else None
+                more["facts"] = _facts_of(error, bases, origins, issued)
+                more["chain"] = _chain_of(error, report and report.longrepr, origins)
     return evidence.RaisedException(
         type=inspection.name_of(kind),
         module=inspection.module_of(kind),

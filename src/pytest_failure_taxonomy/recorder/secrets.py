@@ -46,6 +46,8 @@ fields."""
 _TEXTS: Final = ("str", "str | None")
 _NO_VALUES: Final = frozenset({*_TEXTS, "bool", "int", "int | None", "float", "float | None"})
 """Annotations of fields that hold no other value."""
+_NO_FREE_TEXTS: Final = _NO_VALUES | {"tuple[str, ...]", "Location | None"}
+"""The same of those that hold names and paths at most."""
 _SEARCHED_AT_ONCE: Final = 10_000
 """Characters of node ids that are searched together."""
 
@@ -137,11 +139,8 @@ class Secrets:
 
         The values that are known when the redactor is loaded have been looked for by their signs.
         """
-        return (
-            self.known - self._known_when_loaded,
-            len(self._suspicion.words),
-            self._times_learnt,
-        )
+        learnt = 0 if self._redactor is None else self.known - self._known_when_loaded
+        return learnt, len(self._suspicion.words), self._times_learnt
 
     def take_new(self) -> dict[str, str]:
         """Return the values that have become known since this was called last, with fillers.
@@ -377,7 +376,7 @@ def _free_texts(kind: Any) -> _Fields:
     """Return the fields of a value that may hold a secret; tuples of texts hold names alone."""
     held = {name: of for name, of in kind.__annotations__.items() if name not in _KEPT}
     texts = [name for name, of in held.items() if of in _TEXTS]
-    values = [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]
+    values = [name for name, of in held.items() if of not in _NO_FREE_TEXTS]
     return texts, values
 
 

@@ -201,6 +201,10 @@ _LONGEST_PLAIN: Final = 100
 """How many lines and words are remembered, and their characters: failures repeat them."""
 
 
+_TO_BLANKS: Final = {each: " " for each in range(128) if not chr(each).isalnum()}
+_NO_WORD: Final = re.compile("[^A-Za-z0-9]")
+
+
 class Tokens:
     """The packaged forms of tokens."""
 
@@ -250,7 +254,8 @@ class Tokens:
 
         One that a line was broken in begins with the last word of a line, also of one in a repr.
         """
-        lines = set(text.replace(BETWEEN_TEXTS, "\n").replace("\\n", "\n").split("\n"))
+        escaped = text.replace("\\n", "\n") if "\\" in text else text
+        lines = set(escaped.replace(BETWEEN_TEXTS, "\n").split("\n"))
         lines -= self._plain_lines
         if not lines:
             return []
@@ -258,7 +263,9 @@ class Tokens:
         begins = together
         if "\\" in text or "%" in text:  # behind which a word may begin
             begins = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", together)
-        words = set(re.findall("[A-Za-z0-9]+", begins)) - self._plain_words
+        # In ASCII, as most texts are, this takes a third of the time that an expression takes.
+        apart = begins.translate(_TO_BLANKS) if begins.isascii() else _NO_WORD.sub(" ", begins)
+        words = set(apart.split()) - self._plain_words
         telling = {word for word in words if word in self._heads or word.startswith(self._begun)}
         candidates = {*self._inside, *(self._begun if telling else ())}
         for word in telling:

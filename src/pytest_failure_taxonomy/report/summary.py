@@ -122,31 +122,40 @@ class RunSummary:
     """Of the judge, and faults of the recorder."""
 
 
-def summarise(report: JSONObject, paths: ShownPaths = AS_REPORTED) -> RunSummary:
+def summarise(
+    report: JSONObject, paths: ShownPaths = AS_REPORTED, most: int | None = None
+) -> RunSummary:
     """Return what is to be said of a run.
 
     Args:
         report: its report's JSON object.
         paths: shows the paths in it.
+        most: how many causes are told, the first ones; there may be a thousand.
     """
     verdict, own = report["verdict"], build.own_extension(report)
-    causes = tuple(_causes(report, paths))
+    listed = report["causes"]
+    if verdict is None:
+        groups = report["groups"] if accepted_words(report) else ()
+        listed = list(map(build.cause_of_group, groups))
+    failures = list(_failures_of(report, listed))
+    causes = tuple(_causes(report, paths, listed[:most], failures))
     see = ""
     if verdict is None:
         headline = _success(report)
     else:
         named = [nodeid for cause in causes[:1] for nodeid in cause.nodeids[:_MAX_NAMED]]
-        headline = paths.words(verdict["message"], _named(report, named)) + _history(report, causes)
-        if len(causes) == 1:
+        history = _history(report, causes, is_one=len(listed) == 1)
+        headline = paths.words(verdict["message"], _named(report, named)) + history
+        if len(listed) == 1:
             headline += f" [{causes[0].about}]" if causes[0].about else ""
             see = _see(report, causes[0], headline, paths)
     return RunSummary(
         headline=headline,
         codes="" if verdict is None else codes_of(verdict),
         causes=causes,
-        causes_count=len(causes) + report["limits"]["causes_omitted"],
+        causes_count=len(listed) + report["limits"]["causes_omitted"],
         see=see,
-        advice=_advice(report, causes),
+        advice=_advice(report, listed, failures),
         left=_left(report, paths),
         counts=counts_in_words(report["summary"], COUNTED),
         notes=(*build.texts_at(own, "notes"), *build.texts_at(own, "faults")),
@@ -241,18 +250,28 @@ def _success(report: JSONObject) -> str:
     return "; ".join([f"{what}{tests}", *notes])
 
 
-def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
-    causes, own = report["causes"], build.own_extension(report)
-    if report["verdict"] is None:
-        groups = report["groups"] if accepted_words(report) else ()
-        causes = list(map(build.cause_of_group, groups))
+def _causes(
+    report: JSONObject,
+    paths: ShownPaths,
+    causes: Sequence[JSONObject],
+    of_causes: Sequence[Sequence[JSONObject]],
+) -> Iterator[CauseSummary]:
+    """Yield the first causes in words.
+
+    Args:
+        report: its report's JSON object.
+        paths: shows the paths in it.
+        causes: those to tell.
+        of_causes: what the report lists of each cause, and of more perhaps.
+    """
+    own = build.own_extension(report)
     attributions: dict[object, str] = {}
     for said in build.objects_at(own, "attributions"):
         words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
         if words and isinstance(said.get("rule"), str):
             attributions[said["rule"]] = ", ".join(words)
     states = build.object_at(own, "history")
-    for cause, failures in zip(causes, _failures_of(report, causes), strict=True):
+    for cause, failures in zip(causes, of_causes, strict=False):
         history = cause["history"]
         kept = (build.object_at(states, each) for each in cause["fingerprints"])
         rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
@@ -274,26 +293,27 @@ def _failures_of(
     report: JSONObject, causes: Sequence[JSONObject]
 ) -> Iterator[Sequence[JSONObject]]:
     """Yield what the report lists of each cause."""
-    of_tests: dict[str | None, list[JSONObject]] = defaultdict(list)
+    of_tests: dict[str | None, list[JSONObject]] = {}
     for failure in report["failures"]:
-        of_tests[failure["fingerprint"]].append(failure)
+        of_tests.setdefault(failure["fingerprint"], []).append(failure)
     uncollected = {failed["nodeid"]: failed for failed in report["collection_errors"]}
-    of_run: dict[str, list[JSONObject]] = defaultdict(list)
+    of_run: dict[str, list[JSONObject]] = {}
     for error in report["internal_errors"]:
-        of_run[error["kind"]].append(error)
+        of_run.setdefault(error["kind"], []).append(error)
     causes_of = Counter([name for each in causes for name in set(each["fingerprints"])])
     for cause in causes:
-        nodeids, errors = cause["nodeids"], of_run[cause["kind"]]
-        yield [
-            *[
-                failure
-                for fingerprint in cause["fingerprints"]
-                for failure in of_tests[fingerprint]
-                if causes_of[fingerprint] == 1 or failure["nodeid"] in nodeids
-            ],
-            *[uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected],
-            *([e for e in errors if first_line(e["message"]) in cause["what"]] or errors),
-        ]
+        nodeids = cause["nodeids"]
+        found = []
+        for fingerprint in cause["fingerprints"]:
+            failures = of_tests.get(fingerprint, [])
+            if causes_of[fingerprint] > 1:
+                failures = [each for each in failures if each["nodeid"] in nodeids]
+            found += failures
+        if uncollected:
+            found += [uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected]
+        if errors := of_run.get(cause["kind"]):
+            found += [e for e in errors if first_line(e["message"]) in cause["what"]] or errors
+        yield found
 
 
 def _named(
@@ -306,13 +326,13 @@ def _named(
         yield from (failure[name]["path"] for name in ("location", "origin") if failure.get(name))
 
 
-def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
+def _history(report: JSONObject, causes: Sequence[CauseSummary], *, is_one: bool) -> str:
     """Return what the history says of all that failed: `: 1 new, 7 known`."""
     kept = build.object_at(build.object_at(build.own_extension(report), "history"), "verdict")
     found = {"runs": 0, "first_seen": None, **kept}
     if isinstance(found.get("state"), str):  # of a verdict without a failure
         return f" [{state_words(found)}]"
-    if len(causes) == 1:
+    if is_one:
         return f" [{causes[0].history}]" if causes[0].history else ""
     counts: Counter[str] = Counter()
     for group in report["groups"]:
@@ -345,26 +365,34 @@ def state_words(history: Mapping[str, Any]) -> str:
     return f"{_SINCE.get(state, 'known since')} {since}{place}, {counted(runs, 'run')}"
 
 
-def _advice(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
-    """Say whether a retry helps, and if not, what of several causes speaks against it."""
+def _advice(
+    report: JSONObject, causes: Sequence[JSONObject], failures: Sequence[Sequence[JSONObject]]
+) -> str:
+    """Say whether a retry helps, and if not, what of several causes speaks against it.
+
+    Args:
+        report: its report's JSON object.
+        causes: all of them.
+        failures: what the report lists of each.
+    """
     retryable = None if report["verdict"] is None else report["verdict"]["retryable"]
     if retryable is None:
         return ""
     if retryable:
         return "a retry may help"
-    lasting = [cause for cause in causes if cause.retryable is False]
-    if len(causes) == 1 or len(lasting) == len(causes):
+    lasting = failed = 0
+    for cause, of_cause in zip(causes, failures, strict=True):
+        if cause["retryable"] is False:
+            lasting += 1
+            raised = of_cause[0].get("exception") if of_cause else None
+            if isinstance(raised, dict) and raised.get("type") == "AssertionError":
+                failed += cause["count"]
+    if len(causes) == 1 or lasting == len(causes):
         return "a retry won't help"
-    firsts = (
-        (cause.count, build.object_at(each, "exception"))
-        for cause in lasting
-        for each in cause.failures[:1]
-    )
-    failed = sum(count for count, raised in firsts if raised.get("type") == "AssertionError")
     if failed:
         what = "an assertion" if failed == 1 else "assertions"
         return f"a retry won't help, {what} failed"
-    return f"a retry won't help {len(lasting)} of the {len(causes)} causes"
+    return f"a retry won't help {lasting} of the {len(causes)} causes"
 
 
 def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:

@@ -153,6 +153,8 @@ def safe_lines(text: str) -> str:
 
 def first_line(text: str) -> str:
     """Return the first line that holds anything, without the blanks around it."""
+    if text.isprintable():  # then it is one line, as most that ask for this are
+        return text.strip()
     for line in text.splitlines():
         if shown := line.strip():
             return shown

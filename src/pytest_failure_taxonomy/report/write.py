@@ -20,6 +20,9 @@ MAX_NAME_BYTES: Final = 255
 """What Linux, macOS and their usual file systems allow a name to have."""
 
 _encode: Final = json.JSONEncoder(allow_nan=False).encode
+_BETWEEN: Final = "\ufffe between two items \ufffe"
+"""Stands between the items of a list while it is encoded; no node id and no name is this."""
+_ENCODED_BETWEEN: Final = f", {_encode(_BETWEEN)}, "
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """The disk is full, or the user's share of it."""
@@ -37,7 +40,10 @@ def encode(report: dict[str, Any]) -> bytes:
     fields = []
     for name, value in report.items():
         if isinstance(value, list) and value:
-            text = "[\n  " + ",\n  ".join(map(_encode, value)) + "\n ]"
+            # All items by one call: to begin one takes as long as to encode a short item.
+            together = [each for item in value for each in (item, _BETWEEN)]
+            text = _encode(together[:-1]).replace(_ENCODED_BETWEEN, ",\n  ")
+            text = f"[\n  {text[1:-1]}\n ]"
         else:
             text = _encode(value)
         fields.append(f" {_encode(name)}: {text}")

@@ -147,7 +147,7 @@ def lines_of_causes(
     has_failures = report["failures"] or report["collection_errors"]
     if not is_told or report["verdict"] is None or not has_failures:
         return []
-    lines = list(cause_lines(summarise(report, paths), paths, MAX_CAUSES))
+    lines = list(cause_lines(summarise(report, paths, MAX_CAUSES), paths, MAX_CAUSES))
     if not is_on_gitlab():
         return lines
     at = int(time.time())  # a section that the log shows on a click
@@ -180,7 +180,7 @@ def link_targets(
     if shown:
         targets[str(path) if shown.startswith(str(path)) else shown] = path.as_uri()
     rootdir = report["run"]["invocation"]["rootdir"]
-    for cause in summarise(report).causes[:MAX_PLACES]:
+    for cause in summarise(report, most=MAX_PLACES).causes:
         place = next((each.get("location") for each in cause.failures), None)
         if place is not None and place["line"]:
             file = os.path.normpath(os.path.join(rootdir, place["path"]))

@@ -156,23 +156,28 @@ def _cause(
     with_subtests: set[str | None],
 ) -> Cause:
     failures = [each.failure for each in findings if each.failure is not None]
-    of_tests = [each for each in failures if isinstance(each, TestFailure)]
-    tests = tuple(dict.fromkeys([each.nodeid for each in of_tests if each.nodeid]))
-    nodeids = tuple(dict.fromkeys([each.nodeid for each in findings if each.nodeid]))
-    # A test that failed only because its subtests did is not counted beside them.
-    counts: dict[tuple[FailureReason, str], int] = {}
+    nodeids = dict.fromkeys([each.nodeid for each in findings if each.nodeid])
+    of_tests: list[TestFailure] = []
+    tests: dict[str, None] = {}
     files: list[str] = []
-    unnamed = len([each for each in of_tests if not each.nodeid])
+    counts: dict[tuple[FailureReason, str], int] = {}
+    unnamed = 0
     for found in findings:
-        failure = found.failure
-        is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
-        count = 0 if is_sum and found.nodeid in with_subtests else found.count
-        kind = found.reason, found.kind
-        counts[kind] = counts.get(kind, 0) + count
-        if isinstance(failure, CollectionFailure):
+        failure, count = found.failure, found.count
+        if isinstance(failure, TestFailure):
+            of_tests.append(failure)
+            if failure.nodeid:
+                tests[failure.nodeid] = None
+            unnamed += not failure.nodeid
+            # A test that failed only because its subtests did is not counted beside them.
+            count = 0 if failure.part == "sum" and found.nodeid in with_subtests else count
+        elif isinstance(failure, CollectionFailure):
             files += [failure.nodeid] if not failure.nodeid or failure.nodeid not in files else []
         elif found.kind == "test.failed" and failure is None and not found.nodeid:
             unnamed += 0 if found.headline else count
+        kind = found.reason, found.kind
+        counts[kind] = counts.get(kind, 0) + count
+    told = [one for each in findings for one in (each.fingerprint, *each.explains) if one]
     hung_at: dict[RaisingFrame | None, str | None] = {}
     if len(key) != 16 or key.strip("0123456789abcdef"):  # else a fingerprint is one already
         from hashlib import blake2s
@@ -186,7 +191,7 @@ def _cause(
             findings[0],
             of_tests,
             diagnosis,
-            tests,
+            tuple(tests),
             files,
             len(tests) + unnamed or len(files) or count,
         ),
@@ -197,15 +202,11 @@ def _cause(
         retryable=retryable_of([_retryable(each, diagnosis, hung_at) for each in findings]),
         failure_type=findings[0].failure_type or FailureType.UNKNOWN,
         count=count,
-        nodeids=nodeids,
-        tests=nodeids if tests == nodeids else tests,
+        nodeids=tuple(nodeids),
+        tests=tuple(tests),
         files=tuple(files),
         unnamed=unnamed,
-        fingerprints=tuple(
-            dict.fromkeys(
-                [one for each in findings for one in (each.fingerprint, *each.explains) if one]
-            )
-        ),
+        fingerprints=tuple(dict.fromkeys(told)),
     )
 
 
@@ -252,8 +253,12 @@ def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction
 
     Of equals it is the first one of the verdict's kind, if there is one.
     """
+    firsts: dict[Hashable, Cause] = {}
+    for cause in causes:
+        firsts.setdefault((cause.failure_type, cause.retryable, cause.kind), cause)
     actions = [
-        (cause, recovery_of_failure(cause.failure_type, cause.retryable)) for cause in causes
+        (cause, recovery_of_failure(cause.failure_type, cause.retryable))
+        for cause in firsts.values()
     ]
     return min(actions, key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind))
 

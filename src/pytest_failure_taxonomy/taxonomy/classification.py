@@ -112,7 +112,7 @@ def judge_test_failures(
     from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of
 
     of_subtests: dict[str, str] = {}
-    known: dict[FailureJudgement, FailureJudgement] = {}
+    known: dict[str, FailureJudgement] = {}
     judged = []
     for failure in failures:
         said, timed_out = failure.attributed, is_timeout(failure)
@@ -139,7 +139,9 @@ def judge_test_failures(
             timed_out=timed_out,
             fingerprint=fingerprint,
         )
-        judged.append(known.setdefault(one, one))
+        # One fingerprint has one judgement, as good as always.
+        alike = known.setdefault(fingerprint, one)
+        judged.append(alike if alike == one else one)
     return tuple(judged)
 
 

@@ -318,8 +318,11 @@ PHASE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
 
 def describe_kind(name: str, reason: FailureReason) -> Kind:
     """Return the row of a kind; a kind that is not ours is described by its name."""
+    known = known_kinds().get(name)
+    if known is not None:
+        return known
     words = f"1 failure of the kind {name}", f"{{count}} failures of the kind {name}"
-    return known_kinds().get(name) or Kind(name, reason, None, *words)
+    return Kind(name, reason, None, *words)
 
 
 class FailureType(StrEnum):

@@ -52,6 +52,15 @@ def to_dict(one: Any) -> dict[str, Any]:
     return dict(zip(one.__slots__, one._read(one), strict=True))  # noqa: SLF001 - put there above
 
 
+def to_told(one: Any) -> dict[str, Any]:
+    """Return the same without the fields that are as they are by default, which most are."""
+    fields = to_dict(one)
+    for name, default in one._defaults.items():  # noqa: SLF001 - as above
+        if fields[name] is default:
+            del fields[name]
+    return fields
+
+
 def _begin(self: Any, **given: Any) -> None:
     cls = type(self)
     if next(cls._made) == MADE_BEFORE_COMPILING:

@@ -83,7 +83,8 @@ def verdict_lines(
         listed: the lines of the causes with their tests, where they are shown, too.
         is_folded: whether these are only shown on a click.
     """
-    summary = summarise(report, paths)
+    is_long = bool(listed) and not is_folded
+    summary = summarise(report, paths, None if is_long else MAX_LINES + 1)
     if report["verdict"] is None:
         # A status of 0 in spite of failures is said however quiet the run is.
         is_told = not quiet or report["summary"]["failed"] or report["summary"]["errors"]
@@ -92,7 +93,7 @@ def verdict_lines(
         lines = [Line(text=words, color="green")] if is_told else []
         return lines if problem is None else [*lines, problem_line(problem)]
     title = [] if quiet else [Line(text=TITLE, color="red", is_title=True)]
-    body = _body(summary, is_quiet=quiet, is_long=bool(listed) and not is_folded)
+    body = _body(summary, is_quiet=quiet, is_long=is_long)
     ending = Line(text=f"report: {safe_text(where)}")
     return [*title, *body, *listed, ending if problem is None else problem_line(problem)]
 
