@@ -261,8 +261,7 @@ class OriginFinder:
         root = next(filter(absolute.startswith, self.roots), "")
         parts = absolute[len(root) :].replace(os.sep, "/").split("/")
         if not LIBRARIES.isdisjoint(parts):
-            at = max(i for i, part in enumerate(parts) if part in LIBRARIES)
-            return self._installed("/".join(parts[at + 1 :]))
+            return self._installed(path_below_libraries("/".join(parts)))
         if root and parts[0] in NOT_SOURCES and len(parts) > 1:
             return self._installed(below_package)
         is_library = not root and absolute.startswith(STANDARD_LIBRARY)
