@@ -16,6 +16,9 @@ from typing import Any, Final
 
 import pytest
 
+# `pytester` forgets what a test imports. This module knows the watcher of the run before in this
+# process, and ends it: hundreds of them would look at the process until the suite is over.
+import pytest_failure_taxonomy.watcher.start  # noqa: F401
 from tests.helpers.portability import pretended_system
 from tests.helpers.reports import read_report
 from tests.helpers.warm_pytest import warm_server
