@@ -54,31 +54,27 @@ BREAKER: Final = """
 import os
 from functools import wraps
 
-from pytest_failure_taxonomy.recorder import guard
-
-original = guard.guarded
-
-def guarded(hook):
-    if hook.__qualname__ != os.environ["BROKEN"]:
-        return original(hook)
-    return original(wraps(hook)(broken))
-
-guard.guarded = guarded
+from pytest_failure_taxonomy.recorder import controller, guard, progress, session, worker
+from pytest_failure_taxonomy.run import lifecycle
 
 # As if it stood in our own code: what a test's code raises in ours is no fault of ours.
 fault = "def broken(*args): raise RuntimeError('broken here')"
 exec(compile(fault, guard.__file__, "exec"))
 
-from pytest_failure_taxonomy.recorder import progress, session
-
-if os.environ["BROKEN"] == "SessionRecorder.pytest_runtest_logstart":
+name, _, hook = os.environ["BROKEN"].partition(".")
+modules = (controller, lifecycle, progress, session, worker)
+(guarded,) = {vars(getattr(module, name))[hook] for module in modules if hasattr(module, name)}
+if "hook" in guarded.__code__.co_freevars:
+    cell = guarded.__closure__[guarded.__code__.co_freevars.index("hook")]
+    cell.cell_contents = wraps(cell.cell_contents)(broken)
+elif hook == "pytest_runtest_logstart":
     progress.Progress.start = broken
-elif os.environ["BROKEN"] == "SessionRecorder.pytest_runtest_logreport":
+elif hook == "pytest_runtest_logreport":
     session.SessionRecorder._record_other_than_passed = broken
-elif os.environ["BROKEN"] == "SessionRecorder.pytest_runtest_logfinish":
+elif hook == "pytest_runtest_logfinish":
     progress.Progress.finish = broken
 """
-"""A plugin that makes one of our hooks raise. It is loaded before the modules with our hooks are.
+"""A plugin that makes one of our hooks raise, in what guards it.
 
 Three hooks guard themselves; they are broken in something that they call.
 """
@@ -188,7 +184,6 @@ def test_each_of_our_hooks_is_broken_once() -> None:
     assert hooks - WRAPPERS - HAND_OVER == set(SCENARIOS)
 
 
-@pytest.mark.usefixtures("nothing_imported")
 @pytest.mark.parametrize("hook", SCENARIOS)
 def test_a_fault_in_a_hook_of_ours_is_one_warning(folder: Path, hook: str) -> None:
     """It costs the run nothing but a warning, and the report says it, too."""
