@@ -82,11 +82,13 @@ _BENCH_FILES: Final = {
 _COMMAND_FILES: Final = {
     "junit.xml": "<testsuite tests='1' failures='1'><testcase classname='a' name='b'>"
     "<failure message='assert 0'>E  assert 0</failure></testcase></testsuite>",
+    "log.txt": "=== 1 failed in 0.01s ===\n",
 }
 _COMMANDS: Final = (
     ("convert", "--from", "junit", "junit.xml", "-o", "failure-report.json"),
     ("show",),
     ("merge", "failure-report.json"),
+    ("classify", "log.txt"),
 )
 """What the run has to do, or our command, from which a server learns."""
 
