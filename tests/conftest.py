@@ -156,7 +156,10 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         for item in of_file:
             if by_group and group is not None:
                 item.add_marker(pytest.mark.xdist_group(group))
-            on_workers = "xdist" in f"{file.name} {item.name}"  # each starts three Pythons
+            # Each starts three Pythons.
+            on_workers = "xdist" in f"{file.name} {item.name}" or (
+                file.parts[0] == "plugin" and "workers" in item.name.partition("[")[0]
+            )
             if is_slow or on_workers:
                 item.add_marker("slow")
             if on_workers and depends:
