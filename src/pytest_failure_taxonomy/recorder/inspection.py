@@ -116,7 +116,8 @@ def function_in(one: object) -> FunctionType | None:
 
 def is_of_fixture_lookup(error: BaseException) -> bool:
     """Tell whether pytest has not found a fixture: then who asked for it is of interest."""
-    return dotted_name_of(type(error)) == "_pytest.fixtures.FixtureLookupError"
+    kind = type(error)
+    return name_of(kind) == "FixtureLookupError" and module_of(kind) == "_pytest.fixtures"
 
 
 def text_of(error: BaseException, formatted: str = "") -> str:

@@ -428,21 +428,24 @@ def is_own(path: str, rootdir: Path) -> bool:
     """Tell whether a file lies below the root directory and was not installed there."""
     if path.startswith("<"):
         return False
-    return _is_own(*_absolute(path, rootdir))
+    return _from_root(path, rootdir)[0]
 
 
-@lru_cache(maxsize=1_000)
-def _is_own(absolute: str, prefix: str) -> bool:
-    if not absolute.startswith(prefix) or absolute.startswith(STANDARD_LIBRARY):
-        return False
-    parts = absolute[len(prefix) :].split(os.sep)
-    return LIBRARIES.isdisjoint(parts) and (parts[0] not in NOT_SOURCES or len(parts) == 1)
-
-
-def _absolute(path: str, rootdir: Path) -> tuple[str, str]:
-    """Return the absolute path of a file, and how that of every file below a folder begins."""
+def _from_root(path: str, rootdir: Path) -> tuple[bool, str]:
+    """Return whether a file is the user's own, and its path as it is shown."""
     absolute = path if path.startswith(os.sep) else os.path.abspath(path)
-    return absolute, f"{str(rootdir).rstrip(os.sep)}{os.sep}"
+    return _of_file(absolute, str(rootdir))
+
+
+@lru_cache(maxsize=1_000)  # many failures are of few files
+def _of_file(absolute: str, root: str) -> tuple[bool, str]:
+    prefix = f"{root.rstrip(os.sep)}{os.sep}"
+    if not absolute.startswith(prefix):
+        return False, absolute.replace(os.sep, "/")
+    parts = absolute[len(prefix) :].split(os.sep)
+    is_source = parts[0] not in NOT_SOURCES or len(parts) == 1
+    is_foreign = absolute.startswith(STANDARD_LIBRARY) or not LIBRARIES.isdisjoint(parts)
+    return is_source and not is_foreign, "/".join(parts)
 
 
 def is_of_the_user(path: str) -> bool:
@@ -460,8 +463,7 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
     """
     if path.startswith("<"):  # code of no file
         return Location(path=path, line=line)
-    absolute, prefix = _absolute(path, rootdir)
-    return Location(path=absolute.removeprefix(prefix).replace(os.sep, "/"), line=line)
+    return Location(path=_from_root(path, rootdir)[1], line=line)
 
 
 class Frame(NamedTuple):

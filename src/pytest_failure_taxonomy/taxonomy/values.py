@@ -54,8 +54,8 @@ def to_dict(one: Any) -> dict[str, Any]:
 
 def to_told(one: Any) -> dict[str, Any]:
     """Return the same without the fields that are as they are by default, which most are."""
-    fields = to_dict(one)
-    for name, default in one._defaults.items():  # noqa: SLF001 - as above
+    fields = dict(zip(one.__slots__, one._read(one), strict=True))  # noqa: SLF001 - as above
+    for name, default in one._defaults.items():  # noqa: SLF001
         if fields[name] is default:
             del fields[name]
     return fields
