@@ -71,8 +71,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--matrix",
         choices=("some", "all"),
         default="some",
-        help="bring about each death of the fault matrix in some configurations, as CI does, or in "
-        "all of them; default: %(default)s",
+        help="bring about each death of the fault matrix, and the rows of test_causes.py, in some "
+        "configurations, as CI does, or in all of them; default: %(default)s",
     )
     parser.addoption(
         "--fresh-pythons",

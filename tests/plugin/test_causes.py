@@ -1,7 +1,8 @@
 """What a run says first, for runs that failed of one thing and for runs that failed of several.
 
-Each row is one run. It is run in one process, half of the rows again on workers, and what the
-terminal says is compared with `show`, the agents' format and the page: the same causes everywhere.
+Each row is one run. It is run in one process, some of the rows again on workers (with
+`--matrix=all` half of them), and what the terminal says is compared with `show`, the agents' format
+and the page: the same causes everywhere.
 Nothing leaves the machine: what is connected to is a port of this machine on which nothing listens,
 and exceptions of libraries are raised by stand-ins of these libraries.
 """
@@ -1107,6 +1108,16 @@ _VARIES: Final = re.compile(r" +\[[A-Z_]+ [a-z_.]+(, likely)?\]$|(?<=, )[0-9N][0
 _TAG: Final = re.compile("<(style|script).*?</\\1>|<[^>]*>", re.DOTALL)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run rows on workers: of those that are about no version of pytest every third, or all."""
+    if metafunc.function is test_on_workers:
+        rows = [row for row in SERIAL if row.on_workers]
+        if metafunc.config.getoption("matrix") == "some":
+            others = [row for row in rows if row not in OF_NO_VERSION]
+            rows = [*[row for row in rows if row in OF_NO_VERSION][::3], *others]
+        metafunc.parametrize("row", rows, ids=[row.name for row in rows])
+
+
 @pytest.fixture(scope="module")
 def port() -> int:
     """Return a port of this machine on which nothing listens."""
@@ -1209,11 +1220,6 @@ def test_in_one_process(
     check(run(tmp_path, row, port), row, port, capsys)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [row for row in SERIAL if row.on_workers],
-    ids=[row.name for row in SERIAL if row.on_workers],
-)
 def test_on_workers(
     tmp_path: Path, row: Row, port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
