@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -184,7 +184,6 @@ COST_CAP: Final = "the cost cap was reached"
 """Why a run was stopped, as its report says it."""
 
 Severity = Literal["block", "warn", "info"]
-SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 SUT_EXCEPTION: Final = "sut.exception"
 SUT_TIMEOUT: Final = "sut.timeout"

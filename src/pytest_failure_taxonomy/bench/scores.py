@@ -309,9 +309,6 @@ def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float
     )
 
 
-_NO_ERRORS: Final[Mapping[str, RubricError]] = MappingProxyType({})
-
-
 def weights_of(task_class: TaskClass) -> dict[str, float]:
     """Return the weight of each rubric, by name in the order of the names."""
     given = task_class.settings.rubrics or {}
@@ -391,7 +388,7 @@ def combine(
     answers: Mapping[str, Verdict],
     weights: Mapping[str, float],
     breakdown_keys: frozenset[str],
-    errors: Mapping[str, RubricError] = _NO_ERRORS,
+    errors: Mapping[str, RubricError] = MappingProxyType({}),
 ) -> Verdict:
     """Return the one answer that comes of those of several rubrics.
 

@@ -65,8 +65,7 @@ def _open(options: argparse.Namespace, *, create: bool = False) -> History:
 def _wanted(options: argparse.Namespace) -> Wanted:
     from pytest_failure_taxonomy.history.questions import Wanted
 
-    names = ("project", "reason", "kind", "owner", "stage", "branch", "nodeid", "since", "until")
-    return Wanted(**{name: getattr(options, name, None) for name in names})
+    return Wanted(**{name: getattr(options, name, None) for name in Wanted.__annotations__})
 
 
 def _print_rows(

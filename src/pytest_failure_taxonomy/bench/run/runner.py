@@ -36,7 +36,6 @@ OnStart = Callable[[str], None]
 OnAttempt = Callable[[str, CaseAttempt], None]
 OnSpend = Callable[[str, int, float], None]
 Earlier = Mapping[str, Sequence[CaseAttempt]]
-_NONE_EARLIER: Final[Earlier] = MappingProxyType({})
 
 _OWN_LIMITS: Final = (TimeoutError, scores.RubricTimeoutError)
 """Exceptions of limits that we don't enforce: a system's own, or an isolated rubric's."""
@@ -123,7 +122,7 @@ class Runner:
         *,
         system_under_test: scores.SystemUnderTest,
         rubric_runner: scores.RubricRunner,
-        earlier: Earlier = _NONE_EARLIER,
+        earlier: Earlier = MappingProxyType({}),
     ) -> PlanRun:
         """Run all cases of a plan as `execute` does, without a report.
 
