@@ -204,16 +204,16 @@ class Limits:
 
 def _texts_of(report: JSONObject) -> dict[str, None]:
     """Return the texts in a report, each once; the keys of its objects are ours."""
-    texts: dict[str, None] = {}
+    texts: list[str] = []
     holders: list[Any] = [report]
     for holder in holders:  # which grows
         for each in holder.values() if type(holder) is dict else holder:
             kind = type(each)
             if kind is str:
-                texts[each] = None
+                texts.append(each)
             elif kind is dict or kind is list:
                 holders.append(each)
-    return texts
+    return dict.fromkeys(texts)
 
 
 CUT: Final = "there was no room on the disk for the whole report"

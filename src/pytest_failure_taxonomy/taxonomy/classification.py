@@ -141,7 +141,7 @@ def judge_test_failures(
         )
         # One fingerprint has one judgement, as good as always.
         alike = known.setdefault(fingerprint, one)
-        judged.append(alike if alike == one else one)
+        judged.append(alike if alike is one or alike == one else one)
     return tuple(judged)
 
 
