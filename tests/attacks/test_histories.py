@@ -222,8 +222,6 @@ VALUES: Final = (
     ("ft_runs", "duration_seconds", "long", "stats"),
     ("ft_run_causes", "cause_id", 7, "since {fingerprint}"),
     ("ft_attempts", "approach", b"\xff", "recover --subtask s --approach a"),
-    ("ft_tests", "durations", "x", "add"),
-    ("ft_tests", "durations", b"x" * 61, "add"),
 )
 """Values that our columns never hold, and the command that meets them."""
 

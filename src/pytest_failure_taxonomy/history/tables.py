@@ -8,13 +8,11 @@ the tables can live in a database that has others.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from math import isfinite, isnan, nan
-from statistics import median
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -83,8 +81,6 @@ TESTS: Final = sa.Table(
     sa.Column("last_seen", sa.DateTime, nullable=False),
     sa.Column("last_failed", sa.DateTime),
     sa.Column("last_passed_run", sa.Integer),
-    sa.Column("median_seconds", sa.Float),
-    sa.Column("durations", sa.LargeBinary),
     sa.UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
 )
 """One row a test, updated in place. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal,
@@ -240,12 +236,8 @@ def rows_with(
         yield from connection.execute(query.where(column.in_(some))).all()
 
 
-KEPT_DURATIONS: Final = 15
-"""Of how many runs a test's duration is kept; the median is theirs."""
 WATCHED_RUNS: Final = 1_000
 """For so many runs after its last failure, each pass of a test is kept."""
-_DURATIONS_OF_A_RUN: Final = 1_000
-"""Of how many tests a run's durations are kept, at least; in turns where there are more."""
 _FAILED: Final = frozenset({"failed", "error", "flaky", "in_flight"})
 """Outcomes after which a test counts as one that has failed."""
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
@@ -408,7 +400,6 @@ class _Addition:
                     "last_seen": self._at,
                     "last_failed": self._at if nodeid in failing else None,
                     "last_passed_run": self._number if seen[nodeid].outcome == "passed" else None,
-                    **_durations(seen[nodeid], None),
                 }
                 for nodeid in made
             ),
@@ -430,7 +421,6 @@ class _Addition:
                 row_ids = [row_id for _, row_id in pairs]  # successive ones
                 is_one = TESTS.c.id.between(row_ids[0], row_ids[-1])
                 self._connection.execute(sa.update(TESTS).where(is_one).values(changed))
-        self._keep_durations({each.id: seen[nodeid] for nodeid, each in known.items()})
         self._tell_last_passes(known, failing)
         if made:
             fresh = {digest_of(nodeid): nodeid for nodeid in made}
@@ -462,26 +452,6 @@ class _Addition:
     def _later_than(self, column: sa.Column[Any]) -> Any:
         is_older = (column < self._at) | column.is_(None)
         return sa.case((is_older, self._at), else_=column)
-
-    def _keep_durations(self, seen: Mapping[int, _Seen]) -> None:
-        """Keep the durations of tests that passed; in a big suite those of some of them.
-
-        To write a row for each of 60,000 tests takes longer than a run should wait.
-        """
-        every = max(1, len(seen) // _DURATIONS_OF_A_RUN)
-        chosen = [
-            test
-            for test, one in seen.items()
-            if one.outcome == "passed"
-            and one.seconds is not None
-            and (test + self._number) % every == 0
-        ]
-        for some in parts(chosen):
-            query = sa.select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
-            before = {row.id: row.durations for row in self._connection.execute(query)}
-            rows = [{"row_id": test, **_durations(seen[test], before.get(test))} for test in some]
-            of_row = sa.update(TESTS).where(TESTS.c.id == sa.bindparam("row_id"))
-            self._connection.execute(of_row, rows)
 
     def _tell_last_passes(self, known: Mapping[str, sa.Row[Any]], failing: set[str]) -> None:
         """Write the last pass down of tests that fail for the first time in a long while.
@@ -593,23 +563,6 @@ class _Addition:
                 total_cost_usd=bench["total_cost_usd"],
                 gate=clean_text(gate.get("verdict"), 16),
             )
-
-
-_PACKED: Final = struct.Struct(f"<{KEPT_DURATIONS}f")
-
-
-def _durations(seen: _Seen, before: bytes | None) -> dict[str, Any]:
-    """Return the last durations of a test as packed 32-bit floats, and their median.
-
-    They have their full length from the start, so that a row never outgrows its place.
-    """
-    last = list(_PACKED.unpack(before)) if before else [nan] * KEPT_DURATIONS
-    seconds = _finite(seen.seconds)
-    if seconds is not None and seen.outcome == "passed":
-        last = [*last[1:], seconds]
-    known = [each for each in last if not isnan(each)]
-    middle = round(median(known), 6) if known else None
-    return {"durations": _PACKED.pack(*last), "median_seconds": middle}
 
 
 def _finite(seconds: float | None) -> float | None:

@@ -78,8 +78,6 @@ CREATE TABLE ft_tests (
     last_seen TIMESTAMP WITHOUT TIME ZONE NOT NULL,
     last_failed TIMESTAMP WITHOUT TIME ZONE,
     last_passed_run INTEGER,
-    median_seconds FLOAT,
-    durations BYTEA,
     PRIMARY KEY (id),
     FOREIGN KEY(project_id) REFERENCES ft_projects (id),
     CONSTRAINT ft_tests_by_digest UNIQUE (project_id, digest)
