@@ -230,7 +230,7 @@ class OriginFinder:
         if owner != OWN:
             return OriginPlace(path=path, function=function)
         entry = ""
-        if first is not None:
+        if first is not None and first is not best:
             entry = f"{first[1]}: {function_of(first[0].tb_frame.f_code)}"
             entry = "" if entry == f"{path}: {function}" else entry
         text = self._text(frame.f_code.co_filename, traceback.tb_lineno, frame.f_globals)
@@ -307,7 +307,11 @@ def file_of_code(name: str, names: dict[str, Any]) -> str | None:
 
     A compiled module's functions name a file that need not be there.
     """
-    if os.path.isabs(name) or (not name.startswith("<") and os.path.isfile(name)):
+    if (
+        name.startswith(os.sep)
+        or os.path.isabs(name)
+        or (not name.startswith("<") and os.path.isfile(name))
+    ):
         return name
     file = names.get("__file__")
     if isinstance(file, str) and os.path.isabs(file):

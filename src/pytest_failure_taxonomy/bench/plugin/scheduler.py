@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.bench.dask import DaskSystem
@@ -232,7 +231,7 @@ class Notes:
     file: RunFile | None
     cases: Mapping[str, BenchCase]
     """By id."""
-    nodeids: Mapping[str, str] = MappingProxyType({})
+    nodeids: Mapping[str, str] = field(default_factory=dict)
     """Of the items, by the id of the case."""
     journal: Journal | None = None
     ended: set[tuple[str, int]] = field(default_factory=set)
