@@ -97,7 +97,7 @@ def describe_exception(
             callers = (module for module in reversed(modules) if module != "_pytest.outcomes")
             more["raised_in"] = next(callers, "")
     if is_in_fixtures or is_more:
-        with suppress(OSError, MemoryError):  # a test has used up all of one
+        with suppress(OSError, MemoryError):  # all descriptors or memory are used up
             if is_in_fixtures:
                 more["fixture"] = _fixture_of(error)
             if is_more:
