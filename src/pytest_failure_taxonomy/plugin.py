@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.system import imports_as_they_are
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pytest_failure_taxonomy.recorder.guard import FailureTaxonomy
+    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
 
 _REQUESTED = pytest.StashKey[bool]()
 """Whether a report was asked for when pytest started."""
@@ -79,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 @pytest.fixture
 def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
     """Say why a test fails, when it knows better: `.record(reason, kind, detail)`."""
-    from pytest_failure_taxonomy.recorder.guard import FailureTaxonomy
+    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
 
     return FailureTaxonomy(request.node)
 

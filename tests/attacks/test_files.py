@@ -30,11 +30,11 @@ from pytest_failure_taxonomy.record.layout import (
     RESERVE,
     STACKS,
     STATE,
-    ReportLock,
     record_folder,
     worker_folder,
     worker_of,
 )
+from pytest_failure_taxonomy.record.lock import ReportLock
 from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.run.report_file import ReportFile
@@ -739,7 +739,7 @@ def test_a_completed_report_leaves_another_runs_lock(dead: Dead) -> None:
     lock = ReportLock(dead.report).path
     assert lock.exists()
     hold = (
-        "import sys, pathlib; from pytest_failure_taxonomy.record.layout import ReportLock\n"
+        "import sys, pathlib; from pytest_failure_taxonomy.record.lock import ReportLock\n"
         "ReportLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); input()\n"
     )
     with subprocess.Popen(

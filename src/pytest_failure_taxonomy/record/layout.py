@@ -1,4 +1,4 @@
-"""The path of a record, the layout of its files, their removal, and the locks of a run.
+"""The path of a record, the layout of its files, and their removal.
 
 A record is a hidden folder beside the report, named after the run. It has
 
@@ -16,39 +16,20 @@ A record is a hidden folder beside the report, named after the run. It has
   says how it has ended. The controller may die before it has heard of that.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
-
-Two locks keep others away: `ReportLock` another run from the path of the report, and `held_record`
-another process from rewriting the report of this run.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import struct
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.system.files import (
-    Folder,
-    KeptDescriptor,
-    identity_of,
-    open_shared,
-    reason_of,
-)
-from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.system.process import is_alive, read_identity
+from pytest_failure_taxonomy.system.files import Folder, reason_of
 from pytest_failure_taxonomy.taxonomy.evidence import Activity, Phase
 from pytest_failure_taxonomy.taxonomy.words import listed
-
-json = isolate_module(json)
-os = isolate_module(os)
 
 STATE: Final = "state"
 EVENTS: Final = "events"
@@ -203,13 +184,6 @@ _MAX_NAME: Final = 80
 _WORKER: Final = re.compile("gw[0-9]{1,6}")
 _CHOSEN_WORKER: Final = re.compile("gw-((?:[0-9a-f]{2}){1,100})")
 
-_MAX_LOCK_BYTES: Final = 200
-"""Of what the file of a lock says."""
-
-_held: set[Path] = set()
-"""Paths that runs of this process have locked. A POSIX lock does not exclude its own process, and a
-test may run another pytest in this process."""
-
 
 def record_folder(report: Path, run_id: str) -> Path:
     """Return the folder of the record that belongs to a report and a run."""
@@ -289,107 +263,3 @@ def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
         except OSError:
             left.append(name)
     return left
-
-
-class ReportLock:
-    """A lock on the path of a report, held until this process ends or releases it.
-
-    It is a POSIX lock on a file of its own. Unlike a `flock`, it is not inherited by a process that
-    a test leaves behind. A test may close its descriptor, and the lock is gone then; so the file
-    names its process as well, and is nobody else's as long as that lives.
-    """
-
-    def __init__(self, report: Path) -> None:
-        self.path = path_beside(report, ".lock")
-        """Of the file that is locked."""
-        self._lock: KeptDescriptor | None = None
-
-    def acquire(self, *, make: bool = True) -> bool:
-        """Take the lock; return whether this run has it now.
-
-        On a system without such locks every run gets it.
-
-        Args:
-            make: create the file of the lock if it does not exist.
-
-        Raises:
-            OSError: if the file can't be created or opened; another user may own it, for one.
-        """
-        if self.path in _held:
-            return False
-        try:
-            import fcntl
-        except ImportError:
-            return True
-        while True:
-            # Its number moves first: closing any descriptor of a file releases all locks on it.
-            lock = KeptDescriptor(open_shared(self.path, make=make))
-            try:
-                fcntl.lockf(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                lock.close()
-                return False
-            with suppress(FileNotFoundError):
-                if identity_of(os.lstat(self.path)) == lock.identity:
-                    break
-            lock.close()  # its owner has released it and removed the file
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            named = json.loads(os.pread(lock.descriptor, _MAX_LOCK_BYTES, 0))
-            if named["pid"] != os.getpid() and is_alive(named):
-                lock.close()
-                return False
-        with suppress(OSError):  # a full disk: then the lock alone has to do
-            os.ftruncate(lock.descriptor, 0)
-            owner = json.dumps(read_identity(os.getpid())).encode("ascii")
-            os.pwrite(lock.descriptor, owner, 0)
-        self._lock = lock
-        _held.add(self.path)
-        return True
-
-    def release(self) -> None:
-        """Release the lock and remove its file."""
-        if self._lock is None:
-            return
-        _held.discard(self.path)
-        with suppress(OSError):
-            if identity_of(os.lstat(self.path)) == self._lock.identity:
-                os.unlink(self.path)
-        self._lock.close()
-        self._lock = None
-
-
-@contextmanager
-def held_record(folder: Folder, seconds: float) -> Iterator[bool]:
-    """Keep other processes from rewriting the report of a run for a moment; yield whether we can.
-
-    The watcher rewrites the report of a run that is stalled, while pytest or `failure-taxonomy run`
-    may be about to write the last one. The lock is a `flock` of the record's state file, so that
-    it goes with its process and needs no file of its own.
-
-    Args:
-        folder: of the record.
-        seconds: how long to wait for it at most.
-    """
-    try:
-        import fcntl
-
-        descriptor = folder.open_file(STATE, os.O_RDONLY)
-    except (ImportError, OSError):
-        yield False
-        return
-    try:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                if time.monotonic() >= deadline:
-                    yield False
-                    return
-                time.sleep(0.002)
-            else:
-                yield True
-                return
-    finally:
-        with suppress(OSError):
-            os.close(descriptor)

@@ -18,7 +18,8 @@ import pytest
 
 from pytest_failure_taxonomy.record.write import Record, to_json
 from pytest_failure_taxonomy.recorder import exceptions, inspection
-from pytest_failure_taxonomy.recorder.guard import Faults, ask_user
+from pytest_failure_taxonomy.recorder.attribution import ask_user
+from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, changed_secrets, redacted
 from pytest_failure_taxonomy.report.text import cap_between_words

@@ -17,13 +17,9 @@ import pytest
 from pytest_failure_taxonomy.record.layout import END_MESSAGE, IN_CALL, IN_TEARDOWN
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import exceptions
+from pytest_failure_taxonomy.recorder.attribution import marker_in_output_of
 from pytest_failure_taxonomy.recorder.failures import NOTHING, Described, EventLog, ExceptionMemory
-from pytest_failure_taxonomy.recorder.guard import (
-    Faults,
-    defer_sigint,
-    guarded,
-    marker_in_output_of,
-)
+from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again

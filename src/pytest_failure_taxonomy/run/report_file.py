@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.record.layout import ReportLock, held_record, record_folder
+from pytest_failure_taxonomy.record.layout import record_folder
+from pytest_failure_taxonomy.record.lock import ReportLock, held_record
 from pytest_failure_taxonomy.record.write import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.report.write import (
     fallback_path,

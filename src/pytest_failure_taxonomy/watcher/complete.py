@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout, observed, read
-from pytest_failure_taxonomy.record.layout import ReportLock, held_record
+from pytest_failure_taxonomy.record.lock import ReportLock, held_record
 from pytest_failure_taxonomy.record.observed import (
     MemorySeen,
     Observed,

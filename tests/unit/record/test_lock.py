@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import ReportLock
+from pytest_failure_taxonomy.record.lock import ReportLock
 from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_pytest
 from tests.helpers.reports import assert_valid_report
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.posix("Windows has no `fcntl` to lock a file by")
 DEADLINE_SECONDS: Final = 60.0
 HOLD: Final = (
     "import sys, os, time; from pathlib import Path\n"
-    "from pytest_failure_taxonomy.record.layout import ReportLock\n"
+    "from pytest_failure_taxonomy.record.lock import ReportLock\n"
     "lock = ReportLock(Path(sys.argv[1])); print(lock.acquire(), flush=True)\n"
 )
 

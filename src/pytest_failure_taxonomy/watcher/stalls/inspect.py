@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout, observed
-from pytest_failure_taxonomy.record.layout import ReportLock, held_record
+from pytest_failure_taxonomy.record.lock import ReportLock, held_record
 from pytest_failure_taxonomy.record.observed import limits_of_test
 from pytest_failure_taxonomy.record.read import has_ended, parse_record, parse_worker
 from pytest_failure_taxonomy.recorder.secrets import Secrets
