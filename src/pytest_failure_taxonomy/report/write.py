@@ -20,9 +20,9 @@ MAX_NAME_BYTES: Final = 255
 """What Linux, macOS and their usual file systems allow a name to have."""
 
 _encode: Final = json.JSONEncoder(allow_nan=False).encode
-_BETWEEN: Final = "\ufffe between two items \ufffe"
-"""Stands between the items of a list while it is encoded; no node id and no name is this."""
-_ENCODED_BETWEEN: Final = f", {_encode(_BETWEEN)}, "
+_BETWEEN: Final = os.urandom(16).hex()
+"""Stands between the items of a list while it is encoded; nobody can know it and write the same."""
+_ENCODED_BETWEEN: Final = f', "{_BETWEEN}", '
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """The disk is full, or the user's share of it."""

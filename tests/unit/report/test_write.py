@@ -83,6 +83,16 @@ def test_no_room_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert names(tmp_path) == []
 
 
+def test_each_item_of_a_list_stands_on_a_line() -> None:
+    """Whatever is in the items: lists, quotes and commas, or nothing."""
+    items = [{"a": ["x", ", ", '", "']}, [], "y", {}]
+    lines = encode({"first": items, "second": []}).decode().splitlines()
+    first, *others, last = lines[1:-2]
+    assert (first, last) == (' "first": [', " ],")
+    assert [json.loads(each.removesuffix(",")) for each in others] == items
+    assert json.loads("".join(lines)) == {"first": items, "second": []}
+
+
 def test_the_reserve_stays_where_there_is_room(report: Path, reserve: Path) -> None:
     """A report is a new file, and what was kept for it is not touched."""
     before = reserve.stat()

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.values import MADE_BEFORE_COMPILING, replace, to_dict, value
+from pytest_failure_taxonomy.taxonomy.values import (
+    MADE_BEFORE_COMPILING,
+    replace,
+    to_dict,
+    to_told,
+    value,
+)
 
 
 @value
@@ -92,7 +98,9 @@ def test_a_class_of_which_many_are_made_stays_as_it_is() -> None:
 
     first = Many(x=1)
     for x in range(2 * MADE_BEFORE_COMPILING):
-        assert to_dict(Many(x=x, names=("a",))) == {"x": x, "y": 0, "names": ("a",)}
+        many = Many(x=x, names=("a",))
+        assert to_dict(many) == {"x": x, "y": 0, "names": ("a",)}
+        assert to_told(many) == {"x": x, "names": ("a",)}, "what is as always is not told"
     assert Many(x=1) == first
     assert replace(first, y=5) == Many(x=1, y=5)
     assert type(Many(x=1)) is Many
