@@ -39,7 +39,8 @@ MODES: Final[Mapping[str, tuple[str, ...]]] = {"serial": (), "-n 2": ("-n", "2")
 RUN_LIMIT_SECONDS: Final = 1_800.0
 MAX_WAIT_SECONDS: Final = 5.0
 PR_SET_CHILD_SUBREAPER: Final = 36
-MAX_VERDICT_LINES: Final = 6
+MAX_VERDICT_LINES: Final = 7
+"""With the title."""
 MAX_SHOWN: Final = 10
 """Differences of one sort that are listed."""
 KEPT_ENVIRONMENT: Final = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")

@@ -135,7 +135,8 @@ ENDINGS: Final = (
     ),
     Ending(
         "conftest-import-of-its-own",
-        "tomli_wx is not installed: conftest.py can't be imported [INTERNAL_ERROR conftest.error]",
+        "tomli_wx is not installed: conftest.py can't be imported (own.py:1) "
+        "[INTERNAL_ERROR conftest.error]",
         ["a retry won't help"],
         files={"conftest.py": "import own\n", "own.py": MISSING},
     ),
@@ -219,7 +220,8 @@ ENDINGS: Final = (
     ),
     Ending(
         "import-of-its-own",
-        "tomli_wx is not installed: test_a.py can't be imported [INTERNAL_ERROR collection.error]",
+        "tomli_wx is not installed: test_a.py can't be imported (own.py:1) "
+        "[INTERNAL_ERROR collection.error]",
         ["not run: 1 of 1 collected test; a retry won't help"],
         files={"test_a.py": "import own\n", "own.py": MISSING},
     ),
@@ -231,7 +233,8 @@ ENDINGS: Final = (
     ),
     Ending(
         "conftest-below",
-        "tomli_wx is not installed: sub can't be imported [INTERNAL_ERROR collection.error]",
+        "tomli_wx is not installed: sub can't be imported (sub/conftest.py:1) "
+        "[INTERNAL_ERROR collection.error]",
         ["not run: 1 of 1 collected test; a retry won't help"],
         files={"sub/conftest.py": MISSING, "sub/test_a.py": PASSING},
     ),

@@ -84,6 +84,8 @@ _WITHOUT_EXCEPTION: Final = ("[XPASS(strict)]", "bdb.BdbQuit")
 _PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ")
 """Exceptions that say nothing by their type: a check has failed."""
 _CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
+_LOADED_BY: Final = r"\(([^\s()]+:\d+), from [^()]*conftest\.py"
+"""Of an error in a module that a conftest imports: its place."""
 
 
 def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
@@ -387,14 +389,33 @@ def _where(
         if others or tests or first.partition("::")[0] not in sentence:
             what = f"{len(files):,} test files" if others else one_line(first, _MAX_PATH)
             how = "imported" if is_import and "::" not in first else "collected"
-            told.append(f"{what} can't be {how}")
+            at = "" if others else _import_in_words(failure, first, sentence)
+            told.append(f"{what} can't be {how}{at}")
         if tests:
             told.append(f"{counted(len(tests), 'test')} failed")
         return ", ".join(told)
     if isinstance(failure, RunError) and failure.origin == "conftest":
         file = re.search(_CONFTEST, failure.message)
-        return "" if file is None or file[0] in sentence else f"{file[0]} can't be imported"
+        if file is None or file[0] in sentence:
+            return ""
+        return f"{file[0]} can't be imported{_import_in_words(failure, file[0], sentence)}"
     return _tests_in_words(of_tests, tests, sentence) if of_tests else ""
+
+
+def _import_in_words(
+    failure: TestFailure | CollectionFailure | RunError | None, file: str, sentence: str
+) -> str:
+    """Return the place in the user's code that a file's import came to, in brackets.
+
+    Nothing is said of it where that is the file itself, or where the sentence names it.
+    """
+    at = ""
+    if isinstance(failure, CollectionFailure) and (place := failure.location) is not None:
+        is_own = place.path != file.partition("::")[0] and not _ELSEWHERE.match(place.path)
+        at = _place_in_words(place) if is_own else ""
+    elif isinstance(failure, RunError) and (found := re.search(_LOADED_BY, failure.message)):
+        at = f" ({found[1]})"
+    return "" if at.strip(" ()") in sentence else at
 
 
 def _tests_in_words(of_tests: Sequence[TestFailure], tests: Sequence[str], sentence: str) -> str:
