@@ -83,7 +83,8 @@ _WITHOUT_EXCEPTION: Final = ("[XPASS(strict)]", "bdb.BdbQuit")
 """How a test's failure begins that has no exception and that a row of the table knows."""
 _PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ")
 """Exceptions that say nothing by their type: a check has failed."""
-_CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
+# Only what begins a word is tried: a text of a megabyte without blanks takes no time.
+_CONFTEST: Final = r"(?<![^\s'\"()])[^\s'\"()]*conftest\.py"
 _LOADED_BY: Final = r"\(([^\s()]+:\d+), from [^()]*conftest\.py"
 """Of an error in a module that a conftest imports: its place."""
 

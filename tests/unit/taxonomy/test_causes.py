@@ -546,3 +546,14 @@ def test_fifty_thousand_failures_are_gathered_in_no_time() -> None:
     failures = tuple(failed(f"test_{n}", raised("KeyError", f"'{n}'"), line=n) for n in range(5000))
     judgement = judged(*failures)
     assert sum(cause.count for cause in judgement.causes) == 5000
+
+
+def test_an_error_without_blanks_takes_no_time() -> None:
+    """A conftest may raise a megabyte of anything; its own name is looked for in that."""
+    message = f"{'x' * 1_000_000} (app/models.py:3, from tests/conftest.py)"
+    run = RunEvidence(
+        exit=ProcessExit(code=4, source="pytest"),
+        errors=(RunError(origin="conftest", message=message),),
+    )
+    (cause,) = judge(run).causes
+    assert cause.what.endswith(": tests/conftest.py can't be imported (app/models.py:3)")
