@@ -607,9 +607,10 @@ def test_a_death_without_a_watcher(folder: Path) -> None:
 
 def test_a_watcher_that_is_gone_is_told(folder: Path) -> None:
     """A watcher that was killed before pytest ended is no watcher."""
+    # On a busy machine the watcher may not have started yet, and what was killed lives on a moment.
     test = (
-        "import os, pathlib, signal\n\n"
-        "def test_it():\n"
+        "import os, pathlib, signal, time\n\n"
+        "def watchers():\n"
         "    for entry in os.listdir('/proc'):\n"
         "        try:\n"
         "            words = pathlib.Path(f'/proc/{entry}/cmdline').read_bytes().split(bytes(1))\n"
@@ -617,7 +618,14 @@ def test_a_watcher_that_is_gone_is_told(folder: Path) -> None:
         "            continue\n"
         "        mine = str(os.getpid()).encode()\n"
         "        if any(word.endswith(b'/process.py') for word in words) and mine in words:\n"
-        "            os.kill(int(entry), signal.SIGKILL)\n"
+        "            yield int(entry)\n\n"
+        "def test_it():\n"
+        "    while not (found := list(watchers())):\n"
+        "        time.sleep(0.01)\n"
+        "    for process_id in found:\n"
+        "        os.kill(process_id, signal.SIGKILL)\n"
+        "    while list(watchers()):\n"
+        "        time.sleep(0.01)\n"
     )
     (folder / "test_it.py").write_text(test, "utf-8")
     run = run_pytest(folder)
