@@ -16,12 +16,12 @@ from pytest_failure_taxonomy.report.read import log_lines
 from pytest_failure_taxonomy.report.read.log_lines import (
     MAX_LINE_BYTES,
     TAIL_BYTES,
-    Line,
     chunks_of,
     clean,
     open_log,
     read_log,
 )
+from pytest_failure_taxonomy.taxonomy.evidence import OutputLine
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/random", "/dev/full"])
@@ -45,9 +45,9 @@ class All:
     wants_all = True
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[OutputLine] = []
 
-    def feed(self, line: Line) -> None:
+    def feed(self, line: OutputLine) -> None:
         """Keep it."""
         self.lines.append(line)
 
@@ -121,5 +121,5 @@ def test_tail_is_bounded() -> None:
     """Of the end a fixed amount is kept, with the numbers of the whole log."""
     tail = read_log([b"line\n" * 100_000])
     assert not tail.is_all
-    assert tail.lines[-1] == Line(100_000, "line")
+    assert tail.lines[-1] == OutputLine(100_000, "line")
     assert sum(len(line.text) + 1 for line in tail.lines) <= TAIL_BYTES

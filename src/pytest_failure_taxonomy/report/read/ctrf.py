@@ -107,7 +107,7 @@ def _evidence(
         run, failures = _test(test, start)
         # Of many failures a report describes the first thousand; the others have names alone.
         is_bare = bool(own and failures) and not any(
-            message or text for _, message, text, _ in _failures(test)
+            each.message or each.text for each in _failed(test)
         )
         bare += is_bare
         tests.append((run, () if is_bare else failures))
@@ -192,31 +192,17 @@ def _test(test: dict[str, Any], start: float | None) -> foreign.Attempted:
         duration_seconds=None if lasted is None else lasted / 1000,
         worker=text_at(test, "threadId") or None,
     )
-    if outcome not in ("failed", "error"):
-        return run, ()
-    failures = [
-        foreign.failure_of(
-            run.nodeid,
-            phase,
-            message,
-            text,
-            path=text_at(test, "filePath").replace("\\", "/") or None,
-            line=line_at(test, "line"),
-            crashed=crashed,
-            duration_seconds=run.duration_seconds,
-            attempts=1 + _retries(test),
-            worker=run.worker,
-        )
-        for phase, message, text, crashed in _failures(test)
-    ]
-    return run, failures
+    return foreign.attempted(
+        run,
+        _failed(test) if outcome in ("failed", "error") else (),
+        path=text_at(test, "filePath").replace("\\", "/") or None,
+        line=line_at(test, "line"),
+        attempts=1 + _retries(test),
+    )
 
 
-def _failures(test: dict[str, Any]) -> Iterator[tuple[ev.Phase, str, str, bool]]:
-    """Yield the failures of a test: the one that CTRF has room for, or all that we have kept.
-
-    Each is its phase, its message, its traceback, and whether the process died.
-    """
+def _failed(test: dict[str, Any]) -> Iterator[foreign.Failed]:
+    """Yield what failed of a test: the one that CTRF has room for, or all that we have kept."""
     own = objects_at(object_at(object_at(test, "extra"), OWN_NAME), "failures")
     for failure in own:
         raised = object_at(failure, "exception")
@@ -225,13 +211,14 @@ def _failures(test: dict[str, Any]) -> Iterator[tuple[ev.Phase, str, str, bool]]
         text = text_at(failure, "traceback")
         message = (f"{dotted}: {said}" if said else dotted) if name else telling_line(text)
         phase = foreign.PHASES.get(text_at(failure, "phase"), "call")
-        yield phase, message, text, text_at(failure, "kind") == "worker.crashed"
+        crashed = text_at(failure, "kind") == "worker.crashed"
+        yield foreign.Failed(phase, message, text, crashed=crashed)
     if not own:
         raw, text = text_at(test, "rawStatus"), text_at(test, "trace")
         phase = foreign.PHASES.get(
             raw.removesuffix("_failed"), "setup" if raw == "error" else "call"
         )
-        yield phase, text_at(test, "message") or telling_line(text), text, False
+        yield foreign.Failed(phase, text_at(test, "message") or telling_line(text), text)
 
 
 def _in_flight(test: dict[str, Any]) -> ev.InFlightTest:

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.documents.content import parse_json, read_content
 from pytest_failure_taxonomy.documents.problems import WrongError
@@ -66,6 +66,20 @@ class ForeignRun:
     """Fields of `Environment` that the file tells."""
     notes: tuple[str, ...] = ()
     """What can't be known, in words."""
+
+
+class Failed(NamedTuple):
+    """What a file says of one failed phase of a test, or of one of its subtests."""
+
+    phase: ev.Phase
+    message: str
+    """Without what the format itself adds to it."""
+    text: str
+    """The traceback, as pytest or another program shows it; may be empty."""
+    place: ev.Location | None = None
+    """Where it was raised, if the file says so apart from the text."""
+    crashed: bool = False
+    is_subtest: bool = False
 
 
 Attempted = tuple[ev.TestRun, Sequence[ev.TestFailure]]
@@ -163,44 +177,42 @@ def evidence_of_tests(
     )
 
 
-def failure_of(
-    nodeid: str,
-    phase: ev.Phase,
-    message: str,
-    text: str,
+def attempted(
+    run: ev.TestRun,
+    failed: Iterable[Failed],
     *,
     path: str | None,
     line: int | None = None,
-    place: ev.Location | None = None,
-    is_subtest: bool = False,
-    **others: Any,
-) -> ev.TestFailure:
-    """Return one failed phase of a test, or of one of its subtests.
+    attempts: int = 1,
+) -> Attempted:
+    """Return a test with what failed in its last attempt.
 
     Args:
-        nodeid: of the test.
-        phase: that failed.
-        message: without what the format itself adds to it.
-        text: the traceback, as pytest or another program shows it; may be empty.
+        run: the test.
+        failed: its phases and subtests that failed.
         path: of the test's file.
         line: of the test in it.
-        place: where it was raised, if the file says so apart from the text.
-        is_subtest: a subtest failed.
-        **others: further fields of the failure.
+        attempts: how often it was tried.
     """
-    is_sum = message == text and _SUM_OF_SUBTESTS.match(message)
-    part: ev.Part = "subtest" if is_subtest else "sum" if is_sum else "test"
-    return ev.TestFailure(
-        nodeid=nodeid,
-        phase=phase,
-        message=message[:MAX_MESSAGE] or last_line(text),
-        exception=exception_of(message, text),
-        part=part,
-        location=place or place_in(text, path, line),
-        traceback=cap(text, MAX_TRACEBACK) or None,
-        traceback_truncated=len(text) > MAX_TRACEBACK,
-        **others,
-    )
+    failures = []
+    for phase, message, text, place, crashed, is_subtest in failed:
+        is_sum = message == text and _SUM_OF_SUBTESTS.match(message)
+        failure = ev.TestFailure(
+            nodeid=run.nodeid,
+            phase=phase,
+            message=message[:MAX_MESSAGE] or last_line(text),
+            exception=exception_of(message, text),
+            part="subtest" if is_subtest else "sum" if is_sum else "test",
+            crashed=crashed,
+            location=place or place_in(text, path, line),
+            traceback=cap(text, MAX_TRACEBACK) or None,
+            traceback_truncated=len(text) > MAX_TRACEBACK,
+            duration_seconds=run.duration_seconds,
+            attempts=attempts,
+            worker=run.worker,
+        )
+        failures.append(failure)
+    return run, failures
 
 
 def collection_failure_of(nodeid: str, text: str, line: int | None = None) -> ev.CollectionFailure:

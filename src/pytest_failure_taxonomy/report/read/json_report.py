@@ -78,34 +78,24 @@ def _test(test: dict[str, Any]) -> foreign.Attempted:
     nodeid = text_at(test, "nodeid")
     stages = {phase: object_at(test, phase) for phase in foreign.PHASES.values()}
     seconds = sum(number_at(stage, "duration") or 0.0 for stage in stages.values())
-    failures = []
+    failed = []
     for phase, stage in stages.items():
         if text_at(stage, "outcome") == "failed":
             text = text_at(stage, "longrepr")
-            message = text_at(object_at(stage, "crash"), "message")
-            failures.append(
-                foreign.failure_of(
-                    nodeid,
-                    phase,
-                    message or telling_line(text),
-                    text,
-                    path=nodeid.partition("::")[0] or None,
-                    line=line_at(test, "lineno", first=0),
-                    place=_place(stage),
-                    duration_seconds=seconds,
-                )
-            )
-    outcome = _outcome(text_at(test, "outcome"), stages, failures)
+            message = text_at(object_at(stage, "crash"), "message") or telling_line(text)
+            failed.append(foreign.Failed(phase, message, text, _place(stage)))
+    outcome = _outcome(text_at(test, "outcome"), stages, failed)
     run = ev.TestRun(nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds)
-    return run, failures
+    path, line = nodeid.partition("::")[0] or None, line_at(test, "lineno", first=0)
+    return foreign.attempted(run, failed, path=path, line=line)
 
 
 def _outcome(
-    said: str, stages: dict[ev.Phase, dict[str, Any]], failures: Sequence[ev.TestFailure]
+    said: str, stages: dict[ev.Phase, dict[str, Any]], failed: Sequence[foreign.Failed]
 ) -> ev.TestOutcome:
     """Return how a test ended; of one that was run again the file says `rerun`, whatever came."""
-    if failures:
-        return "failed" if any(each.phase == "call" for each in failures) else "error"
+    if failed:
+        return "failed" if any(each.phase == "call" for each in failed) else "error"
     if said == "rerun":
         return "flaky" if text_at(stages["call"], "outcome") == "passed" else "failed"
     return foreign.OUTCOMES.get(said, "in_flight")

@@ -107,7 +107,7 @@ def _cases(suite: Any) -> Iterator[foreign.Attempted | ev.CollectionFailure]:
         found = case.get("line") or ""  # pytest counts from 0
         line = int(found) + 1 if re.fullmatch(r"[0-9]{1,7}", found) else None
         seconds = _number(case.get("time"))
-        failures: list[ev.TestFailure] = []
+        failed: list[foreign.Failed] = []
         collector = None
         outcome: ev.TestOutcome = "passed"
         for child in case:
@@ -115,20 +115,12 @@ def _cases(suite: Any) -> Iterator[foreign.Attempted | ev.CollectionFailure]:
             if child.tag == "error" and message == _COLLECTION:
                 collector = foreign.collection_failure_of(path, text, line)
             elif child.tag in ("failure", "error"):
-                phase, message = _phase_and_message(child.tag, message)
-                failures.append(
-                    foreign.failure_of(
-                        *(nodeid, phase, message, text),
-                        path=path,
-                        line=line,
-                        duration_seconds=seconds,
-                    )
-                )
+                failed.append(foreign.Failed(*_phase_and_message(child.tag, message), text))
             outcome = _outcome_after(outcome, child)
         test = ev.TestRun(
             nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds
         )
-        yield collector or (test, failures)
+        yield collector or foreign.attempted(test, failed, path=path, line=line)
 
 
 def _outcome_after(outcome: ev.TestOutcome, child: Any) -> ev.TestOutcome:

@@ -14,18 +14,17 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import BinaryIO, Final, NamedTuple, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from pytest_failure_taxonomy.documents.content import STDIN, open_stdin, why_unread
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.system.files import name_of_special_file
+from pytest_failure_taxonomy.taxonomy.evidence import OutputLine
 from pytest_failure_taxonomy.taxonomy.judgement import (
-    MARKER_BLANKS,
-    MARKER_COLOUR,
     MARKER_START,
     UNKNOWN_MARKER,
+    marker_on_line,
     validate_marker,
 )
 
@@ -79,23 +78,14 @@ _STAMP: Final = re.compile(
 """The timestamp of a line by GitHub, GitLab (with number and name of the stream) and Jenkins."""
 
 
-class Line(NamedTuple):
-    """One line of a log."""
-
-    number: int
-    """The line number in the log, counted from 1."""
-    text: str
-    """Without colours, timestamp, NULs and line ending."""
-
-
 class Reader(Protocol):
     """An object that reads the lines of a log one by one."""
 
     wants_all: bool
     """It needs every line for now, not only those that look as if they mattered."""
 
-    def feed(self, line: Line) -> None:
-        """Take the next line."""
+    def feed(self, line: OutputLine) -> None:
+        """Take the next line, which is without colours, timestamp, NULs and line ending."""
         ...
 
 
@@ -119,11 +109,11 @@ class Tail:
         return self.byte_count <= TAIL_BYTES
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[OutputLine]:
         """The last lines that are not blank; the first one may be cut."""
         raw = self._kept.splitlines() if b"\n" not in self._kept else self._kept.split(b"\n")[:-1]
         first = self.line_count - len(raw) + 1
-        lines = (Line(number, clean(each)) for number, each in enumerate(raw, first))
+        lines = (OutputLine(number, clean(each)) for number, each in enumerate(raw, first))
         return [line for line in lines if line.text.strip()]
 
 
@@ -208,7 +198,7 @@ def read_log(chunks: Iterable[bytes], *readers: Reader) -> Tail:
                 or any(reader.wants_all for reader in readers)
             ):
                 continue
-            line = Line(number, clean(raw))
+            line = OutputLine(number, clean(raw))
             for reader in readers:
                 reader.feed(line)
     return tail
@@ -287,19 +277,7 @@ def last_marker(chunks: Iterable[bytes]) -> str | None:
     name = None
     for block in _whole_lines(chunks):
         if _MARKER_START in block:
-            for match in _marker().finditer(b"\n" + block):
-                if match.end() - match.start() <= MAX_MARKER_LINE_BYTES:
-                    name = match[1].decode("ascii")
+            for raw in block.split(b"\n"):
+                if _MARKER_START in raw and len(raw) < MAX_MARKER_LINE_BYTES:
+                    name = marker_on_line(raw.decode("utf-8", "replace")) or name
     return name
-
-
-@cache
-def _marker() -> re.Pattern[bytes]:
-    """Return the pattern of a marker, with the newline before it.
-
-    The search for its first byte is fast, and nothing in it backtracks.
-    """
-    blanks = f"(?:[{MARKER_BLANKS}]|{MARKER_COLOUR})*+".encode()
-    return re.compile(
-        rb"\n%b%b([A-Za-z0-9_]++)\]%b(?=\n)" % (blanks, re.escape(_MARKER_START), blanks)
-    )

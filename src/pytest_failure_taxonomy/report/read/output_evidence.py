@@ -7,10 +7,10 @@ is if pytest died, or was told to print neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, cast
 
-from pytest_failure_taxonomy.report.read.log_lines import Line, Tail
+from pytest_failure_taxonomy.report.read.log_lines import Tail
 from pytest_failure_taxonomy.report.read.output_readers import (
     Block,
     Noted,
@@ -108,20 +108,16 @@ def _limits(out: PytestOutput) -> Iterator[ev.TimeLimit]:
     if out.killed_by_plugin is not None:
         yield _plugin_limit(out, running)
     if out.faulthandler is not None:
-        yield _time_limit("faulthandler_timeout", float(out.faulthandler.text), running)
+        seconds = float(out.faulthandler.text)
+        owner = "faulthandler_timeout"
+        yield ev.TimeLimit(
+            owner=owner, budget_seconds=seconds, elapsed_seconds=seconds, nodeid=running
+        )
 
 
 def _plugin_limit(out: PytestOutput, nodeid: str | None) -> ev.TimeLimit:
-    return _time_limit("pytest-timeout (thread)", out.time_limit_seconds or 1.0, nodeid)
-
-
-def _time_limit(owner: str, budget_seconds: float, nodeid: str | None) -> ev.TimeLimit:
-    return ev.TimeLimit(
-        owner=owner,
-        budget_seconds=budget_seconds,
-        elapsed_seconds=budget_seconds,
-        nodeid=nodeid,
-    )
+    seconds, owner = out.time_limit_seconds or 1.0, "pytest-timeout (thread)"
+    return ev.TimeLimit(owner=owner, budget_seconds=seconds, elapsed_seconds=seconds, nodeid=nodeid)
 
 
 def _is_finished(
@@ -160,7 +156,7 @@ def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
         yield ev.RunError(origin="usage", message=told[-1].text or detail or told[-1].line.text)
 
 
-def _text(lines: list[Line]) -> str:
+def _text(lines: list[ev.OutputLine]) -> str:
     return "\n".join(line.text for line in lines)
 
 
@@ -416,55 +412,53 @@ def output_of(
         tail: the last lines.
         told: why a tool says that it has failed.
     """
-    by_subject = {"marker": _plain([other.marker_line])}
+    by_subject: dict[str, tuple[ev.OutputLine, ...]] = {}
+    if other.marker_line is not None:
+        by_subject["marker"] = (other.marker_line,)
     if out.is_seen:
-        by_subject |= {subject: _plain(pick(out)) for subject, pick in _BY_SUBJECT.items()}
+        by_subject |= {subject: tuple(pick(out)) for subject, pick in _BY_SUBJECT.items()}
     if told is not None:
         by_subject |= dict.fromkeys(("stage", "sandbox"), (told.line,))
-    last = tail.lines[-1] if tail.lines else None
+    lines, errors = tail.lines[-1:], other.error_lines
     return ev.Output(
         by_subject=by_subject,
-        others=_plain(other.error_lines[-5:] or [last]),
-        error=_plain(other.error_lines[-1:])[0] if other.error_lines else None,
-        summary=_plain([out.last_line])[0] if out.last_line is not None else None,
-        last=_plain([last])[0] if last is not None else None,
+        others=tuple(errors[-5:] or lines),
+        error=errors[-1] if errors else None,
+        summary=out.last_line,
+        last=lines[0] if lines else None,
     )
 
 
-def _plain(lines: Sequence[Line | None]) -> tuple[ev.OutputLine, ...]:
-    return tuple(ev.OutputLine(line.number, line.text) for line in lines if line is not None)
-
-
-def _of(*noted: Noted | None) -> list[Line]:
+def _of(*noted: Noted | None) -> list[ev.OutputLine]:
     return [each.line for each in noted if each is not None]
 
 
-def _of_tests(out: PytestOutput) -> list[Line]:
+def _of_tests(out: PytestOutput) -> list[ev.OutputLine]:
     of_blocks = [block.decisive for block in out.blocks if block.phase != "collect"][:6]
     of_results = _of(*(each for each in out.results if "::" in each.subject))[:6]
     return [*of_blocks, *of_results] or _of(*out.verbose[:6], *out.letters[:6])
 
 
-def _of_collection(out: PytestOutput) -> list[Line]:
+def _of_collection(out: PytestOutput) -> list[ev.OutputLine]:
     of_blocks = [block.decisive for block in out.blocks if block.phase == "collect"][:6]
     of_results = _of(*(each for each in out.results if "::" not in each.subject))[:6]
     return [*of_blocks, *of_results, *_of_stops(out)]
 
 
-def _of_stops(out: PytestOutput) -> list[Line]:
+def _of_stops(out: PytestOutput) -> list[ev.OutputLine]:
     return _of(*out.bangs[-3:])
 
 
-def _of_errors(out: PytestOutput) -> list[Line]:
+def _of_errors(out: PytestOutput) -> list[ev.OutputLine]:
     told = [*out.errors, out.conftest, out.raw_error, *out.usage_details]
     return [*(lines[-1] for lines in out.internal[:3]), *_of(*told)[:10]]
 
 
-def _of_death(out: PytestOutput) -> list[Line]:
+def _of_death(out: PytestOutput) -> list[ev.OutputLine]:
     return _of(out.killed_by_plugin, out.faulthandler, out.fatal, out.running, out.job_exit_code)
 
 
-_BY_SUBJECT: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
+_BY_SUBJECT: Final[dict[str, Callable[[PytestOutput], list[ev.OutputLine]]]] = {
     "test.timeout": lambda out: _of_tests(out) if out.blocks or out.results else _of_death(out),
     "warnings.exceeded": lambda out: _of(out.too_many_warnings),
     "test": _of_tests,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.report.read.log_lines import Line
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Location,
@@ -54,7 +53,7 @@ def _wordings() -> tuple[tuple[str, str, Callable[[str], re.Match[str] | None]],
 class Block:
     """The lines of one failure, read one by one."""
 
-    def __init__(self, title: str, line: Line) -> None:
+    def __init__(self, title: str, line: OutputLine) -> None:
         self.line = line
         named = pattern("phase_title").match(title)
         self.phase = _PHASES[named[1]] if named else "call"
@@ -65,7 +64,7 @@ class Block:
         """Lines between the title and a traceback, such as `[XPASS(strict)] why`."""
         self._located_type = ""
         self._messages: list[str] = []
-        self._message_line: Line | None = None
+        self._message_line: OutputLine | None = None
         self._was_message = False
         self._is_captured = False
         self._is_native = False
@@ -74,7 +73,7 @@ class Block:
         """Such a traceback goes through pytest-timeout."""
 
     @property
-    def decisive(self) -> Line:
+    def decisive(self) -> OutputLine:
         """The line to quote: the first of the message, else the title."""
         return self._message_line or self.line
 
@@ -83,7 +82,7 @@ class Block:
         """The exception as pytest printed it."""
         return "\n".join(self._messages) or next(iter(self.plain), "")
 
-    def add(self, line: Line) -> None:
+    def add(self, line: OutputLine) -> None:
         """Read the next line of the block."""
         text = line.text
         if text.startswith("-") and text.endswith("-") and " Captured " in text:
@@ -108,7 +107,7 @@ class Block:
             self.marked_source = self.marked_source or (text if "fail(" in text else "")
         self._was_message = is_message
 
-    def _add_message(self, line: Line, text: str) -> None:
+    def _add_message(self, line: OutputLine, text: str) -> None:
         # Of a chain of exceptions the last one counts; of a syntax error, what follows its source.
         is_source = bool(self._messages) and self._messages[0].lstrip().startswith('File "')
         begins_anew = not self._was_message or (text[:1] != " " and is_source)
@@ -118,7 +117,7 @@ class Block:
         if len(self._messages) < MAX_MESSAGE_LINES:
             self._messages.append(text)
 
-    def _add_native(self, line: Line) -> None:
+    def _add_native(self, line: OutputLine) -> None:
         text = line.text
         if text.startswith(_NATIVE_START):  # of a chain of exceptions the last one counts
             self._messages, self._message_line, self._is_of_plugin = [], None, False
@@ -198,7 +197,7 @@ _WITH_BLOCKS: Final = ("failures", "errors")
 class Noted:
     """One thing that a line said."""
 
-    line: Line
+    line: OutputLine
     text: str = ""
     subject: str = ""
     """What it is about: a node id, a worker or a file."""
@@ -206,7 +205,7 @@ class Noted:
 
 
 def note(
-    kept: list[Noted], line: Line, text: str = "", *, subject: str = "", status: str = ""
+    kept: list[Noted], line: OutputLine, text: str = "", *, subject: str = "", status: str = ""
 ) -> None:
     """Note what a line said, unless there are `MAX_NOTED` of its sort."""
     if len(kept) < MAX_NOTED:
@@ -220,13 +219,13 @@ class OtherOutput:
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known = frozenset(known)
-        self._first: list[Line] = []
-        self._last: deque[Line] = deque(maxlen=MAX_ERROR_LINES)
+        self._first: list[OutputLine] = []
+        self._last: deque[OutputLine] = deque(maxlen=MAX_ERROR_LINES)
         self.marker: str | None = None
         """The reason of the last marker; `UNKNOWN` if it is not a known one."""
-        self.marker_line: Line | None = None
+        self.marker_line: OutputLine | None = None
 
-    def feed(self, line: Line) -> None:
+    def feed(self, line: OutputLine) -> None:
         """Read the next line."""
         name = marker_on_line(line.text)
         if name is not None:
@@ -238,7 +237,7 @@ class OtherOutput:
                 self._last.append(line)
 
     @property
-    def error_lines(self) -> list[Line]:
+    def error_lines(self) -> list[OutputLine]:
         """The first and the last lines of errors, in their order."""
         return [*self._first, *self._last]
 
@@ -259,17 +258,19 @@ class LostWorkers:
         """The subject is a worker whose last test is known only by a letter of the progress."""
         self._last: str | None = None
 
-    def feed_block(self, line: Line) -> None:
+    def feed_block(self, line: OutputLine) -> None:
         """Read a line of a failure's block."""
         if found := pattern("crashed").match(line.text.rstrip()):
             note(self.crashes, line, found[2], subject=found[1])
 
-    def feed_down(self, line: Line, worker: str, why: str) -> None:
+    def feed_down(self, line: OutputLine, worker: str, why: str) -> None:
         """Note that a worker is down."""
         note(self.nodes_down, line, why, subject=worker)
         self._last = worker
 
-    def feed_failure(self, line: Line, *, worker: str | None = None, nodeid: str = "") -> None:
+    def feed_failure(
+        self, line: OutputLine, *, worker: str | None = None, nodeid: str = ""
+    ) -> None:
         """Note a failed test; the first one after a worker went down may be that worker's last.
 
         Args:
@@ -296,7 +297,7 @@ class PytestOutput:
 
     def __init__(self) -> None:
         self.wants_all = False
-        self.last_line: Line | None = None
+        self.last_line: OutputLine | None = None
         """`1 failed, 2 passed in 0.1s`: the session came to its end."""
         self.time_limit_seconds: float | None = None
         self.job_exit_code: Noted | None = None
@@ -307,7 +308,7 @@ class PytestOutput:
     def _begin(self) -> None:
         """Forget an earlier session of the same log."""
         self.is_seen = True
-        self.header: Line | None = None
+        self.header: OutputLine | None = None
         self.last_line = None
         self.collected: int | None = None
         self.collection_error_count = 0
@@ -319,7 +320,7 @@ class PytestOutput:
         self.is_complete = False
         self.bangs: list[Noted] = []
         """What was printed between exclamation marks."""
-        self.internal: list[list[Line]] = []
+        self.internal: list[list[OutputLine]] = []
         """The lines of each internal error."""
         self.errors: list[Noted] = []
         self.usage_details: list[Noted] = []
@@ -329,7 +330,7 @@ class PytestOutput:
         self.killed_by_plugin: Noted | None = None
         self.faulthandler: Noted | None = None
         self.fatal: Noted | None = None
-        self.traceback: list[Line] = []
+        self.traceback: list[OutputLine] = []
         """The last traceback outside the sections."""
         self.raw_error: Noted | None = None
         """What that traceback says was raised, if it goes through pytest."""
@@ -339,7 +340,7 @@ class PytestOutput:
         self._in_traceback = False
         self._is_of_pytest = False
 
-    def feed(self, line: Line) -> None:
+    def feed(self, line: OutputLine) -> None:
         """Read the next line."""
         text = line.text
         if not text:
@@ -356,14 +357,14 @@ class PytestOutput:
         elif self._in_traceback:
             self._feed_traceback(line)
         elif self.conftest is not None and text.startswith("E   "):
-            self.conftest = Noted(line=line, text=text[4:], subject=self.conftest.subject)
+            self.conftest = Noted(line=line, text=text[4:])
         else:
             self._feed_wording(line)
         self.wants_all = self._section in _WITH_BLOCKS or self._in_traceback
 
     # Titles and sections.
 
-    def _feed_title(self, line: Line) -> bool:
+    def _feed_title(self, line: OutputLine) -> bool:
         text = line.text
         if pattern("last_line").match(text):
             self._end(line)
@@ -393,7 +394,7 @@ class PytestOutput:
             self.wants_all = True
         return True
 
-    def _begin_session(self, line: Line) -> None:
+    def _begin_session(self, line: OutputLine) -> None:
         # If stdout is a pipe, what pytest writes to stderr may come before the header.
         is_first = self.header is None
         errors, raw_error, traceback = self.errors, self.raw_error, self.traceback
@@ -402,7 +403,7 @@ class PytestOutput:
         if is_first:
             self.errors, self.raw_error, self.traceback = errors, raw_error, traceback
 
-    def _end(self, line: Line) -> None:
+    def _end(self, line: OutputLine) -> None:
         self._leave_section()
         self.is_seen = True
         if self.last_line is not None:  # of a quiet session before this one
@@ -413,7 +414,7 @@ class PytestOutput:
     def _leave_section(self) -> None:
         self._block, self._section, self.wants_all = None, "", self._in_traceback
 
-    def _feed_block(self, line: Line) -> None:
+    def _feed_block(self, line: OutputLine) -> None:
         text = line.text.rstrip()
         if text.startswith("_") and text.endswith("_") and (title := text.strip("_").strip()):
             if not title.replace("_", "").strip():
@@ -427,7 +428,7 @@ class PytestOutput:
 
     # Errors outside the sections.
 
-    def _note_internal_error(self, line: Line) -> None:
+    def _note_internal_error(self, line: OutputLine) -> None:
         self.is_seen = True
         last = self.internal[-1] if self.internal else []
         if last and last[-1].number + 1 == line.number and len(last) < MAX_NOTED:
@@ -435,7 +436,7 @@ class PytestOutput:
         elif len(self.internal) < MAX_NOTED:
             self.internal.append([line])
 
-    def _feed_traceback(self, line: Line) -> None:
+    def _feed_traceback(self, line: OutputLine) -> None:
         """Read a line of a traceback outside the sections, down to what was raised."""
         text = line.text
         if len(self.traceback) < MAX_NOTED:
@@ -451,7 +452,7 @@ class PytestOutput:
             if found := pattern("plugin_error").match(text):
                 self._note_error("plugin_error", line, found)
 
-    def _feed_wording(self, line: Line) -> None:
+    def _feed_wording(self, line: OutputLine) -> None:
         for sort, name, look in _wordings():
             found = look(line.text)
             if found is None:
@@ -465,12 +466,12 @@ class PytestOutput:
             return
         self._feed_progress(line)
 
-    def _note_error(self, name: str, line: Line, found: re.Match[str]) -> None:
+    def _note_error(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
         """Note an error of pytest's, or one that may be."""
         if name == "usage_detail":
             note(self.usage_details, line, found[1])
         elif name == "any_error":
-            note(self.errors, line, found[1], status="any")
+            note(self.errors, line, found[1])
         elif name == "usage":
             self.is_seen = self.is_seen or "[file_or_dir]" in line.text
             is_usage_line = line.text.startswith("ERROR: usage:")
@@ -480,9 +481,9 @@ class PytestOutput:
             note(self.errors, line, found[1], status="plugin")
         else:
             self.is_seen = True
-            self.conftest = Noted(line=line, subject=found[1])
+            self.conftest = Noted(line=line)
 
-    def _note_figure(self, name: str, line: Line, found: re.Match[str]) -> None:
+    def _note_figure(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
         """Note how many tests were collected, a time limit, or how something ended."""
         if name == "last_line":
             self._end(line)
@@ -500,10 +501,10 @@ class PytestOutput:
         elif self.last_line is None:
             self.fatal = self.fatal or Noted(line=line, text=found[1])
 
-    def _note_within(self, name: str, line: Line, found: re.Match[str]) -> None:
+    def _note_within(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
         """Note what may come after results on the same line."""
         if name == "too_many_warnings":
-            self.too_many_warnings = Noted(line=line, text=line.text)
+            self.too_many_warnings = Noted(line=line)
             return
         before = line._replace(text=line.text[: found.start()])
         if name == "killed_by_plugin":
@@ -525,7 +526,7 @@ class PytestOutput:
 
     # The results of tests as they come in.
 
-    def _feed_progress(self, line: Line) -> None:
+    def _feed_progress(self, line: OutputLine) -> None:
         """Note the results on a line, and which test is running."""
         text = line.text.rstrip()
         self.is_complete = pattern("complete").match(text) is not None
@@ -597,11 +598,11 @@ class ToolOutput:
     wants_all = False
 
     def __init__(self) -> None:
-        self._clear: tuple[Line, Wording] | None = None
-        self._vague: tuple[Line, Wording] | None = None
-        self._retried: Line | None = None
+        self._clear: tuple[OutputLine, Wording] | None = None
+        self._vague: tuple[OutputLine, Wording] | None = None
+        self._retried: OutputLine | None = None
 
-    def feed(self, line: Line) -> None:
+    def feed(self, line: OutputLine) -> None:
         """Read the next line."""
         text = line.text[:MAX_COLUMNS]
         if _ANY.search(text) is None:
@@ -635,5 +636,5 @@ class ToolOutput:
         if at_end.number < line_count - MAX_LINES_AFTER:
             return None
         return ToolMessage(
-            tool=wording.tool, cause=wording.cause, line=OutputLine(line.number, line.text.strip())
+            tool=wording.tool, cause=wording.cause, line=line._replace(text=line.text.strip())
         )

@@ -19,7 +19,6 @@ from pytest_failure_taxonomy.report.read import foreign
 from pytest_failure_taxonomy.report.read.foreign import number_at, text_at
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy import evidence as ev
-from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 MAX_LOG_BYTES: Final = 256 * 1024 * 1024
@@ -84,13 +83,13 @@ class _Running:
         self.attempts = 1
         self.seconds = 0.0
         self.outcome: ev.TestOutcome | None = None
-        self.failures: list[ev.TestFailure] = []
+        self.failed: list[foreign.Failed] = []
 
     def begin_again(self) -> None:
         """Forget the attempt before."""
         self.attempts += 1
         self.phases.clear()
-        self.failures.clear()
+        self.failed.clear()
         self.is_run_again = False
         self.outcome = None
 
@@ -129,8 +128,9 @@ class _Running:
             duration_seconds=self.seconds,
             worker=self.worker,
         )
-        last = {"duration_seconds": self.seconds, "attempts": self.attempts}
-        return run, [replace(failure, **last) for failure in self.failures]
+        return foreign.attempted(
+            run, self.failed, path=self.path, line=self.line, attempts=self.attempts
+        )
 
     def add_failure(self, entry: dict[str, Any], phase: ev.Phase, **others: Any) -> None:
         """Add the failure that a report tells."""
@@ -138,18 +138,7 @@ class _Running:
         text = _text_of(longrepr)
         crash = object_at(longrepr, "reprcrash") if isinstance(longrepr, dict) else {}
         message = text_at(crash, "message") or telling_line(text)
-        self.failures.append(
-            foreign.failure_of(
-                self.nodeid,
-                phase,
-                message,
-                text,
-                path=self.path,
-                line=self.line,
-                worker=self.worker,
-                **others,
-            )
-        )
+        self.failed.append(foreign.Failed(phase, message, text, **others))
 
     def in_flight(self) -> ev.InFlightTest:
         """Return it as a test that was running: the phase is the one after the last reported."""
