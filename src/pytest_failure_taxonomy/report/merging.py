@@ -295,7 +295,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
     if merged is None:
         return None
     try:
-        merged = Merged.model_validate(_with_new_fields(merged)).model_dump(mode="json")
+        merged = Merged.model_validate(merged).model_dump(mode="json")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -306,20 +306,6 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
     for run in merged["runs"]:
         run["causes"] = run["causes"] or amend.causes_of_groups(run)
     return merged
-
-
-def _with_new_fields(merged: Any) -> Any:
-    """Return what a merged report says of its runs; older ones had no shards and no causes."""
-    runs = merged.get("runs") if isinstance(merged, dict) else None
-    if not isinstance(runs, list):
-        return merged
-    filled = []
-    for run in runs:
-        if isinstance(run, dict) and isinstance(run.get("limits"), dict):
-            limits = {"causes_omitted": 0, **run["limits"]}
-            run = {"bench_shards": [], "causes": [], **run, "limits": limits}  # noqa: PLW2901 - filled
-        filled.append(run)
-    return {**merged, "runs": filled}
 
 
 def _part_of(report: Mapping[str, Any]) -> _Part:

@@ -20,7 +20,7 @@ from datetime import datetime
 from importlib.resources import files
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.documents.models import ClosedModel
@@ -747,6 +747,15 @@ class MergedRun(ClosedModel):
     """Whether its own report lists every test."""
     bench_shards: _Listed[BenchRunReport]
     """The parts of benches that it ran; the merged report has them joined."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, run: Any) -> Any:
+        """Add what older versions did not know: shards of benches, and causes."""
+        if not isinstance(run, dict) or not isinstance(run.get("limits"), dict):
+            return run
+        limits = {"causes_omitted": 0, **run["limits"]}
+        return {"bench_shards": (), "causes": (), **run, "limits": limits}
 
 
 class Merged(ClosedModel):

@@ -235,36 +235,26 @@ def exception_of(message: str, text: str) -> ev.RaisedException | None:
     A bare `assert` stands for the AssertionError that it is. Names without a capital letter at
     their end are taken for words, unless they end as those of exceptions do.
     """
-    first = message.partition("\n")[0]
+    first, words = message.partition("\n")[0], message
     found = _EXCEPTION.match(first)
-    if found is None and first.startswith("assert "):
-        return _raised("AssertionError", message)
     if found is not None:
-        if not _is_name_of_exception(found[1]):
+        words = message[found.end(1) :].lstrip(": ")
+    elif not first.startswith("assert "):
+        found = _EXCEPTION.search(last_line(text).rpartition(": ")[2])
+        if found is None:
             return None
-        return _raised(found[1], message[found.end(1) :].lstrip(": "))
-    found = _EXCEPTION.search(last_line(text).rpartition(": ")[2])
-    if found is None or not _is_name_of_exception(found[1]):
+    module, _, name = (found[1] if found else "AssertionError").rpartition(".")
+    if not (name[:1].isupper() or name.endswith(("error", "timeout"))):
         return None
-    return _raised(found[1], message)
-
-
-def _is_name_of_exception(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    return last[:1].isupper() or last.endswith(("error", "timeout"))
-
-
-def _raised(name: str, message: str) -> ev.RaisedException:
-    module, _, last = name.rpartition(".")
     # The classes of Python's own exceptions, which no file names.
-    found = getattr(builtins, last, None) if module in ("", "builtins") else None
-    if not isinstance(found, type) or not issubclass(found, BaseException):
-        found = object
+    known = getattr(builtins, name, None) if module in ("", "builtins") else None
+    if not isinstance(known, type) or not issubclass(known, BaseException):
+        known = object
     return ev.RaisedException(
-        type=last,
+        type=name,
         module=module or "builtins",
-        message=message[:MAX_MESSAGE],
-        bases=tuple(f"{each.__module__}.{each.__qualname__}" for each in found.__mro__[:-1]),
+        message=words[:MAX_MESSAGE],
+        bases=tuple(f"{each.__module__}.{each.__qualname__}" for each in known.__mro__[:-1]),
     )
 
 

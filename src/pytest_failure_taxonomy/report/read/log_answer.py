@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.build import (
-    MAX_MESSAGE,
-    JSONObject,
-    Limits,
-    exit_as_json,
-    reasons_as_json,
-    verdict_as_json,
-)
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.read.log_lines import read_log
 from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output, output_of
 from pytest_failure_taxonomy.report.read.output_readers import (
@@ -24,13 +17,7 @@ from pytest_failure_taxonomy.report.read.output_readers import (
     pattern,
 )
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    ProcessExit,
-    RunEvidence,
-    SeenMarker,
-    TestFailure,
-)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MARKER_REASONS,
@@ -48,12 +35,7 @@ MAX_NODEIDS: Final = 100
 """Node ids listed of one reason."""
 
 _OF_VERDICT: Final = (
-    "reason",
-    "kind",
-    "confidence",
-    "ambiguous",
-    "failure_type",
-    "recovery_action",
+    *("reason", "kind", "confidence", "ambiguous", "failure_type", "recovery_action"),
 )
 """Fields of a report's verdict that an answer has, too."""
 
@@ -96,69 +78,68 @@ def classify_log(
         run = replace(run, tool_message=tools.message(tail.line_count))
     if other.marker is not None:
         reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
-        run = replace(run, marker=SeenMarker(name=other.marker, reason=reason))
+        run = replace(run, marker=ev.SeenMarker(name=other.marker, reason=reason))
     run = replace(run, output=output_of(out, other, tail, run.tool_message))
     judgement = judge(run)
     marker = other.marker if judgement.verdict is not None else None
     answer = _answer(run, judgement, marker)
     change = shown or (lambda text: text)
     shown_answer: JSONObject = change_texts(
-        answer, lambda text: cap(encodable(change(text)), MAX_MESSAGE)
+        answer, lambda text: cap(encodable(change(text)), build.MAX_MESSAGE)
     )
     return shown_answer
 
 
 def _evidence_of_command(
     other: OtherOutput, code: int | None, stage: Stage, name: str
-) -> RunEvidence:
+) -> ev.RunEvidence:
     """Return the evidence of a command that is no pytest, or one that has printed nothing."""
+    end = ev.ProcessExit(code=None, source="log")
     if code is not None:
         signal = signal_of_exit_code(code)
-        end = ProcessExit(code=code, source="exit code", observed=True, signal=signal)
-        return RunEvidence(
-            stage=stage, recorded=False, is_pytest=False, finished=signal is None, exit=end
-        )
-    if other.marker is None and not other.error_lines:
+        end = ev.ProcessExit(code=code, source="exit code", observed=True, signal=signal)
+    elif other.marker is None and not other.error_lines:
         raise LogError(
             f"{name}: this log has no output of pytest, no marker and no line of an error; "
             "give --exit-code, the exit code of the command that wrote it"
         )
-    end = ProcessExit(code=None, source="log")
-    return RunEvidence(stage=stage, recorded=False, is_pytest=False, exit=end)
-
-
-def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONObject:
-    limits = Limits()
-    verdict = verdict_as_json(judgement.verdict, limits)
-    told = verdict or {"ambiguous": []}
-    count = len(judgement.failures) + len(judgement.collection_failures)
-    failures: Iterator[tuple[TestFailure | CollectionFailure, FailureJudgement]] = chain(
-        zip(run.failures, judgement.failures, strict=True),
-        zip(run.collection_failures, judgement.collection_failures, strict=True),
+    return ev.RunEvidence(
+        stage=stage, recorded=False, is_pytest=False, finished=end.signal is None, exit=end
     )
+
+
+def _answer(run: ev.RunEvidence, judgement: Judgement, marker: str | None) -> JSONObject:
+    limits = build.Limits()
+    verdict = build.verdict_as_json(judgement.verdict, limits)
+    told = verdict or {"ambiguous": []}
+    judged = (*judgement.failures, *judgement.collection_failures)
+    failed: tuple[ev.TestFailure | ev.CollectionFailure, ...]
+    failed = (*run.failures, *run.collection_failures)
     shown = 0 if verdict is None else MAX_FAILURES
     code = run.exit.code
     signal = run.exit.signal if code is None else signal_of_exit_code(code)
     return {
         **{name: told.get(name) for name in _OF_VERDICT},
         "marker": marker,
-        "exit": {**exit_as_json(run, judgement), "signal": signal},
+        "exit": {**build.exit_as_json(run, judgement), "signal": signal},
         "message": told.get("message"),
-        "lines": [{"number": line.number, "text": line.text} for line in judgement.lines],
+        "lines": [line._asdict() for line in judgement.lines],
         "reasons": [
             {**held, "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS]}
-            for held in reasons_as_json(judgement, limits)
+            for held in build.reasons_as_json(judgement, limits)
         ],
-        "failures": [_failure(failure, judged) for failure, judged in islice(failures, shown)],
-        "failures_omitted": max(0, count - shown) if shown else 0,
+        "failures": [_failure(*each) for each in zip(failed[:shown], judged, strict=False)],
+        "failures_omitted": max(0, len(judged) - shown) if shown else 0,
     }
 
 
-def _failure(failure: TestFailure | CollectionFailure, judged: FailureJudgement) -> JSONObject:
+def _failure(
+    failure: ev.TestFailure | ev.CollectionFailure, judged: FailureJudgement
+) -> JSONObject:
     raised, place = failure.exception, failure.location
     return {
         "nodeid": failure.nodeid or None,
-        "phase": failure.phase if isinstance(failure, TestFailure) else None,
+        "phase": failure.phase if isinstance(failure, ev.TestFailure) else None,
         "reason": judged.reason.value,
         "kind": judged.kind,
         "failure_type": judged.failure_type.value,

@@ -7,7 +7,8 @@ is if pytest died, or was told to print neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final, cast
 
 from pytest_failure_taxonomy.report.read.log_lines import Tail
@@ -229,33 +230,25 @@ def _workers(out: PytestOutput, failures: tuple[ev.TestFailure, ...]) -> Iterato
         )
 
 
-class _Blocks:
-    """The blocks of the sections by phase and name, each to be taken once, in their order."""
-
-    def __init__(self, blocks: list[Block]) -> None:
-        self._by_name: dict[tuple[str, str], list[Block]] = {}
-        for block in reversed(blocks):
-            key = block.crash[1] if block.crash else block.name
-            self._by_name.setdefault((block.phase, key), []).append(block)
+class _Blocks(defaultdict[tuple[str, str], list[Block]]):
+    """The blocks of the sections by phase and name, each to be taken once, the last one first."""
 
     def take(self, phase: str, name: str) -> Block | None:
-        found = self._by_name.get((phase, name))
+        found = self[phase, name]
         return found.pop() if found else None
-
-    def left(self) -> Iterator[Block]:
-        """Yield the blocks that were not taken."""
-        for blocks in self._by_name.values():
-            yield from reversed(blocks)
 
 
 def _test_failures(out: PytestOutput, counts: ev.Counts) -> tuple[ev.TestFailure, ...]:
     """Return the failed tests: those with a name, and as many without as the counts say."""
-    blocks = _Blocks(out.blocks)
+    blocks = _Blocks(list)
+    for block in reversed(out.blocks):
+        blocks[block.phase, block.crash[1] if block.crash else block.name].append(block)
     failures = [
         failure for noted in out.results if (failure := _of_result(noted, blocks, out)) is not None
     ]
     if not out.has_summary:
-        failures += [_of_block(block) for block in blocks.left() if block.phase != _COLLECT]
+        left = [block for of_name in blocks.values() for block in reversed(of_name)]
+        failures += [_of_block(block) for block in left if block.phase != _COLLECT]
     if not failures:
         failures += [_of_verbose(noted, out) for noted in out.verbose]
     if not out.has_summary and not out.blocks:
@@ -416,7 +409,7 @@ def output_of(
     if other.marker_line is not None:
         by_subject["marker"] = (other.marker_line,)
     if out.is_seen:
-        by_subject |= {subject: tuple(pick(out)) for subject, pick in _BY_SUBJECT.items()}
+        by_subject |= _lines_of_pytest(out)
     if told is not None:
         by_subject |= dict.fromkeys(("stage", "sandbox"), (told.line,))
     lines, errors = tail.lines[-1:], other.error_lines
@@ -429,49 +422,29 @@ def output_of(
     )
 
 
-def _of(*noted: Noted | None) -> list[ev.OutputLine]:
-    return [each.line for each in noted if each is not None]
+def _of(*noted: Noted | None) -> tuple[ev.OutputLine, ...]:
+    return tuple(each.line for each in noted if each is not None)
 
 
-def _of_tests(out: PytestOutput) -> list[ev.OutputLine]:
-    of_blocks = [block.decisive for block in out.blocks if block.phase != "collect"][:6]
-    of_results = _of(*(each for each in out.results if "::" in each.subject))[:6]
-    return [*of_blocks, *of_results] or _of(*out.verbose[:6], *out.letters[:6])
-
-
-def _of_collection(out: PytestOutput) -> list[ev.OutputLine]:
-    of_blocks = [block.decisive for block in out.blocks if block.phase == "collect"][:6]
-    of_results = _of(*(each for each in out.results if "::" not in each.subject))[:6]
-    return [*of_blocks, *of_results, *_of_stops(out)]
-
-
-def _of_stops(out: PytestOutput) -> list[ev.OutputLine]:
-    return _of(*out.bangs[-3:])
-
-
-def _of_errors(out: PytestOutput) -> list[ev.OutputLine]:
-    told = [*out.errors, out.conftest, out.raw_error, *out.usage_details]
-    return [*(lines[-1] for lines in out.internal[:3]), *_of(*told)[:10]]
-
-
-def _of_death(out: PytestOutput) -> list[ev.OutputLine]:
-    return _of(out.killed_by_plugin, out.faulthandler, out.fatal, out.running, out.job_exit_code)
-
-
-_BY_SUBJECT: Final[dict[str, Callable[[PytestOutput], list[ev.OutputLine]]]] = {
-    "test.timeout": lambda out: _of_tests(out) if out.blocks or out.results else _of_death(out),
-    "warnings.exceeded": lambda out: _of(out.too_many_warnings),
-    "test": _of_tests,
-    "collection": _of_collection,
-    "interrupt": _of_stops,
-    "session": _of_stops,
-    "internal": _of_errors,
-    "usage": _of_errors,
-    "conftest": _of_errors,
-    "plugin": _of_errors,
-    "process": _of_death,
-    "worker": lambda out: _of(*out.lost.nodes_down[:5], *out.lost.crashes[:5]),
-    "exit_status": lambda out: _of(out.job_exit_code),
-    "tests": lambda out: _of(*out.bangs),
-}
-"""What each line is about: one kind, or all kinds whose names begin with a word."""
+def _lines_of_pytest(out: PytestOutput) -> dict[str, tuple[ev.OutputLine, ...]]:
+    """Return the lines about one kind, or about all kinds whose names begin with a word."""
+    of_tests = [block.decisive for block in out.blocks if block.phase != _COLLECT][:6]
+    of_tests += _of(*(each for each in out.results if "::" in each.subject))[:6]
+    tests = tuple(of_tests) or _of(*out.verbose[:6], *out.letters[:6])
+    stops, files = _of(*out.bangs[-3:]), [each for each in out.results if "::" not in each.subject]
+    of_files = [block.decisive for block in out.blocks if block.phase == _COLLECT][:6]
+    told = _of(*out.errors, out.conftest, out.raw_error, *out.usage_details)[:10]
+    errors = (*(lines[-1] for lines in out.internal[:3]), *told)
+    death = _of(out.killed_by_plugin, out.faulthandler, out.fatal, out.running, out.job_exit_code)
+    return {
+        "test.timeout": tests if out.blocks or out.results else death,
+        "warnings.exceeded": _of(out.too_many_warnings),
+        "test": tests,
+        "collection": (*of_files, *_of(*files)[:6], *stops),
+        **dict.fromkeys(("interrupt", "session"), stops),
+        **dict.fromkeys(("internal", "usage", "conftest", "plugin"), errors),
+        "process": death,
+        "worker": _of(*out.lost.nodes_down[:5], *out.lost.crashes[:5]),
+        "exit_status": _of(out.job_exit_code),
+        "tests": _of(*out.bangs),
+    }

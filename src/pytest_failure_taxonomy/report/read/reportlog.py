@@ -75,7 +75,10 @@ class _Running:
     def __init__(self, entry: dict[str, Any]) -> None:
         self.nodeid = text_at(entry, "nodeid")
         self.worker = text_at(entry, "worker_id") or None
-        self.path, self.line = _place_of_test(entry)
+        self.path, self.line = self.nodeid.partition("::")[0] or None, None
+        match entry.get("location"):
+            case [str(path), int(line), *_] if 0 <= line < _MOST_LINES:  # pytest counts from 0
+                self.path, self.line = path.replace("\\", "/"), int(line) + 1
         self.start = number_at(entry, "start") or None  # 0 is xdist's, of a worker that died
         self.phases: set[str] = set()
         self.is_run_again = False
@@ -140,13 +143,6 @@ class _Running:
         message = text_at(crash, "message") or telling_line(text)
         self.failed.append(foreign.Failed(phase, message, text, **others))
 
-    def in_flight(self) -> ev.InFlightTest:
-        """Return it as a test that was running: the phase is the one after the last reported."""
-        phase: ev.Phase = "teardown" if "call" in self.phases else "call"
-        return ev.InFlightTest(
-            nodeid=self.nodeid, phase=phase, elapsed_seconds=None, worker=self.worker
-        )
-
 
 class _Log:
     """A log, taken line by line."""
@@ -208,7 +204,17 @@ class _Log:
                 [test.told(first) for test in tests],
                 [*self._collectors.values()],
                 finished=self._is_finished,
-                in_flight=tuple(test.in_flight() for test in tests if test.is_open),
+                in_flight=tuple(
+                    ev.InFlightTest(
+                        nodeid=test.nodeid,
+                        # The phase after the last one that was reported.
+                        phase="teardown" if "call" in test.phases else "call",
+                        worker=test.worker,
+                        elapsed_seconds=None,
+                    )
+                    for test in tests
+                    if test.is_open
+                ),
                 counted={"warnings": self._warnings, "rerun": self._rerun},
             ),
             content=content,
@@ -272,15 +278,6 @@ class _Log:
 
     def _refusal(self, number: int, what: str, right: str = _RIGHT) -> ReportError:
         return foreign.refusal(f"{self.path}: line {number}", what, right)
-
-
-def _place_of_test(entry: dict[str, Any]) -> tuple[str | None, int | None]:
-    """Return the path and the line of a test, which pytest counts from 0."""
-    location = entry.get("location")
-    match location:
-        case [str(path), int(line), *_] if 0 <= line < _MOST_LINES:
-            return path.replace("\\", "/"), int(line) + 1
-    return text_at(entry, "nodeid").partition("::")[0] or None, None
 
 
 def _text_of(longrepr: Any) -> str:
