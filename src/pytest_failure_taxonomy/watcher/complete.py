@@ -101,6 +101,8 @@ class ProcessEnd:
     """On the monotonic clock of this boot."""
     memory: MemorySeen | None = None
     """What was seen of its memory before."""
+    observed: Observed | None = None
+    """What was seen of the run while it lived; `None` for what its record has of that."""
     left: Left = Left()
     """What the process has left of its last moments."""
 
@@ -124,46 +126,12 @@ def end_of_process(returncode: int | None, source: str, ended_ns: int | None) ->
     return ProcessEnd(exit=ended, ended_ns=ended_ns)
 
 
-def complete_watched(
-    report: str,
-    run_id: str,
-    status: int | None,
-    ended_ns: int,
-    contents: list[bytes],
-    left: tuple[bytes, bytes, bytes],
-    stalls: bytes,
-    memory: bytes,
-) -> None:
-    """Complete a report for the watcher, from the contents of the record that it has read.
-
-    Args:
-        report: its path.
-        run_id: the run.
-        status: of its process, as `waitpid` would return it; `None` if unknown.
-        ended_ns: when the process ended, on the monotonic clock.
-        contents: of the record's two files.
-        left: the stacks of a crash, and the end of what was captured of stdout and stderr.
-        stalls: what the watcher has seen of the run.
-        memory: what it has seen of the run's memory.
-    """
-    dump, stdout, stderr = left
-    returncode = None if status is None else os.waitstatus_to_exitcode(status)
-    end = replace(
-        end_of_process(returncode, "watcher", ended_ns),
-        memory=observed.parse_memory(memory),
-        left=Left(dump=dump, stdout=stdout, stderr=stderr),
-    )
-    seen = observed.parse_observed(stalls) if stalls else None
-    complete_run(Path(report), run_id, end, contents=contents, seen=seen)
-
-
 def complete_run(
     path: Path,
     run_id: str,
     end: ProcessEnd,
     *,
     contents: list[bytes] | None = None,
-    seen: Observed | None = None,
     warn: Callable[[str], None] | None = None,
     annotate: Callable[[str], None] | None = None,
 ) -> dict[str, Any] | None:
@@ -176,7 +144,6 @@ def complete_run(
         run_id: the run. The report of a later run is not changed, and `None` is returned.
         end: how its process ended.
         contents: of the record's two files, if the caller has them.
-        seen: what was seen of the run while it lived, if the caller has that.
         warn: called with a line about what could not be removed of the record.
         annotate: called with each line that annotates the run for GitHub.
 
@@ -187,8 +154,9 @@ def complete_run(
     with _opened_record(layout.record_folder(path, run_id)) as (folder, kept):
         if contents is None and folder is not None:
             contents = list(read.read_contents(folder))
-        if seen is None:
+        if end.observed is None:
             seen = Observed() if folder is None else observed.read_observed(folder)
+            end = replace(end, observed=seen)
         if end.memory is None and folder is not None:
             end = replace(end, memory=observed.read_memory(folder))
         current = read_report(path)
@@ -200,7 +168,7 @@ def complete_run(
                 return None
             current = None
         completed, is_whole = _completed(
-            current, path, run_id, end, contents, folder, kept, seen, annotate
+            current, path, run_id, end, contents, folder, kept, annotate
         )
         if completed != current:
             written = _write(path, completed, folder)
@@ -234,12 +202,11 @@ def _completed(
     contents: list[bytes] | None,
     folder: Folder | None,
     kept: str | None,
-    seen: Observed,
     annotate: Callable[[str], None] | None,
 ) -> tuple[dict[str, Any], bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end, contents):
-        stalls = observed.stalled_activities(seen, end.ended_ns, is_over=True)
+        stalls = observed.stalled_activities(end.observed or Observed(), end.ended_ns, is_over=True)
         with suppress(LookupError, TypeError, ValueError, AttributeError):  # it is none of ours
             amended = amend_report(current, end.exit, stalls)
             return _filled_up(amended, build.is_cut(current), run_id, end, contents, folder)
@@ -247,7 +214,7 @@ def _completed(
         raise ReportError(f"the record can't be read: {kept}")
     state, events = contents or (b"", b"")
     run = read.parse_record(state, events, run_id, str(layout.record_folder(path, run_id)))
-    made = reconstruct(run, folder, end, seen, faults=[kept] if kept else [])
+    made = reconstruct(run, folder, end, faults=[kept] if kept else [])
     # What its pytest was asked for besides the report.
     context = run.header.context
     if context.history is not None:
@@ -276,7 +243,7 @@ def _filled_up(
         run = read.parse_record(contents[0], contents[1], run_id, "the record")
         if not is_cut:
             return report, not run.is_lost
-        made = reconstruct(run, folder, end)
+        made = reconstruct(run, folder, replace(end, observed=None))
     except ReportError:
         return report, not is_cut
     omitted = [  # failures, tracebacks and so on
@@ -391,7 +358,6 @@ def reconstruct(
     run: read.RecordedRun,
     folder: Folder | None,
     end: ProcessEnd,
-    seen: Observed | None = None,
     *,
     faults: list[str] | None = None,
     completeness: Completeness = "reconstructed",
@@ -402,7 +368,6 @@ def reconstruct(
         run: its record.
         folder: of the record, if it still exists.
         end: how its process ended.
-        seen: what was seen of it while it lived.
         faults: further problems with the record.
         completeness: `running` for a run that goes on.
 
@@ -443,14 +408,14 @@ def reconstruct(
             ended_ns=end.ended_ns,
             workers=workers,
             traces=crash_output.read_traces(left, exit_seen, rootdir, secrets.redact),
-            observed=seen,
+            observed=end.observed,
             outputs=outputs,
             memory=end.memory,
         )
         evidence, problems = apply_rules(searched_again(evidence, secrets), run.header.rules)
         evidence = name_libraries(evidence)
         has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
-        notes = seen.notes if seen is not None and has_stall else ()
+        notes = end.observed.notes if end.observed is not None and has_stall else ()
         report = build_report(
             evidence,
             judge(evidence),
@@ -540,8 +505,10 @@ def _add_dead_benches(
 
 def write_running(path: Path, run: read.RecordedRun, folder: Folder, stalls: Observed) -> None:
     """Write the report of a run that goes on anew, with what is stalled."""
-    seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
-    write_report(path, reconstruct(run, folder, seen, stalls, completeness="running"))
+    end = ProcessEnd(
+        exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns(), observed=stalls
+    )
+    write_report(path, reconstruct(run, folder, end, completeness="running"))
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:

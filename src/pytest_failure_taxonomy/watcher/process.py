@@ -73,14 +73,26 @@ def watch(
     if given.get("completes") == "0":
         return
     status = _wait_status(pidfd, process_id)  # first: it may be reaped at any time
-    left = _read_what_is_left(channel)
+    dump, stdout, stderr = _read_what_is_left(channel)
     if _is_done(files[0], status):
         return
-    from pytest_failure_taxonomy.watcher.complete import complete_watched
+    from pathlib import Path
+
+    from pytest_failure_taxonomy.record.observed import parse_memory, parse_observed
+    from pytest_failure_taxonomy.taxonomy.values import replace
+    from pytest_failure_taxonomy.watcher.complete import complete_run, end_of_process
+    from pytest_failure_taxonomy.watcher.crash_output import Left
 
     contents = [_read(file) for file in files]
-    seen, used = stalls.observed(), memory.seen()
-    complete_watched(report, run_id, status, ended_ns, contents, left, seen, used)
+    returncode = None if status is None else os.waitstatus_to_exitcode(status)
+    seen = stalls.observed()
+    end = replace(
+        end_of_process(returncode, "watcher", ended_ns),
+        memory=parse_memory(memory.seen()),
+        observed=parse_observed(seen) if seen else None,
+        left=Left(dump=dump, stdout=stdout, stderr=stderr),
+    )
+    complete_run(Path(report), run_id, end, contents=contents)
 
 
 def _wait_for_end(pidfd: int, channel: int, state: int, looks: list[Stalls | Memory]) -> None:
