@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from array import array
@@ -306,33 +307,20 @@ def _move_up(descriptor: int) -> int:
 
 def _spawn_orphan(command: list[str]) -> int:
     """Start a command that is nobody's child, and return its process id."""
-    reading, writing = os.pipe()
-    try:
-        writing = _move_up(writing)
-        files = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, writing, 1),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-        ]
-        script = '"$@" >/dev/null & echo $!'
-        arguments = ["sh", "-c", script, "sh", *command]
-        try:
-            # In a session of its own from the start: a kill of pytest's group must not reach it.
-            child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files, setsid=True)
-        except NotImplementedError:  # an old C library; the watcher calls setsid() itself
-            child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files)
-        os.close(writing)
-        writing = -1
-        said = os.read(reading, 32)
-        with suppress(ChildProcessError):  # the program has the system reap its children
-            os.waitpid(child, 0)
-    finally:
-        os.close(reading)
-        if writing >= 0:
-            os.close(writing)
-    if not said.strip().isdigit():
+    script = '"$@" >/dev/null & echo $!'
+    shell = subprocess.run(  # noqa: S603 - this Python, with a script of ours
+        [_SHELL, "-c", script, "sh", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        close_fds=False,
+        # In a session of its own from the start: a kill of pytest's group must not reach it.
+        start_new_session=True,
+    )
+    if not shell.stdout.strip().isdigit():
         raise OSError(None, f"{_SHELL} could not start a process")
-    return int(said)
+    return int(shell.stdout)
 
 
 def _folders_of(libraries: Sequence[str]) -> list[str]:

@@ -15,14 +15,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.system.process import adopt_orphans, descendants, name_of
 from pytest_failure_taxonomy.taxonomy.values import value
-
-if TYPE_CHECKING:
-    import subprocess
 
 GRACE_SECONDS: Final = 5.0
 """How long a command may take to end after the SIGTERM at its time limit."""
@@ -256,9 +253,9 @@ class _ChildByHandlers:
     def __init__(self) -> None:
         self.sender: str | None = None
         self.interrupted = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Any = None
+        """That of `subprocess`, once it has been started."""
         self._early: list[int] = []
-        self._is_windows = os.name == "nt"
 
     def prepare(self) -> None:
         import subprocess  # noqa: F401 - imported before the handlers are set
@@ -284,29 +281,24 @@ class _ChildByHandlers:
         while self._early:
             self._forward(self._early.pop(0), None)
         with suppress(subprocess.TimeoutExpired):
-            return self._started.wait(seconds)
+            return int(self._process.wait(seconds))
         return None
 
     def poll(self) -> int | None:
-        return self._started.poll()
+        returncode: int | None = self._process.poll()
+        return returncode
 
     def terminate(self) -> None:
-        self._started.terminate()
+        self._process.terminate()
 
     def kill(self) -> None:
-        self._started.kill()
-
-    @property
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise ValueError("the command has not been started")
-        return self._process
+        self._process.kill()
 
     def _forward(self, number: int, _: FrameType | None) -> None:
         self.interrupted = self.interrupted or number == signal.SIGINT
         if self._process is None:
             self._early.append(number)
-        elif not self._is_windows and not (number in _BY_TERMINAL and _is_in_foreground()):
+        elif os.name != "nt" and not (number in _BY_TERMINAL and _is_in_foreground()):
             self._process.send_signal(number)
 
 

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_failure_taxonomy.record.layout import DEBUGGER_AT
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.watcher.start import find_terminal
+from pytest_failure_taxonomy.watcher.start import StalledRun, find_terminal
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed
@@ -59,8 +60,8 @@ def record_left_threads(record: Record, rootdir: Path, redact: Callable[[str], s
             record.write("thread", thread=seen)
 
 
-class StallThread:
-    """A plugin with a thread that looks at the run now and then."""
+class StallThread(StalledRun):
+    """The same plugin with a thread that looks at the run now and then."""
 
     def __init__(
         self,
@@ -84,18 +85,16 @@ class StallThread:
             report: the path of the run's report, which is written anew with what is stalled.
             run_id: the run.
         """
+        super().__init__(config, record, ends=False)
         self._seconds = seconds
         self._progress = progress
-        self._record = record
         self._rootdir = config.rootpath
         self._redact = redact
         self._terminal = find_terminal(config)
         self._report = report
         self._run_id = run_id
-        self._process_id = os.getpid()
-        self._ended = threading.Event()
+        self._is_over = threading.Event()
         self._looking = threading.Lock()
-        self._in_debugger = False
         self._observed: Observed | None = None
         self._turns = 0
 
@@ -105,18 +104,10 @@ class StallThread:
 
     def stop(self) -> Observed | None:
         """End the thread; return what was stalled when it last looked."""
-        self._ended.set()
+        self._is_over.set()
         if self._looking.acquire(timeout=_END_SECONDS):
             self._looking.release()
         return self._observed
-
-    def pytest_enter_pdb(self) -> None:
-        """Look away while a debugger waits for the user."""
-        self._in_debugger = True
-
-    def pytest_leave_pdb(self) -> None:
-        """Look again."""
-        self._in_debugger = False
 
     def _run(self) -> None:
         from pytest_failure_taxonomy.watcher.stalls.detect import period_of
@@ -125,18 +116,19 @@ class StallThread:
         before: object = None
         began_ns = since_ns = last_ns = monotonic_ns()
         cpu_seconds = process_time()
-        while not self._ended.wait(wait):
+        while not self._is_over.wait(wait):
             with self._looking, suppress(Exception):  # the user's run goes on
-                if self._ended.is_set():
+                if self._is_over.is_set():
                     return
-                position = self._progress.position(), self._record.page()
+                page = self._record.page()
+                position = self._progress.position(), page
                 now_ns = monotonic_ns()
                 # What passed beyond the wait does not count: this process was stopped, say.
                 since_ns += max(0, now_ns - last_ns - int(wait * 1e9))
                 last_ns = now_ns
                 used = process_time() - cpu_seconds
                 cpu_seconds += used
-                if position != before or self._in_debugger:
+                if position != before or page[DEBUGGER_AT]:
                     # What was stalled stays told: a Ctrl+C is progress, too, and a test that goes
                     # on is not in flight at the end.
                     before, began_ns, since_ns = position, now_ns, now_ns
