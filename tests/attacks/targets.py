@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.report.render import FORMATS, render
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
 from pytest_failure_taxonomy.rules.files import load_rules
 from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd, complete_run, end_of_process
 from tests.helpers.reports import assert_valid_report
 
@@ -166,7 +167,7 @@ def _make(source: str, data: bytes, folder: Path) -> None:
 def _complete(path: Path, run_id: str, state: bytes, events: bytes) -> None:
     end: ProcessEnd = end_of_process(-KILLED, "finalize", ended_ns=None)
     try:
-        completed = complete_run(path, run_id, end, contents=[state, events])
+        completed = complete_run(path, run_id, replace(end, contents=(state, events)))
     finally:
         written = path.read_bytes() if path.exists() else b""
         path.unlink(missing_ok=True)

@@ -147,12 +147,9 @@ def _report_of_plugin(
     """Return the plugin's report, completed; `None` if there is none, or nothing is left of it."""
     if mailbox.run_id is None:
         return None if is_named else _report_from_within(path, seen, started_at)
-    seen = replace(seen, left=mailbox.left)
+    seen = replace(seen, left=mailbox.left, contents=mailbox.record)
     try:
-        contents = mailbox.record
-        return complete_run(
-            path, mailbox.run_id, seen, contents=contents, warn=tell, annotate=annotate
-        )
+        return complete_run(path, mailbox.run_id, seen, warn=tell, annotate=annotate)
     except complete.UnwrittenReportError as error:
         tell(
             f"{path}: the report can't be written: {error.strerror}; make room "

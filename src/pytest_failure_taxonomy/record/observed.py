@@ -127,12 +127,12 @@ def with_stalls(
 
 
 def stalled_activities(
-    observed: Observed, ended_ns: int | None, *, is_over: bool
+    observed: Observed | None, ended_ns: int | None, *, is_over: bool
 ) -> tuple[evidence.SeenStall, ...]:
     """Return what was stalled and is no test."""
     return tuple(
         replace(each, stall=_until(each, ended_ns))
-        for each in observed.stalls
+        for each in (observed or Observed()).stalls
         if each.what != "test" and (each.what == "shutdown") == is_over
     )
 

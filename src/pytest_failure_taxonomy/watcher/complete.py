@@ -11,7 +11,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import NoneType
@@ -105,6 +105,8 @@ class ProcessEnd:
     """What was seen of the run while it lived; `None` for what its record has of that."""
     left: Left = Left()
     """What the process has left of its last moments."""
+    contents: Sequence[bytes] | None = None
+    """Of the two files of its record; `None` where these are to be read."""
 
 
 def end_of_process(returncode: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
@@ -131,7 +133,6 @@ def complete_run(
     run_id: str,
     end: ProcessEnd,
     *,
-    contents: list[bytes] | None = None,
     warn: Callable[[str], None] | None = None,
     annotate: Callable[[str], None] | None = None,
 ) -> dict[str, Any] | None:
@@ -143,7 +144,6 @@ def complete_run(
         path: of the report; a test may have removed or replaced it.
         run_id: the run. The report of a later run is not changed, and `None` is returned.
         end: how its process ended.
-        contents: of the record's two files, if the caller has them.
         warn: called with a line about what could not be removed of the record.
         annotate: called with each line that annotates the run for GitHub.
 
@@ -151,25 +151,16 @@ def complete_run(
         ReportError: if the record is missing or can't be parsed.
         UnwrittenReportError: if the report can't be written; the record is kept.
     """
-    with _opened_record(layout.record_folder(path, run_id)) as (folder, kept):
-        if contents is None and folder is not None:
-            contents = list(read.read_contents(folder))
-        if end.observed is None:
-            seen = Observed() if folder is None else observed.read_observed(folder)
-            end = replace(end, observed=seen)
-        if end.memory is None and folder is not None:
-            end = replace(end, memory=observed.read_memory(folder))
+    with _opened_record(layout.record_folder(path, run_id), end) as (folder, kept, end):
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
             # A later run writes its report after the end of this run's process, or, in the same
             # process, of its session; before that, a test has forged one.
-            has_finished = contents is not None and read.has_ended(contents[0])
+            has_finished = end.contents is not None and read.has_ended(end.contents[0])
             if has_finished or _is_written_after(path, end) is not False:
                 return None
             current = None
-        completed, is_whole = _completed(
-            current, path, run_id, end, contents, folder, kept, annotate
-        )
+        completed, is_whole = _completed(current, path, run_id, end, folder, kept, annotate)
         if completed != current:
             written = _write(path, completed, folder)
             is_whole = is_whole and written is completed
@@ -182,16 +173,11 @@ def complete_run(
             stays = layout.remove_record(folder) if is_whole else None
     if stays is not None and warn is not None:
         warn(stays)
-    _remove_lock(path)
-    return completed
-
-
-def _remove_lock(path: Path) -> None:
-    """Remove the lock file that a dead process has left, unless another run holds the lock."""
-    lock = ReportLock(path)
+    lock = ReportLock(path)  # its file may be one that the dead process has left
     with suppress(OSError):
         if lock.acquire(make=False):
             lock.release()
+    return completed
 
 
 def _completed(
@@ -199,20 +185,19 @@ def _completed(
     path: Path,
     run_id: str,
     end: ProcessEnd,
-    contents: list[bytes] | None,
     folder: Folder | None,
     kept: str | None,
     annotate: Callable[[str], None] | None,
 ) -> tuple[dict[str, Any], bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
-    if current is not None and _is_trusted(current, path, end, contents):
-        stalls = observed.stalled_activities(end.observed or Observed(), end.ended_ns, is_over=True)
+    if current is not None and _is_trusted(current, path, end):
+        stalls = observed.stalled_activities(end.observed, end.ended_ns, is_over=True)
         with suppress(LookupError, TypeError, ValueError, AttributeError):  # it is none of ours
             amended = amend_report(current, end.exit, stalls)
-            return _filled_up(amended, build.is_cut(current), run_id, end, contents, folder)
-    if contents is None and kept is not None:
+            return _filled_up(amended, build.is_cut(current), run_id, end, folder)
+    if end.contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
-    state, events = contents or (b"", b"")
+    state, events = end.contents or (b"", b"")
     run = read.parse_record(state, events, run_id, str(layout.record_folder(path, run_id)))
     made = reconstruct(run, folder, end, faults=[kept] if kept else [])
     # What its pytest was asked for besides the report.
@@ -233,14 +218,13 @@ def _filled_up(
     is_cut: bool,  # noqa: FBT001 - of six
     run_id: str,
     end: ProcessEnd,
-    contents: list[bytes] | None,
     folder: Folder | None,
 ) -> tuple[dict[str, Any], bool]:
     """Complete a report from its record if it was cut; return whether it has all of it then."""
-    if contents is None or (report["completeness"] == "full" and not is_cut):
+    if end.contents is None or (report["completeness"] == "full" and not is_cut):
         return report, True
     try:
-        run = read.parse_record(contents[0], contents[1], run_id, "the record")
+        run = read.parse_record(end.contents[0], end.contents[1], run_id, "the record")
         if not is_cut:
             return report, not run.is_lost
         made = reconstruct(run, folder, replace(end, observed=None))
@@ -312,22 +296,31 @@ def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> dict
 
 
 @contextmanager
-def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
-    """Yield the folder of a record, and a sentence about what can't be removed of it."""
+def _opened_record(
+    path: Path, end: ProcessEnd
+) -> Iterator[tuple[Folder | None, str | None, ProcessEnd]]:
+    """Yield the folder of a record, a sentence about what can't be removed of it, and the end.
+
+    What nobody has seen of that end is what the record has of it.
+    """
     try:
         folder = open_folder(path)
     except FileNotFoundError:
-        yield None, None
+        yield None, None, end
     except OSError as error:
-        yield None, layout.why_it_stays(path, error)
+        yield None, layout.why_it_stays(path, error), end
     else:
         with folder, held_record(folder, LOCK_SECONDS):
-            yield folder, layout.remove_record(folder, only_looks=True)
+            if end.contents is None:
+                end = replace(end, contents=read.read_contents(folder))
+            if end.observed is None:
+                end = replace(end, observed=observed.read_observed(folder))
+            if end.memory is None:
+                end = replace(end, memory=observed.read_memory(folder))
+            yield folder, layout.remove_record(folder, only_looks=True), end
 
 
-def _is_trusted(
-    report: dict[str, Any], path: Path, end: ProcessEnd, contents: list[bytes] | None
-) -> bool:
+def _is_trusted(report: dict[str, Any], path: Path, end: ProcessEnd) -> bool:
     """Tell whether a complete report was written by this plugin, rather than by a test.
 
     This plugin writes it after the end of the session, which the record has, and the watcher and
@@ -335,7 +328,7 @@ def _is_trusted(
     """
     if report["completeness"] == "running":
         return False
-    if contents is None or not contents[1] or read.has_ended(contents[0]):
+    if end.contents is None or not end.contents[1] or read.has_ended(end.contents[0]):
         return True
     return report["completeness"] == "reconstructed" and _is_written_after(path, end) is not False
 

@@ -83,7 +83,6 @@ def watch(
     from pytest_failure_taxonomy.watcher.complete import complete_run, end_of_process
     from pytest_failure_taxonomy.watcher.crash_output import Left
 
-    contents = [_read(file) for file in files]
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
     seen = stalls.observed()
     end = replace(
@@ -91,8 +90,9 @@ def watch(
         memory=parse_memory(memory.seen()),
         observed=parse_observed(seen) if seen else None,
         left=Left(dump=dump, stdout=stdout, stderr=stderr),
+        contents=[_read(file) for file in files],
     )
-    complete_run(Path(report), run_id, end, contents=contents)
+    complete_run(Path(report), run_id, end)
 
 
 def _wait_for_end(pidfd: int, channel: int, state: int, looks: list[Stalls | Memory]) -> None:
