@@ -6,6 +6,7 @@ The comment is replaced by Markdown before Sphinx reads the page.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, RunHeader, ScheduledCase
 from pytest_failure_taxonomy.cli.main import main as command_line
-from pytest_failure_taxonomy.report.model import packaged_schema
+from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ def kinds(page: str) -> str:
 
 def fields(page: str) -> str:
     """Return every field of the report with its type and the description in its schema."""
-    schema = packaged_schema()
+    name = f"failure-report-{SCHEMA_VERSION}.schema.json"
+    schema = json.loads((files("pytest_failure_taxonomy.report") / name).read_text("utf-8"))
     lines = ["| field | type | meaning |", "|---|---|---|"]
     lines += [f"| `{name}` | {kind} | {_in_cell(words)} |" for name, kind, words in _fields(schema)]
     return "\n".join(lines)

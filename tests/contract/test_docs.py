@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
 from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.model import packaged_schema
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
     PYTEST_EXIT_CODE_NAMES,
@@ -24,6 +23,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     known_kinds,
 )
 from tests.helpers.children import run_pytest
+from tests.helpers.report_schema import packaged_schema
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

@@ -17,18 +17,18 @@ from pydantic import ValidationError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.load import parse_report
-from pytest_failure_taxonomy.report.model import (
-    FILE_NAME,
-    FailureReport,
-    packaged_schema,
-    render_schema,
-    report_json_schema,
-)
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     FailureType,
     RecoveryAction,
     Stage,
+)
+from tests.helpers.report_schema import (
+    FILE_NAME,
+    packaged_schema,
+    render_schema,
+    report_json_schema,
 )
 from tests.helpers.reports import assert_valid_report, make_report
 
@@ -63,7 +63,7 @@ def objects(schema: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]
 def test_the_packaged_schema_is_the_models() -> None:
     """The file is generated, and was generated again after the last change of the model."""
     assert packaged() == render_schema(report_json_schema()), (
-        f"run: python -m pytest_failure_taxonomy.report.model > {FILE_NAME} (and see whether "
+        f"run: python -m tests.helpers.report_schema > {FILE_NAME} (and see whether "
         "the schema's version must change)"
     )
 
@@ -71,7 +71,8 @@ def test_the_packaged_schema_is_the_models() -> None:
 def test_the_schema_is_printed_on_demand() -> None:
     """`python -m` prints what is in the package."""
     printed = subprocess.run(
-        [sys.executable, "-m", "pytest_failure_taxonomy.report.model"],
+        [sys.executable, "-m", "tests.helpers.report_schema"],
+        cwd=ROOT,
         capture_output=True,
         check=True,
         text=True,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from pytest_failure_taxonomy.report.build import OWN_NAME, SCHEMA_ID, build_report
-from pytest_failure_taxonomy.report.model import FailureReport, packaged_schema
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ContinuousIntegration,
@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from tests.helpers.report_schema import packaged_schema
 
 _valid: set[bytes] = set()
 """The digests of what has been checked: a test reads a report, and at its end it is looked at."""

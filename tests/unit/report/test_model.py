@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import model
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.load import MAX_PROBLEMS, load_report, parse_report
-from pytest_failure_taxonomy.report.model import FailureReport, packaged_schema
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     RecoveryAction,
     Stage,
 )
+from tests.helpers.report_schema import packaged_schema
 from tests.helpers.reports import assert_valid_report, make_report
 
 RIGHT = "; give the path of a report, the JSON file that `pytest --why` writes"

@@ -371,13 +371,12 @@ def timing_of(report: dict[str, Any]) -> Timing:
     end = float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
     running = []
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for each in tests:
-        start = each["start_seconds"]
-        spans[each["worker"] or ""].append((start, start + each["duration_seconds"]))
+    for each, stop in zip(tests, ends, strict=True):
+        spans[each["worker"] or ""].append((each["start_seconds"], stop))
     for each in flying:
-        start = round(max(0.0, end - each["elapsed_seconds"]), _DIGITS)
-        running.append((each["worker"] or "", start, round(end, _DIGITS), each["nodeid"]))
-        spans[each["worker"] or ""].append((start, round(end, _DIGITS)))
+        span = round(max(0.0, end - each["elapsed_seconds"]), _DIGITS), round(end, _DIGITS)
+        running.append((each["worker"] or "", *span, each["nodeid"]))
+        spans[each["worker"] or ""].append(span)
     died = {
         each["id"]
         for each in report["workers"]
@@ -388,10 +387,20 @@ def timing_of(report: dict[str, Any]) -> Timing:
         spans,  # `gw2` before `gw10`
         key=lambda name: ([int(digits[:18]) for digits in re.findall("[0-9]+", name)], name),
     )
-    lanes = [
-        _lane(name, sorted(spans[name]), end, is_dead=name in died, has_all=has_all)
-        for name in names
-    ]
+    lanes = []
+    for name in names:
+        of_lane, busy, until = sorted(spans[name]), 0.0, 0.0
+        for start, stop in of_lane:
+            busy += max(0.0, stop - max(start, until))
+            until = max(until, stop)
+        first, is_dead, ran = of_lane[0][0], name in died, counted(len(of_lane), "test")
+        # Between its first test and its end it was idle where it ran none.
+        idle = max(0.0, (until if is_dead else end) - first - busy)
+        words = f"{ran}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
+        words = words if has_all else f"{ran} running at the end"
+        words += f", died after {seconds_words(until)}" if is_dead else ""
+        first, busy, idle, until = (round(each, _DIGITS) for each in (first, busy, idle, until))
+        lanes.append(Lane(name, words, first, busy, idle, until if is_dead else None))
     lacks = "" if lanes else "No test has run."
     if not has_all and report["completeness"] == "full":
         lacks = (
@@ -429,26 +438,6 @@ def timing_of(report: dict[str, Any]) -> Timing:
         files=_longest([(sum(each), file, f"{len(each):,}") for file, each in files.items()]),
         parts=[_share(part, end) for part in parts],
     )
-
-
-def _lane(
-    name: str, spans: list[tuple[float, float]], end: float, *, is_dead: bool, has_all: bool
-) -> Lane:
-    """Return a lane; between its first test and its end it was idle where it ran none."""
-    busy, until = 0.0, 0.0
-    for start, stop in spans:
-        busy += max(0.0, stop - max(start, until))
-        until = max(until, stop)
-    idle = max(0.0, (until if is_dead else end) - spans[0][0] - busy)
-    count = counted(len(spans), "test")
-    words = f"{count}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
-    if not has_all:
-        words = f"{count} running at the end"
-    if is_dead:
-        words += f", died after {seconds_words(until)}"
-    death = round(until, _DIGITS) if is_dead else None
-    first, busy, idle = (round(each, _DIGITS) for each in (spans[0][0], busy, idle))
-    return Lane(name, words, first, busy, idle, death)
 
 
 def _longest(timed: list[tuple[float, str, str]]) -> list[Share]:
