@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.record.layout import (
     EVENTS,
     HEAD,
     RESERVE,
+    RESERVE_BYTES,
     STACKS,
     STATE,
     record_folder,
@@ -826,7 +827,7 @@ def test_without_descriptors_of_folders(
 
     monkeypatch.setattr(files, "_HAS_DESCRIPTORS", False)
     record = DiskRecord(tmp_path / "record")
-    record.keep_room()
+    os.close(record.open_file(RESERVE, os.O_WRONLY, RESERVE_BYTES))
     write_report(tmp_path / REPORT, {"verdict": None}, record.folder / RESERVE)
     (record.folder / "mine").write_text("mine")
     stays = record.remove()

@@ -152,6 +152,7 @@ STDERR: Final = "e"
 `crash`, the user's stderr, and what is captured. `watcher/process.py` has the same letters."""
 
 CURRENT_AT: Final = 256
+CURRENT_STATE_AT: Final = CURRENT_AT + 8
 CURRENT: Final = struct.Struct("<QII")
 """A worker's current test, or what a process is at that is no test: its start in ns of the
 monotonic clock, its state, and the length in bytes of its node id or name, which follows."""

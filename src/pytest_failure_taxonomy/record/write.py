@@ -39,6 +39,7 @@ from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_free_texts
 from pytest_failure_taxonomy.system.files import (
     Folder,
     Journal,
+    closing_descriptor,
     identity_of,
     make_folder,
     move_high,
@@ -139,12 +140,8 @@ class Record:
         self._map[layout.NAME_AT : layout.NAME_AT + len(encoded)] = encoded
         layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, self.clock(), state, len(encoded))
 
-    def set_current_state(self, state: int) -> None:
-        """Record the state of that test."""
-        self._map[layout.CURRENT_AT + 8] = state
-
     def set_byte(self, place: int, number: int) -> None:
-        """Record that a debugger waits, or a signal of this process; `layout` has the places."""
+        """Record a number that is one byte; `layout` has the places."""
         self._map[place] = number
 
     def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
@@ -155,9 +152,9 @@ class Record:
 
     def set_activity(self, state: int, name: str) -> None:
         """Record what is begun that is no test, by its state and name; a test in flight stays."""
-        if self._map[layout.CURRENT_AT + 8] in layout.PHASES or os.getpid() != self._process_id:
+        if self._map[layout.CURRENT_STATE_AT] in layout.PHASES or os.getpid() != self._process_id:
             return
-        self._map[layout.CURRENT_AT + 8] = layout.NOT_STARTED  # nobody may read half of a name
+        self._map[layout.CURRENT_STATE_AT] = layout.NOT_STARTED  # nobody may read half of a name
         self.set_current(name, state)
 
     def set_capture(self, stdout: int, stderr: int) -> None:
@@ -168,19 +165,6 @@ class Record:
         """Record that the session has ended."""
         magic, _, _, count = layout.HEAD.unpack_from(self._map)
         layout.HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
-
-    def mark_written(self) -> None:
-        """Record that the whole report has been written, so that the record is no longer needed."""
-        _NUMBER.pack_into(self._map, layout.WRITTEN_AT, 1)
-
-    def keep_room(self) -> None:
-        """Reserve room on the disk for the report.
-
-        Raises:
-            OSError: if there is no room.
-        """
-        with self._open_folder() as folder:
-            allocate_file(folder, layout.RESERVE, layout.RESERVE_BYTES)
 
     def open_file(self, name: str, flags: int, size: int = 0) -> int:
         """Return a descriptor of a file of the record, which is made if it does not exist.
@@ -301,8 +285,8 @@ class DiskRecord(Record):
             return
         try:
             with self.opened() as folder:
-                descriptor = folder.open_file(layout.EVENTS, os.O_WRONLY)
-                try:
+                writing = folder.open_file(layout.EVENTS, os.O_WRONLY)
+                with closing_descriptor(writing) as descriptor:
                     if identity_of(os.fstat(descriptor)) != self._events.identity:
                         return
                     reading = folder.open_file(layout.EVENTS, os.O_RDONLY)
@@ -312,8 +296,6 @@ class DiskRecord(Record):
                             if changed != line:
                                 os.lseek(descriptor, offset, os.SEEK_SET)
                                 os.write(descriptor, changed)
-                finally:
-                    os.close(descriptor)
         except FileNotFoundError:  # what a test has removed holds no secret any more
             return
         except OSError as error:

@@ -89,7 +89,7 @@ class WorkerRecorder:
             self._ending = _ENDED["skipped"]
         if when != "teardown":
             is_called = outcome == "passed" and when == "setup"
-            self.record.set_current_state(IN_CALL if is_called else IN_TEARDOWN)
+            self.record.set_byte(layout.CURRENT_STATE_AT, IN_CALL if is_called else IN_TEARDOWN)
 
     @guarded
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
@@ -101,7 +101,7 @@ class WorkerRecorder:
                 index = self._indices[nodeid]
             self._endings[index] = self._ending
             self._next = index + 1
-        self.record.set_current_state(DONE)
+        self.record.set_byte(layout.CURRENT_STATE_AT, DONE)
         self._exceptions.forget()
 
     @pytest.hookimpl(trylast=True)

@@ -144,7 +144,7 @@ class ReportFile:
         """Start the watcher; return why there is none that was wanted to complete the report."""
         settings, record = self._settings, self.record
         with suppress(OSError):  # the disk is nearly full, and the record matters more
-            record.keep_room()
+            os.close(record.open_file(layout.RESERVE, os.O_WRONLY, layout.RESERVE_BYTES))
         self._at_sigterm.begin_at_sigterm(record)
         stall_seconds = settings.stall_seconds if settings.observer and is_observable() else 0.0
         if not self.is_watched and not stall_seconds:
@@ -283,7 +283,7 @@ class ReportFile:
         self._asked.end()
         self._at_sigterm.end()
         if not keep_record:
-            self.record.mark_written()
+            self.record.set_byte(layout.WRITTEN_AT, 1)
             remains = self.record.remove()
         self._lock.release()
         return remains

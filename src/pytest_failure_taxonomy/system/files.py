@@ -227,6 +227,15 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 @contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Yield a descriptor, and close it."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def _descriptor_of(folder: Path) -> Iterator[int | None]:
     """Yield a descriptor of a folder that the user has named, which may be a link."""
     if not _HAS_DESCRIPTORS:

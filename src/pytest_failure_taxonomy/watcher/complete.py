@@ -33,7 +33,12 @@ from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
-from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
+from pytest_failure_taxonomy.system.files import (
+    Folder,
+    closing_descriptor,
+    open_folder,
+    read_file,
+)
 from pytest_failure_taxonomy.system.process import command_of, has_process, is_alive, read_oom_count
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -555,9 +560,8 @@ def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
             watched = [word for word in words if word.isdigit()]
             is_of_report = any(os.path.realpath(word) == place for word in words if word)
             if is_of_report and not any(has_process(int(each)) for each in watched):
-                with suppress(OSError):  # it has ended; and it is no child
-                    descriptor = os.pidfd_open(int(entry))
-                    try:
-                        select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-                    finally:
-                        os.close(descriptor)
+                with (
+                    suppress(OSError),  # it has ended; and it is no child
+                    closing_descriptor(os.pidfd_open(int(entry))) as watcher,
+                ):
+                    select.select([watcher], [], [], max(0.0, deadline - time.monotonic()))

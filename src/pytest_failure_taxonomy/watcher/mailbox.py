@@ -17,7 +17,13 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.record import layout
-from pytest_failure_taxonomy.system.files import CAREFUL, READ, identity_of, read_descriptor
+from pytest_failure_taxonomy.system.files import (
+    CAREFUL,
+    READ,
+    closing_descriptor,
+    identity_of,
+    read_descriptor,
+)
 from pytest_failure_taxonomy.watcher.crash_output import Left, read_and_close
 
 _MAX_MESSAGE_BYTES: Final = 64 * 1024
@@ -129,11 +135,8 @@ def read_message(mailbox: Path | None) -> dict[str, Any]:
     """Return the message in a mailbox; an empty one if there is no message or no mailbox."""
     if mailbox is not None:
         with suppress(OSError, ValueError, RecursionError):
-            descriptor = _open(mailbox, os.O_RDONLY)
-            try:
+            with closing_descriptor(_open(mailbox, os.O_RDONLY)) as descriptor:
                 found = json.loads(read_descriptor(descriptor, _MAX_MESSAGE_BYTES))
-            finally:
-                os.close(descriptor)
             if isinstance(found, dict) and _is_message(found):
                 return found
     return {}
@@ -302,8 +305,5 @@ def _short_address(path: Path) -> Iterator[str]:
     if len(os.fsencode(path)) < _ADDRESS_BYTES or not os.path.isdir("/proc/self/fd"):
         yield str(path)
         return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with closing_descriptor(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)) as folder:
         yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.system.files import closing_descriptor
 from pytest_failure_taxonomy.system.process import adopt_orphans, descendants, name_of
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -305,15 +306,10 @@ class _ChildByHandlers:
 def _is_in_foreground() -> bool:
     """Tell whether the terminal sends its signals to this process group."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        with closing_descriptor(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)) as terminal:
+            return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
         return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
 
 
 def _end(child: _ChildBySignals | _ChildByHandlers) -> int:

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.record import write
 from pytest_failure_taxonomy.record.layout import (
     COLLECTING,
     COUNTERS,
+    CURRENT_STATE_AT,
     DONE,
     EVENTS,
     HEAD,
@@ -571,9 +572,9 @@ def test_a_workers_state(folder: Path) -> None:
         STARTED_NS,
     )
     assert (state.tests, state.timer and state.timer.method) == (2, "signal")
-    record.set_current_state(IN_TEARDOWN)
+    record.set_byte(CURRENT_STATE_AT, IN_TEARDOWN)
     assert worker_at(folder).test is not None
-    record.set_current_state(4)
+    record.set_byte(CURRENT_STATE_AT, 4)
     assert worker_at(folder).test is None
     record.remove()
 
@@ -594,7 +595,7 @@ def test_an_activity(folder: Path) -> None:
     record.set_activity(IN_LAST_HOOK, "pytest_sessionfinish")
     state = worker_at(folder)
     assert (state.test and state.test.nodeid, state.activity) == ("t.py::a", None)
-    record.set_current_state(DONE)
+    record.set_byte(CURRENT_STATE_AT, DONE)
     record.set_activity(NOT_STARTED, "")
     assert worker_at(folder) == WorkerState()
     record.remove()

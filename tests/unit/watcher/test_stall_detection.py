@@ -239,7 +239,7 @@ def test_workers(clock: Clock, state: int, name: str, is_looked_at: bool) -> Non
     worker = DiskRecord(clock.record.folder / "gw0")
     if state in layout.PHASES:
         worker.set_current(name)
-        worker.set_current_state(state)
+        worker.set_byte(layout.CURRENT_STATE_AT, state)
     else:
         worker.set_activity(state, name)
     assert clock.looks(9) == [9]

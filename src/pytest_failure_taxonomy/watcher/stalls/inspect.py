@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.report.build import MAX_TRACEBACK, with_stalls_at_e
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.system import process
-from pytest_failure_taxonomy.system.files import identity_of, open_folder
+from pytest_failure_taxonomy.system.files import closing_descriptor, identity_of, open_folder
 from pytest_failure_taxonomy.system.process import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -434,13 +434,9 @@ def send_signal(identity: tuple[int, int], number: int) -> None:
         number: the signal.
     """
     process_id, started = identity
-    with suppress(OSError):
-        descriptor = os.pidfd_open(process_id)
-        try:
-            if start_of(process_id) == started:
-                signal.pidfd_send_signal(descriptor, number)
-        finally:
-            os.close(descriptor)
+    with suppress(OSError), closing_descriptor(os.pidfd_open(process_id)) as opened:
+        if start_of(process_id) == started:
+            signal.pidfd_send_signal(opened, number)
 
 
 def waits_for_input(process_id: int) -> bool:
@@ -480,11 +476,9 @@ def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
     # Once the capture has ended, standard error is itself again.
     for each in dict.fromkeys((number, _STDERR)):
         with suppress(OSError, ValueError):
-            descriptor = _open_for_writing(process_id, each, (device, inode))
-            try:
+            opened = _open_for_writing(process_id, each, (device, inode))
+            with closing_descriptor(opened) as descriptor:
                 return os.write(descriptor, shown) > 0
-            finally:
-                os.close(descriptor)
     return False
 
 
@@ -516,11 +510,8 @@ def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -
     import ctypes
 
     call: Any = ctypes.CDLL(None, use_errno=True).syscall
-    opened = os.pidfd_open(process_id)
-    try:
+    with closing_descriptor(os.pidfd_open(process_id)) as opened:
         descriptor = int(call(_PIDFD_GETFD, opened, number, 0))
-    finally:
-        os.close(opened)
     if descriptor < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, location
-from pytest_failure_taxonomy.system.files import CAREFUL, identity_of, read_file
+from pytest_failure_taxonomy.system.files import CAREFUL, closing_descriptor, identity_of, read_file
 from pytest_failure_taxonomy.system.process import (
     catches,
     fields_of,
@@ -544,8 +544,7 @@ def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
 def _ask_itself(process_id: int, dump: Path, number: int, seconds: float) -> Stacks:
     if not number:
         raise NoStacksError("the process does not write its stacks itself")
-    descriptor = os.open(dump, os.O_RDWR | CAREFUL)
-    try:
+    with closing_descriptor(os.open(dump, os.O_RDWR | CAREFUL)) as descriptor:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             raise NoStacksError("what should be the file for its stacks is none")
@@ -562,8 +561,6 @@ def _ask_itself(process_id: int, dump: Path, number: int, seconds: float) -> Sta
         text = os.pread(descriptor, length, before.st_size).decode("utf-8", "replace")
         with suppress(OSError):  # what the process writes at its end is read apart from this
             os.ftruncate(descriptor, before.st_size)
-    finally:
-        os.close(descriptor)
     stacks = parse_faulthandler(text)
     if stacks is None:
         raise NoStacksError(f"the process did not write its stacks within {seconds:g} s")
@@ -580,8 +577,7 @@ def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
         OSError: if the process is gone, or it can't be known.
         NoStacksError: if it is not so.
     """
-    process = os.pidfd_open(process_id)
-    try:
+    with closing_descriptor(os.pidfd_open(process_id)) as process:
         if not has_process(process_id):
             raise NoStacksError("the process has ended")
         if fields_of(process_id)[:1] in ([b"T"], [b"t"]):
@@ -597,8 +593,6 @@ def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
         if not is_restarted(process_id) and is_gil_held(process_id):
             raise NoStacksError("the process is in a C function that a signal might end early")
         signal.pidfd_send_signal(process, number)
-    finally:
-        os.close(process)
 
 
 # Its GIL. To tell who holds it takes three words of the memory of the process, which the system
