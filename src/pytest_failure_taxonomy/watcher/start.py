@@ -308,16 +308,19 @@ def _move_up(descriptor: int) -> int:
 def _spawn_orphan(command: list[str]) -> int:
     """Start a command that is nobody's child, and return its process id."""
     script = '"$@" >/dev/null & echo $!'
-    shell = subprocess.run(  # noqa: S603 - this Python, with a script of ours
-        [_SHELL, "-c", script, "sh", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
-        close_fds=False,
-        # In a session of its own from the start: a kill of pytest's group must not reach it.
-        start_new_session=True,
-    )
+    try:
+        shell = subprocess.run(  # noqa: S603 - this Python, with a script of ours
+            [_SHELL, "-c", script, "sh", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            close_fds=False,
+            # In a session of its own from the start: a kill of pytest's group must not reach it.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, _SHELL) from error
     if not shell.stdout.strip().isdigit():
         raise OSError(None, f"{_SHELL} could not start a process")
     return int(shell.stdout)
