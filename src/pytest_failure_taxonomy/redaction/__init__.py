@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import pkgutil
 from typing import Any, Final
 
 __all__ = ["Redactor", "check_patterns", "redact_arguments"]
 
 MARK_START: Final = "[REDACTED:"
+WORDS: Final[dict[str, Any]] = json.loads(pkgutil.get_data(__name__, "words.json") or b"{}")
+"""Lists of words by their names: what secrets stand beside, and what is none."""
 
 
 def is_cut(text: str) -> bool:

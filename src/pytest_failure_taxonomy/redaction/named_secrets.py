@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from pytest_failure_taxonomy.redaction import WORDS
 from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, places, removal_of_group
 from pytest_failure_taxonomy.redaction.names import find_name, find_secret_key, lower_case, mark_id
 from pytest_failure_taxonomy.redaction.ordinary_values import (
@@ -67,12 +68,7 @@ _LONGEST_JUDGED: Final = 400
 quadratic time, because each match would reach to its end."""
 _RemovalOf = Callable[[re.Match[str]], Removal | None]
 
-_BEHIND_AN_OPTION: Final = frozenset(
-    (
-        *("and", "or", "is", "are", "can", "cannot", "must", "may", "to", "in", "for", "with"),
-        *("from", "option", "options", "flag", "flags", "argument", "arguments"),
-    )
-)
+_BEHIND_AN_OPTION: Final = frozenset(WORDS["behind_an_option"])
 """Words of a sentence about an option."""
 _LETTER_OR_DIGIT: Final = re.compile(r"[^\W_]")
 _EXPRESSION: Final = re.compile(r"(?:[A-Za-z_]+(?:\.[A-Za-z_]+)*|[0-9]{1,3})[(\[,)}\]]")
@@ -316,16 +312,7 @@ _NETRC: Final = re.compile(
     re.ASCII,
 )
 _WORDS_OF_PROSE: Final = re.compile(r"[A-Za-z _.,:;!?-]*")
-_ENDS_OF_NAMES: Final = {
-    "pass": ("ssword", "sswd", "ssphrase", "pass"),
-    "pwd": ("pwd",),
-    "secret": ("secret",),
-    "token": ("token",),
-    "credential": ("ials", "ial"),
-    "key": ("key",),
-    "auth": ("auth", "authorization"),
-    "cookie": ("cookie",),
-}
+_ENDS_OF_NAMES: Final[Mapping[str, Sequence[str]]] = WORDS["ends_in_tuples"]
 """The ends of names in a tuple, by the word that is in them."""
 _BRACKET: Final = re.compile(r"[<>{}\[\]()]")
 _LONGEST_BETWEEN: Final = 400

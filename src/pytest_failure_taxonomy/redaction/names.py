@@ -13,36 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pytest_failure_taxonomy.redaction import MARK_START
+from pytest_failure_taxonomy.redaction import MARK_START, WORDS
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.marks import Removal, Search
 
-KINDS_OF_KEYS: Final = (
-    *("api", "access", "secret", "private", "signing", "encryption", "account", "auth", "shared"),
-)
+KINDS_OF_KEYS: Final = tuple(WORDS["kinds_of_keys"])
 """What stands before `key` in the name of a secret: `api_key`, `signing-key`."""
-_WORDS: Final = (
-    *("password", "passwd", "passphrase", "secret", "token", "credential", "credentials"),
-)
+_WORDS: Final = tuple(WORDS["ends_of_names"])
 """With one of these the name of a secret may end, whatever stands before it."""
 _WHOLE_WORDS: Final = ("pass", "pwd", "auth")
 """These also end the names of other things, such as `--bypass`, unless a sign is before them."""
 _LONGEST_NAME: Final = 100
-_ENDS: Final = {
-    "pass": {
-        "pass": "(?:word|wd|phrase)?",
-        "passw": "(?:or)?d",
-        "passp": "hrase",
-        "pass=": "",
-    },
-    "cre": {"secret": "", "credential": "s?"},
-    "ok": {"token": "", "cookie": ""},
-    "key": {"key": ""},
-    "auth": {"auth": "(?:orization)?"},
-    "bearer": {"bearer": ""},
-    "pwd": {"pwd": ""},
-}
+_ENDS: Final[Mapping[str, Mapping[str, str]]] = WORDS["names_beside_values"]
 """The words in the names of secrets that stand beside a value, and how a name may go on behind one.
 
 They are listed by a part that they share: it is seldom there, and then its words need not be looked
@@ -188,28 +171,11 @@ def _expressions_of_variables() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 _PAIR: Final = "pair"
 """The value is `user:password`, in the next argument or behind the option's letter."""
-_NEXT: Final = "next"
-"""The next argument, or what is behind the option's letter, is the password."""
 _TOUCHING: Final = "touching"
-"""The password stands behind the option's letter alone."""
-
-_OF_CURL: Final = {"-u": _PAIR, "--user": _PAIR, "-U": _PAIR, "--proxy-user": _PAIR}
-_OF_MYSQL: Final = {"-p": _TOUCHING}
-_OF_LOGIN: Final = {"login -p": _NEXT}
-_PROGRAMS_WITH: Final = (
-    (_OF_CURL, "curl curlie"),
-    (_OF_MYSQL, "mysql mysqldump mysqladmin mysqlimport mysqlcheck mysqlshow"),
-    (_OF_MYSQL, "mariadb mariadb-dump mariadb-admin"),
-    (_OF_LOGIN, "docker podman buildah nerdctl helm skopeo"),
-    ({"-a": _NEXT}, "redis-cli"),
-    ({"-p": _NEXT}, "sshpass mongo mongosh mongodump mongorestore cqlsh"),
-    ({"-P": _NEXT}, "sqlcmd bcp zip unzip mosquitto_pub mosquitto_sub ipmitool"),
-    ({"-w": _NEXT}, "ldapsearch ldapmodify ldapadd"),
-    ({"-storepass": _NEXT, "-keypass": _NEXT}, "keytool"),
-    ({"-p": _TOUCHING}, "7z"),
-)
+"""The password stands behind the option's letter alone; where it is `next`, in the next argument,
+too."""
 PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
-    name: options for options, names in _PROGRAMS_WITH for name in names.split()
+    name: group["options"] for group in WORDS["programs"] for name in group["names"].split()
 }
 """Options whose name alone does not say that their value is secret, by the program that has them.
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from pytest_failure_taxonomy.redaction import is_cut
+from pytest_failure_taxonomy.redaction import WORDS, is_cut
 
 _remembered = lru_cache(maxsize=4_096)
 """Texts repeat their values, and a judgement takes microseconds."""
@@ -22,13 +22,8 @@ _SHORTEST_OF_CHANCE: Final = 12
 _SHORTEST_AVERAGE: Final = 3
 """Letters of the words of a `CamelCase` name, on the average: `dXNlcjpwYXNz` has fewer."""
 
-_WORDS: Final = frozenset(
-    (
-        *("str", "int", "bytes", "bool", "float", "none", "null", "nil", "true", "false", "any"),
-        *("optional", "undefined", "object", "string", "self", "cls", "secretstr", "unset"),
-        *("missing", "required", "invalid", "expired", "empty", "redacted", "hidden", "masked"),
-    )
-)
+_NO_VALUES: Final = frozenset(WORDS["no_values"])
+"""Words that say that there is no value, or name its type."""
 _FILLED_IN: Final = (
     r"(?:<[^<>]*>|\$\{?\w+\}?|%(?:\(\w*\))?[-#0 +]{0,3}[0-9]{0,3}(?:\.[0-9]{1,3})?[a-z]"
     r"|\{[\w.!:<>^=+%\[\]-]*\})"
@@ -61,16 +56,7 @@ SHORTEST_KNOWN: Final = 6
 _LONGEST_KNOWN: Final = 20_000
 _FEWEST_DIFFERENT: Final = 4
 """Different characters of a secret: `xxxxxxxx` is none."""
-_ORDINARY: Final = frozenset(
-    (
-        *("true", "false", "none", "null", "yes", "no", "on", "off", "enabled", "disabled"),
-        *("default", "example", "changeme", "change-me", "required", "optional", "test"),
-        *("testing", "test123", "password", "passw0rd", "password1", "secret", "token", "admin"),
-        *("root", "user", "guest", "dummy", "fake", "mock", "sample", "postgres", "postgresql"),
-        *("mysql", "mariadb", "rabbitmq", "redis", "localhost", "development", "production"),
-        "staging",
-    )
-)
+_ORDINARY: Final = frozenset(WORDS["ordinary_values"])
 _PLAIN_WORD: Final = re.compile(r"[a-z]{1,11}|[A-Z]{1,11}|[A-Z]?[a-z]{1,10}|[0-9.]{1,7}|\s*")
 _PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@ -]{0,23}){1,30}")
 
@@ -110,11 +96,11 @@ def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
 def is_placeholder(value: str) -> bool:
     """Return whether the value says that there is none, or stands for one: `None`, `***`."""
     text = value.strip()
-    if not text or text.lower() in _WORDS or _PLACEHOLDER.fullmatch(text) is not None:
+    if not text or text.lower() in _NO_VALUES or _PLACEHOLDER.fullmatch(text) is not None:
         return True
     is_type = len(text) <= _LONGEST_TYPE and ("|" in text or "[" in text)
     return is_type and all(
-        not each or each.lower() in _WORDS for each in _BETWEEN_TYPES.split(text)
+        not each or each.lower() in _NO_VALUES for each in _BETWEEN_TYPES.split(text)
     )
 
 
