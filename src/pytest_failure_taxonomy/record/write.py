@@ -35,7 +35,7 @@ from pytest_failure_taxonomy.record.layout import (
     remove_record,
     why_it_stays,
 )
-from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_free_texts
+from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
 from pytest_failure_taxonomy.system.files import (
     Folder,
     Journal,
@@ -435,7 +435,7 @@ def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
 
     with suppress(ValueError, RecursionError):
         event, fields = json.loads(line)
-        written = _encode([event, change_free_texts(fields, change, _CLOSED_FIELDS)])
+        written = _encode([event, change_texts(fields, change, _CLOSED_FIELDS)])
         changed = written.encode("ascii")
         if len(changed) < len(line):
             return changed.ljust(len(line) - 1) + b"\n"

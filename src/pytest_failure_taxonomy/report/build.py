@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.report.text import (
+    CLOSED_FIELDS,
     cap,
     cap_between_words,
-    change_free_texts,
     change_texts,
     encodable,
 )
@@ -180,7 +180,7 @@ class Limits:
             if redaction is not None:
                 unfit.update(*(batch for batch in batches if not redaction.holds_none(batch)))
             if unfit:
-                fitted = change_free_texts(report, lambda text: self._fitted(text, unfit))
+                fitted = change_texts(report, lambda text: self._fitted(text, unfit), CLOSED_FIELDS)
             if redaction is None or redaction.known == known:
                 break
         return fitted

@@ -24,7 +24,6 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 LONGEST_WORD: Final = 400
 """Characters; what is longer is no command for people."""
-_OURS: Final = {name: option for option in OPTIONS.values() for name in option.names}
 _BEGINS_AN_OPTION: Final = ("-", "@")
 
 
@@ -94,8 +93,12 @@ def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...
         args: of the run.
         files: files and folders of its tests, which are no values.
     """
-    lists = packaged_table("pytest_options").items()
-    table = {name: sort for sort, names in lists for name in names}
+    table = {
+        name: sort for sort, names in packaged_table("pytest_options").items() for name in names
+    }
+    for option in OPTIONS.values():
+        sort = "left_out" if option.type in ("flag", "database") else "left_out_with_value"
+        table |= dict.fromkeys(option.names, "kept_with_value" if option.name == "rules" else sort)
     words = list(args)
     while words:
         word = words.pop(0)
@@ -107,7 +110,7 @@ def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...
             yield from _short(word, words, table)
             continue
         name, is_joined, _ = word.partition("=")
-        sort = _sort_of(name, table)
+        sort = table.get(name, "")  # nothing for an option that nobody knows
         has_value = sort.endswith("with_value") or (
             not sort and bool(words) and not _is_selection(words[0], files)
         )
@@ -119,7 +122,7 @@ def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...
 def _short(word: str, words: list[str], table: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield what is kept of a word such as `-xvs` or `-pno:randomly`, and take its value."""
     for at, letter in enumerate(word[1:], 1):
-        sort = _sort_of(f"-{letter}", table)
+        sort = table.get(f"-{letter}", "")
         if sort.endswith("with_value"):
             rest = word[at + 1 :]
             given = (f"-{letter}{rest}",) if rest else (f"-{letter}", *words[:1])
@@ -129,16 +132,6 @@ def _short(word: str, words: list[str], table: Mapping[str, str]) -> Iterator[tu
             return
         if not sort.startswith("left_out"):
             yield (f"-{letter}",)
-
-
-def _sort_of(name: str, table: Mapping[str, str]) -> str:
-    """Return the list of the table that an option is in; empty for one that nobody knows."""
-    ours = _OURS.get(name)
-    if ours is None:
-        return table.get(name, "")
-    if ours.name == "rules":
-        return "kept_with_value"
-    return "left_out" if ours.type in ("flag", "database") else "left_out_with_value"
 
 
 def _is_selection(word: str, files: frozenset[str]) -> bool:

@@ -55,37 +55,35 @@ _LONG: Final = 100
 """Characters that no word of ours has."""
 
 
-def change_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the JSON value with every text in it changed, keys included."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {change(key): change_texts(each, change) for key, each in value.items()}
-    if isinstance(value, list):
-        return [change_texts(each, change) for each in value]
-    return value
-
-
 def is_closed(name: str, value: Any, fields: Container[str] = CLOSED_FIELDS) -> bool:
     """Tell whether a field holds one word of our own."""
     is_of_ours = name in fields and type(value) is str and len(value) < _LONG
     return is_of_ours and value.isascii() and " " not in value
 
 
-def change_free_texts(
-    value: Any, change: Callable[[str], str], closed: Container[str] = CLOSED_FIELDS
+def change_texts(
+    value: Any, change: Callable[[str], str], closed: Container[str] | None = None
 ) -> Any:
-    """Return a JSON value with every text in it changed, but for keys and closed fields."""
+    """Return a JSON value with every text in it changed.
+
+    Args:
+        value: the JSON value.
+        change: returns what takes the place of a text.
+        closed: fields that stay if they hold a word of our own, and then all keys do; without it
+            keys are changed, too.
+    """
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, dict):
-        return {
-            name: each if is_closed(name, each, closed) else change_free_texts(each, change, closed)
-            for name, each in value.items()
-        }
     if isinstance(value, list):
-        return [change_free_texts(each, change, closed) for each in value]
-    return value
+        return [change_texts(each, change, closed) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if closed is None:
+        return {change(name): change_texts(each, change) for name, each in value.items()}
+    return {
+        name: each if is_closed(name, each, closed) else change_texts(each, change, closed)
+        for name, each in value.items()
+    }
 
 
 def cap(text: str, limit: int) -> str:

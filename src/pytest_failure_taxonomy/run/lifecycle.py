@@ -39,8 +39,8 @@ from pytest_failure_taxonomy.report.render import terminal as face
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import (
+    CLOSED_FIELDS,
     ShownPaths,
-    change_free_texts,
     change_texts,
     encodable,
     safe_text,
@@ -600,7 +600,7 @@ def _kept_in(session: Any) -> dict[str, str] | None:
 def _search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
     """Remove secrets that extensions and benches have made known, and count all again."""
     foreign = change_texts(report["extensions"], redact)
-    report |= {**change_free_texts(report, redact), "extensions": foreign}
+    report |= {**change_texts(report, redact, CLOSED_FIELDS), "extensions": foreign}
     own = report["extensions"].setdefault(OWN_NAME, {})
     own.pop("redacted", None)
     own["redacted"] = dict(Counter(removed_from(json.dumps(report))))

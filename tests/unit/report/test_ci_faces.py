@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.report.render import (
     render,
     write_faces,
 )
-from pytest_failure_taxonomy.report.text import change_free_texts
+from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Faces,
     InFlightTest,
@@ -145,7 +145,7 @@ def unescaped(text: str) -> str:
 
 def with_texts(report: dict[str, Any], text: str) -> dict[str, Any]:
     """Return a report with a text in place of each that a test or a user can choose."""
-    changed: dict[str, Any] = change_free_texts(report, lambda _: text)
+    changed: dict[str, Any] = change_texts(report, lambda _: text, CLOSED_FIELDS)
     for name in ("failures", "causes", "in_flight", "stalls", "bench", "internal_errors"):
         assert len(changed[name]) == len(report[name])
     changed["schema_version"] = report["schema_version"]

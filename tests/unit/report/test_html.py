@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.report.render.html.rows import (
     timing_of,
 )
 from pytest_failure_taxonomy.report.summary import summarise
-from pytest_failure_taxonomy.report.text import change_free_texts
+from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Counts,
@@ -295,7 +295,7 @@ def test_no_text_of_a_report_makes_an_element(text: str) -> None:
 
 def _filled_with(text: str) -> dict[str, Any]:
     report = make_report(make_full_run())
-    filled: dict[str, Any] = change_free_texts(report, lambda _: f"a{text}b")
+    filled: dict[str, Any] = change_texts(report, lambda _: f"a{text}b", CLOSED_FIELDS)
     for name in ("$schema", "schema_version", "limits", "summary"):
         filled[name] = report[name]
     filled["environment"]["ci"] = None

@@ -17,7 +17,6 @@ from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import replace_file
-from pytest_failure_taxonomy.system.files import write_all
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
 
 FORMATS: Final[Mapping[str, str]] = {
@@ -143,10 +142,5 @@ def _append_summary(path: str, report: JSONObject) -> None:
 
 def _append(path: str, text: str) -> None:
     """Append to a file that other steps of a job write, too; it is made if it is not there."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(path, flags, 0o666)
-    try:
-        write_all(descriptor, text.encode("utf-8", "replace"))
-    finally:
-        with suppress(OSError):
-            os.close(descriptor)
+    with Path(path).open("ab") as file:
+        file.write(text.encode("utf-8", "replace"))

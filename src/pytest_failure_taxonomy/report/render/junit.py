@@ -54,10 +54,8 @@ def render(report: JSONObject, family: str = XUNIT2) -> str:
     suite = ET.SubElement(root, "testsuite", {"name": "pytest"})
     _describe_run(suite, report)
     causes = causes_by_failure(report)
-    for case in _cases(report, causes, family):
-        suite.append(case)
-    for case in _session_cases(report, causes):
-        suite.append(case)
+    suite.extend(_cases(report, causes, family))
+    suite.extend(_session_cases(report, causes))
     _count(suite)
     return _as_text(root)
 
@@ -101,8 +99,7 @@ def augment(path: Path, report: JSONObject) -> str:
     if suites:
         _describe_run(suites[0], report)
         known = {case.get("name") for case in cases}
-        for case in _session_cases(report, causes, known=known):
-            suites[0].append(case)
+        suites[0].extend(_session_cases(report, causes, known=known))
         _count(suites[0])
     try:
         return _as_text(root)
@@ -292,30 +289,36 @@ def _session_cases(
         kinds.add("collection.error")
         name = address(failed["nodeid"])[1]
         if name not in names:
-            shown = failed["traceback"] or failed["message"]
-            text = "\n".join((*_words_of(causes.get(id(failed))), "", shown))
-            yield _session_case("", name, "collection.error", _COLLECTION, text)
+            text = (
+                *_words_of(causes.get(id(failed))),
+                "",
+                failed["traceback"] or failed["message"],
+            )
+            yield _session_case("collection.error", _COLLECTION, text, name=name)
     for error in report["internal_errors"]:
         kinds.add(error["kind"])
-        text = "\n".join((*_words_of(causes.get(id(error))), "", error["traceback"] or ""))
-        yield _session_case(SESSION, error["kind"], error["kind"], error["message"], text)
+        text = (*_words_of(causes.get(id(error))), "", error["traceback"] or "")
+        yield _session_case(error["kind"], error["message"], text)
     verdict = report["verdict"]
     if report["completeness"] == "running":  # a file without a failure would pass for a success
-        yield _session_case(SESSION, "running", "running", _RUNNING, "")
+        yield _session_case("running", _RUNNING)
     for cause in summarise(report).causes if verdict is not None else ():
         if not cause.failures and cause.kind not in kinds:
             kinds.add(cause.kind)
             is_verdict = cause.kind == verdict["kind"]
             evidence = [each["detail"] for each in verdict["evidence"]] if is_verdict else []
-            text = "\n".join((*_words_of(cause), *evidence))
-            yield _session_case(SESSION, cause.kind, cause.kind, cause.text, text)
+            yield _session_case(cause.kind, cause.text, (*_words_of(cause), *evidence))
 
 
-def _session_case(classname: str, name: str, kind: str, message: str, text: str) -> ET.Element:
+def _session_case(
+    kind: str, message: str, text: Iterable[str] = (), *, name: str | None = None
+) -> ET.Element:
+    """Return a case with an error; `name` is that of what could not be collected."""
+    classname, name = (SESSION, kind) if name is None else ("", name)
     given = {"classname": classname, "name": clean(name), "time": _seconds(0.0)}
     case = ET.Element("testcase", given)
     said = {"type": clean(kind), "message": clean(safe_text(message))}
-    ET.SubElement(case, "error", said).text = clean(text)
+    ET.SubElement(case, "error", said).text = clean("\n".join(text))
     return case
 
 
