@@ -27,11 +27,6 @@ _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
 _AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "count")
-_CAUSE_FIELDS: Final = (
-    *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
-    *("count", "nodeids", "fingerprints", "history", "proof"),
-)
-"""The fields of a cause in their order."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
@@ -158,20 +153,19 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
     if verdict is None:
         return []
     primary = (verdict["reason"], verdict["kind"])
-    told = list(map(build.cause_of_group, report["groups"]))
-    kinds = {cause["kind"] for cause in told}
+    causes = list(map(build.cause_of_group, report["groups"]))
+    kinds = {cause["kind"] for cause in causes}
     for held in report["reasons"]:
         is_primary = (held["reason"], held["kind"]) == primary
         if held["kind"] not in kinds and (is_primary or not held["kind"].startswith("marker.")):
             kind = describe_kind(held["kind"], FailureReason(held["reason"]))
             what = verdict["message"] if is_primary else kind.phrase(held["count"])
             key = " ".join((held["reason"], held["kind"]))
-            told.append({**held, "key": key, "what": what, "fingerprints": []})
-    causes = []
-    for cause in told:
+            about = {**held, "key": key, "what": what, "fingerprints": []}
+            causes.append({**build.NO_CAUSE, **about})
+    for cause in causes:
         kind = describe_kind(cause["kind"], FailureReason(cause["reason"]))
         is_primary = (cause["reason"], cause["kind"]) == primary
         cause["retryable"] = verdict["retryable"] if is_primary else kind.retryable
-        causes.append({name: cause.get(name) for name in _CAUSE_FIELDS})
     build.sort_causes(causes)
     return causes

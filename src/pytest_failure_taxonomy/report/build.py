@@ -533,7 +533,7 @@ def causes_as_json(
             known[told["key"]] = told
     causes: list[JSONObject] = []
     for cause in limits.listed("causes", judgement.causes):
-        before_it = known.get(cause.key, _UNASKED)
+        before_it = known.get(cause.key, NO_CAUSE)
         fields = {
             "key": cause.key,
             "what": limits.message(cause.what),
@@ -557,13 +557,18 @@ def causes_as_json(
 
 def cause_of_group(group: JSONObject) -> JSONObject:
     """Return a group of failures as a cause, where nothing else is known of causes."""
-    unknown = dict.fromkeys(("fix", "retryable", "charge_to", "proof"))
     fingerprint = group["fingerprint"]
     named = {"key": fingerprint, "what": group["title"], "fingerprints": [fingerprint]}
-    return {**group, **unknown, **named}
+    return {**NO_CAUSE, **{name: group[name] for name in NO_CAUSE if name in group}, **named}
 
 
-_UNASKED: Final = {"charge_to": None, "history": None, "proof": None}
+NO_CAUSE: Final = dict.fromkeys(
+    (
+        *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
+        *("count", "nodeids", "fingerprints", "history", "proof"),
+    )
+)
+"""A cause of which nothing is known."""
 
 
 def sort_causes(causes: list[JSONObject]) -> None:

@@ -240,7 +240,6 @@ class Merger:
         if len(of_verdict) == 1:
             verdict = amend.verdict_as_before(of_verdict[0].about["verdict"], verdict)
         exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
-        groups = _groups(failing)
         lists = {
             name: [entry for part in parts for entry in part.lists[name]] for name in parts[0].lists
         }
@@ -258,7 +257,7 @@ class Merger:
             "verdict": verdict,
             "reasons": build.reasons_as_json(judgement, limits),
             "summary": summary,
-            "groups": groups[:MAX_FAILURES],
+            "groups": list(limits.listed("groups", tuple(_groups(failing)))),
             "causes": build.causes_as_json(judgement, limits, told_before),
             "tests": lists["tests"] if has_tests else None,
             "not_run": {
@@ -268,7 +267,7 @@ class Merger:
             "order": None,
             "bench": [*lists["bench"], *joined],
             "environment": next(filter(None, (each.environment for each in parts))),
-            "limits": _limits(failing, limits, len(groups[MAX_FAILURES:])),
+            "limits": _limits(failing, limits),
             "extensions": {build.OWN_NAME: self._extension(parts)},
         }
         published = FailureReport.model_fields.items()
@@ -581,13 +580,12 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
     }
 
 
-def _limits(parts: Sequence[_Part], limits: build.Limits, groups_omitted: int) -> JSONObject:
+def _limits(parts: Sequence[_Part], limits: build.Limits) -> JSONObject:
     total: dict[str, int] = limits.cut
     for part in parts:
         for name, count in part.about["limits"].items():
-            total[name] = total.get(name, 0) + count
+            total[name] += count
         for name in _COUNTED:
             total[f"{name}_omitted"] += part.about["counts"][name] - len(part.lists[name])
         total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(part.lists["not_run"])
-    total["groups_omitted"] += groups_omitted
     return total

@@ -8,19 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.summary import CauseSummary
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.evidence import Location
 
 _NOT_THE_USERS: Final = frozenset({"dependency", "plugin", "pytest", "python"})
 """Owners of code that is no file of the repository, even where it is installed in it."""
 _DRIVE: Final = re.compile("[A-Za-z]:")
-
-
-@value
-class Place:
-    """A file of the repository, and the line if that is known."""
-
-    path: str
-    line: int | None = None
 
 
 class Repository:
@@ -40,7 +32,7 @@ class Repository:
         self._workspace = workspace
         self._running = {test["nodeid"]: test for test in report["in_flight"]}
 
-    def place_of_cause(self, cause: CauseSummary) -> Place | None:
+    def place_of_cause(self, cause: CauseSummary) -> Location | None:
         """Return where the first failure of a cause was raised, or else its test's file."""
         running = (self._running[each] for each in cause.nodeids if each in self._running)
         for failure in (*cause.failures, *running):
@@ -48,19 +40,19 @@ class Repository:
                 return place
         return next(filter(None, map(self.file_of, cause.nodeids)), None)
 
-    def place_of(self, failure: Mapping[str, Any]) -> Place | None:
+    def place_of(self, failure: Mapping[str, Any]) -> Location | None:
         """Return the place of a failure or a test in flight, if it is in the user's own files."""
         origin, location = failure.get("origin"), failure["location"]
         is_others = origin is not None and origin["owner"] in _NOT_THE_USERS
         path = None if location is None or is_others else self.path(location["path"])
         if path is None:
             return self.file_of(failure["nodeid"])
-        return Place(path=path, line=location["line"])
+        return Location(path=path, line=location["line"])
 
-    def file_of(self, nodeid: str | None) -> Place | None:
+    def file_of(self, nodeid: str | None) -> Location | None:
         """Return the file that a node id begins with; `None` if it begins with none."""
         path = None if nodeid is None else self.path(nodeid.partition("::")[0])
-        return None if path is None else Place(path=path)
+        return None if path is None else Location(path=path, line=None)
 
     def path(self, path: str) -> str | None:
         """Return a path of the report relative to the repository; `None` if it is outside."""

@@ -25,7 +25,7 @@ _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
     f"|{_COMMAND}"
 )
-_END_OF_LINE: Final = re.compile(r"\r?\n|\t")
+_END_OF_LINE: Final = re.compile(r"(\r?\n|\t)")
 
 
 def bench_name(bench: Mapping[str, Any]) -> str:
@@ -141,12 +141,20 @@ def safe_lines(text: str) -> str:
 
     The escapes are those of JSON, in which control characters are escapes already.
     """
-    parts = _END_OF_LINE.split(text)
-    ends = _END_OF_LINE.findall(text)
-    return "".join(
-        f"{_UNSAFE.sub(_escape_for_json, part)}{end}"
-        for part, end in zip(parts, [*ends, ""], strict=True)
-    )
+    parts = _END_OF_LINE.split(text)  # and between them what ended each
+    parts[::2] = (_UNSAFE.sub(_escape_for_json, part) for part in parts[::2])
+    return "".join(parts)
+
+
+def that_fit(texts: Iterable[str], room: int, size_of: Callable[[str], int]) -> list[str]:
+    """Return the first of some texts, as many as there is room for together."""
+    kept = []
+    for text in texts:
+        room -= size_of(text)
+        if room < 0:
+            break
+        kept.append(text)
+    return kept
 
 
 def first_line(text: str) -> str:

@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.report.summary import (
     states_words,
     summarise,
 )
-from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.report.text import first_line, safe_text, that_fit
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
     counted,
@@ -108,13 +108,9 @@ def _weight(text: str) -> int:
 
 def _within(lines: Iterable[str], room: int) -> str:
     """Return as many whole lines as there is room for, and say where that is not all."""
-    text, room = "", room - _weight(_CUT) - 1
-    for line in lines:
-        room -= _weight(line) + 1
-        if room < 0:
-            return f"{text}{_CUT}\n"
-        text += f"{line}\n"
-    return text
+    whole = [f"{line}\n" for line in lines]
+    kept = that_fit(whole, room - _weight(f"{_CUT}\n"), _weight)
+    return "".join(kept if len(kept) == len(whole) else [*kept, f"{_CUT}\n"])
 
 
 def _line(text: str, limit: int = _LONGEST_LINE, *, indent: int = 2) -> str:
@@ -125,13 +121,7 @@ def _fit(text: str, room: int) -> str:
     """Return one line within a weight; a text of many languages is heavier than it is long."""
     if _weight(text) <= room:
         return text
-    kept, room = "", room - _weight("…")
-    for each in text:
-        room -= _weight(each)
-        if room < 0:
-            break
-        kept += each
-    return kept + "…"
+    return "".join(that_fit(text, room - _weight("…"), _weight)) + "…"
 
 
 def _verdict(report: JSONObject, summary: RunSummary) -> Iterator[str]:
@@ -194,32 +184,27 @@ def _failures(summary: RunSummary, room: int) -> str:
     kept = _OF_LISTED if len(causes) > len(shown) else 0
     room -= kept
     for number, cause in enumerate(shown):
-        lines = list(_words_of_cause(cause))
-        part = _entry(number + 1, lines, cause.traceback, room // (len(shown) - number))
+        part = _entry(number + 1, cause, room // (len(shown) - number))
         room -= _weight(part)
         parts.append(part)
-    listed, room = len(shown), room + kept
-    for cause in causes[listed : 2 * _MOST_CAUSES]:
-        part = _line(f"{listed + 1}. {next(_words_of_cause(cause))}") + "\n"
-        room -= _weight(part)
-        if room < 0:
-            break
-        parts.append(part)
-        listed += 1
-    if total > listed:
-        words = counted(total - listed, "more cause")
+    others = enumerate(causes[len(shown) : 2 * _MOST_CAUSES], len(shown) + 1)
+    lines = (_line(f"{number}. {next(_words_of_cause(each))}") + "\n" for number, each in others)
+    listed = that_fit(lines, room + kept, _weight)
+    parts += listed
+    if (rest := total - len(shown) - len(listed)) > 0:
+        words = counted(rest, "more cause")
         parts.append(f"  and {words}: failure-taxonomy show --all REPORT\n")
     return "".join(parts)
 
 
-def _entry(number: int, lines: list[str], traceback: str | None, room: int) -> str:
-    first, *others = lines
+def _entry(number: int, cause: CauseSummary, room: int) -> str:
+    first, *others = _words_of_cause(cause)
     head = _within([_line(f"{number}. {first}"), *(_line(each, indent=5) for each in others)], room)
     room -= _weight(head)
-    if not traceback or room < _LEAST_OF_TRACEBACK:
+    if not cause.traceback or room < _LEAST_OF_TRACEBACK:
         return head
     longest = _LONGEST_TRACEBACK_LINE
-    told = filter(str.strip, traceback.splitlines())
+    told = filter(str.strip, cause.traceback.splitlines())
     shown = (safe_text(line.expandtabs(4), longest) for line in told)
     said = [f"     | {_fit(line, 2 * longest)}".rstrip() for line in shown]
     return head + "".join(f"{line}\n" for line in _telling(said, room))

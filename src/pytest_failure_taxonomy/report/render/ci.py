@@ -21,7 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.repository import Place, Repository
+from pytest_failure_taxonomy.report.repository import Repository
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     running_apart,
@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.report.summary import (
 )
 from pytest_failure_taxonomy.report.text import bench_name, safe_text
 from pytest_failure_taxonomy.system.files import open_shared, read_descriptor
+from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
@@ -56,7 +57,7 @@ class Annotation:
     """One of `error`, `warning` and `notice`."""
     title: str
     lines: tuple[str, ...]
-    place: Place | None = None
+    place: Location | None = None
 
 
 def render_for_github(report: dict[str, Any]) -> str:
@@ -171,11 +172,11 @@ def render_for_gitlab(report: dict[str, Any]) -> str:
     entries: list[dict[str, Any]] = []
     seen: Counter[str] = Counter()
 
-    def add(kind: str, words: str, severity: str, identity: str, place: Place | None) -> None:
+    def add(kind: str, words: str, severity: str, identity: str, place: Location | None) -> None:
         # Equal ones are told apart by their order, for GitLab drops doubles.
         seen[identity] += 1
         known_by = f"{identity}\0{seen[identity]}".encode("utf-8", "backslashreplace")
-        place = place or Place(path=_NO_FILE)
+        place = place or Location(path=_NO_FILE, line=None)
         entry = {
             "description": safe_text(words, 1_000),
             "check_name": kind,

@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.report.summary import (
     summarise,
     worker_words,
 )
-from pytest_failure_taxonomy.report.text import bench_name, cap, first_line, safe_text
+from pytest_failure_taxonomy.report.text import bench_name, cap, first_line, safe_text, that_fit
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, noun_of_count
 
 MAX_BYTES: Final = 1024 * 1024 - 1
@@ -69,24 +69,13 @@ def render(report: dict[str, Any], room: int = MAX_BYTES) -> str:
         if not count:
             continue
         share = left * _SHARE_OF_CAUSES if noun == "cause" else left
-        kept = _kept(entries, int(share) - _ROOM_FOR_TITLES)
+        kept = that_fit(entries, int(share) - _ROOM_FOR_TITLES, _size_of)
         rest = count - len(kept)
         cut = f"\n_{counted(rest, noun)} left out: a summary has no more room._\n\n" if rest else ""
         text = f"### {title}\n\n{''.join(kept)}{cut}"
         left -= _size_of(text)
         parts += [text] if left >= 0 else []
     return "".join(parts)
-
-
-def _kept(entries: Iterable[str], room: int) -> list[str]:
-    """Return the entries for which there is room, up to the first for which there is none."""
-    kept = []
-    for entry in entries:
-        room -= _size_of(entry)
-        if room < 0:
-            break
-        kept.append(entry)
-    return kept
 
 
 def _size_of(text: str) -> int:
