@@ -259,6 +259,7 @@ def test_the_fixtures_are_documented() -> None:
     assert sorted(listed) == sorted([*declared, "system_under_test"])
 
 
+@pytest.mark.slow
 def test_the_code_of_the_reference_runs(tmp_path: Path) -> None:
     """The tests pass, one of them once for each case, and the script runs to its end."""
     assert run_command(tmp_path, "failure-taxonomy bench init bench/mail")[0] == 0

@@ -65,6 +65,7 @@ def test_the_first_command_installs_what_exists() -> None:
     assert set(plugins) <= set(group("test"))
 
 
+@pytest.mark.slow
 def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
     """It finds the example's one bug, and leaves its report where pytest was started."""
     _, run = commands(0)
@@ -108,6 +109,7 @@ def test_the_second_command_runs_the_tests_as_ci_does() -> None:
     assert last == run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "kind"),
     [
@@ -135,6 +137,7 @@ def test_the_steps_for_ci_keep_a_report_of_this_run(
     assert upload["if"] == "always()"
 
 
+@pytest.mark.slow
 def test_the_first_bench_passes(tmp_path: Path) -> None:
     """The two commands below `Benches` write a task class and run it."""
     (block,) = blocks_of("README.md", "console", "Benches")

@@ -148,6 +148,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, di
     return {name: (statuses[name], read_report(Path(folder, f"{name}.json"))) for name in ROWS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_scenario(name: str, reports: dict[str, tuple[int, dict[str, Any]]]) -> None:
     """Verdict, the table's own answer, and the exit code are those that the table promises."""

@@ -332,6 +332,31 @@ def test_what_is_refused(
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
+XUNIT1: Final = """<testsuites><testsuite name="shop">
+<testcase classname="shop.test_cart.TestTotal" name="test_sum" file="shop/test_cart.py" line="3">
+<failure message="assert 3 == 4">E  assert 3 == 4</failure></testcase>
+<testcase classname="cart" name="test_on_windows" file="shop\\test_win.py"/>
+<testcase classname="shop.test_cart" name="test_net" file="shop/test_cart.py">
+<flakyFailure message="refused" type="ConnectionError"/></testcase>
+</testsuite></testsuites>
+"""
+
+
+def test_junit_with_files_and_reruns(tmp_path: Path) -> None:
+    """`junit_family=xunit1` names files; Surefire's words tell what passed on a rerun."""
+    (tmp_path / "j.xml").write_text(XUNIT1, "utf-8")
+    report = read("junit", tmp_path / "j.xml")
+    assert {test["nodeid"]: test["outcome"] for test in report["tests"]} == {
+        "shop/test_cart.py::TestTotal::test_sum": "failed",
+        "shop/test_win.py::test_on_windows": "passed",
+        "shop/test_cart.py::test_net": "flaky",
+    }
+    (failure,) = report["failures"]
+    assert failure["nodeid"] == "shop/test_cart.py::TestTotal::test_sum"
+    assert failure["phase"] == "call"
+    assert "assert 3 == 4" in failure["traceback"]
+
+
 @pytest.mark.parametrize("source", [*READERS, "junit"])
 def test_a_huge_file_is_not_read(source: str, tmp_path: Path, call: Callable[..., Said]) -> None:
     """500 MB are refused by their size, before a byte is read."""

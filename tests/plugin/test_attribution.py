@@ -192,6 +192,7 @@ def test_the_terminal_names_the_owner(runs: PytestRuns) -> None:
     assert "[platform team, https://example.org/runbook]" in line
 
 
+@pytest.mark.slow
 def test_rules_by_ini(runs: PytestRuns) -> None:
     """The ini value is relative to the configuration file; the option wins over it."""
     files = {
@@ -232,6 +233,7 @@ def test_bad_rules_stop_the_run(runs: PytestRuns) -> None:
     assert not blank
 
 
+@pytest.mark.slow
 def test_a_pattern_without_end(runs: PytestRuns) -> None:
     """A rule whose pattern would search for ever is switched off, and the run says so."""
     rules = (

@@ -334,6 +334,7 @@ def launcher(tmp_path: Path) -> list[str]:
     return command
 
 
+@pytest.mark.slow
 def test_a_named_folder_that_can_not_be_written(
     folder: Path, launcher: list[str], tmp_path: Path
 ) -> None:
@@ -343,6 +344,7 @@ def test_a_named_folder_that_can_not_be_written(
     assert_refused(run, f"{TO}: {path} can't be written: Permission denied; give a path in a ")
 
 
+@pytest.mark.slow
 def test_a_named_ini_folder_that_can_not_be_written(
     folder: Path, launcher: list[str], tmp_path: Path
 ) -> None:
@@ -354,6 +356,7 @@ def test_a_named_ini_folder_that_can_not_be_written(
     assert_refused(run, f"{path} can't be written: Permission denied")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 def test_a_default_folder_that_can_not_be_written(
     folder: Path, launcher: list[str], tmp_path: Path, is_failing: bool
@@ -373,6 +376,7 @@ def test_a_default_folder_that_can_not_be_written(
     assert not (folder / REPORT).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 @pytest.mark.parametrize("named", [True, False], ids=["named", "default"])
 def test_a_folder_that_turns_read_only(
@@ -547,6 +551,7 @@ def write_large_extension(folder: Path) -> None:
     (folder / "conftest.py").write_text(conftest, encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 def test_a_full_disk_and_no_room_kept(
     folder: Path, small_disk: Path, tmp_path: Path, is_failing: bool
@@ -574,6 +579,7 @@ def test_a_full_disk_and_no_room_kept(
     assert sorted(each.name for each in small_disk.iterdir()) == ["r.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.linux("no room is kept on the disk elsewhere")
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 def test_a_full_disk_and_a_large_report(
@@ -597,6 +603,7 @@ def test_a_full_disk_and_a_large_report(
     assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_a_full_temporary_folder(folder: Path, small_disk: Path) -> None:
     """Where the report can't be anywhere, a line says so."""
     (small_disk / "temporary").mkdir()

@@ -1233,6 +1233,8 @@ def test_on_workers(
     check_order(capsys.readouterr().out, done)
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("row", CRASHES, ids=[row.name for row in CRASHES])
 def test_a_worker_that_dies(
     tmp_path: Path,
@@ -1246,6 +1248,8 @@ def test_a_worker_that_dies(
     check(run(tmp_path, row, port, "-n", "1"), row, port, capsys)
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.skipif(find_spec("sqlalchemy") is None, reason="needs SQLAlchemy")
 def test_with_a_history(tmp_path: Path, port: int) -> None:
     """What is new comes first, and the headline says how much of it is."""

@@ -134,6 +134,7 @@ def test_deaths_of_workers(tmp_path: Path) -> None:
     assert report["extensions"].get("pytest_failure_taxonomy", {}).get("faults") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_stderr", [False, True])
 def test_a_crash_under_run(tmp_path: Path, own_stderr: bool) -> None:
     """The supervisor reads the same; with a stderr of its own pytest's faulthandler stays."""
@@ -233,6 +234,7 @@ def test_a_pipe_of_stderr_ends_with_the_run(tmp_path: Path) -> None:
         assert child.wait() == 7
 
 
+@pytest.mark.slow
 def test_the_controller_dies(tmp_path: Path) -> None:
     """What the test of a worker has written is read while the worker still is."""
     write(

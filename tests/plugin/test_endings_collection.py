@@ -174,6 +174,8 @@ OTHERS: Final = (
 )
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("ending", OTHERS)
 def test_other_reasons_not_to_be_collected(runs: PytestRuns, ending: Ending) -> None:
     """A node that can't be collected is told apart from a failed test, and yields to one."""

@@ -195,6 +195,8 @@ def test_rerun_of_a_setup(runs: PytestRuns) -> None:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_rerun_on_a_worker(runs: PytestRuns) -> None:
     """Under xdist attempts are counted as in one process."""
     run = check_ending(

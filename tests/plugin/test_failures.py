@@ -407,6 +407,8 @@ COLLECTION_ERRORS: Final = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @XDIST
 def test_collection_errors(runs: PytestRuns, workers: int) -> None:
     """A collection error says what was raised and where, however many workers met it."""

@@ -214,6 +214,7 @@ def assert_crash(stderr: str, folder: Path, line_of: str = ",line=5") -> None:
     assert "SIGABRT" in line
 
 
+@pytest.mark.slow
 @pytest.mark.posix("SIGABRT")
 @pytest.mark.parametrize(
     "how",

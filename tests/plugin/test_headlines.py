@@ -439,6 +439,8 @@ def test_secrets_in_a_headline(pytester: pytest.Pytester) -> None:
     assert "[REDACTED" in run.stdout + run.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @given(st.text() | st.integers(0, 3_000).map(lambda count: "x" * count))
 def test_one_line(text: str) -> None:
     """Any text becomes one line that is not too long, and is empty for blank texts alone."""

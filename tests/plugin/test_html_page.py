@@ -35,6 +35,8 @@ def rows_of(path: Path) -> dict[str, list[list[object]]]:
     return rows
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_a_run_writes_its_page_with_every_test(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """The page has the verdict and all tests, those that passed as well."""
@@ -46,6 +48,8 @@ def test_a_run_writes_its_page_with_every_test(runs: PytestRuns, workers: tuple[
     assert sorted(str(test[2]) for test in rows_of(page)["tests"]) == ["failed", "passed", "passed"]
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.linux("the watcher completes the report of a dead run there")
 def test_a_run_that_dies_has_its_page(runs: PytestRuns) -> None:
     """Whoever completes the report writes the page, too, and `convert` makes the same one."""

@@ -133,6 +133,8 @@ def suite() -> Iterator[str]:
         yield f"def test_{number}(): raise subprocess.CalledProcessError(128, {command!r})\n"
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_libraries_are_known(runs: PytestRuns, workers: list[str]) -> None:
     """Each exception has the reason and kind of its library, and so has the run."""

@@ -47,6 +47,7 @@ HOG: Final = (
 LIMIT_BYTES: Final = 160 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
 def test_a_memory_error_near_a_limit(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """It is the sandbox's where hardly anything was left of RLIMIT_AS, else the test's own."""
@@ -68,6 +69,7 @@ def test_a_memory_error_near_a_limit(runs: PytestRuns, workers: tuple[str, ...])
     assert len(peaks) == bool(workers)
 
 
+@pytest.mark.slow
 def test_what_was_last_seen_before_a_kill(runs: PytestRuns) -> None:
     """The watcher has looked at the memory that a killed process used."""
     content = "import os, time\ndef test_it():\n    time.sleep(1.4)\n    os.kill(os.getpid(), 9)\n"
@@ -116,6 +118,7 @@ def run_in(group: Path, runs: PytestRuns, *args: str) -> dict[str, Any]:
     return runs.wait_for_completion()
 
 
+@pytest.mark.slow
 def test_the_oom_killer(runs: PytestRuns, group: Path) -> None:
     """The kernel's log makes it certain, for pytest itself and for a worker."""
     report = run_in(group, runs)

@@ -118,6 +118,8 @@ def test_each_worker_may_have_its_own_tests(runs: PytestRuns) -> None:
     assert run.counts == {"collected": 3, "passed": 3}
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_it_is_on_disk_before_the_end(runs: PytestRuns) -> None:
     """A death right after xdist's report keeps the mismatch, with no secret in its node ids."""
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -91,6 +91,8 @@ def test_several_files_that_could_not_be_collected(runs: PytestRuns, workers: li
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
     """The file that does not parse is named by its path, wherever it was imported from."""
     package = runs.path / "site-packages" / "broken"

@@ -220,6 +220,8 @@ def test_a_start_that_fails_before_options_are_parsed(
         assert run.report(path)["verdict"]["kind"] == "plugin.error"
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_the_plugin_can_be_blocked(folder: Path) -> None:
     """`-p no:failure_taxonomy` keeps the installed plugin out, its options included."""
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
@@ -364,6 +366,8 @@ def test_short_forms_stand_beside_the_long_ones_in_the_help(
     assert run_inside(pytester, "--why-rules=x.yaml", switch=()).status == 4
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_short_forms_mean_the_same(folder: Path) -> None:
     """With workers, too, which get the command line of their controller."""
     write(folder, {"test_it.py": FAILING, "known.yaml": "- nodeid: '*'\n"})
@@ -581,6 +585,8 @@ def test_nested(pytester, monkeypatch):
 """
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("how", ["runpytest_inprocess", "runpytest_subprocess"])
 @pytest.mark.parametrize("args", [(), ("-n", "1")], ids=["alone", "in-a-worker"])
 def test_a_run_inside_a_run_has_its_own_report(
@@ -594,6 +600,8 @@ def test_a_run_inside_a_run_has_its_own_report(
     assert run.report()["verdict"] is None
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("how", ["runpytest_inprocess", "runpytest_subprocess"])
 def test_a_run_inside_a_run_with_the_same_path(folder: Path, how: str) -> None:
     """Where both have one path, it is the outer run's, and the inner one says where its own is."""

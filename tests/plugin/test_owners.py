@@ -83,6 +83,8 @@ def seen(entry: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(entry["origin"][name] for name in ("owner", "package", "path", "function"))
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize(
     ("args", "plugins"),
     [
@@ -126,6 +128,8 @@ def test_every_failure_has_an_owner(
     assert told == [f"{words} (broken_plugin.py:7)"]
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_the_terminal_names_the_package(runs: PytestRuns) -> None:
     """It is said of what was installed, and of no code of the user's."""
     runs.write(FILES)

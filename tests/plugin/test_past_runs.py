@@ -123,6 +123,7 @@ WHAT_TO_INSTALL = (
 )
 
 
+@pytest.mark.slow
 def test_without_the_extra(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line of the run says what to install."""
     runs.write({"absent/sqlalchemy.py": WITHOUT_SQLALCHEMY})
@@ -152,6 +153,7 @@ def test_commands_without_the_extra(
     assert run.stderr == f"failure-taxonomy: {WHAT_TO_INSTALL}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["me:geh3im-Pw@127.0.0.1:1/x", "127.0.0.1:1/x?Password=geh3im-Pw"])
 def test_a_history_that_cannot_be_reached(runs: PytestRuns, url: str) -> None:
     """One line says so, without the password, and the run is as it would be without it."""
@@ -192,6 +194,7 @@ def known_run(runs: PytestRuns, entries: str, *args: str, **given: Any) -> Finis
     return runs.run("--failure-taxonomy-known=known.yaml", *args, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [(), ("-n", "2")])
 def test_known_failures_pass(runs: PytestRuns, args: tuple[str, ...]) -> None:
     """If every failure is listed, the exit status is 0, and the verdict says why."""
@@ -240,6 +243,7 @@ def test_nothing_but_failed_tests_is_accepted(runs: PytestRuns) -> None:
     assert "fails no more" not in "\n".join(run.stdout)
 
 
+@pytest.mark.slow
 def test_what_the_history_knows_passes(runs: PytestRuns) -> None:
     """A failure is new once, and known from then on."""
     (runs.path / "broken").touch()
@@ -277,6 +281,7 @@ def test_bad_input_is_told_before_any_test(runs: PytestRuns) -> None:
         assert words in said
 
 
+@pytest.mark.slow
 def test_every_outcome_is_kept(runs: PytestRuns) -> None:
     """As pytest's last line names it, with reruns and errors."""
     runs.write(

@@ -43,6 +43,8 @@ def port() -> int:
         return int(server.getsockname()[1])
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_one_address_is_one_cause(runs: PytestRuns, port: int) -> None:
     """Whichever library wanted to connect, and however it says so."""
     there = [name for name in CLIENTS if not name or find_spec(name)]

@@ -246,6 +246,7 @@ def test_no_secret_of_a_command_is_in_its_report(tmp_path: Path) -> None:
 WORDS_OF_OURS: Final = ("[0-9a-f]{32}", "full|running|reconstructed", "test", "T[A-Z_]+", r"\d+")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", WORDS_OF_OURS)
 def test_a_pattern_that_matches_words_of_ours(runs: PytestRuns, pattern: str) -> None:
     """The report of a run, also of one that dies, stays one that can be read."""

@@ -27,6 +27,8 @@ CASES: Final = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize(
     ("case", "start"),
     [*((case, "module") for case in CASES), ("option", "script"), ("bug", "run"), ("path", "run")],

@@ -62,6 +62,8 @@ def last_line(run: FinishedRun) -> dict[str, int]:
     return {name: count for name, count in run.outcomes.items() if name != "warnings"}
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @WORKERS
 @pytest.mark.parametrize(
     ("content", "message", "failed", "causes"),

@@ -747,6 +747,8 @@ def test_a_stream_that_is_not_utf_8(folder: Path, env: dict[str, str], started: 
         assert run.report()["failures"][0]["exception"]["message"] == "größer ✓ 報告"
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @posix_only
 @pytest.mark.parametrize("test", [PASSING, FAILING], ids=["passing", "failing"])
 @pytest.mark.parametrize("how", ["from-the-start", "head", "closed-descriptor"])

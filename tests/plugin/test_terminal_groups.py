@@ -199,6 +199,8 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
     assert linked("tests/a test.py:77", targets) == "tests/a test.py:77"
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.posix("a terminal")
 @pytest.mark.parametrize(
     ("variables", "has_links"),

@@ -202,6 +202,7 @@ def test_it_goes_when_pytest_has_gone(tmp_path: Path, content: str) -> None:
     assert left_in(tmp_path) == [REPORT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [(), ("-n", "2"), ("-p", "no:terminal")], ids=str)
 def test_there_is_one(tmp_path: Path, args: Sequence[str]) -> None:
     """A run has one watcher, with workers or without."""
@@ -398,6 +399,7 @@ def test_a_handler_of_the_user_stays(tmp_path: Path) -> None:
     assert run.status == 17
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["serial", "workers"])
 def test_a_timer_that_ends_the_process(tmp_path: Path, args: Sequence[str]) -> None:
     """A timer of pytest-timeout's thread method leaves no word; it was noted, and is the likely

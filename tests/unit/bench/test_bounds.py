@@ -164,6 +164,7 @@ def test_the_bound_holds_in_95_percent_of_samples(n: int) -> None:
         assert held >= 0.95
 
 
+@pytest.mark.slow
 @given(ANY_SCORES)
 @settings(deadline=None, max_examples=150)
 def test_one_more_failure_never_raises_the_bound(scores: list[float]) -> None:
@@ -171,6 +172,7 @@ def test_one_more_failure_never_raises_the_bound(scores: list[float]) -> None:
     assert bound_of([*scores, 0.0]) <= bound_of(scores)
 
 
+@pytest.mark.slow
 @given(ANY_SCORES, st.data())
 @settings(deadline=None, max_examples=150)
 def test_a_lower_score_never_raises_the_bound(scores: list[float], data: st.DataObject) -> None:
@@ -181,6 +183,7 @@ def test_a_lower_score_never_raises_the_bound(scores: list[float], data: st.Data
     assert bound_of(worse) <= bound_of(scores)
 
 
+@pytest.mark.slow
 @given(ANY_SCORES, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
 def test_the_order_of_scores_moves_no_digit(scores: list[float], rng: random.Random) -> None:

@@ -53,6 +53,7 @@ def test_a_case_that_was_held_up_gets_its_time_back() -> None:
     assert calls == ["w"]
 
 
+@pytest.mark.slow
 def test_a_case_that_hangs_is_a_timeout_though_another_blocked() -> None:
     """What it gets back is what it lost, not another life."""
     report = _run(SleepingSUT(seconds=60))

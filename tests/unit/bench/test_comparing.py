@@ -295,6 +295,7 @@ def test_a_gate_that_fails_for_itself_still_fails() -> None:
     assert worse[0] == "FAIL"
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=5, max_size=12),

@@ -33,6 +33,7 @@ def flips(worse: int, better: int, same: int) -> list[float]:
     return [-1.0] * worse + [1.0] * better + [0.0] * same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [0, 7])
 def test_it_excludes_0_exactly_where_mcnemar_rejects(same: int) -> None:
     """The interval and McNemar's exact test at 5 % never say different things of 0/1 scores."""
@@ -44,6 +45,7 @@ def test_it_excludes_0_exactly_where_mcnemar_rejects(same: int) -> None:
         assert (high < 0 or low > 0) == rejects, (worse, better)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(min_value=0, max_value=300), st.integers(min_value=0, max_value=300))
 def test_the_p_value_is_scipys(worse: int, better: int) -> None:
@@ -61,6 +63,7 @@ def test_the_p_value_by_hand() -> None:
     assert mcnemar_p_value(4_000, 0) == 0.0
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(DIFFERENCES)
 def test_the_mean_is_within_and_both_sides_are_alike(differences: list[float]) -> None:
@@ -72,6 +75,7 @@ def test_the_mean_is_within_and_both_sides_are_alike(differences: list[float]) -
     assert ends([-each for each in reversed(differences)]) == pytest.approx((-high, -low), abs=1e-8)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(DIFFERENCES, st.data())
 def test_a_loss_never_raises_either_end(differences: list[float], data: st.DataObject) -> None:

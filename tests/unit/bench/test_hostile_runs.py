@@ -125,6 +125,7 @@ def test_a_line_that_another_process_appended_to_a_torn_one_is_read(
     assert set(run.scores()) == {"case-000", "case-001"}
 
 
+@pytest.mark.slow
 @given(
     added=st.lists(
         st.tuples(st.integers(0, 20), kinds, st.dictionaries(names, json_values, max_size=6)),

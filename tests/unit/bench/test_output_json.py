@@ -19,12 +19,14 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_VALUES)
 def test_what_json_can_hold_has_no_problem(value: object) -> None:
     """Every value that JSON's own grammar has is taken."""
     assert json_problem(value) is None
 
 
+@pytest.mark.slow
 @given(_VALUES)
 def test_a_set_is_found_wherever_it_is(value: object) -> None:
     """One thing that JSON has not spoils a value of any shape, and its place is told."""

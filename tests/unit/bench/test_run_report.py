@@ -375,6 +375,7 @@ def passes(scores: list[BenchScore], gate: GateSettings, **missing: Any) -> bool
     return evaluate_gate(make_run(scores, **missing), gate).verdict == "PASS"
 
 
+@pytest.mark.slow
 @given(SCORES, GATES, FAILURES)
 @settings(deadline=None, max_examples=150)
 def test_a_failure_more_never_turns_fail_into_pass(
@@ -404,6 +405,7 @@ def test_a_run_that_misses_a_case_never_passes(
     assert not passes(scores[1:], gate, **{how: 1})
 
 
+@pytest.mark.slow
 @given(SCORES, GATES, FAILURES, st.integers(min_value=1, max_value=3))
 @settings(deadline=None, max_examples=60)
 def test_a_repeated_failure_more_never_turns_fail_into_pass(

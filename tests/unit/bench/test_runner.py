@@ -620,6 +620,7 @@ def test_an_empty_plan_is_complete() -> None:
     assert (report.per_case, report.mean_score, report.complete) == ((), None, True)
 
 
+@pytest.mark.slow
 def test_ten_thousand_cases_keep_to_the_concurrency() -> None:
     """Each is run once, in the plan's order, and never more than allowed at a time."""
     ids = [f"case-{number:05}" for number in range(10_000)]
@@ -643,6 +644,7 @@ def test_ten_thousand_cases_keep_to_the_concurrency() -> None:
     assert report.passed_count == 10_000
 
 
+@pytest.mark.slow
 def test_a_thread_that_never_ends_is_left_behind() -> None:
     """A plain system beyond its limit costs its case and holds up nothing, not even the exit."""
     release = threading.Event()

@@ -162,6 +162,7 @@ def two_rubrics(tmp_path: Path) -> Mapping[str, Path]:
     return paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["warm", "fresh"])
 def test_rubrics_in_their_processes(two_rubrics: Mapping[str, Path], mode: Any) -> None:
     """Each runs isolated; one that fails fails its case by name, and the other's cost is kept."""

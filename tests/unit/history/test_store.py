@@ -316,6 +316,8 @@ def test_first_runs_at_once_all_get_in(
     assert [path.name for path in tmp_path.iterdir()] in (["h.db"], [])
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.linux("a SIGKILL")
 def test_a_process_that_is_killed_makes_no_half_history(tmp_path: Path) -> None:
     """What it has not finished is at no path that anybody opens: no empty file and no journal."""
@@ -346,6 +348,8 @@ def test_a_history_where_no_file_can_be_linked(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "h.db"]
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.linux("a SIGKILL")
 def test_a_killed_writer_leaves_no_half_run(history_url: str) -> None:
     """What a process has written before it was killed in a transaction is not there."""
@@ -361,6 +365,8 @@ def test_a_killed_writer_leaves_no_half_run(history_url: str) -> None:
         assert history.add(a_report(1))
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_a_server_that_goes_away_is_told() -> None:
     """In the middle of the work, before it, and not any more once it is there again."""
     with started_cluster() as cluster:

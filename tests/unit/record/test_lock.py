@@ -165,6 +165,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
     assert (tmp_path / "theirs").read_text() == "theirs"
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_path(tmp_path: Path) -> None:
     """The second run writes to a name of its own and says so; the first one's report is its own,
     and both have all of their results.

@@ -48,6 +48,7 @@ def test_sixty_workers_are_one_mismatch() -> None:
     )
 
 
+@pytest.mark.slow
 def test_sixty_lists_take_the_memory_of_one() -> None:
     """Of lists that differ, examples of the first few are kept, and how many others there are."""
     tests = CollectedTests()

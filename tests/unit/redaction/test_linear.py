@@ -70,6 +70,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
+@pytest.mark.slow
 def test_no_repetition_is_searched_more_often_than_another(counted: list[int]) -> None:
     """Of a longer text each character is read no more often than of a shorter one."""
     for unit in units(150):

@@ -75,6 +75,7 @@ def test_a_token_that_a_repr_cut_goes(size: int) -> None:
     assert left == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [100, 120, 200])
 def test_a_token_that_a_cap_cut_goes(limit: int) -> None:
     """Where our own cap cut a token, neither its start nor its end stays."""

@@ -356,6 +356,7 @@ def test_a_crash_is_annotated_where_it_was() -> None:
     assert "process.crashed" in said
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(HOSTILE)
 def test_no_text_is_a_workflow_command(text: str) -> None:

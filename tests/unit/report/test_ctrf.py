@@ -273,6 +273,7 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
     return make_report(run)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(report=reports())
 def test_counts_agree_with_the_list(report: dict[str, Any]) -> None:

@@ -108,6 +108,7 @@ def words_of(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", shown)).split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_page_says_what_all_faces_say(scene: str) -> None:
     """Headline, causes in their order, advice and codes; the same page each time."""

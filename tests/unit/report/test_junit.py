@@ -276,6 +276,7 @@ def test_options_that_do_not_fit(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_nested_too_deep_is_no_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_rule_with_an_endless_pattern_is_switched_off_and_told_once() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_many_endless_patterns_are_not_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What all bad patterns together may waste is limited, too."""
     monkeypatch.setattr(matcher_module, "MAX_WASTED_SECONDS", 0.6)

@@ -1382,6 +1382,7 @@ def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
     assert 1 <= len(judgement.verdict.evidence) <= min(len(first.findings), MAX_EVIDENCE)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(run=RUNS, stage=st.sampled_from([each for each in Stage if each != Stage.BASELINE_RUN]))
 def test_a_green_run_has_no_verdict(run: RunEvidence, stage: Stage) -> None:
@@ -1411,6 +1412,7 @@ def test_the_verdict_has_the_lowest_precedence_number(run: RunEvidence) -> None:
     assert ranks == sorted(ranks)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(run=RUNS)
 def test_reasons_and_kinds_are_held_once(run: RunEvidence) -> None:
@@ -1422,6 +1424,7 @@ def test_reasons_and_kinds_are_held_once(run: RunEvidence) -> None:
         assert len(each.nodeids) == len(set(each.nodeids)) <= each.count
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(run=RUNS, failure=FAILURES, data=st.data())
 def test_one_failure_more_never_makes_a_success(
@@ -1438,6 +1441,7 @@ def test_one_failure_more_never_makes_a_success(
     assert judgement.verdict is not None or (run.exit.code == 0 and judgement.faults)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(run=RUNS)
 def test_an_unfinished_run_is_never_a_success(run: RunEvidence) -> None:
@@ -1445,6 +1449,7 @@ def test_an_unfinished_run_is_never_a_success(run: RunEvidence) -> None:
     assert judge(replace(run, finished=False)).verdict is not None
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(run=RUNS)
 def test_the_exit_reason_depends_on_the_exit_alone(run: RunEvidence) -> None:

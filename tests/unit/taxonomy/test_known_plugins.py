@@ -72,6 +72,7 @@ def test_the_tables_are_sorted_and_whole() -> None:
     assert len(options) >= 40
 
 
+@pytest.mark.slow
 def test_our_own_names_are_those_of_the_help() -> None:
     """Whoever runs pytest where this plugin is not installed is told what to install."""
     shown = subprocess.run(

@@ -1652,6 +1652,7 @@ def test_a_command_is_offered_for_reviewed_names_alone() -> None:
         assert found.fix is None
 
 
+@pytest.mark.slow
 def test_the_reviewed_names_are_those_of_what_is_installed() -> None:
     """Where a module of the table is installed here, it is of the distribution that it names."""
     table = packaged_table("distributions")

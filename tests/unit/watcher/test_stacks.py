@@ -243,6 +243,7 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
         assert stacks.where(ROOT) is None or stacks.where(ROOT)
 
 
+@pytest.mark.slow
 def test_a_huge_text_is_capped() -> None:
     """A file that somebody has filled costs neither memory nor time without end."""
     frame = '  File "/a.py", line 1 in f\n'

@@ -224,6 +224,7 @@ def test_what_moves_of_this_process(tmp_path: Path) -> None:
     assert look().written > last.written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "name", "is_looked_at"),
     [
@@ -270,6 +271,7 @@ def test_damage(clock: Clock, size: int) -> None:
     assert len(clock.looks(9)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

@@ -179,6 +179,7 @@ def grade(case, output):
             assert folders[number] != folders[number + 1], output
 
 
+@pytest.mark.slow
 def test_one_that_kills_the_server_costs_the_others_nothing(tmp_path: Path) -> None:
     """Cases that were in flight are graded again, one at a time; the killer is known by that."""
     source = (

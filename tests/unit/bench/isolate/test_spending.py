@@ -92,6 +92,7 @@ def test_what_was_spent_counts_whatever_the_end(
     assert (spending.cost_usd, spending.usage) == (cost_usd, {"tokens": tokens})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_what_was_spent_before_the_time_limit_counts() -> None:
     """The process is killed, and what it had told by then is not lost."""
@@ -121,6 +122,7 @@ def test_an_exception_brings_its_kind(how: str, name: str) -> None:
         assert error.bases[:2] == ("openai.RateLimitError", "builtins.Exception")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_a_runner_counts_the_cost_of_a_killed_system() -> None:
     """The case ends with `sut.timeout` and costs what it cost."""

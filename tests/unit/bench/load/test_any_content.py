@@ -95,6 +95,7 @@ def _no_more_than_json(value: Any) -> bool:
     return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(content=_CONTENT)
