@@ -22,8 +22,7 @@ NOTE: Final = (
     "made of a JUnit file: pytest's exit code, a death and what was running then are not in it"
 )
 _COLLECTION: Final = "collection failure"
-_SETUP: Final = 'failed on setup with "'
-_TEARDOWN: Final = 'failed on teardown with "'
+_IN_PHASE: Final = re.compile(r'failed on (setup|teardown) with "(.*?)"?\Z', re.DOTALL)
 _RIGHT: Final = "give the file that `pytest --junitxml` writes"
 
 
@@ -139,11 +138,8 @@ def _phase_and_message(tag: str, message: str) -> tuple[ev.Phase, str]:
     """Return which phase failed, and the message without the words that pytest adds for it."""
     if tag != "error":
         return "call", message
-    phase: ev.Phase = "teardown" if message.startswith(_TEARDOWN) else "setup"
-    for prefix in (_SETUP, _TEARDOWN):
-        if message.startswith(prefix):
-            message = message.removeprefix(prefix).removesuffix('"')
-    return phase, message
+    found = _IN_PHASE.match(message)
+    return (foreign.PHASES[found[1]], found[2]) if found else ("setup", message)
 
 
 def _name(case: Any) -> tuple[str, str]:

@@ -7,7 +7,7 @@ is if pytest died, or was told to print neither.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, cast
 
@@ -253,9 +253,18 @@ def _test_failures(out: PytestOutput, counts: ev.Counts) -> tuple[ev.TestFailure
         failures += [_of_verbose(noted, out) for noted in out.verbose]
     if not out.has_summary and not out.blocks:
         failures += [_of_crash(worker, "") for worker in out.lost.without_name()]
-    counted = counts.failed or (0 if failures or counts.errors else _letters(out, "F"))
-    failures += _unnamed("call", counted - sum(each.phase == "call" for each in failures))
-    failures += _unnamed("setup", _errors_counted(out, counts) - _errors_named(out, failures))
+    letters = Counter("".join(noted.text for noted in out.letters))
+    failed = counts.failed or (0 if failures or counts.errors else letters["F"])
+    errors = counts.errors - out.collection_error_count
+    if not counts.errors:
+        errors = 0 if out.last_line is not None or out.has_summary else letters["E"]
+    in_calls = sum(each.phase == "call" for each in failures)
+    named = len(failures) - in_calls
+    if not out.collection_error_count:  # xdist counts files that fail on its workers as errors
+        of_files = sum(each.status == "ERROR" and "::" not in each.subject for each in out.results)
+        named += max(of_files, sum(block.phase == _COLLECT for block in out.blocks))
+    failures += _unnamed("call", failed - in_calls)
+    failures += _unnamed("setup", errors - named)
     return tuple(_in_order(failures, out))
 
 
@@ -369,29 +378,7 @@ def _of_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:
 
 def _unnamed(phase: ev.Phase, count: int) -> list[ev.TestFailure]:
     """Return failures that are only counted."""
-    return [ev.TestFailure(nodeid="", phase=phase, message="failed")] * max(
-        0, min(count, MAX_UNNAMED)
-    )
-
-
-def _letters(out: PytestOutput, letter: str) -> int:
-    return sum(noted.text.count(letter) for noted in out.letters)
-
-
-def _errors_counted(out: PytestOutput, counts: ev.Counts) -> int:
-    if counts.errors:
-        return counts.errors - out.collection_error_count
-    return 0 if out.last_line is not None or out.has_summary else _letters(out, "E")
-
-
-def _errors_named(out: PytestOutput, failures: list[ev.TestFailure]) -> int:
-    """Count the errors with a name, including those of files on xdist's workers."""
-    of_tests = sum(each.phase != "call" for each in failures)
-    if out.collection_error_count:
-        return of_tests
-    of_files = sum(each.status == "ERROR" and "::" not in each.subject for each in out.results)
-    in_blocks = sum(block.phase == _COLLECT for block in out.blocks)
-    return of_tests + max(of_files, in_blocks)
+    return [ev.TestFailure(nodeid="", phase=phase, message="failed")] * min(count, MAX_UNNAMED)
 
 
 def output_of(

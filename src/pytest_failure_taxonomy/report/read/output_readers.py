@@ -159,23 +159,20 @@ def printed_exception(
         last = found[1].rpartition(".")[2]
         if not (last[:1].isupper() and last.endswith(_ENDINGS)):
             found = None
-    if found is None:
-        is_assertion = located == "AssertionError" or message.startswith("assert ")
-        if not is_assertion and not located:
-            return None
-        return _raised("AssertionError" if is_assertion else located, message, is_own_words)
-    return _raised(found[1], message[len(found[1]) :].removeprefix(": "), is_own_words)
-
-
-def _raised(name: str, message: str, is_own_words: bool) -> RaisedException:  # noqa: FBT001 - private
+    if found is not None:
+        name, words = found[1], message[len(found[1]) :].removeprefix(": ")
+    else:
+        name, words = "AssertionError" if message.startswith("assert ") else located, message
+    if not name:
+        return None
     module, _, last = name.rpartition(".")
-    is_timeout = last == "Failed" and pattern("plugin_timeout").match(message) is not None
+    is_timeout = last == "Failed" and pattern("plugin_timeout").match(words) is not None
     if not module:
         module = "builtins" if hasattr(builtins, last) else ""
     return RaisedException(
         type=last,
         module="_pytest.outcomes" if last == "Failed" else module,
-        message=message,
+        message=words,
         raised_in="pytest_timeout" if is_timeout and not is_own_words else "",
     )
 
