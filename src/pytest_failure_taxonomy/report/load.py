@@ -74,8 +74,7 @@ def load_report(path: str | os.PathLike[str]) -> FailureReport:
     Raises:
         ReportError: there is no such file, or it is not a report that this version reads.
     """
-    where = safe_text(os.fspath(path))
-    return parse_report(read_input(Path(path), _RIGHT), where)
+    return parse_report(read_input(Path(path), _RIGHT), os.fspath(path))
 
 
 def parse_report(data: bytes, where: str) -> FailureReport:

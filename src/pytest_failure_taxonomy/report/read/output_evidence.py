@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.report.read.output_readers import (
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage, signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _EXIT: Final = "_pytest.outcomes.Exit: "
 _CTRL_C: Final = 130
@@ -43,15 +44,16 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> ev.
     """
     errors = tuple(_errors(out, code))
     interruptions = tuple(_interruptions(out, code))
-    finished = _is_finished(out, errors, interruptions)
+    should_fail = next((b.text for b in out.bangs if b.text.startswith(_STOPPING)), "")
+    is_quiet_end = out.header is None and (out.is_complete or out.has_summary)
+    finished = bool(out.last_line or errors or interruptions or should_fail or is_quiet_end)
     counts = _counts(out)
     failures = _test_failures(out, counts)
-    session_code = _session_code(out, errors, interruptions, counts, has_failures=bool(failures))
-    return ev.RunEvidence(
+    run = ev.RunEvidence(
         stage=stage,
         finished=finished,
-        exit=_exit(out, code, session_code, finished=finished),
-        should_fail=next((b.text for b in out.bangs if b.text.startswith(_STOPPING)), ""),
+        exit=ev.ProcessExit(code=None, source="log"),
+        should_fail=should_fail,
         counts=counts,
         failures=failures,
         collection_failures=_collection_failures(out),
@@ -60,6 +62,7 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> ev.
         in_flight=() if finished else _in_flight(out),
         workers=tuple(_workers(out, failures)),
     )
+    return replace(run, exit=_exit(out, run, code))
 
 
 def _counts(out: PytestOutput) -> ev.Counts:
@@ -75,32 +78,30 @@ def _counts(out: PytestOutput) -> ev.Counts:
     return ev.Counts(collected=collected, **found)
 
 
-def _exit(
-    out: PytestOutput, code: int | None, session_code: int | None, *, finished: bool
-) -> ev.ProcessExit:
+def _exit(out: PytestOutput, run: ev.RunEvidence, code: int | None) -> ev.ProcessExit:
     """Return how the process ended: by its exit code if that is known, else by its output."""
-    limits = tuple(_limits(out)) if not finished else ()
+    limits = tuple(_limits(out)) if not run.finished else ()
     if code is not None:
         signal = signal_of_exit_code(code)
         # GNU timeout exits with 124 after it has sent SIGTERM to its command.
-        by_timeout = code == 124 and not finished
+        by_timeout = code == 124 and not run.finished
         return ev.ProcessExit(
             code=code,
             source="exit code",
             observed=True,
             signal="SIGTERM" if by_timeout else signal,
             sender="timeout" if by_timeout else None,
-            session_code=session_code if finished and signal is not None else None,
+            session_code=_session_code(out, run) if run.finished and signal is not None else None,
             limits=limits,
         )
-    if finished:
-        return ev.ProcessExit(code=session_code, source="log")
+    if run.finished:
+        return ev.ProcessExit(code=_session_code(out, run), source="log")
     if limits:
         return ev.ProcessExit(code=1, source="log", limits=limits)
     words = out.fatal.text if out.fatal is not None else ""
     named = packaged_table("output")["signals"].items()
     signal = next((signal for start, signal in named if words.startswith(start)), None)
-    return ev.ProcessExit(code=None, source="log", signal=signal)
+    return replace(run.exit, signal=signal)
 
 
 def _limits(out: PytestOutput) -> Iterator[ev.TimeLimit]:
@@ -109,26 +110,15 @@ def _limits(out: PytestOutput) -> Iterator[ev.TimeLimit]:
     if out.killed_by_plugin is not None:
         yield _plugin_limit(out, running)
     if out.faulthandler is not None:
-        seconds = float(out.faulthandler.text)
-        owner = "faulthandler_timeout"
-        yield ev.TimeLimit(
-            owner=owner, budget_seconds=seconds, elapsed_seconds=seconds, nodeid=running
-        )
+        yield _used_up("faulthandler_timeout", float(out.faulthandler.text), running)
 
 
 def _plugin_limit(out: PytestOutput, nodeid: str | None) -> ev.TimeLimit:
-    seconds, owner = out.time_limit_seconds or 1.0, "pytest-timeout (thread)"
+    return _used_up("pytest-timeout (thread)", out.time_limit_seconds or 1.0, nodeid)
+
+
+def _used_up(owner: str, seconds: float, nodeid: str | None) -> ev.TimeLimit:
     return ev.TimeLimit(owner=owner, budget_seconds=seconds, elapsed_seconds=seconds, nodeid=nodeid)
-
-
-def _is_finished(
-    out: PytestOutput, errors: tuple[ev.RunError, ...], interruptions: tuple[ev.Interruption, ...]
-) -> bool:
-    """Tell whether pytest ended by itself, in any way."""
-    if out.last_line is not None or errors or interruptions or _stopped_itself(out):
-        return True
-    is_quiet = out.header is None
-    return is_quiet and (out.is_complete or out.has_summary)
 
 
 def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
@@ -175,34 +165,23 @@ def _interruptions(out: PytestOutput, code: int | None) -> Iterator[ev.Interrupt
         yield ev.Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt")
 
 
-def _session_code(
-    out: PytestOutput,
-    errors: tuple[ev.RunError, ...],
-    interruptions: tuple[ev.Interruption, ...],
-    counts: ev.Counts,
-    *,
-    has_failures: bool,
-) -> int | None:
+def _session_code(out: PytestOutput, run: ev.RunEvidence) -> int | None:
     """Return the exit code of a pytest that printed this."""
-    origins = {error.origin for error in errors}
+    origins, counts = {error.origin for error in run.errors}, run.counts
     if origins:
         return 3 if "internal" in origins else 4 if origins & {"usage", "conftest"} else 1
-    if any(stop.exception == "Exit" for stop in interruptions):
+    if any(stop.exception == "Exit" for stop in run.interruptions):
         return None  # it is an argument of pytest.exit
-    if interruptions:
+    if run.interruptions:
         return 2
-    is_red = has_failures or counts.failed or counts.errors or out.results or out.blocks
-    if is_red or _stopped_itself(out):
+    is_red = run.failures or counts.failed or counts.errors or out.results or out.blocks
+    if is_red or run.should_fail:
         return 1
     if out.too_many_warnings is not None:
         return 6
     last = out.last_line
     is_only_collected = last is None or pattern("only_collected").search(last.text)
     return 0 if counts.ran or counts.skipped or is_only_collected else 5
-
-
-def _stopped_itself(out: PytestOutput) -> bool:
-    return any(bang.text.startswith(_STOPPING) for bang in out.bangs)
 
 
 def _in_flight(out: PytestOutput) -> tuple[ev.InFlightTest, ...]:

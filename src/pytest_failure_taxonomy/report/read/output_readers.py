@@ -24,7 +24,6 @@ from pytest_failure_taxonomy.taxonomy.judgement import marker_on_line, validate_
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_MESSAGE_LINES: Final = 40
-_PHASES: Final = {"at setup of": "setup", "at teardown of": "teardown", "collecting": "collect"}
 _MESSAGE_INDENT: Final = "E   "
 _NATIVE_START: Final = "Traceback (most recent call last):"
 _ENDINGS: Final = ("Error", "Exception", "Warning", "Exit", "Interrupt", "Failed")
@@ -56,7 +55,7 @@ class Block:
     def __init__(self, title: str, line: OutputLine) -> None:
         self.line = line
         named = pattern("phase_title").match(title)
-        self.phase = _PHASES[named[1]] if named else "call"
+        self.phase: str = packaged_table("output")["phases"][named[1]] if named else "call"
         self.name = named[2] if named else title
         self.location: Location | None = None
         self.marked_source = ""
@@ -182,11 +181,6 @@ MAX_NOTED: Final = 1_000
 MAX_ERROR_LINES: Final = 20
 """Lines of errors that are kept from the start of any program's output, and from its end."""
 
-_SECTIONS: Final = {
-    "FAILURES": "failures",
-    "ERRORS": "errors",
-    "short test summary info": "summary",
-}
 _WITH_BLOCKS: Final = ("failures", "errors")
 
 
@@ -380,7 +374,7 @@ class PytestOutput:
                 self._begin_session(line)
             return True
         self._leave_section()
-        self._section = _SECTIONS.get(title, "other")
+        self._section = packaged_table("output")["sections"].get(title, "other")
         if self._section != "other":
             self.is_seen = True
             self.bangs = []  # pytest prints its own after all sections

@@ -7,7 +7,6 @@ such as the traceback of each failure, and what it filters by.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -251,8 +250,6 @@ def shown(value: Any) -> Any:
         return {shown(name): shown(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [shown(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, int | float) and not isinstance(value, bool):
         return max(-_MAX_NUMBER, min(value, _MAX_NUMBER))
     return value
@@ -436,18 +433,23 @@ def timing_of(report: dict[str, Any]) -> Timing:
         death=round(end, _DIGITS) if report["completeness"] == "reconstructed" else None,
         longest=_longest(lasted),
         files=_longest([(sum(each), file, f"{len(each):,}") for file, each in files.items()]),
-        parts=[_share(part, end) for part in parts],
+        parts=_shares(parts, end),
     )
 
 
 def _longest(timed: list[tuple[float, str, str]]) -> list[Share]:
     """Return what took longest, each with its share of all."""
-    total = sum(seconds for seconds, _, _ in timed)
     longest = sorted(timed, key=lambda each: (-each[0], *each[1:]))
-    return [_share(each, total) for each in longest[:_MAX_LISTED]]
+    return _shares(longest[:_MAX_LISTED], sum(seconds for seconds, _, _ in timed))
 
 
-def _share(timed: tuple[float, str, str], total: float) -> Share:
-    seconds, name, note = timed
-    percent = round(100 * seconds / total, 1) if total else 0.0
-    return Share(name, round(seconds, _DIGITS), min(100.0, percent), note)
+def _shares(timed: list[tuple[float, str, str]], total: float) -> list[Share]:
+    return [
+        Share(
+            name=name,
+            seconds=round(seconds, _DIGITS),
+            percent=min(100.0, round(100 * seconds / total, 1)) if total else 0.0,
+            note=note,
+        )
+        for seconds, name, note in timed
+    ]
