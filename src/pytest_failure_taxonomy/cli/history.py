@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from importlib import import_module
+from importlib.resources import files
 from operator import itemgetter
 from pathlib import Path
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli import output
@@ -34,19 +39,19 @@ _OF_STATE: Final = ("first_seen", "first_commit", "runs", "last_passed_commit")
 """What `history new` says of a group of failures, and of its state."""
 
 
-def _answers(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+def _answers(command: Callable[..., int]) -> Callable[..., int]:
     """Word what goes wrong with a value in a database that this program has not written.
 
     Raises:
         HistoryError: there is such a value, or what reads it is not installed.
     """
 
-    def answering(options: argparse.Namespace) -> int:
+    def answering(options: argparse.Namespace, *given: str) -> int:
         from pytest_failure_taxonomy.history import require_libraries
 
         require_libraries()
         try:
-            return command(options)
+            return command(options, *given)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise HistoryError(
                 "history: the database holds what this program has not written "
@@ -66,20 +71,6 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     from pytest_failure_taxonomy.history.questions import Wanted
 
     return Wanted(**{name: getattr(options, name, None) for name in Wanted.__annotations__})
-
-
-def _print_rows(
-    options: argparse.Namespace,
-    question: Callable[..., Sequence[Any]],
-    columns: Sequence[Column],
-    *,
-    nothing: str,
-) -> int:
-    """Print the answer to a question about the runs that the options want; return 0."""
-    with _open(options) as history:
-        rows = question(history, _wanted(options), limit=int(getattr(options, "limit", 20)))
-    _print(options, columns, rows, nothing=nothing)
-    return 0
 
 
 @_answers
@@ -126,59 +117,18 @@ def _load(path: Path) -> tuple[dict[str, Any], str]:
 
 
 @_answers
-def list_runs(options: argparse.Namespace) -> int:
-    """List runs, the latest first."""
-    from pytest_failure_taxonomy.history.questions import list_runs
-
-    columns = [
-        Column("started", lambda row: _when(row.started_at)),
-        Column("run", lambda row: row.id[:8]),
-        Column("status", lambda row: f"✗ failed ({row.reason})" if row.reason else "✓ passed"),
-        Column("kind", lambda row: row.kind or ""),
-        Column("commit", lambda row: _commit(row.commit)),
-        Column("branch", lambda row: row.branch or ""),
-        Column("passed", lambda row: str(row.passed), is_number=True),
-        Column("failed", lambda row: str(row.failed + row.errors), is_number=True),
-        Column("took", lambda row: _seconds(row.duration_seconds), is_number=True),
-        Column("first failure", lambda row: row.nodeid or ""),
-    ]
-    return _print_rows(options, list_runs, columns, nothing="no run matches")
-
-
-@_answers
-def top(options: argparse.Namespace) -> int:
-    """List what fails most."""
-    from pytest_failure_taxonomy.history.questions import find_top
-
-    columns = [
-        Column("runs", lambda row: str(row.runs), is_number=True),
-        Column("failures", lambda row: str(row.failures), is_number=True),
-        Column("time", lambda row: _seconds(row.seconds), is_number=True),
-        Column("first seen", lambda row: _when(row.first_seen)),
-        Column("last seen", lambda row: _when(row.last_seen)),
-        Column("fingerprint", lambda row: row.fingerprint),
-        Column("kind", lambda row: row.kind),
-        Column("owner", lambda row: row.owner or ""),
-        Column("failure", lambda row: row.title),
-    ]
-    return _print_rows(options, find_top, columns, nothing="no failure matches")
-
-
-@_answers
-def flaky(options: argparse.Namespace) -> int:
-    """List tests that pass and fail."""
-    from pytest_failure_taxonomy.history.questions import find_flaky
-
-    columns = [
-        Column("failed", lambda row: f"{row.failures} of {row.runs}", is_number=True),
-        Column("rate (95 %)", lambda row: f"{_percent(row.low)} to {_percent(row.high)}"),
-        Column("both on a commit", lambda row: str(row.commits), is_number=True),
-        Column("changes", lambda row: str(row.changes), is_number=True),
-        Column("last failed", lambda row: _when(row.last_failed)),
-        Column("advice", lambda row: row.advice),
-        Column("test", lambda row: row.nodeid),
-    ]
-    return _print_rows(options, find_flaky, columns, nothing="no test is flaky")
+def rows(options: argparse.Namespace, name: str) -> int:
+    """Print the answer to a question about the runs that the options want, or about tasks."""
+    table = _table(name)
+    module, _, question = table["asks"].partition(".")
+    ask = getattr(import_module(f"pytest_failure_taxonomy.history.{module}"), question)
+    given = {each: getattr(options, each) for each in ("limit", "by") if hasattr(options, each)}
+    if module == "questions":
+        given["wanted"] = _wanted(options)
+    with _open(options) as history:
+        found = ask(history, **given)
+    _print(options, table, found)
+    return _FAILED if found and table.get("fails", False) else 0
 
 
 @_answers
@@ -196,14 +146,7 @@ def new(options: argparse.Namespace) -> int:
         known = {"state": state["state"], "words": state_words(state)}
         known |= {name: group[name] for name in _OF_GROUP}
         rows.append(known | {name: state[name] for name in _OF_STATE})
-    columns = [
-        Column("state", lambda row: row["words"]),
-        Column("count", lambda row: str(row["count"]), is_number=True),
-        Column("last passed", lambda row: _commit(row["last_passed_commit"])),
-        Column("fingerprint", lambda row: row["fingerprint"]),
-        Column("failure", lambda row: row["title"]),
-    ]
-    _print(options, columns, rows, nothing="the report has no failure")
+    _print(options, _table("new"), rows)
     return _FAILED if any(row["state"] in ("new", "came_back") for row in rows) else 0
 
 
@@ -223,7 +166,7 @@ def since(options: argparse.Namespace) -> int:
         else:
             rows = [*find_since_of_test(history, name, project=project)]
     if getattr(options, "format", "table") != "table":
-        _print(options, [], rows, nothing="")
+        _print(options, _table("since"), rows)
     else:
         answer("\n".join(map(_since_words, rows)))
     return 0
@@ -250,65 +193,6 @@ def _since_words(found: Since) -> str:
 
 
 @_answers
-def stats(options: argparse.Namespace) -> int:
-    """Count reasons and minutes lost by day, week or month."""
-    from pytest_failure_taxonomy.history.questions import count_periods
-
-    with _open(options) as history:
-        rows = count_periods(history, _wanted(options), by=options.by)
-    columns = [
-        Column(options.by, lambda row: row.begins),
-        Column("runs", lambda row: str(row.runs), is_number=True),
-        Column("failed", lambda row: str(row.failed), is_number=True),
-        Column(
-            "unclassified",
-            lambda row: _percent(row.unclassified / row.failed) if row.failed else "",
-            is_number=True,
-        ),
-        Column("minutes lost", lambda row: f"{row.minutes_lost:.1f}", is_number=True),
-        Column(
-            "reasons",
-            lambda row: ", ".join(
-                f"{name} {count} ({row.minutes_by_reason[name]:.1f} min)"
-                for name, count in row.reasons.items()
-            ),
-        ),
-    ]
-    _print(options, columns, rows, nothing="no run matches")
-    return 0
-
-
-@_answers
-def tasks(options: argparse.Namespace) -> int:
-    """List the tasks of agents."""
-    from pytest_failure_taxonomy.history.tasks import list_tasks
-
-    with _open(options) as history:
-        rows = list_tasks(history)
-    _print(options, _TASK_COLUMNS, rows, nothing="there is no task")
-    return 0
-
-
-@_answers
-def unmerged(options: argparse.Namespace) -> int:
-    """List failed tasks that no success has followed."""
-    from pytest_failure_taxonomy.history.tasks import unmerged
-
-    with _open(options) as history:
-        rows = unmerged(history)
-    _print(options, _TASK_COLUMNS, rows, nothing="no failed task is left")
-    return _FAILED if rows else 0
-
-
-_TASK_COLUMNS: Final = (
-    Column("task", lambda row: row.id),
-    Column("status", lambda row: row.words),
-    Column("when", lambda row: row.at or ""),
-    Column("name", lambda row: "" if row.name == row.id else row.name),
-)
-
-
-@_answers
 def prune(options: argparse.Namespace) -> int:
     """Remove old runs."""
     from pytest_failure_taxonomy.history.questions import prune
@@ -322,9 +206,13 @@ def prune(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print(
-    options: argparse.Namespace, columns: Sequence[Column], rows: Sequence[Any], *, nothing: str
-) -> None:
+def _table(name: str) -> dict[str, Any]:
+    text = files("pytest_failure_taxonomy.cli").joinpath("history.toml").read_text("utf-8")
+    table: dict[str, Any] = tomllib.loads(text)[name]
+    return table
+
+
+def _print(options: argparse.Namespace, table: Mapping[str, Any], rows: Sequence[Any]) -> None:
     """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field."""
     chosen = getattr(options, "format", "table")
     if chosen == "json":
@@ -332,14 +220,20 @@ def _print(
     elif chosen == "csv":
         answer(output.csv_text([_plain(row) for row in rows]))
     elif not rows:
-        tell(nothing)
-    elif chosen == "markdown":
+        tell(table["nothing"])
+    else:
+        columns = [
+            Column(heading.strip(">").format_map(vars(options)), words, heading.startswith(">"))
+            for heading, cell in table.get("columns", {}).items()
+            for words in (partial(_Cells().format, cell),)
+        ]
         if not columns:  # every field
             rows = [_plain(row) for row in rows]
             columns = [Column(name, itemgetter(name)) for name in rows[0]]
-        answer(output.markdown_table(columns, rows))
-    else:
-        output.answer_lines(output.table_lines(columns, rows))
+        if chosen == "markdown":
+            answer(output.markdown_table(columns, rows))
+        else:
+            output.answer_lines(output.table_lines(columns, rows))
 
 
 def _plain(row: Any) -> dict[str, Any]:
@@ -381,8 +275,30 @@ def _seconds(seconds: float | None) -> str:
     return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
 
 
-def _percent(rate: float) -> str:
-    return f"{rate:.1%}"
+_WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "when": _when,
+    "commit": _commit,
+    "seconds": _seconds,
+    "status": lambda reason: f"✗ failed ({reason})" if reason else "✓ passed",
+    "failed": lambda run: str(run.failed + run.errors),
+    "unclassified": lambda period: (
+        f"{period.unclassified / period.failed:.1%}" if period.failed else ""
+    ),
+    "reasons": lambda period: ", ".join(
+        f"{name} {count} ({period.minutes_by_reason[name]:.1f} min)"
+        for name, count in period.reasons.items()
+    ),
+    "name": lambda task: "" if task.name == task.id else task.name,
+}
+
+
+class _Cells(Formatter):
+    """Formats the cells of a table; `None` is nothing."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if words := _WORDS.get(format_spec):
+            return words(value)
+        return "" if value is None else str(format(value, format_spec))
 
 
 # An attempt of an agent.

@@ -181,9 +181,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.runs is None:
             tell_plainly(options.about().rstrip())
             return _EXIT_USAGE
-        module, _, function = options.runs.partition(".")
+        name, *words = options.runs.split()
+        module, _, function = name.partition(".")
         run = getattr(import_module(f"pytest_failure_taxonomy.cli.{module}"), function)
-        return int(run(options))
+        return int(run(options, *words))
     except FailureTaxonomyError as error:
         tell(str(error))
         return _EXIT_USAGE
