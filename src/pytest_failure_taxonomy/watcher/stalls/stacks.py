@@ -268,10 +268,23 @@ def parse_faulthandler(text: str) -> Stacks | None:
     Args:
         text: what was written, maybe among other things; beyond 4 MiB it isn't read.
     """
-    reader = _FaulthandlerReader()
-    for line in text[:MAX_STACKS_CHARACTERS].split("\n"):
-        reader.read(line.removesuffix("\r"))
-    dumps = [dump for dump in reader.dumps if dump.threads]
+    dumps: list[_Dump] = []
+    frames: list[StackFrame] | None = None  # to which the next lines belong, if to any
+    c_frames: list[str] | None = None
+    is_after_empty = True
+    for line in (each.removesuffix("\r") for each in text[:MAX_STACKS_CHARACTERS].split("\n")):
+        if frames is not None and (found := _FRAME.fullmatch(line)):
+            if len(frames) < _MAX_FRAMES:
+                path, number, function = found.groups()
+                place = int(number) if number.isdecimal() else None
+                frames.append(_frame(_unescaped(function), _unescaped(path or "???"), place))
+        elif c_frames is not None and line.startswith("  "):
+            if len(c_frames) < _MAX_C_FRAMES:
+                c_frames.append(_clean(line, _MAX_PATH))
+        elif not line.startswith("  "):
+            frames, c_frames = _read_header(dumps, line, is_after_empty=is_after_empty)
+        is_after_empty = not line
+    dumps = [dump for dump in dumps if dump.threads]
     if not dumps:
         return None
     dump = next((dump for dump in dumps if dump.is_fatal), dumps[-1])
@@ -282,73 +295,45 @@ def parse_faulthandler(text: str) -> Stacks | None:
     )
 
 
-class _FaulthandlerReader:
-    """Read dumps line by line.
+def _read_header(
+    dumps: list[_Dump], line: str, *, is_after_empty: bool
+) -> tuple[list[StackFrame] | None, list[str] | None]:
+    """Begin a dump or a thread of the last one; return what the lines below it go to.
 
     Between the threads of one dump there is an empty line, and none between two dumps.
     """
-
-    def __init__(self) -> None:
-        self.dumps: list[_Dump] = []
-        self._reads: Literal["nothing", "frames", "C frames"] = "nothing"
-        self._is_after_empty = True
-
-    def read(self, line: str) -> None:
-        """Read the next line."""
-        if self._reads == "frames" and (found := _FRAME.fullmatch(line)):
-            frames = self.dumps[-1].threads[-1][1]
-            if len(frames) < _MAX_FRAMES:
-                path, number, function = found.groups()
-                place = int(number) if number.isdecimal() else None
-                frames.append(_frame(_unescaped(function), _unescaped(path or "???"), place))
-        elif self._reads == "C frames" and line.startswith("  "):
-            if len(self.dumps[-1].c_frames) < _MAX_C_FRAMES:
-                self.dumps[-1].c_frames.append(_clean(line, _MAX_PATH))
-        elif not line.startswith("  "):
-            self._read_header(line)
-        self._is_after_empty = not line
-
-    def _read_header(self, line: str) -> None:
-        self._reads = "nothing"
-        if _FATAL.match(line) or _TIMEOUT.fullmatch(line):
-            self._begin_dump(is_fatal=not line.startswith("Timeout"))
-        elif line == _NOT_ALL:
-            if self._needs_dump(None):
-                self._begin_dump(is_fatal=False)
-        elif line == _C_STACK:
-            if self.dumps and not self.dumps[-1].is_closed:
-                self.dumps[-1].is_closed = True
-                self._reads = "C frames"
-        elif line == _ONE_STACK:
-            self._begin_thread(None, None, is_current=True)
-        elif found := _THREAD.fullmatch(line):
-            kind, number, name = found.groups()
-            thread_id = None if number is None or number[0] == "X" else int(number, 16)
-            self._begin_thread(name, thread_id, is_current=kind == "Current thread")
-
-    def _begin_thread(self, name: str | None, thread_id: int | None, *, is_current: bool) -> None:
-        if self._needs_dump(thread_id):
-            self._begin_dump(is_fatal=False)
-        threads = self.dumps[-1].threads
-        if len(threads) < _MAX_THREADS:
-            shown = None if name is None else _clean(name, _MAX_NAME)
-            thread = Thread(name=shown, thread_id=thread_id, is_current=is_current, frames=())
-            threads.append((thread, []))
-            self._reads = "frames"
-
-    def _needs_dump(self, thread_id: int | None) -> bool:
-        """Tell whether a thread can't belong to the last dump."""
-        last = self.dumps[-1] if self.dumps else None
-        if last is None or not last.threads:
-            return last is None
-        is_known = any(thread.thread_id == thread_id for thread, _ in last.threads)
-        return last.is_closed or not self._is_after_empty or is_known
-
-    def _begin_dump(self, *, is_fatal: bool) -> None:
-        if len(self.dumps) > _MAX_DUMPS:
+    found = _THREAD.fullmatch(line)
+    kind, number, name = found.groups() if found else ("Current thread", None, None)
+    thread_id = None if number is None or number[0] == "X" else int(number, 16)
+    if line == _C_STACK and dumps and not dumps[-1].is_closed:
+        dumps[-1].is_closed = True
+        return None, dumps[-1].c_frames
+    is_fatal, is_thread = bool(_FATAL.match(line)), found is not None or line == _ONE_STACK
+    if (
+        is_fatal
+        or _TIMEOUT.fullmatch(line)
+        or ((is_thread or line == _NOT_ALL) and _needs_dump(dumps, thread_id, is_after_empty))
+    ):
+        if len(dumps) > _MAX_DUMPS:
             # The first fatal one and the last one are what counts.
-            del self.dumps[1 if self.dumps[0].is_fatal else 0 : _MAX_DUMPS // 2]
-        self.dumps.append(_Dump(is_fatal=is_fatal))
+            del dumps[1 if dumps[0].is_fatal else 0 : _MAX_DUMPS // 2]
+        dumps.append(_Dump(is_fatal=is_fatal))
+    if is_thread and len(dumps[-1].threads) < _MAX_THREADS:
+        shown = None if name is None else _clean(name, _MAX_NAME)
+        is_current = kind == "Current thread"
+        thread = Thread(name=shown, thread_id=thread_id, is_current=is_current, frames=())
+        dumps[-1].threads.append((thread, []))
+        return dumps[-1].threads[-1][1], None
+    return None, None
+
+
+def _needs_dump(dumps: list[_Dump], thread_id: int | None, is_after_empty: bool) -> bool:  # noqa: FBT001 - of three
+    """Tell whether a thread can't belong to the last dump."""
+    last = dumps[-1] if dumps else None
+    if last is None or not last.threads:
+        return last is None
+    is_known = any(thread.thread_id == thread_id for thread, _ in last.threads)
+    return last.is_closed or not is_after_empty or is_known
 
 
 def _unescaped(text: str) -> str:
