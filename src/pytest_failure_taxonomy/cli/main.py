@@ -6,11 +6,13 @@ A user's mistake becomes a line and exit code 2.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.resources import files
@@ -25,7 +27,6 @@ from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
-_MAX_SHARDS: Final = 10_000
 
 
 def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
@@ -103,38 +104,17 @@ def _add_arguments(
             into.add_argument(*given.pop("names"), **given)
 
 
-def _seconds(text: str) -> float:
-    seconds = _number(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of seconds above 0; give one such as 0.5 or 600"
-        )
-    return seconds
+def _number(kind: Callable[[str], float], least: float, most: float, what: str) -> Any:
+    """Return what parses a number; `what` says what it is, and what is right."""
 
-
-def _share(text: str) -> float:
-    share = _number(text)
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share; give a number from 0 to 1")
-    return share
-
-
-def _number(text: str) -> float:
-    """Return a number; a negative one for what is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return -1.0
-
-
-def _whole_number(what: str, most: int) -> Callable[[str], int]:
-    """Return what parses a whole number from 1 on; `what` says what it is, and what is right."""
-
-    def parse(text: str) -> int:
-        is_number = text.isascii() and text.isdecimal() and len(text) < 10
-        if not is_number or not 0 < int(text) <= most:
+    def parse(text: str) -> float:
+        number = math.nan
+        if kind is float or (text.isascii() and text.isdecimal() and len(text) < 10):
+            with suppress(ValueError):
+                number = kind(text)
+        if not least <= number <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is no {what}")
-        return int(text)
+        return number
 
     return parse
 
@@ -156,11 +136,14 @@ def _time(text: str) -> datetime:
 _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "path": Path,
     "int": int,
-    "seconds": _seconds,
-    "share": _share,
-    "count": _whole_number("count; give a whole number from 1", 999_999_999),
-    "shards": _whole_number(f"number of shards; give one from 1 to {_MAX_SHARDS}", _MAX_SHARDS),
-    "limit": _whole_number("number of rows; give 1 or more", 999_999),
+    "seconds": _number(
+        *(float, math.ulp(0.0), sys.float_info.max),
+        "number of seconds above 0; give one such as 0.5 or 600",
+    ),
+    "share": _number(float, 0, 1, "share; give a number from 0 to 1"),
+    "count": _number(int, 1, 999_999_999, "count; give a whole number from 1"),
+    "shards": _number(int, 1, 10_000, "number of shards; give one from 1 to 10000"),
+    "limit": _number(int, 1, 999_999, "number of rows; give 1 or more"),
     "time": _time,
 }
 _CHOICES: Final = {

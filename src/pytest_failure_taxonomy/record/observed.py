@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+from pytest_failure_taxonomy.taxonomy.words import words_at
 
 MAX_OBSERVED_BYTES: Final = 8 * 1024 * 1024
 """The stacks of a hundred workers take a quarter of it."""
@@ -52,6 +53,17 @@ def words_of_subject(stall: evidence.SeenStall) -> str:
         return f"{stall.nodeid}{phase}"
     worker = f" ({stall.worker})" if stall.worker else ""
     return f"{stall.name or _WORDS[stall.what]}{worker}"
+
+
+def words_of_stall(stall: evidence.SeenStall) -> str:
+    """Return the line that tells of what makes no progress."""
+    state, seconds = stall.stall.state, stall.stall.seconds
+    what, at = words_of_subject(stall), f", {stall.place}" if stall.place else ""
+    if state == "polling":
+        return f"polling for {seconds:.0f} s: {what}{at}"
+    if state == "busy":
+        return f"still running {seconds:.0f} s: {what}{at}"
+    return f"stalled {seconds:.0f} s: {what} {words_at(state, stall.stall.where)}"
 
 
 def times_of_limit(stall: evidence.SeenStall, limit_seconds: float) -> int:

@@ -122,12 +122,10 @@ def end_of_process(returncode: int | None, source: str, ended_ns: int | None) ->
         source: who has seen it.
         ended_ns: when, on the monotonic clock.
     """
-    if returncode is None:
-        return ProcessEnd(exit=ProcessExit(code=None, source=source), ended_ns=ended_ns)
     ended = ProcessExit(
-        code=exit_code_from_returncode(returncode),
-        signal=signal_name(-returncode) if returncode < 0 else None,
-        observed=True,
+        code=None if returncode is None else exit_code_from_returncode(returncode),
+        signal=signal_name(-returncode) if returncode is not None and returncode < 0 else None,
+        observed=returncode is not None,
         source=source,
     )
     return ProcessEnd(exit=ended, ended_ns=ended_ns)

@@ -151,7 +151,6 @@ class StallThread(StalledRun):
         from pytest_failure_taxonomy.report.build import MAX_TRACEBACK
         from pytest_failure_taxonomy.report.text import safe_text
         from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall
-        from pytest_failure_taxonomy.taxonomy.words import words_at
         from pytest_failure_taxonomy.watcher.complete import write_running
         from pytest_failure_taxonomy.watcher.stalls.inspect import line_of_its_own
         from pytest_failure_taxonomy.watcher.stalls.stacks import current_frames_stacks
@@ -201,6 +200,5 @@ class StallThread(StalledRun):
                 write_running(self._report, run, folder, self._observed)
         if self._terminal is not None and os.getpid() == self._process_id:
             descriptor, is_coloured = self._terminal
-            words = f"{observed.words_of_subject(seen)} {words_at(state, seen.stall.where)}"
-            line = f"stalled {seen.stall.seconds:.0f} s: {safe_text(self._redact(words))}"
+            line = safe_text(self._redact(observed.words_of_stall(seen)))
             os.write(descriptor, line_of_its_own(line, is_coloured=is_coloured))

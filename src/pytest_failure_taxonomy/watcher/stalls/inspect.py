@@ -30,7 +30,6 @@ from pytest_failure_taxonomy.system.files import closing_descriptor, identity_of
 from pytest_failure_taxonomy.system.process import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import words_at
 from pytest_failure_taxonomy.watcher.complete import LOCK_SECONDS, read_report, write_running
 from pytest_failure_taxonomy.watcher.stalls import stacks as stack_reading
 from pytest_failure_taxonomy.watcher.stalls.detect import POLLING_LIMITS, Unit, state_of
@@ -170,17 +169,11 @@ class StallInspection:
 
         What works is told from twice the limit on, where that is wanted.
         """
-        state, seconds = stall.stall.state, stall.stall.seconds
+        works = stall.stall.state == "busy"
         times = observed.times_of_limit(stall, self._limit_seconds)
-        if stall.told >= times or (state == "busy" and (times == 1 or not self._tells_work)):
+        if stall.told >= times or (works and (times == 1 or not self._tells_work)):
             return stall
-        what, place = observed.words_of_subject(stall), stall.place
-        if state in ("polling", "busy"):
-            begin = "polling for" if state == "polling" else "still running"
-            self._print(f"{begin} {seconds:.0f} s: {what}" + (f", {place}" if place else ""))
-        else:
-            words = words_at(state, stall.stall.where)
-            self._print(f"stalled {seconds:.0f} s: {what} {words}")
+        self._print(observed.words_of_stall(stall))
         return replace(stall, told=times)
 
     def _print(self, line: str) -> None:
