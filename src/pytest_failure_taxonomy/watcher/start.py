@@ -23,7 +23,7 @@ import pytest
 
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.system.files import READ, KeptDescriptor
+from pytest_failure_taxonomy.system.files import READ, KeptDescriptor, move_high
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import command_of
 
@@ -35,9 +35,6 @@ os = isolate_module(os)
 HAS_OBSERVERS: Final = hasattr(os, "pidfd_open")
 """Whether this system lets one process look at another (Linux)."""
 _SHELL: Final = "/bin/sh"
-_LOWEST: Final = 3
-"""The descriptors below are standard input, output and error. If pytest was started with one of
-them closed, a file that it opens may get the number, and would be lost in the watcher."""
 _SCRIPT: Final = Path(__file__).with_name("process.py")
 _STARTS: Final = frozenset({"console_main", "_console_main"})
 """The functions of pytest that are a whole program."""
@@ -101,15 +98,17 @@ class Watch:
         settings = f"{numbers};program={is_program():d};folder={folder}"
         descriptors: list[int] = []
         try:
-            descriptors.append(_move_up(os.pidfd_open(process_id)))
+            # Moved: if pytest was started with standard input, output or error closed, a file that
+            # it opens may get the number, and would be lost in the watcher.
+            descriptors.append(move_high(os.pidfd_open(process_id)))
             for path in record:  # one by one, so that `finally` closes those that are open
-                descriptors.append(_move_up(os.open(path, READ)))  # noqa: PERF401 - see above
+                descriptors.append(move_high(os.open(path, READ)))  # noqa: PERF401 - see above
             # The module `socket` takes 4 ms to import, and adds nothing here.
             import _socket
 
             ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
             self._channel = KeptDescriptor(ours.detach())
-            descriptors.append(_move_up(its.detach()))
+            descriptors.append(move_high(its.detach()))
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             former = _lingering.pop(process_id, None)
@@ -291,18 +290,6 @@ class StalledRun:
         if session is not None:  # a test may catch the exception, and must be the last one then
             session.shouldfail = layout.END_MESSAGE
         raise pytest.exit.Exception(layout.END_MESSAGE, 1)
-
-
-def _move_up(descriptor: int) -> int:
-    """Return a descriptor, moved if its number is one of the standard three."""
-    if descriptor >= _LOWEST:
-        return descriptor
-    import fcntl
-
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST)
-    finally:
-        os.close(descriptor)
 
 
 def _spawn_orphan(command: list[str]) -> int:
