@@ -57,6 +57,8 @@ class KeptRun:
         """How many calls were begun, by case."""
         self.nodeids: dict[str, str] = {}
         """The tests that waited for the cases that were begun, by case."""
+        self.begun_by: dict[str, str] = {}
+        """The processes that began the cases since the run was last continued, by case."""
         self.stopped = ""
         """Why no more cases were started."""
         self.stop_causes: set[str] = set()
@@ -117,6 +119,7 @@ class KeptRun:
             case "started":
                 case_id, number = str(record["case_id"]), int(record.get("attempt", 1))
                 self.started[case_id] = max(self.started.get(case_id, 0), number)
+                self.begun_by[case_id] = str(record.get("worker", ""))
                 if "nodeid" in record:
                     self.nodeids[case_id] = str(record["nodeid"])
             case "spent":
@@ -133,6 +136,7 @@ class KeptRun:
             case "resumed":
                 self.sessions.append(str(record["session"]))
                 self.stopped = ""
+                self.begun_by.clear()
                 now_in_class = int(record.get("cases_in_class", self.header.cases_in_class))
                 self.header = self.header.model_copy(update={"cases_in_class": now_in_class})
                 self.done_before = self.lasts()

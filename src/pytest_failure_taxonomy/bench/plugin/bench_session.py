@@ -80,13 +80,9 @@ class BenchSession:
     def __init__(self, config: pytest.Config) -> None:
         given = getattr(config, "workerinput", {})
         self._is_worker = bool(given)
-        self._journal: storage.Journal | None = None
-        worker = str(given.get("workerid", ""))
-        if storage.WIRE_KEY in given:
-            self._journal = storage.Journal(Path(given[storage.WIRE_KEY]["journal"]), worker)
         self.storage = storage.bench_storage(config)
         """Where this pytest run keeps the runs of its task classes."""
-        self._kept = kept_runs.KeptRuns(config, self.storage, worker)
+        self._kept = kept_runs.KeptRuns(config, self.storage, str(given.get("workerid", "")))
         self._config = config
         self._results = results.Results()
         self._baseline = config.stash.get(results.BASELINE, None)
@@ -97,9 +93,7 @@ class BenchSession:
         self._is_checked = False
         self.classes = task_classes.TaskClasses(config)
         workers = int(given.get("workercount", 0))
-        self.runs = scheduler.CaseScheduler(
-            self.classes, self._results, workers, self._journal, self._kept
-        )
+        self.runs = scheduler.CaseScheduler(self.classes, self._results, workers, self._kept)
 
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and add the score to the item's report."""
@@ -215,8 +209,11 @@ class BenchSession:
 
     def announce(self) -> None:
         """Tell xdist's controller that tests of this worker will report results."""
-        if self._journal is not None:
-            self._journal.begin()
+        self._note_cases([])
+
+    def _note_cases(self, cases: Iterable[tuple[Source, str]]) -> None:
+        if self.storage.journal:
+            storage.Journal(Path(self.storage.journal)).note(cases)
 
     # On xdist's controller.
 
@@ -268,14 +265,17 @@ class BenchSession:
         """Split the selected cases into units, and count them."""
         cases = [each for each in session.items if isinstance(each, CaseItem)]
         self.runs.arrange(cases)
+        of_tests = []
         for item in session.items:
             found = self._case_of(item)
             is_of_test = found is not None and found.source.test != ""
             if found is None or (is_of_test and "bench" not in getattr(item, "fixturenames", ())):
                 continue
             self._results.sources[found.source].scheduled[found.case.case_id] = None
-            if is_of_test and self._journal is not None:
-                self._journal.note_schedule(found.source, found.case.case_id)
+            if is_of_test:
+                of_tests.append((found.source, found.case.case_id))
+        if of_tests:
+            self._note_cases(of_tests)
         if not self._is_worker:  # xdist's controller has checked it
             by_class = {each.source.folder: each.task_class for each in cases}
             self._check(by_class.values())
@@ -447,21 +447,17 @@ class BenchSession:
 
     def _read_journal(self) -> None:
         """Collect on xdist's controller what workers wrote, including those that died."""
-        folder = self._config.stash.get(storage.JOURNAL, None)
-        if folder is None:
+        if not self.storage.journal:
             return
-        journal = storage.Journal(Path(folder), "controller")
-        for folder_of_class, system, nodeid in self._cases_of(sorted(journal.started())):
-            source = Source(str(folder_of_class), system=system)
-            self._results.sources[source].started.add(task_classes.case_and_system(nodeid)[0])
-        for source, case_id in journal.scheduled():
+        journal = storage.Journal(Path(self.storage.journal))
+        for source, case_id in journal.cases():
             self._results.sources[source].scheduled[case_id] = None
         journal.remove()
-        storage.remove_stale_journals(Path(folder).parent)
+        storage.remove_stale_journals(Path(self.storage.journal).parent)
 
     def _knows_all(self, source: Source) -> bool:
         """Return whether this process alone ran the cases of a source, and has all their scores."""
-        if self._journal is not None or storage.JOURNAL in self._config.stash:
+        if self.storage.journal:
             return False
         if source not in self._results.sources:
             return True

@@ -45,7 +45,8 @@ class KeptRuns:
         self._storage = storage
         self._rootdir = config.rootpath
         self._began = time.time() - _CLOCKS_DIFFER_SECONDS
-        self._worker = worker
+        self.worker = worker
+        """The name of this process among those of xdist; empty for a single one."""
         self._files: dict[Source, RunFile] = {}
         self._read: dict[Source, KeptRun] = {}
 
@@ -155,14 +156,14 @@ class KeptRuns:
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
-            file = RunFile(earlier.path, self._redact, self._worker)
+            file = RunFile(earlier.path, self._redact, self.worker)
             # Its cases and those that were selected now, if the class still has them.
             known = {**earlier.cases, **{each.case_id: each for each in listed}}
             whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
             file.resume(self._storage.name, header.commit, whole, header.cases_in_class)
         else:
             path = self._make_folder() / f"{header.run_id}{RUN_SUFFIX}"
-            file = RunFile(path, self._redact, self._worker)
+            file = RunFile(path, self._redact, self.worker)
             file.create(header.model_copy(update={"not_resumed": why_not}), listed)
         self._files[source] = file
         return file

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
     from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
     from pytest_failure_taxonomy.bench.plugin.results import Results, SourceResults
-    from pytest_failure_taxonomy.bench.plugin.storage import Journal
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CombinedRubrics, SystemUnderTest
 
@@ -48,7 +47,6 @@ class CaseScheduler:
         classes: TaskClasses,
         results: Results,
         workers: int,
-        journal: Journal | None,
         kept: KeptRuns,
     ) -> None:
         self.fan_out = FanOut()
@@ -57,7 +55,6 @@ class CaseScheduler:
         self._results = results
         self._classes = classes
         self._workers = workers
-        self._journal = journal
         self._systems: dict[str, SystemUnderTest] = {}
         self._rubrics: dict[Path | None, IsolatedRubric | CombinedRubrics] = {}
         self._members: dict[str, Sequence[CaseItem]] = {}
@@ -93,14 +90,7 @@ class CaseScheduler:
         elif item.nodeid in self._units:
             unit = self._units[item.nodeid]
         else:
-            members = self._members[item.nodeid]
-            elsewhere = () if self._journal is None else self._journal.started_elsewhere()
-            if any(each.nodeid in elsewhere for each in members):
-                # The worker that ran the unit crashed on an unknown case: run them one by one.
-                unit = self._start(item, [item])
-            else:
-                unit = self._start(item, members)
-                self._units.update((each.nodeid, unit) for each in members)
+            unit = self._start(item, self._members[item.nodeid])
         return self.fan_out.wait_for(unit, item.case)
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
@@ -119,54 +109,52 @@ class CaseScheduler:
         return outcomes[0]
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
+        """Start the cases of items, or that of the asking one alone if others have killed a worker.
+
+        Another process may have called the system for them, and what that has cost counts.
+        """
         task_class, source = asking.task_class, asking.source
-        cases = {each.case.case_id: each.case for each in items}
-        nodeids = {each.case.case_id: each.nodeid for each in items}
-        plan = self._classes.plan(task_class, [*cases.values()], workers=self._workers)
+        plan = self._classes.plan(task_class, [each.case for each in items], workers=self._workers)
         system = self._system(asking)
         settings, results = plan.task_class.settings, self._results.sources[source]
         given = facts_of_system(system, settings).model_copy(update={"label": source.system})
         results.system = str(given)
         listed = [case for case in task_class.cases if case.case_id in results.scheduled]
         file = self._kept.open(source, plan.task_class, given, listed, plan.shard)
-        earlier, done = self._before(source, items, file)
+        is_resumed = file is not None and file.is_resumed
+        before = self._kept.before(source) if self._workers or is_resumed else None
+        earlier: dict[str, tuple[CaseAttempt, ...]] = {}
+        done: dict[str, CaseOutcome] = {}
+        if before is not None:
+            own, begun_by = self._kept.worker, before.begun_by
+            if any(begun_by.get(each.case.case_id, own) != own for each in items):
+                # The worker that ran the unit crashed on an unknown case: run them one by one.
+                items = [asking]
+                plan = plan.model_copy(update={"cases": (asking.case,)})
+            for case in plan.cases:
+                case_id, calls = case.case_id, before.calls_of(case.case_id)
+                last = before.last_of(case_id) if is_resumed else None
+                if last and last.score and before.settles(last, case_digest(case)):
+                    done[case_id] = CaseOutcome(case_id=case_id, score=last.score, attempts=calls)
+                elif calls:
+                    earlier[case_id] = calls
         if source not in self._admissions:  # of all units of the source
             self._admissions[source] = Admission(plan, file)
+        nodeids = {each.case.case_id: each.nodeid for each in items}
         self._admissions[source].nodeids.update(nodeids)
         unit = Unit(
             plan,
             system,
             partial(self._rubric, task_class),
-            Notes(results, file, cases, nodeids, self._journal),
+            Notes(results, file, {case.case_id: case for case in plan.cases}),
             admission=self._admissions[source],
             done=done,
             earlier=earlier,
         )
+        if len(items) > 1:
+            self._units.update((each.nodeid, unit) for each in items)
         self.fan_out.start(unit)
         return unit
-
-    def _before(
-        self, source: Source, items: Sequence[CaseItem], file: RunFile | None
-    ) -> tuple[dict[str, tuple[CaseAttempt, ...]], dict[str, CaseOutcome]]:
-        """Return the calls that count for cases still to run, and the outcomes of those done.
-
-        Another process may have called the system for them, and what that has cost counts.
-        """
-        earlier: dict[str, tuple[CaseAttempt, ...]] = {}
-        done: dict[str, CaseOutcome] = {}
-        if file is None or (self._journal is None and not file.is_resumed):
-            return earlier, done  # nobody can have called a system for them
-        run = self._kept.before(source)
-        if run is None:
-            return earlier, done
-        for case in (item.case for item in items):
-            case_id = case.case_id
-            calls, last = run.calls_of(case_id), run.last_of(case_id) if file.is_resumed else None
-            if last and last.score and run.settles(last, case_digest(case)):
-                done[case_id] = CaseOutcome(case_id=case_id, score=last.score, attempts=calls)
-            elif calls:
-                earlier[case_id] = calls
-        return earlier, done
 
     def _rubric(self, task_class: TaskClass) -> IsolatedRubric | CombinedRubrics:
         folder = task_class.folder
@@ -231,9 +219,6 @@ class Notes:
     file: RunFile | None
     cases: Mapping[str, BenchCase]
     """By id."""
-    nodeids: Mapping[str, str] = field(default_factory=dict)
-    """Of the items, by the id of the case."""
-    journal: Journal | None = None
     ended: set[tuple[str, int]] = field(default_factory=set)
     """The calls that have ended: case and number."""
 
@@ -241,8 +226,6 @@ class Notes:
         """See a case before its system is called; its admission has written that."""
         del attempt
         self.results.started.add(case_id)
-        if self.journal is not None:
-            self.journal.note_start(self.nodeids[case_id])
 
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
         """Note what a call of a case's system has spent."""

@@ -1,4 +1,4 @@
-"""Where a pytest run keeps the runs of its task classes, and the journal of its xdist workers.
+"""Where a pytest run keeps the runs of its task classes, and what its xdist workers will run.
 
 xdist's controller imports this module in every run, so it imports nothing heavy.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
@@ -19,10 +19,8 @@ import pytest
 from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX, STORAGE, chosen
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import has_process
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
-JOURNAL = pytest.StashKey[str]()
-"""In the stash of xdist's controller: the folder of the journal that its workers write."""
 WORKERS_FOLDER: Final = ".workers-"
 """How the name of a journal's folder in a storage begins; the controller's process id follows."""
 TEMPORARY_FOLDER: Final = "pytest-bench-workers-"
@@ -30,14 +28,11 @@ TEMPORARY_FOLDER: Final = "pytest-bench-workers-"
 WIRE_KEY: Final = "failure_taxonomy_bench"
 """Under it a worker's input holds where to write what it knows, and a test's report its results."""
 
-_JOURNAL_SUFFIX: Final = ".journal"
-"""The suffix of our files; other files in the folder are neither read nor removed."""
-_OWN_SUFFIXES: Final = (_JOURNAL_SUFFIX, RUN_SUFFIX, ".tmp")
-"""Of all files that we create beside a journal."""
-_FIELD_COUNTS: Final = {"started": 2, "scheduled": 5}
-"""The number of fields in a line, by its first field."""
+_JOURNAL: Final = "cases.journal"
+_OWN_SUFFIXES: Final = (".journal", RUN_SUFFIX, ".tmp")
+"""Of all files that we create in a journal's folder; other files are not removed."""
 _MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
-"""Limit of one worker's file; a case takes a few hundred bytes."""
+"""A case takes a few hundred bytes for each worker."""
 
 _STORAGE: pytest.StashKey[BenchStorage] = pytest.StashKey()
 _MOST_NAMED: Final = 3
@@ -68,6 +63,8 @@ class BenchStorage:
     """The run that is continued, as the user named it; empty if none is."""
     problem: str = ""
     """Why nothing is kept, though that was not asked for."""
+    journal: str = ""
+    """The folder of what xdist's workers note for their controller; empty without xdist."""
 
     @classmethod
     def begin(cls, config: pytest.Config) -> BenchStorage:
@@ -103,29 +100,25 @@ def bench_storage(config: pytest.Config) -> BenchStorage:
     if _STORAGE not in config.stash:
         given = getattr(config, "workerinput", {}).get(WIRE_KEY)
         config.stash[_STORAGE] = (
-            BenchStorage.begin(config) if given is None else BenchStorage(**given["storage"])
+            BenchStorage.begin(config) if given is None else BenchStorage(**given)
         )
     return config.stash[_STORAGE]
 
 
 def share_with_worker(config: pytest.Config, workerinput: dict[str, Any]) -> None:
     """Tell an xdist worker where to write what it knows; nothing is created yet."""
-    storage, stash = bench_storage(config), config.stash
-    if JOURNAL not in stash:
+    storage = bench_storage(config)
+    if not storage.journal:
         own = f"{os.getpid()}-{os.urandom(6).hex()}"
         if storage.folder:
-            stash[JOURNAL] = os.path.join(storage.folder, f"{WORKERS_FOLDER}{own}")
+            journal = os.path.join(storage.folder, f"{WORKERS_FOLDER}{own}")
+            storage = replace(storage, journal=journal)
         else:
             # In the temporary folder only now: what is killed leaves it there.
             folder = os.path.join(tempfile.gettempdir(), f"{TEMPORARY_FOLDER}{own}")
-            stash[JOURNAL] = folder
-            storage = replace(storage, folder=folder, is_temporary=True)
-            stash[_STORAGE] = storage
-    shared = ("name", "folder", "is_temporary", "resumes")
-    workerinput[WIRE_KEY] = {
-        "journal": stash[JOURNAL],
-        "storage": {name: getattr(storage, name) for name in shared},
-    }
+            storage = replace(storage, folder=folder, is_temporary=True, journal=folder)
+        config.stash[_STORAGE] = storage
+    workerinput[WIRE_KEY] = to_dict(storage)
 
 
 def storage_of(config: pytest.Config) -> tuple[Path, bool]:
@@ -200,44 +193,39 @@ def remove_stale_journals(storage: Path) -> None:
                 # To root, too, what others have isn't its own.
                 is_own = not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
                 if is_dead and is_own:
-                    Journal(path, "controller").remove()
+                    Journal(path).remove()
 
 
 class Journal:
-    """A folder in which each xdist worker appends to a file what it knows of its cases.
+    """A folder in which all xdist workers append to a file which cases their tests will run.
 
-    There is no journal without xdist, nor if the workers are on other machines.
+    A test's node id does not tell that to the controller. There is no journal without xdist, nor if
+    the workers are on other machines.
     """
 
-    def __init__(self, folder: Path, worker: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._name = f"{worker}{_JOURNAL_SUFFIX}"
-        self._journal: files.Journal | None = None
 
-    def begin(self) -> None:
-        """Create the folder, which tells the controller that there will be results."""
-        self._append("")
+    def note(self, cases: Iterable[tuple[Source, str]]) -> None:
+        """Add cases, if any; the folder alone tells the controller that there will be results."""
+        lines = "".join(["\t".join([*source, case_id]) + "\n" for source, case_id in cases])
+        # If the disk is full, the journal is lost, but not the run.
+        with suppress(OSError), files.make_folder(self._folder) as folder:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            journal = files.Journal(folder.open_file(_JOURNAL, flags))
+            journal.append(lines.encode("utf-8", "backslashreplace"))
+            journal.close()
 
-    def note_start(self, nodeid: str) -> None:
-        """Record that the system under test is about to be called for a case."""
-        self._append(f"started\t{nodeid}\n")
-
-    def note_schedule(self, source: Source, case_id: str) -> None:
-        """Record that a test will run a case, which its node id does not tell the controller."""
-        self._append(f"scheduled\t{source.folder}\t{source.test}\t{source.system}\t{case_id}\n")
-
-    def started_elsewhere(self) -> frozenset[str]:
-        """Return the node ids of the cases that other workers have started."""
-        return frozenset(fields[1] for name, fields in self._lines("started") if name != self._name)
-
-    def started(self) -> frozenset[str]:
-        """Return the node ids of the cases that any worker has started."""
-        return frozenset(fields[1] for _, fields in self._lines("started"))
-
-    def scheduled(self) -> list[tuple[Source, str]]:
-        """Return the cases that tests will run, each once, in the order of the files."""
-        lines = (fields for _, fields in self._lines("scheduled"))
-        return list(dict.fromkeys((Source(*each[1:4]), each[4]) for each in lines))
+    def cases(self) -> list[tuple[Source, str]]:
+        """Return the cases that tests will run, each once, in the order of the file."""
+        found: dict[tuple[Source, str], None] = {}
+        with suppress(OSError), files.open_folder(self._folder) as folder:
+            content = folder.read(_JOURNAL, _MAX_JOURNAL_BYTES)
+            for _, line in files.whole_lines(BytesIO(content)):
+                fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
+                if len(fields) == len(Source._fields) + 1:
+                    found[Source(*fields[:-1]), fields[-1]] = None
+        return list(found)
 
     def remove(self) -> None:
         """Remove our files, and the folder if that leaves it empty."""
@@ -246,26 +234,3 @@ class Journal:
                 if name.endswith(_OWN_SUFFIXES):
                     folder.unlink(name)
             folder.rmdir()
-
-    def _append(self, line: str) -> None:
-        # If the disk is full, the journal is lost, but not the run.
-        with suppress(OSError):
-            if self._journal is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                with files.make_folder(self._folder) as folder:
-                    self._journal = files.Journal(folder.open_file(self._name, flags))
-            self._journal.append(line.encode("utf-8", "backslashreplace"))
-
-    def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
-        with suppress(OSError), files.open_folder(self._folder) as folder:
-            for name in folder.names():
-                if not name.endswith(_JOURNAL_SUFFIX):
-                    continue
-                try:
-                    content = folder.read(name, _MAX_JOURNAL_BYTES)
-                except OSError:  # a link, a pipe
-                    continue
-                for _, line in files.whole_lines(BytesIO(content)):
-                    fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
-                    if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
-                        yield name, fields

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -35,8 +35,9 @@ class _InFlight:
         self.first_attempt = attempt
         self.process_id = process_id
         self.spent = Decimal(0)
-        self.told: dict[int, float] = {}
-        """What calls that have not ended have told that they spent, by number."""
+        """What its calls have told that they spent."""
+        self.ended = Decimal(0)
+        """What the calls cost that have ended, the last one not among them."""
 
 
 class Admission:
@@ -74,10 +75,6 @@ class Admission:
         self._run = run
         self._reader = None if run is None else LineReader(run.path)
         self._is_stop_written = False
-        self._totals: dict[str, float] = {}
-        """What the calls of each case cost together that have ended or were lost, if anything."""
-        self._before: dict[str, float] = {}
-        """What the calls of the cases in flight had cost when they began."""
 
     def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
         """Let a case start, which then is in flight; or have it wait or stay away.
@@ -89,23 +86,19 @@ class Admission:
             attempt: The number of the call of its system that is to come.
         """
         run, reader = self._run, self._reader
-        if run is None or reader is None:
-            answer = self._decide(case)
-            if answer == "go":
-                self.begin(case.case_id, case.max_cost_usd, attempt)
-            return answer
-        with run.locked():
+        with nullcontext() if run is None else run.locked():
             with suppress(OSError):
-                for record in reader.new(_READ):
+                for record in () if reader is None else reader.new(_READ):
                     with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # not our line
                         self._take(record)
             answer = self._decide(case)
             if answer == "go":
-                nodeid = self.nodeids.get(case.case_id)
-                run.note_start(case.case_id, attempt, case.max_cost_usd, nodeid)
-                if run.problem:  # nothing comes back from the file
+                if run is not None:
+                    nodeid = self.nodeids.get(case.case_id)
+                    run.note_start(case.case_id, attempt, case.max_cost_usd, nodeid)
+                if self._counts_itself:
                     self.begin(case.case_id, case.max_cost_usd, attempt)
-            elif answer == "stop" and not self._is_stop_written:
+            elif answer == "stop" and run is not None and not self._is_stop_written:
                 self._is_stop_written = True
                 run.note_stop(self.stop_reason, self.stop_cause)
             elif answer == "wait":
@@ -113,6 +106,11 @@ class Admission:
                     if flight.process_id != os.getpid() and not has_process(flight.process_id):
                         self._lose(case_id)  # nobody may wait for a case whose process is gone
         return answer
+
+    @property
+    def _counts_itself(self) -> bool:
+        """Whether nothing that this process starts and spends comes back from a file."""
+        return self._run is None or self._run.problem != ""
 
     def _decide(self, case: BenchCase) -> Admitted:
         if self.stop_reason:
@@ -154,11 +152,8 @@ class Admission:
             attempt: The number of the first call of its system.
             process_id: The process that calls it; this one by default.
         """
-        self._add_lost_calls(case_id)
         if case_id in self._in_flight:
             self._spent += self._in_flight[case_id].spent
-        if case_id in self._totals:
-            self._before[case_id] = self._totals[case_id]
         bound = None if max_cost_usd is None else exact(max_cost_usd)
         self._in_flight[case_id] = _InFlight(bound, attempt, process_id or os.getpid())
 
@@ -167,14 +162,13 @@ class Admission:
 
         With a file that can be written, the amount comes back from there.
         """
-        if self._run is None or self._run.problem:
+        if self._counts_itself:
             self._spend(case_id, attempt, cost_usd)
 
     def _spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
         flight = self._in_flight.get(case_id)
         if flight is not None and attempt >= flight.first_attempt:
             flight.spent += exact(cost_usd)
-            flight.told[attempt] = flight.told.get(attempt, 0.0) + cost_usd
         else:  # a call that was given up goes on
             self._spent += exact(cost_usd)
 
@@ -186,12 +180,12 @@ class Admission:
             cost_usd: What it cost since it began.
             cause: The fingerprint of its failure; empty for any other result.
         """
-        if self._run is None or self._run.problem:
-            self._settle(case_id, cost_usd, cause)
+        if self._counts_itself:
+            self._settle(case_id, exact(cost_usd), cause)
 
-    def _settle(self, case_id: str, cost_usd: float, cause: str) -> None:
+    def _settle(self, case_id: str, cost_usd: Decimal, cause: str) -> None:
         self._in_flight.pop(case_id, None)
-        self._spent += exact(cost_usd)
+        self._spent += cost_usd
         self._done += 1
         self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
         self._last_cause = cause
@@ -203,15 +197,7 @@ class Admission:
 
     def _lose(self, case_id: str) -> None:
         """Count a case as done whose process is gone; it cost what it had reserved."""
-        self._add_lost_calls(case_id)
         self._spent += self._claim(self._in_flight.pop(case_id))
-
-    def _add_lost_calls(self, case_id: str) -> None:
-        """Count what calls told that never ended: the score of a later call holds it, too."""
-        flight = self._in_flight.get(case_id)
-        lost = sum(flight.told.values()) if flight is not None else 0
-        if lost:
-            self._totals[case_id] = self._totals.get(case_id, 0.0) + lost
 
     def _take(self, record: Mapping[str, Any]) -> None:
         """Take in a line of the file."""
@@ -223,16 +209,14 @@ class Admission:
                 attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
                 self._spend(record["case_id"], attempt, cost_usd)
             case "attempt":
-                case_id, score = record["case_id"], record.get("score")
-                system_usd = float(record["cost_usd"])
-                if case_id in self._in_flight:
-                    self._in_flight[case_id].told.pop(int(record["attempt"]), None)
-                if system_usd:
-                    self._totals[case_id] = self._totals.get(case_id, 0.0) + system_usd
-                if score is not None:
-                    before = self._before.pop(case_id, 0.0)
-                    cost_usd = max(0.0, round(float(score["cost_usd"]) - before, 12))
-                    self._settle(case_id, cost_usd, str(record.get("fingerprint", "")))
+                case_id, cost = record["case_id"], exact(float(record["cost_usd"]))
+                flight = self._in_flight.get(case_id)
+                if record.get("score") is not None:
+                    cost += exact(float(record.get("rubric_cost_usd", 0.0)))
+                    cost += Decimal(0) if flight is None else flight.ended
+                    self._settle(case_id, cost, str(record.get("fingerprint", "")))
+                elif flight is not None:
+                    flight.ended += cost
             case "stopped":
                 self.stop_reason = str(record["reason"])
                 self._is_stop_written = True
