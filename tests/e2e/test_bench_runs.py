@@ -407,7 +407,7 @@ def test_a_new_rubric_grades_kept_outputs(bench: Bench, tmp_path: Path) -> None:
         "case-1": True,
         "case-2": False,
     }
-    assert [run.attempts[key][-1].output for key in run.cases] == ["a0", "ax", "zz"]
+    assert [case.calls[-1].output for case in run.cases.values()] == ["a0", "ax", "zz"]
     assert path.read_bytes() == before
     assert not (tmp_path / "calls.txt").exists()
     assert bench("list").lines[1].split()[0] == new.stem
@@ -440,9 +440,9 @@ def test_what_can_not_be_graded_is_told(bench: Bench, tmp_path: Path) -> None:
     }
     assert report.stopped == "the cost cap was reached"
     assert new.scores()["raised"] == old.scores()["raised"]
-    assert [call.cost_usd for call in new.attempts["bad"]] == [0.1, 0.2]
-    assert new.cost_usd("bad") == pytest.approx(0.3)
-    assert new.attempts["good"][-1].transcript == CHAT
+    assert [call.cost_usd for call in new.known["bad"].calls] == [0.1, 0.2]
+    assert new.known["bad"].cost_usd == pytest.approx(0.3)
+    assert new.known["good"].calls[-1].transcript == CHAT
 
 
 def test_a_changed_case_is_left_out_unless_asked_for(bench: Bench, tmp_path: Path) -> None:
@@ -576,7 +576,7 @@ def test_regraded_secrets_stay_out(
     new = tmp_path / said.lines[-1].removeprefix("  kept as ")
     assert secret not in new.read_text()
     run = read_run(new)
-    assert {key: calls[-1].is_redacted for key, calls in run.attempts.items()} == {
+    assert {key: case.calls[-1].is_redacted for key, case in run.known.items()} == {
         "case-0": False,
         "case-1": True,
     }

@@ -411,7 +411,7 @@ def _kept_paths(given: str, storage: Path) -> list[Path]:
 
 
 def _compared_kept(run: reader.KeptRun) -> ComparedRun:
-    digests = {case_id: case.digest for case_id, case in run.cases.items()}
+    digests = {case.case_id: case.digest for case in run.scheduled()}
     return compared_run(reader.report_of(run), shown(os.fspath(run.path)), digests)
 
 
@@ -437,7 +437,7 @@ class LatestRuns:
             if path not in self._headers:
                 self._headers[path] = None
                 with suppress(BenchError):
-                    self._headers[path] = reader.read_header(path)
+                    self._headers[path] = reader.KeptRun(path).header
             header = self._headers[path]
             if (
                 header is None

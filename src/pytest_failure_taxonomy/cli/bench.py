@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.kept import reader, shown
 from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
-from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
+from pytest_failure_taxonomy.bench.kept.reader import KeptCase, KeptRun, read_run
 from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
 from pytest_failure_taxonomy.bench.report import cut_share, duration, summary_lines
@@ -185,14 +185,13 @@ def show(options: argparse.Namespace) -> int:
     run = load_run(options, has_outputs=False)
     if options.case is not None:
         _refuse_unknown(run, options.case)
-        if options.case in run.attempts:
-            run.attempts[options.case] = list(reader.read_calls(run.path, {options.case}))
+        case = run.known[options.case]
+        case.calls = list(reader.read_calls(run.path, {options.case}))
     if options.format == "json" and options.case is not None:
-        scheduled = run.cases.get(options.case)
         facts: dict[str, Any] = {
             "run_id": run.header.run_id,
-            "case": None if scheduled is None else scheduled.model_dump(mode="json"),
-            "state": run.state_of(options.case),
+            "case": case.scheduled and case.scheduled.model_dump(mode="json"),
+            "state": case.state,
             # Pydantic would refuse an output that is nested deeply.
             "attempts": [
                 {
@@ -200,7 +199,7 @@ def show(options: argparse.Namespace) -> int:
                     "output": call.output,
                     "transcript": call.transcript,
                 }
-                for call in run.attempts.get(options.case, ())
+                for call in case.calls
             ],
         }
         answer(shown.json_text(facts) + "\n")
@@ -208,7 +207,7 @@ def show(options: argparse.Namespace) -> int:
         facts = {
             "run": run.header.model_dump(mode="json"),
             "report": report_for(run).model_dump(mode="json"),
-            "cases": [_case_row(run, case_id) for case_id in run.cases],
+            "cases": [_case_row(case) for case in run.cases.values()],
             "skipped": run.problems,
         }
         answer(shown.json_text(facts) + "\n")
@@ -218,7 +217,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _refuse_unknown(run: KeptRun, case_id: str) -> None:
-    if case_id in run.cases or case_id in run.attempts:
+    if case_id in run.known:
         return
     repeated = [each for each in run.cases if each.startswith(f"{case_id}#")][:3]
     near = repeated or nearest(case_id, run.cases) or list(run.cases)[:3]
@@ -240,7 +239,7 @@ def run_lines(run: KeptRun) -> Iterator[Line]:
     yield Line(text="")
     yield from summary(report, run.header.test)
     yield Line(text="")
-    rows = [_case_row(run, case_id) for case_id in run.cases]
+    rows = [_case_row(case) for case in run.cases.values()]
     yield from table_lines(_CASES, rows)
     for state in ("lost", "not run"):
         ids = [row["case_id"] for row in rows if row["state"] == state]
@@ -271,18 +270,16 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
     yield "file", str(run.path)
 
 
-def _case_row(run: KeptRun, case_id: str) -> dict[str, Any]:
-    last = run.last_of(case_id)
-    score = None if last is None else last.score
-    calls = len(run.attempts.get(case_id, ()))
+def _case_row(case: KeptCase) -> dict[str, Any]:
+    score = case.score
     return {
-        "case_id": case_id,
-        "state": run.state_of(case_id),
+        "case_id": case.case_id,
+        "state": case.state,
         "score": None if score is None else score.score,
         "codes": [] if score is None else [mode.code for mode in score.failure_modes],
-        "cost_usd": run.cost_usd(case_id),
+        "cost_usd": case.cost_usd,
         "wall_clock_ms": None if score is None else score.wall_clock_ms,
-        "attempts": max(calls, run.started.get(case_id, 0)),
+        "attempts": max(len(case.calls), case.begun),
     }
 
 
@@ -306,21 +303,19 @@ _CASES: Final = (
 
 def case_lines(run: KeptRun, case_id: str) -> Iterator[Line]:
     """Yield what is shown of a case."""
-    row = _case_row(run, case_id)
+    case = run.known[case_id]
     colors = {"passed": "green", "failed": "red"}
-    title = f"case {case_id} of {run.header.task_class}: {row['state']}"
-    yield Line(text=safe_text(title, MAX_LINE), bold=True, color=colors.get(row["state"], "yellow"))
-    scheduled = run.cases.get(case_id)
-    if scheduled is not None and scheduled.tags:
-        yield Line(text=safe_text(f"  tags: {', '.join(scheduled.tags)}", MAX_LINE))
-    for call in run.attempts.get(case_id, ()):
+    title = f"case {case_id} of {run.header.task_class}: {case.state}"
+    yield Line(text=safe_text(title, MAX_LINE), bold=True, color=colors.get(case.state, "yellow"))
+    if case.scheduled is not None and case.scheduled.tags:
+        yield Line(text=safe_text(f"  tags: {', '.join(case.scheduled.tags)}", MAX_LINE))
+    for call in case.calls:
         yield Line(text=safe_text(f"  {_call(call)}", MAX_LINE))
-    if run.started.get(case_id, 0) > len(run.attempts.get(case_id, ())):
+    if case.begun > len(case.calls):
         yield Line(text="  a call was begun of which nothing is known", color="yellow")
-    last = run.last_of(case_id)
-    if last is not None:
-        yield from _score_lines(run, last)
-        yield from _content_lines(last)
+    if case.last is not None:
+        yield from _score_lines(run, case.last)
+        yield from _content_lines(case.last)
 
 
 def _call(call: KeptAttempt) -> str:

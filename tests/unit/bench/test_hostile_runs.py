@@ -75,7 +75,7 @@ def shown(run: KeptRun) -> Iterator[str]:
         yield from (line.text for line in run_lines(run))
     except BenchError as error:
         yield str(error)
-    for case_id in (*run.cases, *run.attempts):
+    for case_id in run.known:
         yield from (line.text for line in case_lines(run, case_id))
 
 
@@ -108,7 +108,7 @@ def test_a_run_that_is_cut_off_anywhere_has_all_lines_before(
     complete = whole[:end].count(b"\n")
     assert len(run.problems) == (not whole[:end].endswith(b"\n"))
     ended = [json.loads(line)["record"] for line in lines[:complete]].count("attempt")
-    assert sum(map(len, run.attempts.values())) == ended
+    assert sum(len(case.calls) for case in run.known.values()) == ended
 
 
 @given(data=st.data())
@@ -168,7 +168,7 @@ def test_amounts_that_can_not_be_added_are_skipped(lines: list[bytes], amount: s
     assert run is not None
     assert len(run.problems) == 1
     assert "case-000" not in run.scores()
-    assert math.isfinite(run.cost_usd("case-000"))
+    assert math.isfinite(run.known["case-000"].cost_usd)
 
 
 # Texts.

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile, ScheduledCase
-from pytest_failure_taxonomy.bench.kept.reader import read_run
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from tests.helpers.bench import make_stub_plan
@@ -29,13 +29,18 @@ def new_file(folder: Path, worker: str = "") -> RunFile:
     return file
 
 
+def begun(run: KeptRun) -> dict[str, int]:
+    """Return how many calls were begun of each case that was."""
+    return {key: case.begun for key, case in run.known.items() if case.begun}
+
+
 def test_the_first_process_creates_it(tmp_path: Path) -> None:
     """Another one adds its lines; nothing but the file is left."""
     first, second = new_file(tmp_path, "gw0"), new_file(tmp_path, "gw1")
     first.note_start("a", 1)
     second.note_start("b", 1)
     run = read_run(tmp_path / "run.jsonl")
-    assert run.started == {"a": 1, "b": 1}
+    assert begun(run) == {"a": 1, "b": 1}
     assert list(run.cases) == ["a", "b"]
     assert os.listdir(tmp_path) == ["run.jsonl"]
 
@@ -49,7 +54,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(isolate_module(os), "link", refuse)
     new_file(tmp_path).note_start("a", 1)
     new_file(tmp_path).note_start("b", 1)
-    assert read_run(tmp_path / "run.jsonl").started == {"a": 1, "b": 1}
+    assert begun(read_run(tmp_path / "run.jsonl")) == {"a": 1, "b": 1}
     assert os.listdir(tmp_path) == ["run.jsonl"]
 
 
@@ -58,15 +63,15 @@ def test_calls_cost_what_they_told_and_what_came_late(tmp_path: Path) -> None:
     file = new_file(tmp_path)
     file.note_start("a", 1)
     file.note_spent("a", 1, 0.25)
-    assert read_run(file.path).cost_usd("a") == 0.25
+    assert read_run(file.path).known["a"].cost_usd == 0.25
     file.note_attempt("a", call_of(cost_usd=0.25, ended="given up"), "1f")
-    assert read_run(file.path).last_of("a") is None
+    assert read_run(file.path).known["a"].last is None
     file.note_spent("a", 1, 0.5)
     score = score_of(1.0, cost_usd=1.25)
     calls = (call_of(cost_usd=0.25), call_of(2, cost_usd=0.5))
     file.note_outcome(CaseOutcome(case_id="a", score=score, attempts=calls), "a")
     run = read_run(file.path)
-    assert run.cost_usd("a") == 1.75
+    assert run.known["a"].cost_usd == 1.75
     assert run.cost_without_score_usd() == 0.5
 
 
@@ -75,9 +80,9 @@ def test_a_lost_call_is_one_of_its_case(tmp_path: Path) -> None:
     file = new_file(tmp_path)
     file.note_start("a", 1)
     file.note_spent("a", 1, 0.25)
-    (call,) = read_run(file.path).calls_of("a")
+    (call,) = read_run(file.path).known["a"].all_calls()
     assert (call.attempt, call.cost_usd, call.ended) == (1, 0.25, "it was lost")
-    assert read_run(file.path).last_of("a") is None
+    assert read_run(file.path).known["a"].last is None
 
 
 @given(kept=st.integers(0, 200))
@@ -95,7 +100,7 @@ def test_any_cut_loses_one_line_at_most(
     file.note_start("b", 1)
     run = read_run(file.path)
     expected = {"b": 1} if cut < size else {"a": 1, "b": 1}
-    assert run.started == expected
+    assert begun(run) == expected
     assert len(run.problems) == (start < cut < size)
 
 

@@ -34,185 +34,204 @@ CaseState = Literal["passed", "failed", "lost", "not run"]
 """What became of a case: a lost one was started and has no score."""
 
 
-class KeptRun:
-    """A run as its file held it when it was last read."""
+class KeptCase:
+    """A case of a run: the calls of its system, and what came of them."""
 
-    header: file.RunHeader
+    def __init__(self, case_id: str) -> None:
+        self.case_id = case_id
+        self.scheduled: file.ScheduledCase | None = None
+        """The case as the run is to run it; `None` for one that it does not list."""
+        self.calls: list[file.KeptAttempt] = []
+        """The calls that have ended, in order."""
+        self.begun = 0
+        """How many calls were begun."""
+        self.nodeid = ""
+        """The test that waited for it."""
+        self.begun_by: str | None = None
+        """The process that began it since the run was last continued."""
+        self.done_before: file.KeptAttempt | None = None
+        """The call that had led to the score when the run was last continued."""
+        self._told: dict[int, float] = {}
+        """What calls have told that they spent, by number, if they have not ended."""
+        self._late_cost_usd = 0.0
+        """What calls have spent after they were given up."""
 
-    def __init__(self, path: Path, *, has_outputs: bool = True) -> None:
-        """Prepare; nothing is read yet.
+    def spend(self, number: int, cost_usd: float) -> None:
+        """Take in what a call has spent."""
+        if any(call.attempt == number for call in self.calls):
+            self._late_cost_usd += cost_usd
+        else:
+            self._told[number] = self._told.get(number, 0.0) + cost_usd
 
-        Args:
-            path: The file.
-            has_outputs: Whether to keep outputs and transcripts in memory.
+    def end(self, call: file.KeptAttempt) -> None:
+        """Take in a call that has ended."""
+        self.calls.append(call)
+        self._told.pop(call.attempt, None)
+
+    @property
+    def last(self) -> file.KeptAttempt | None:
+        """The call that led to the score; `None` if there is none.
+
+        The score of a case that was changed before the run was continued is none of it any more.
         """
-        self.path = path
-        self._has_outputs = has_outputs
-        self._lines = file.LineReader(path)
-        self.cases: dict[str, file.ScheduledCase] = {}
-        """The cases to run, by id."""
-        self.attempts: dict[str, list[file.KeptAttempt]] = {}
-        """The calls of each case, in order."""
-        self.started: dict[str, int] = {}
-        """How many calls were begun, by case."""
-        self.nodeids: dict[str, str] = {}
-        """The tests that waited for the cases that were begun, by case."""
-        self.begun_by: dict[str, str] = {}
-        """The processes that began the cases since the run was last continued, by case."""
-        self.stopped = ""
-        """Why no more cases were started."""
-        self.stop_causes: set[str] = set()
-        """The fingerprints of causes that many cases in a row failed with."""
-        self.sessions: list[str] = []
-        """The pytest sessions that continued the run."""
-        self.done_before: dict[str, file.KeptAttempt] = {}
-        """The calls with a score, by case, when the run was last continued."""
-        self.problems: list[str] = []
-        """Lines that could not be read, in words."""
-        self._told: dict[tuple[str, int], float] = {}
-        """What calls have told that they spent, by case and number, if they have not ended."""
-        self._late: dict[str, float] = {}
-        """What calls have spent after they were given up, by case."""
+        for call in reversed(self.calls):
+            is_as_listed = self.scheduled is None or call.input_digest == self.scheduled.digest
+            if call.score is not None and is_as_listed:
+                return call
+        return None
 
-    def read(self, *, is_over: bool = False, is_header_enough: bool = False) -> KeptRun:
-        """Take in what was added to the file since it was last read, and return the run.
+    @property
+    def score(self) -> models.BenchScore | None:
+        """The score, if there is one."""
+        return None if self.last is None else self.last.score
 
-        Args:
-            is_over: Whether nobody writes to the file, so that a line without an end is cut off.
-            is_header_enough: Whether to read the first line alone.
+    @property
+    def state(self) -> CaseState:
+        """What became of it."""
+        if self.score is not None:
+            return "passed" if self.score.passed else "failed"
+        return "lost" if self.begun or self.calls else "not run"
 
-        Raises:
-            BenchError: The file can't be read or is no run's.
-        """
-        try:
-            for record in self._lines.new():
-                if not hasattr(self, "header"):
-                    self.header = _header(self.path, record)
-                    if is_header_enough:
-                        return self
-                    continue
-                if not self._has_outputs:
-                    record.pop("output", None)
-                    record.pop("transcript", None)
-                try:
-                    self._add(record)
-                except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
-                    self.problems.append(f"{self.path}: a line of {record['record']!r} was skipped")
-            if is_over:
-                self._lines.end()
-        except OSError as error:
-            why = f"can't be read ({error.strerror or error})"
-            raise BenchError(f"{self.path}: {why}; name a run's file") from None
-        if not hasattr(self, "header"):
-            right = "name a file that pytest wrote to --bench-storage"
-            raise BenchError(f"{self.path}: holds no run; {right}")
-        self.problems += self._lines.problems
-        self._lines.problems.clear()
-        return self
+    @property
+    def cost_usd(self) -> float:
+        """What it has cost so far, in US dollars, whether it has a score or not."""
+        ended = math.fsum(call.cost_usd + call.rubric_cost_usd for call in self.calls)
+        return ended + math.fsum(self._told.values()) + self._late_cost_usd
 
-    def _add(self, record: Mapping[str, Any]) -> None:
-        match record["record"]:
-            case "attempt":
-                attempt = file.KeptAttempt.model_validate(record)
-                self.attempts.setdefault(attempt.case_id, []).append(attempt)
-                self._told.pop((attempt.case_id, attempt.attempt), None)
-            case "started":
-                case_id, number = str(record["case_id"]), int(record.get("attempt", 1))
-                self.started[case_id] = max(self.started.get(case_id, 0), number)
-                self.begun_by[case_id] = str(record.get("worker", ""))
-                if "nodeid" in record:
-                    self.nodeids[case_id] = str(record["nodeid"])
-            case "spent":
-                case_id, number = str(record["case_id"]), int(record["attempt"])
-                cost_usd = float(record["cost_usd"])
-                if any(each.attempt == number for each in self.attempts.get(case_id, ())):
-                    self._late[case_id] = self._late.get(case_id, 0.0) + cost_usd
-                else:
-                    told = self._told.get((case_id, number), 0.0)
-                    self._told[case_id, number] = told + cost_usd
-            case "cases":
-                listed = [file.ScheduledCase.model_validate(each) for each in record["cases"]]
-                self.cases = {each.case_id: each for each in listed}
-            case "resumed":
-                self.sessions.append(str(record["session"]))
-                self.stopped = ""
-                self.begun_by.clear()
-                now_in_class = int(record.get("cases_in_class", self.header.cases_in_class))
-                self.header = self.header.model_copy(update={"cases_in_class": now_in_class})
-                self.done_before = self.lasts()
-            case "stopped":
-                self.stopped = str(record["reason"])
-                if record.get("cause"):
-                    self.stop_causes.add(str(record["cause"]))
-
-    def settles(self, call: file.KeptAttempt, digest: str) -> bool:
-        """Return whether a call with a score is the last one that its case needs.
-
-        It is not if the case has changed, if the call never got through to the provider, and if it
-        failed with the cause that stopped the run.
-        """
-        return (
-            call.input_digest == digest
-            and not is_infrastructure(call.kind)
-            and call.fingerprint not in self.stop_causes
-        )
-
-    def calls_of(self, case_id: str) -> tuple[CaseAttempt, ...]:
-        """Return all calls of the system for a case, those included that were lost."""
-        ended = {each.attempt: each for each in self.attempts.get(case_id, ())}
-        numbers = range(1, max(self.started.get(case_id, 0), *ended, 0) + 1)
+    def all_calls(self) -> tuple[CaseAttempt, ...]:
+        """Return all calls of the system, those included that were lost."""
+        ended = {call.attempt: call for call in self.calls}
         return tuple(
             ended.get(number)
             or CaseAttempt(
                 attempt=number,
                 started_at=0.0,
                 seconds=0.0,
-                cost_usd=self._told.get((case_id, number), 0.0),
+                cost_usd=self._told.get(number, 0.0),
                 ended="it was lost",
             )
-            for number in numbers
+            for number in range(1, max(self.begun, *ended, 0) + 1)
         )
 
-    def last_of(self, case_id: str) -> file.KeptAttempt | None:
-        """Return the call that led to a case's score; `None` if it has none.
 
-        The score of a case that was changed before the run was continued is none of it any more.
+class KeptRun:
+    """A run as its file held it when it was last read."""
+
+    def __init__(self, path: Path, *, has_outputs: bool = True) -> None:
+        """Read the first line.
+
+        Args:
+            path: The file.
+            has_outputs: Whether to keep outputs and transcripts in memory.
+
+        Raises:
+            BenchError: The file can't be read or is no run's.
         """
-        listed = self.cases.get(case_id)
-        for each in reversed(self.attempts.get(case_id, ())):
-            if each.score is not None and (listed is None or each.input_digest == listed.digest):
-                return each
-        return None
+        self.path = path
+        self._has_outputs = has_outputs
+        self._lines = file.LineReader(path)
+        self.problems = self._lines.problems
+        """Lines that could not be read, in words."""
+        self.known: dict[str, KeptCase] = {}
+        """All cases of which the file tells anything, by id."""
+        self.cases: dict[str, KeptCase] = {}
+        """Those to run, in their order."""
+        self.stopped = ""
+        """Why no more cases were started."""
+        self.stop_causes: set[str] = set()
+        """The fingerprints of causes that many cases in a row failed with."""
+        self.sessions: list[str] = []
+        """The pytest sessions that continued the run."""
+        first = next(self._records(), None)
+        if first is None:
+            right = "name a file that pytest wrote to --bench-storage"
+            raise BenchError(f"{path}: holds no run; {right}")
+        self.header = _header(path, first)
 
-    def state_of(self, case_id: str) -> CaseState:
-        """Return what became of a case."""
-        last = self.last_of(case_id)
-        if last is not None and last.score is not None:
-            return "passed" if last.score.passed else "failed"
-        has_begun = case_id in self.started or case_id in self.attempts
-        return "lost" if has_begun else "not run"
+    def read(self, *, is_over: bool = False) -> KeptRun:
+        """Take in what was added to the file since it was last read, and return the run.
 
-    def lasts(self) -> dict[str, file.KeptAttempt]:
-        """Return for each case with a score the call that led to it."""
-        lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
-        return {case_id: last for case_id, last in lasts if last is not None}
+        Args:
+            is_over: Whether nobody writes to the file, so that a line without an end is cut off.
+
+        Raises:
+            BenchError: The file can't be read.
+        """
+        for record in self._records(is_over=is_over):
+            if not self._has_outputs:
+                record.pop("output", None)
+                record.pop("transcript", None)
+            try:
+                self._add(record)
+            except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
+                self.problems.append(f"{self.path}: a line of {record['record']!r} was skipped")
+        return self
+
+    def _records(self, *, is_over: bool = False) -> Iterator[dict[str, Any]]:
+        try:
+            yield from self._lines.new()
+            if is_over:
+                self._lines.end()
+        except OSError as error:
+            why = f"can't be read ({error.strerror or error})"
+            raise BenchError(f"{self.path}: {why}; name a run's file") from None
+
+    def _case(self, record: Mapping[str, Any]) -> KeptCase:
+        case_id = str(record["case_id"])
+        return self.known.setdefault(case_id, KeptCase(case_id))
+
+    def _add(self, record: Mapping[str, Any]) -> None:  # noqa: C901 - a case for each record
+        match record["record"]:
+            case "attempt":
+                attempt = file.KeptAttempt.model_validate(record)
+                self._case(record).end(attempt)
+            case "started":
+                case = self._case(record)
+                case.begun = max(case.begun, int(record.get("attempt", 1)))
+                case.begun_by = str(record.get("worker", ""))
+                case.nodeid = str(record.get("nodeid", case.nodeid))
+            case "spent":
+                number, cost_usd = int(record["attempt"]), float(record["cost_usd"])
+                self._case(record).spend(number, cost_usd)
+            case "cases":
+                listed = [file.ScheduledCase.model_validate(each) for each in record["cases"]]
+                for case in self.cases.values():
+                    case.scheduled = None
+                self.cases = {each.case_id: self._case(vars(each)) for each in listed}
+                for each in listed:
+                    self.cases[each.case_id].scheduled = each
+            case "resumed":
+                self.sessions.append(str(record["session"]))
+                self.stopped = ""
+                now_in_class = int(record.get("cases_in_class", self.header.cases_in_class))
+                self.header = self.header.model_copy(update={"cases_in_class": now_in_class})
+                for case in self.known.values():
+                    case.begun_by, case.done_before = None, case.last
+            case "stopped":
+                self.stopped = str(record["reason"])
+                if record.get("cause"):
+                    self.stop_causes.add(str(record["cause"]))
+
+    def settles(self, call: file.KeptAttempt) -> bool:
+        """Return whether a call with a score is the last one that its case needs.
+
+        It is not if it never got through to the provider, and if it failed with the cause that
+        stopped the run.
+        """
+        return not is_infrastructure(call.kind) and call.fingerprint not in self.stop_causes
+
+    def scheduled(self) -> list[file.ScheduledCase]:
+        """Return the cases to run, as the file lists them."""
+        return [case.scheduled for case in self.cases.values() if case.scheduled is not None]
 
     def scores(self) -> dict[str, models.BenchScore]:
         """Return the score of each case that has one."""
-        lasts = self.lasts()
-        return {key: last.score for key, last in lasts.items() if last.score is not None}
-
-    def cost_usd(self, case_id: str) -> float:
-        """Return what a case has cost so far, in US dollars, whether it has a score or not."""
-        calls = self.attempts.get(case_id, ())
-        ended = math.fsum(each.cost_usd + each.rubric_cost_usd for each in calls)
-        told = math.fsum(cost for (key, _), cost in self._told.items() if key == case_id)
-        return ended + told + self._late.get(case_id, 0.0)
+        scores = ((case_id, case.score) for case_id, case in self.known.items())
+        return {case_id: score for case_id, score in scores if score is not None}
 
     def cost_without_score_usd(self) -> float:
         """Return what was spent on cases of the run that is in none of their scores."""
-        known = {*self.cases, *self.started}
-        spent = math.fsum(self.cost_usd(case_id) for case_id in known)
+        spent = math.fsum(case.cost_usd for case in self.known.values())
         scored = math.fsum(score.cost_usd for score in self.scores().values())
         return max(0.0, round(spent - scored, 9))
 
@@ -228,15 +247,6 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
         BenchError: The file can't be read or is no run's.
     """
     return KeptRun(path, has_outputs=has_outputs).read(is_over=True)
-
-
-def read_header(path: Path) -> file.RunHeader:
-    """Return the first line of a run's file, without reading the others.
-
-    Raises:
-        BenchError: The file can't be read or is no run's.
-    """
-    return KeptRun(path).read(is_header_enough=True).header
 
 
 def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[file.KeptAttempt]:
@@ -347,7 +357,7 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
     """
     cases = tuple(
         models.BenchCase(case_id=each.case_id, tags=each.tags, repetition=each.repetition)
-        for each in run.cases.values()
+        for each in run.scheduled()
     )
     plan = models.RunPlan(
         task_class=task_class_of(run.header),
@@ -361,11 +371,11 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
         plan,
         scores.items(),
         run_id=models.id_of_run(run.header.run_id, run.stopped),
-        started=[key for key in run.started if key in run.cases],
+        started=[key for key, case in run.cases.items() if case.begun],
         stopped=run.stopped or None,
         lost_to=lost_to(run),
         digests=run.header.digests.model_copy(
-            update={"cases": cases_digest(case.digest for case in run.cases.values())}
+            update={"cases": cases_digest(case.digest for case in run.scheduled())}
         ),
         system=str(run.header.system),
         system_label=run.header.system.label,
@@ -376,9 +386,9 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
 def lost_to(run: KeptRun) -> dict[str, str]:
     """Return the kind of the provider's failure for each case that never got through."""
     return {
-        case_id: last.kind
-        for case_id, last in run.lasts().items()
-        if last.kind is not None and is_infrastructure(last.kind)
+        case_id: case.last.kind
+        for case_id, case in run.known.items()
+        if case.last is not None and case.last.kind and is_infrastructure(case.last.kind)
     }
 
 
@@ -460,8 +470,7 @@ def main(folder: str, session: str) -> None:
         except BenchError:
             continue
         if path.name.startswith(session) or session in run.sessions:
-            lasts = run.lasts()
-            lost = [(key, run.nodeids.get(key, "")) for key in run.started if key not in lasts]
+            lost = [(key, case.nodeid) for key, case in run.known.items() if case.state == "lost"]
             found.append({"report": report_of(run).model_dump(mode="json"), "lost": lost})
     json.dump(found, sys.stdout)
 

@@ -33,7 +33,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import RunFile
-    from pytest_failure_taxonomy.bench.kept.reader import KeptRun
+    from pytest_failure_taxonomy.bench.kept.reader import KeptCase, KeptRun
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
     from pytest_failure_taxonomy.bench.scores import RubricRunner
 
@@ -103,15 +103,15 @@ def plan_regrading(
     """
     now_in_class = {case.case_id: scheduled(case).digest for case in task_class.cases}
     changed = {
-        case_id
-        for case_id, each in run.cases.items()
-        if now_in_class.get(case_id, each.digest) != each.digest
+        each.case_id
+        for each in run.scheduled()
+        if now_in_class.get(each.case_id, each.digest) != each.digest
     }
     fates: dict[str, Fate] = {
         case_id: "gone"
         if case_id not in now_in_class
-        else _fate(run, case_id, is_left_out=case_id in changed and not takes_changed)
-        for case_id in run.cases
+        else _fate(case, is_left_out=case_id in changed and not takes_changed)
+        for case_id, case in run.cases.items()
     }
     plan = Regrading(run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed)))
     graded = plan.having("graded")
@@ -121,16 +121,18 @@ def plan_regrading(
         ]
         why = ", ".join(parts) or "it has no cases"
         raise BenchError(f"{run.path}: has no output to grade again ({why}); run the cases again")
-    lasts = run.lasts()
-    redacted = tuple(case_id for case_id in graded if lasts[case_id].is_redacted)
+    redacted = tuple(
+        case_id
+        for case_id in graded
+        if (last := run.cases[case_id].last) is not None and last.is_redacted
+    )
     return replace(plan, redacted=redacted)
 
 
-def _fate(run: KeptRun, case_id: str, *, is_left_out: bool) -> Fate:
-    last = run.last_of(case_id)
+def _fate(case: KeptCase, *, is_left_out: bool) -> Fate:
+    last = case.last
     if last is None:
-        has_begun = case_id in run.started or case_id in run.attempts
-        return "lost" if has_begun else "not run"
+        return "lost" if case.state == "lost" else "not run"
     if is_left_out:
         return "changed"
     if not last.gave_output:
@@ -159,31 +161,34 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
     A cost cap counts what the rubric costs now. The cases' cost is what their system cost when it
     was called, and what the rubric costs now.
     """
-    run, cases = plan.run, plan.cases
+    kept, cases = plan.run.cases, plan.cases
     digests = {case_id: scheduled(case).digest for case_id, case in cases.items()}
+    former = {case.case_id: case.digest for case in plan.run.scheduled()}
+
+    def write(case_id: str, calls: list[CaseAttempt], outcome: CaseOutcome | None) -> None:
+        """Write the earlier calls of a case's system, the last one with its score if it has one."""
+        for call in calls if outcome is None else calls[:-1]:
+            file.note_attempt(case_id, call, former[case_id])
+        if outcome is not None:
+            whole = replace(outcome, attempts=tuple(calls))
+            file.note_outcome(whole, digests[case_id], regraded=kept[case_id].last)
+
     for case_id in cases:
-        fate, calls = plan.fates[case_id], _calls(run, case_id)
-        kept = run.last_of(case_id)
-        has_kept_score = fate == "no output" and kept is not None and kept.score is not None
-        if fate in _LOST or has_kept_score:
+        fate, last, calls = plan.fates[case_id], kept[case_id].last, _calls(kept[case_id])
+        if fate in _LOST or fate == "no output":
             file.note_start(case_id, max(1, len(calls)))
-            for call in calls[:-1] if has_kept_score else calls:
-                file.note_attempt(case_id, call, run.cases[case_id].digest)
-        if has_kept_score and kept is not None and kept.score is not None:
-            outcome = CaseOutcome(
-                case_id=case_id, score=kept.score, attempts=tuple(calls), printed=kept.printed or ""
-            )
-            file.note_outcome(outcome, digests[case_id], regraded=kept)
-    lasts = run.lasts()  # only cases with a score are graded
+            outcome = None
+            if fate == "no output" and last is not None and last.score is not None:
+                outcome = CaseOutcome(case_id=case_id, score=last.score, printed=last.printed or "")
+            write(case_id, calls, outcome)
 
     async def kept_answer(case: BenchCase) -> Answer:
-        last = lasts[case.case_id]
-        return Answer(output=last.output, transcript=last.transcript)
+        last = kept[case.case_id].last  # only cases with a score are graded
+        return Answer(output=last and last.output, transcript=last and last.transcript)
 
     def write_score(outcome: CaseOutcome) -> None:
-        """Write the new score of a case, with the earlier calls of its system."""
-        case_id = outcome.case_id
-        calls = _calls(run, case_id)
+        """Write the new score of a case, with what its system has cost then."""
+        calls = _calls(kept[outcome.case_id])
         fingerprint = outcome.attempts[-1].fingerprint
         calls[-1] = calls[-1].model_copy(update={"fingerprint": fingerprint})
         spent = math.fsum(call.cost_usd for call in calls)
@@ -192,10 +197,7 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
             "wall_clock_ms": outcome.score.wall_clock_ms + calls[-1].seconds * 1000,
         }
         score = outcome.score.model_copy(update=changed)
-        for call in calls[:-1]:
-            file.note_attempt(case_id, call, run.cases[case_id].digest)
-        regraded = replace(outcome, score=score, attempts=tuple(calls))
-        file.note_outcome(regraded, digests[case_id], regraded=lasts[case_id])
+        write(outcome.case_id, calls, replace(outcome, score=score))
 
     graded = tuple(
         case.model_copy(update={"max_cost_usd": None})  # the system's bound
@@ -213,13 +215,12 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
         rubric_runner=rubric,
     )
     stopped = graded_again.stop_reason
-    if stopped or (run.stopped and plan.having("not run")):
-        file.note_stop(stopped or run.stopped)
+    if stopped or (plan.run.stopped and plan.having("not run")):
+        file.note_stop(stopped or plan.run.stopped)
 
 
-def _calls(run: KeptRun, case_id: str) -> list[CaseAttempt]:
+def _calls(case: KeptCase) -> list[CaseAttempt]:
     """Return the calls of a case's system up to the one that led to its score."""
-    kept = run.attempts.get(case_id, [])
-    last = run.last_of(case_id)
-    counted = kept if last is None else kept[: kept.index(last) + 1]
+    last = case.last
+    counted = case.calls if last is None else case.calls[: case.calls.index(last) + 1]
     return [each.model_copy(update={"seconds": max(0.0, each.seconds)}) for each in counted]

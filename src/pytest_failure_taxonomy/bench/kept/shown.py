@@ -125,27 +125,25 @@ def page_run(run: KeptRun) -> PageRun:
     """Return what a page shows of a run, which may have been read without its outputs."""
     is_small = len(run.cases) <= SMALL_RUN
     wanted = [
-        case_id
-        for case_id in run.cases
-        if (state := run.state_of(case_id)) in ("failed", "lost")
-        or (is_small and state == "passed")
+        case
+        for case in run.cases.values()
+        if case.state in ("failed", "lost") or (is_small and case.state == "passed")
     ]
-    kept = read_calls(run.path, frozenset(wanted[:MAX_CASES]))
+    kept = read_calls(run.path, frozenset(case.case_id for case in wanted[:MAX_CASES]))
     contents = {call.case_id: _content(call) for call in kept if call.score is not None}
     shown: list[dict[str, Any]] = []
     room = MAX_CHARACTERS
-    for case_id in wanted[:MAX_CASES]:
-        calls = run.attempts.get(case_id, [])
+    for each in wanted[:MAX_CASES]:
         case = {
-            "case_id": case_id,
-            "state": run.state_of(case_id),
-            "calls": [_call(call) for call in calls[-_MAX_CALLS:]],
-            "calls_left_out": max(0, len(calls) - _MAX_CALLS),
-            **contents.get(case_id, _NO_CONTENT),
+            "case_id": each.case_id,
+            "state": each.state,
+            "calls": [_call(call) for call in each.calls[-_MAX_CALLS:]],
+            "calls_left_out": max(0, len(each.calls) - _MAX_CALLS),
+            **contents.get(each.case_id, _NO_CONTENT),
         }
         texts = [case["output"], case["transcript"], case["printed"]]
         texts += [message["text"] for message in case["messages"]]
-        room -= sum(len(each["text"]) for each in texts if each is not None)
+        room -= sum(len(text["text"]) for text in texts if text is not None)
         if room < 0 and shown:
             break
         shown.append(case)
@@ -227,10 +225,12 @@ def rows_of(run: KeptRun) -> list[Row]:
     """
     rows: list[Row] = []
     header = run.header
-    for case_id in dict.fromkeys([*run.cases, *run.attempts]):
-        case = run.cases.get(case_id)
-        calls: list[KeptAttempt | None] = [*run.attempts.get(case_id, ())] or [None]
-        last = run.last_of(case_id) or calls[-1]
+    # The cases to run come first.
+    for case in {**run.cases, **run.known}.values():
+        calls: list[KeptAttempt | None] = [*case.calls]
+        if not calls and case.scheduled is not None:
+            calls = [None]
+        last = case.last or (calls[-1] if calls else None)
         for call in calls:
             score = None if call is None else call.score
             row = {
@@ -239,11 +239,11 @@ def rows_of(run: KeptRun) -> list[Row]:
                 "system": header.system.name,
                 "system_version": header.system.version,
                 "system_label": header.system.label,
-                "case_id": case_id,
-                "repetition": None if case is None else case.repetition,
-                "tags": [] if case is None else list(case.tags),
+                "case_id": case.case_id,
+                "repetition": case.scheduled and case.scheduled.repetition,
+                "tags": list(case.scheduled.tags) if case.scheduled else [],
                 "is_last": call is last,
-                "result": run.state_of(case_id) if call is last else "repeated",
+                "result": case.state if call is last else "repeated",
                 **{name: getattr(call, name, None) for name in _OF_CALL},
                 "passed": None if score is None else score.passed,
                 "score": None if score is None else score.score,

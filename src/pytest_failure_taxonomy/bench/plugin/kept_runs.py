@@ -93,13 +93,13 @@ class KeptRuns:
             ending = f"-{name_of_source(self._rootdir, source)}{RUN_SUFFIX}"
             found = [each for each in earlier if each.name.endswith(ending)]
             for path in reversed(found):
-                its = reader.read_header(path).shard
+                its = KeptRun(path).header.shard
                 if (None if its is None else (its.index, its.total)) == shard:
                     return path, None
             why_not = "no run of it was kept that could be continued"
             return (found[-1], None) if found else (None, why_not)
         paths = reader.named_runs(given, earlier)
-        headers = [reader.read_header(path) for path in paths]
+        headers = [KeptRun(path).header for path in paths]
         for path, header in zip(paths, headers, strict=True):
             if source_of_run(self._rootdir, header) == source:
                 return path, None
@@ -158,7 +158,7 @@ class KeptRuns:
         if earlier is not None and why_not is None:
             file = RunFile(earlier.path, self._redact, self.worker)
             # Its cases and those that were selected now, if the class still has them.
-            known = {**earlier.cases, **{each.case_id: each for each in listed}}
+            known = {each.case_id: each for each in (*earlier.scheduled(), *listed)}
             whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
             file.resume(self._storage.name, header.commit, whole, header.cases_in_class)
         else:
@@ -229,7 +229,7 @@ class KeptRuns:
         name = self._storage.name
         for path in self._paths(Path(self._storage.folder)):
             with suppress(BenchError):
-                run = KeptRun(path, has_outputs=False).read(is_header_enough=True)
+                run = KeptRun(path, has_outputs=False)
                 source = source_of_run(self._rootdir, run.header)
                 is_own = path.name.startswith(name)
                 if not (is_own and is_known(source)):
@@ -259,13 +259,13 @@ def resumed_line(run: KeptRun) -> str:
     """Return what a session that continued a run had left to do, in words; '' for a new run."""
     if not run.sessions:
         return f"all cases run: {run.header.not_resumed}" if run.header.not_resumed else ""
-    before = [
-        (run.done_before[key], key, case.digest)
-        for key, case in run.cases.items()
-        if key in run.done_before
+    both = [
+        (case.done_before, case.scheduled)
+        for case in run.cases.values()
+        if case.done_before is not None and case.scheduled is not None
     ]
-    done = [key for call, key, digest in before if run.settles(call, digest)]
-    changed = [key for call, key, digest in before if call.input_digest != digest]
+    changed = [each.case_id for call, each in both if call.input_digest != each.digest]
+    done = [each for call, each in both if each.case_id not in changed and run.settles(call)]
     line = f"{len(done)} of {len(run.cases)} cases were done before"
     if changed:
         line += f"; {len(changed)} had changed and ran again: {', '.join(changed[:5])}"

@@ -108,8 +108,8 @@ class SourceResults:
         self.kept = run
         self.system = str(run.header.system)
         self.scheduled.update(dict.fromkeys(run.cases))  # a continued run may have more
-        if run.attempts or run.started:
-            self.started.update(run.started)
+        if run.known:
+            self.started.update(key for key, case in run.known.items() if case.begun)
             self.unreported.update(run.scores())
             self.stopped = run.stopped or self.stopped
             self.lost_to.update(lost_to(run))

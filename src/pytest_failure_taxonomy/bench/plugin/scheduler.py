@@ -126,18 +126,22 @@ class CaseScheduler:
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}
         if before is not None:
-            own, begun_by = self._kept.worker, before.begun_by
-            if any(begun_by.get(each.case.case_id, own) != own for each in items):
+            own = self._kept.worker
+            known = {each.case.case_id: before.known.get(each.case.case_id) for each in items}
+            if any(each and each.begun_by not in (None, own) for each in known.values()):
                 # The worker that ran the unit crashed on an unknown case: run them one by one.
                 items = [asking]
                 plan = plan.model_copy(update={"cases": (asking.case,)})
-            for case in plan.cases:
-                case_id, calls = case.case_id, before.calls_of(case.case_id)
-                last = before.last_of(case_id) if is_resumed else None
-                if last and last.score and before.settles(last, case_digest(case)):
-                    done[case_id] = CaseOutcome(case_id=case_id, score=last.score, attempts=calls)
+            for each in (known[item.case.case_id] for item in items):
+                if each is None:
+                    continue
+                calls, last = each.all_calls(), each.last if is_resumed else None
+                if last and last.score and before.settles(last):
+                    done[each.case_id] = CaseOutcome(
+                        case_id=each.case_id, score=last.score, attempts=calls
+                    )
                 elif calls:
-                    earlier[case_id] = calls
+                    earlier[each.case_id] = calls
         if source not in self._admissions:  # of all units of the source
             self._admissions[source] = Admission(plan, file)
         nodeids = {each.case.case_id: each.nodeid for each in items}

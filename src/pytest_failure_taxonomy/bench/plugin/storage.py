@@ -149,8 +149,8 @@ def _why_not_writable(folder: Path) -> str:
 def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     """Refuse to continue a run that does not exist, before any system is called."""
     from pytest_failure_taxonomy.bench.kept.reader import (
+        KeptRun,
         named_runs,
-        read_header,
         run_paths,
         session_of,
     )
@@ -163,7 +163,7 @@ def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
         right = f"name one, such as {', '.join(sessions[:_MOST_NAMED])}"
         raise pytest.UsageError(f"--bench-resume: {given}: {len(sessions)} runs begin so; {right}")
     try:
-        tests = [read_header(path).test for path in named]
+        tests = [KeptRun(path).header.test for path in named]
     except BenchError as error:
         raise pytest.UsageError(f"--bench-resume: {error}") from None
     if named and all(tests):
