@@ -30,7 +30,7 @@ def outputs_of(kind: str, number: int) -> tuple[Any, Any]:
 
 def main(kind: str, lines: int) -> None:
     """Write them as a run does, with secrets removed from what is kept."""
-    from pytest_failure_taxonomy.bench.kept.file import RunFile
+    from pytest_failure_taxonomy.bench.kept.file import RunFile, ScheduledCase
     from pytest_failure_taxonomy.bench.models import BenchScore
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
     from pytest_failure_taxonomy.redaction import Redactor
@@ -39,7 +39,11 @@ def main(kind: str, lines: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.jsonl"
         path.touch()
-        file = RunFile(path, Redactor(()).redact_json)
+        cases = [
+            ScheduledCase(case_id=f"case-{number}", digest=f"{number:064x}")
+            for number in range(lines)
+        ]
+        file = RunFile(path, cases, Redactor(()).redact_json)
         for number in range(lines):
             output, transcript = outputs_of(kind, number)
             call = CaseAttempt(attempt=1, started_at=1e9 + number, seconds=0.25)
@@ -50,7 +54,7 @@ def main(kind: str, lines: int) -> None:
                 output=output,
                 transcript=transcript,
             )
-            file.note_outcome(outcome, f"{number:064x}")
+            file.note_outcome(outcome)
         file.close()
         written = path.read_bytes().count(b"\n")
         if file.problem or written != lines:

@@ -96,19 +96,19 @@ def keep_run(
     if folder_named:
         changes["folder"] = folder_named
     header = header_of(task_class, root=root, **changes)
-    cases = {case.case_id: scheduled(case) for case in task_class.cases}
+    cases = [scheduled(case) for case in task_class.cases]
     storage = root / ".bench"
     storage.mkdir(exist_ok=True)
-    file = RunFile(storage / f"{header.run_id}.jsonl", redact)
-    file.create(header, cases.values())
+    file = RunFile(storage / f"{header.run_id}.jsonl", cases, redact)
+    file.create(header)
     for case_id in started:
         file.note_start(case_id, 1)
     for outcome in outcomes:
         for call in outcome.attempts:
             file.note_start(outcome.case_id, call.attempt)
             if call is not outcome.attempts[-1]:
-                file.note_attempt(outcome.case_id, call, cases[outcome.case_id].digest)
-        file.note_outcome(outcome, cases[outcome.case_id].digest)
+                file.note_attempt(outcome.case_id, call)
+        file.note_outcome(outcome)
     if stopped:
         file.note_stop(stopped)
     file.close()

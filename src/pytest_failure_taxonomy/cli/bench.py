@@ -1,34 +1,55 @@
-"""`failure-taxonomy bench`: creates task classes, and reads the runs that are kept."""
+"""`failure-taxonomy bench`: creates task classes, and reads, judges and compares kept runs."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.bench import comparing
 from pytest_failure_taxonomy.bench.kept import reader, shown
-from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
 from pytest_failure_taxonomy.bench.kept.reader import KeptCase, KeptRun, read_run
 from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
-from pytest_failure_taxonomy.bench.report import cut_share, duration, summary_lines
+from pytest_failure_taxonomy.bench.report import (
+    cost_words,
+    cut_share,
+    difference_words,
+    duration,
+    signed,
+    summary_lines,
+)
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import Column, answer, answer_lines, table_lines, tell
 from pytest_failure_taxonomy.documents.problems import nearest
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import encodable, safe_text
-from pytest_failure_taxonomy.taxonomy.words import listed
+from pytest_failure_taxonomy.taxonomy.words import counted, listed
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
+    from pytest_failure_taxonomy.bench.kept.regrading import Fate, Regrading
+    from pytest_failure_taxonomy.bench.models import BenchComparison
 
 _DIGITS: Final = 8
 """Of a digest that is shown for people to compare."""
-MAX_IDS: Final = 20
-MAX_LINE: Final = 2_000
+_MAX_IDS: Final = 20
+_MAX_LINE: Final = 2_000
+_FAILED: Final = 1
+_INTERRUPTED: Final = 130
 _COLORS: Final = {"PASS": "green", "FAIL": "red", "INCOMPLETE": "yellow"}
+_FINDINGS: Final = {
+    "worse": ("worse: the whole interval is below 0", "red"),
+    "better": ("better: the whole interval is above 0", "green"),
+    "undecided": ("undecided: these cases don't prove a difference", None),
+}
 _AS_JSON: Final = ("tags", "usage", "breakdown", "failure_modes", "transcript", "truncated")
 """Columns of CSV that hold JSON, beside `output`."""
 
@@ -48,7 +69,7 @@ def init(options: argparse.Namespace) -> int:
     return 0
 
 
-def load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptRun:
+def _load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptRun:
     """Return the run that the options name; tell which lines of its file were skipped.
 
     Raises:
@@ -57,13 +78,13 @@ def load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptRu
     try:
         run = read_run(reader.find_run(options.run, options.storage), has_outputs=has_outputs)
     except BenchError as error:  # it names files, whose names may hold anything
-        raise BenchError(safe_text(str(error), MAX_LINE)) from None
+        raise BenchError(safe_text(str(error), _MAX_LINE)) from None
     for problem in run.problems:
-        tell(safe_text(problem, MAX_LINE))
+        tell(safe_text(problem, _MAX_LINE))
     return run
 
 
-def report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
+def _report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
     """Return the report of a run.
 
     Raises:
@@ -77,12 +98,17 @@ def report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport
         ) from None
 
 
-def summary(report: BenchRunReport, test: str = "") -> Iterator[Line]:
+def _summary(report: BenchRunReport, test: str = "") -> Iterator[Line]:
     """Yield the lines of a run as pytest prints them."""
     verdict = "" if report.gate is None else report.gate.verdict
     for line in summary_lines(report, test=test, detail=True):
         is_gate = line.startswith("  gate:")
-        yield Line(text=safe_text(line, MAX_LINE), color=_COLORS.get(verdict) if is_gate else None)
+        yield _line(line, color=_COLORS.get(verdict) if is_gate else None)
+
+
+def _line(words: str, *, color: str | None = None, bold: bool = False) -> Line:
+    """Return one line of what may hold anything."""
+    return Line(text=safe_text(words, _MAX_LINE), color=color, bold=bold)
 
 
 # The list.
@@ -95,7 +121,7 @@ def list_runs(options: argparse.Namespace) -> int:
             safe_text(
                 f"--storage: {options.storage} is a file; name a folder, or show the run by"
                 f" bench show {options.storage}",
-                MAX_LINE,
+                _MAX_LINE,
             )
         )
     rows, code = [], 0
@@ -103,7 +129,7 @@ def list_runs(options: argparse.Namespace) -> int:
         try:
             rows.append(_row(read_run(path, has_outputs=False)))
         except BenchError as error:
-            tell(safe_text(str(error), MAX_LINE))
+            tell(safe_text(str(error), _MAX_LINE))
             code = 2
     if options.format == "json":
         output.answer_json(rows)
@@ -115,7 +141,7 @@ def list_runs(options: argparse.Namespace) -> int:
 
 
 def _row(run: KeptRun) -> dict[str, Any]:
-    report = report_for(run)
+    report = _report_for(run)
     header, counts = run.header, report.counts
     return {
         "run_id": header.run_id,
@@ -182,7 +208,7 @@ _LISTED: Final = (
 
 def show(options: argparse.Namespace) -> int:
     """Print a run, or a case of it."""
-    run = load_run(options, has_outputs=False)
+    run = _load_run(options, has_outputs=False)
     if options.case is not None:
         _refuse_unknown(run, options.case)
         case = run.known[options.case]
@@ -206,7 +232,7 @@ def show(options: argparse.Namespace) -> int:
     elif options.format == "json":
         facts = {
             "run": run.header.model_dump(mode="json"),
-            "report": report_for(run).model_dump(mode="json"),
+            "report": _report_for(run).model_dump(mode="json"),
             "cases": [_case_row(case) for case in run.cases.values()],
             "skipped": run.problems,
         }
@@ -224,7 +250,7 @@ def _refuse_unknown(run: KeptRun, case_id: str) -> None:
     right = f"near it are {', '.join(near)}" if near else "the run has no cases"
     if repeated:
         right = f"it was repeated, so name {' or '.join(repeated)}"
-    raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", MAX_LINE))
+    raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", _MAX_LINE))
 
 
 def run_lines(run: KeptRun) -> Iterator[Line]:
@@ -233,19 +259,19 @@ def run_lines(run: KeptRun) -> Iterator[Line]:
     Raises:
         BenchError: What its file holds makes no report.
     """
-    report = report_for(run)
+    report = _report_for(run)
     for name, words in _facts(run):
-        yield Line(text=f"{name + ':':10}{safe_text(words, MAX_LINE)}")
+        yield Line(text=f"{name + ':':10}{safe_text(words, _MAX_LINE)}")
     yield Line(text="")
-    yield from summary(report, run.header.test)
+    yield from _summary(report, run.header.test)
     yield Line(text="")
     rows = [_case_row(case) for case in run.cases.values()]
     yield from table_lines(_CASES, rows)
     for state in ("lost", "not run"):
         ids = [row["case_id"] for row in rows if row["state"] == state]
         if ids:
-            words = f"{state}: {listed(ids, MAX_IDS)}"
-            yield Line(text=safe_text(words, MAX_LINE), color="yellow")
+            words = f"{state}: {listed(ids, _MAX_IDS)}"
+            yield _line(words, color="yellow")
 
 
 def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
@@ -306,11 +332,11 @@ def case_lines(run: KeptRun, case_id: str) -> Iterator[Line]:
     case = run.known[case_id]
     colors = {"passed": "green", "failed": "red"}
     title = f"case {case_id} of {run.header.task_class}: {case.state}"
-    yield Line(text=safe_text(title, MAX_LINE), bold=True, color=colors.get(case.state, "yellow"))
+    yield _line(title, bold=True, color=colors.get(case.state, "yellow"))
     if case.scheduled is not None and case.scheduled.tags:
-        yield Line(text=safe_text(f"  tags: {', '.join(case.scheduled.tags)}", MAX_LINE))
+        yield _line(f"  tags: {', '.join(case.scheduled.tags)}")
     for call in case.calls:
-        yield Line(text=safe_text(f"  {_call(call)}", MAX_LINE))
+        yield _line(f"  {_call(call)}")
     if case.begun > len(case.calls):
         yield Line(text="  a call was begun of which nothing is known", color="yellow")
     if case.last is not None:
@@ -338,11 +364,11 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
     yield Line(text=f"  score {score.score:.3f}, {_time(score.wall_clock_ms)}{money}")
     known = {**RUNNER_CODES, **reader.descriptions_of(run)}
     for mode in score.failure_modes:
-        yield Line(text=safe_text(f"  {mode.severity:<5} {mode.code}", MAX_LINE))
+        yield _line(f"  {mode.severity:<5} {mode.code}")
         for words in (known.get(mode.code), mode.detail):
             yield from _indented(words or "", 8)
     for key, amount in sorted(score.breakdown.items()):
-        yield Line(text=safe_text(f"  {key}: {amount:g}", MAX_LINE))
+        yield _line(f"  {key}: {amount:g}")
 
 
 def _content_lines(last: KeptAttempt) -> Iterator[Line]:
@@ -359,7 +385,7 @@ def _content_lines(last: KeptAttempt) -> Iterator[Line]:
         if messages is None:
             yield from _indented(shown.text_of(last.transcript), 2)
         for message in messages or ():
-            yield Line(text=safe_text(f"  {message.role}:", MAX_LINE), bold=True)
+            yield _line(f"  {message.role}:", bold=True)
             yield from _indented(message.text, 4)
             yield from _indented(message.rest, 4)
     if last.printed:
@@ -378,7 +404,7 @@ def _indented(text: str, by: int) -> Iterator[Line]:
 
 def export(options: argparse.Namespace) -> int:
     """Write the run."""
-    run = load_run(options)
+    run = _load_run(options)
     rows = shown.rows_of(run)
     if not rows:
         raise BenchError(f"{run.path}: the run has no cases; name one that has")
@@ -405,3 +431,259 @@ def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
     if row["transcript"] is None:
         cells["transcript"] = None
     return cells
+
+
+# Two runs.
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Print how the runs differ."""
+    old, new = (
+        comparing.read_earlier_runs(each, options.storage) for each in (options.old, options.new)
+    )
+    found = comparing.compare(old, new, only_common=options.only_common)
+    if options.format == "json":
+        output.answer_json([each.model_dump(mode="json") for each in found])
+    elif options.format == "markdown":
+        answer(_as_markdown(found))
+    else:
+        answer_lines(line for each in found for line in _lines(each))
+    for runs, compared in (
+        (old, {(each.task_class, each.old_system_label) for each in found}),
+        (new, {(each.task_class, each.new_system_label) for each in found}),
+    ):
+        for run in runs:
+            if (run.task_class, run.system) not in compared:
+                name = safe_text(run.name)
+                tell(f"{run.where}: {name} was not compared; the other file has no run of it")
+    return _FAILED if any(each.finding == "worse" for each in found) else 0
+
+
+def _lines(found: BenchComparison) -> Iterator[Line]:
+    words = f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
+    yield Line(text=safe_text(f"bench {_name(found)}: {words}"), bold=True)
+    finding, color = _FINDINGS[found.finding]
+    yield Line(text=f"  {finding}", color=color, bold=found.finding == "worse")
+    for name, words in _comparison_facts(found):
+        yield Line(text=f"  {name}: {safe_text(words, _MAX_LINE)}")
+
+
+def _name(found: BenchComparison) -> str:
+    """Return the class's name, with the labels of the systems if there are any."""
+    labels = dict.fromkeys((found.old_system_label, found.new_system_label))
+    return found.task_class + (f"[{' -> '.join(labels)}]" if any(labels) else "")
+
+
+def _means(found: BenchComparison) -> str:
+    return f"{cut_share(found.old_mean)} -> {cut_share(found.new_mean)}"
+
+
+def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
+    """Yield the other facts, each with its name."""
+    for flip, name in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
+        flipped = [each for each in found.changes if each.flip == flip]
+        if flipped:
+            yield f"{name} ({len(flipped)})", _listed([each.case_id for each in flipped])
+    moved = [each for each in found.changes if each.flip is None]
+    if moved:
+        changes = (f"{each.case_id} {each.old_score:.3f} -> {each.new_score:.3f}" for each in moved)
+        yield f"other changes ({len(moved)})", _listed([*changes])
+    if any(each.flip for each in found.changes):
+        yield "McNemar's exact test", f"p = {found.mcnemar_p:.3g}"
+    if found.old_cost_usd or found.new_cost_usd:
+        costs = (cost_words(each) or "$0" for each in (found.old_cost_usd, found.new_cost_usd))
+        yield "cost", " -> ".join(costs)
+    if found.old_mean_ms and found.new_mean_ms:
+        yield "time of a case", f"{duration(found.old_mean_ms)} -> {duration(found.new_mean_ms)}"
+    for what, names in (("older", found.only_old), ("newer", found.only_new)):
+        if names:
+            yield f"only in the {what} run ({len(names)})", _listed(names)
+    if found.not_checked:
+        yield "not checked to be the same", ", ".join(found.not_checked)
+
+
+def _as_markdown(found: Sequence[BenchComparison]) -> str:
+    """Return a table of all classes, and a list of facts for each."""
+    rows = [
+        "| task class | cases | mean | difference | 95 % interval | |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        low, high = each.interval_95.low, each.interval_95.high
+        interval = each.interval_95.method
+        if low is not None and high is not None:
+            interval = f"{signed(low)} to {signed(high)}"
+        cells = (
+            _escaped(_name(each)),
+            str(each.n),
+            _means(each),
+            signed(each.difference),
+            interval,
+            each.finding,
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    text = "\n".join(rows) + "\n"
+    for each in found:
+        facts = [f"- {name}: {_escaped(words)}" for name, words in _comparison_facts(each)]
+        if facts:
+            text += "\n".join(["", f"**{_escaped(_name(each))}**", "", *facts, ""])
+    return text
+
+
+def _escaped(text: str) -> str:
+    """Return a text of which Markdown and HTML make nothing."""
+    shown = safe_text(text, _MAX_LINE)
+    for character in "\\`*_[]<>|~#&":
+        shown = shown.replace(character, f"\\{character}")
+    return shown.replace("-\\>", "->")
+
+
+# Regrade.
+
+
+def regrade(options: argparse.Namespace) -> int:
+    """Grade a run again and say what has changed."""
+    from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
+    from pytest_failure_taxonomy.bench.kept import regrading
+    from pytest_failure_taxonomy.bench.kept.file import RunFile, scheduled
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+    from pytest_failure_taxonomy.bench.scores import check_variables
+    from pytest_failure_taxonomy.recorder.secrets import Secrets
+    from pytest_failure_taxonomy.redaction.names import declare_secret_variables
+    from pytest_failure_taxonomy.report.text import change_texts
+
+    run = _load_run(options)
+    task_class = load_task_class(reader.folder_of(run, options.task_class))
+    plan = regrading.plan_regrading(run, task_class, takes_changed=options.changed)
+    secrets = Secrets()
+    declare_secret_variables(task_class.settings.rubric_env)
+    check_variables(task_class, task_class.name)
+    rubric = open_rubrics(task_class, task_class.settings)
+    header = regrading.new_header(plan)
+    path = run.path.with_name(f"{header.run_id}{RUN_SUFFIX}")
+    cases = [scheduled(case) for case in plan.cases.values()]
+    file = RunFile(path, cases, lambda given: change_texts(given, secrets.redact))
+    file.create(header)
+    problem = file.problem
+    if problem:
+        raise BenchError(f"{problem}; copy the run to a folder that can be written")
+
+    async def grade_and_close() -> None:
+        try:
+            await regrading.regrade(plan, file, rubric)
+        finally:
+            await rubric.aclose()
+
+    try:
+        asyncio.run(grade_and_close())
+    except KeyboardInterrupt:
+        tell(f"interrupted; what was graded is in {safe_text(os.fspath(path), _MAX_LINE)}")
+        return _INTERRUPTED
+    finally:
+        file.close()
+    if file.problem:
+        tell(safe_text(file.problem, _MAX_LINE))
+    new = read_run(path, has_outputs=False)
+    report = _report_for(new)
+    answer_lines(_regraded_lines(plan, new, report))
+    is_good = report.complete and not file.problem
+    is_failed = report.gate is not None and report.gate.verdict == "FAIL"
+    return 0 if is_good and not is_failed else _FAILED
+
+
+def _regraded_lines(plan: Regrading, new: KeptRun, report: BenchRunReport) -> Iterator[Line]:
+    graded = plan.having("graded")
+    run_id = plan.run.header.run_id
+    yield _line(f"regraded {counted(len(graded), 'case')} of {run_id}", bold=True)
+    for words in _notes(plan):
+        yield _line(f"  {words}", color="yellow")
+    yield from _summary(report, new.header.test)
+    for words in _changes(plan.run, new):
+        yield _line(f"  {words}")
+    yield _line(f"  kept as {new.path}")
+
+
+_SAID: Final[dict[Fate, str]] = {
+    "no output": "keep their scores, because the system gave no output",
+    "cut": "lost, because their outputs were too long to be kept",
+    "changed": "lost, because the cases have changed since (--changed grades them as they are now)",
+    "lost": "lost, as before",
+    "not run": "not run, as before",
+    "gone": "left out, because they are no longer in the class",
+}
+
+
+def _notes(plan: Regrading) -> Iterator[str]:
+    for fate, words in _SAID.items():
+        if ids := plan.having(fate):
+            yield f"{words}: {_listed(ids)}"
+    graded = set(plan.having("graded"))
+    if ids := [case_id for case_id in plan.changed if case_id in graded]:
+        yield f"graded by cases that have changed since: {_listed(ids)}"
+    if plan.redacted:
+        yield f"graded without the secrets that were in their outputs: {_listed(plan.redacted)}"
+    if plan.added:
+        yield f"in the class, but not in the run: {_listed(plan.added)}"
+
+
+def _changes(old: KeptRun, new: KeptRun) -> Iterator[str]:
+    """Yield what changed by case."""
+    before, after = old.scores(), new.scores()
+    both = [case_id for case_id in after if case_id in before]
+    for is_passed, words in ((True, "now pass"), (False, "no longer pass")):
+        flips = [
+            case_id
+            for case_id in both
+            if after[case_id].passed is is_passed is not before[case_id].passed
+        ]
+        if flips:
+            yield f"{words} ({len(flips)}): {_listed(sorted(flips))}"
+    moved = [
+        f"{case_id} {before[case_id].score:.3f} -> {after[case_id].score:.3f}"
+        for case_id in sorted(both)
+        if before[case_id].passed == after[case_id].passed
+        and before[case_id].score != after[case_id].score
+    ]
+    if moved:
+        yield f"other scores ({len(moved)}): {_listed(moved)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return listed(names, _MAX_IDS)
+
+
+# Regate.
+
+
+def regate(options: argparse.Namespace) -> int:
+    """Decide again and print the result."""
+    run = _load_run(options, has_outputs=False)
+    gate, source = _gate(run, options)
+    report = _report_for(run, gate)
+    answer_lines([*_summary(report, run.header.test), Line(text=f"  the gate is {source}")])
+    return 0 if report.gate is not None and report.gate.verdict == "PASS" else _FAILED
+
+
+def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]:
+    """Return the gate to decide by, and where it is from.
+
+    Raises:
+        BenchError: There is none.
+    """
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+
+    gate, source = run.header.gate, "the run's own"
+    if options.task_class is not None:
+        task_class = load_task_class(reader.folder_of(run, options.task_class))
+        gate, source = task_class.settings.gate, "the task class's"
+    asked = {name: getattr(options, name) for name in ("lower_bound_95", "min_passed_cases")}
+    given = {name: each for name, each in asked.items() if each is not None}
+    if gate is None and not given:
+        raise BenchError(
+            f"{run.path}: there is no gate to decide by; give --lower-bound-95 or"
+            " --min-passed-cases, or a --task-class with a gate: in its bench.yaml"
+        )
+    if given:
+        source = f"{source}, with the options" if gate is not None else "that of the options"
+    base = {} if gate is None else gate.model_dump()
+    return GateSettings.model_validate({**base, **given}), source

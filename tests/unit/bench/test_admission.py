@@ -107,13 +107,13 @@ def test_two_processes_share_a_cap(tmp_path: Path) -> None:
     """What one has started and spent, the other knows; so does one that begins later."""
     plan = make_stub_plan(case_ids=["a", "b", "c", "d"], max_cost_usd=0.5)
     path = tmp_path / "run.jsonl"
-    files = [RunFile(path, lambda given: given, worker) for worker in ("gw0", "gw1", "gw2")]
+    files = [RunFile(path, (), lambda given: given, worker) for worker in ("gw0", "gw1", "gw2")]
     task_class = plan.task_class.model_copy(update={"folder": tmp_path / "bench"})
-    files[0].create(header_of(task_class, root=tmp_path), [])
+    files[0].create(header_of(task_class, root=tmp_path))
     first, second = (Admission(plan, file) for file in files[:2])
     score, call = score_of(1.0, cost_usd=0.4), call_of(cost_usd=0.4)
     assert first.admit(case_of("a")) == "go"
-    files[0].note_outcome(CaseOutcome(case_id="a", score=score, attempts=(call,)), "digest")
+    files[0].note_outcome(CaseOutcome(case_id="a", score=score, attempts=(call,)))
     assert second.admit(case_of("b")) == "go"
     assert first.admit(case_of("c")) == "wait"
     files[1].note_spent("b", 1, 0.2)
@@ -128,17 +128,17 @@ def test_two_processes_share_a_cap(tmp_path: Path) -> None:
 def test_what_a_lost_call_told_counts_once(tmp_path: Path, *, is_resumed: bool) -> None:
     """The score of the call that takes its place holds it, too."""
     plan = make_stub_plan(case_ids=["a", "b"], max_cost_usd=2.5)
-    file = RunFile(tmp_path / "run.jsonl", lambda given: given)
+    file = RunFile(tmp_path / "run.jsonl", (), lambda given: given)
     task_class = plan.task_class.model_copy(update={"folder": tmp_path / "bench"})
-    file.create(header_of(task_class, root=tmp_path), [])
+    file.create(header_of(task_class, root=tmp_path))
     assert Admission(plan, file).admit(case_of("a")) == "go"
     file.note_spent("a", 1, 1.0)
     if is_resumed:
-        file.resume("next", None, [], 2)
+        file.resume("next", None, 2)
     admission = Admission(plan, file)
     assert admission.admit(case_of("a"), 2) == "go"
     file.note_spent("a", 2, 1.0)
     calls = (call_of(1, cost_usd=1.0), call_of(2, cost_usd=1.0))
     outcome = CaseOutcome(case_id="a", score=score_of(1.0, cost_usd=2.0), attempts=calls)
-    file.note_outcome(outcome, "digest")
+    file.note_outcome(outcome)
     assert admission.admit(case_of("b")) == "go"  # 2.00 of 2.50 are spent

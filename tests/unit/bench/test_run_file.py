@@ -23,9 +23,9 @@ def new_file(folder: Path, worker: str = "") -> RunFile:
     """Return the file of a run of two cases, created unless it is there."""
     task_class = make_stub_plan(case_ids=["a", "b"]).task_class
     task_class = task_class.model_copy(update={"folder": folder / "bench"})
-    file = RunFile(folder / "run.jsonl", lambda given: given, worker)
     cases = [ScheduledCase(case_id=name, digest=name) for name in "ab"]
-    file.create(header_of(task_class, root=folder), cases)
+    file = RunFile(folder / "run.jsonl", cases, lambda given: given, worker)
+    file.create(header_of(task_class, root=folder))
     return file
 
 
@@ -64,12 +64,12 @@ def test_calls_cost_what_they_told_and_what_came_late(tmp_path: Path) -> None:
     file.note_start("a", 1)
     file.note_spent("a", 1, 0.25)
     assert read_run(file.path).known["a"].cost_usd == 0.25
-    file.note_attempt("a", call_of(cost_usd=0.25, ended="given up"), "1f")
+    file.note_attempt("a", call_of(cost_usd=0.25, ended="given up"))
     assert read_run(file.path).known["a"].last is None
     file.note_spent("a", 1, 0.5)
     score = score_of(1.0, cost_usd=1.25)
     calls = (call_of(cost_usd=0.25), call_of(2, cost_usd=0.5))
-    file.note_outcome(CaseOutcome(case_id="a", score=score, attempts=calls), "a")
+    file.note_outcome(CaseOutcome(case_id="a", score=score, attempts=calls))
     run = read_run(file.path)
     assert run.known["a"].cost_usd == 1.75
     assert run.cost_without_score_usd() == 0.5

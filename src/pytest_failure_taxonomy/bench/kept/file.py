@@ -269,11 +269,14 @@ Redact = Callable[[Any], Any]
 class RunFile:
     """The file of one run, to which this process appends."""
 
-    def __init__(self, path: Path, redact: Redact, worker: str = "") -> None:
+    def __init__(
+        self, path: Path, cases: Iterable[ScheduledCase], redact: Redact, worker: str = ""
+    ) -> None:
         """Prepare; nothing is written yet.
 
         Args:
             path: The file; the folder exists.
+            cases: Those to run, in all processes together.
             redact: Removes secrets from outputs and transcripts.
             worker: The name of the process among those that write the file.
         """
@@ -282,32 +285,25 @@ class RunFile:
         """Why something could not be written; empty if all was."""
         self.is_resumed = False
         """Whether the run continues an earlier one."""
+        self._cases = {each.case_id: each for each in cases}
         self._redact = redact
         self._worker = worker
         self._journal: Journal | None = None
         self._lock = threading.RLock()
 
-    def create(self, header: RunHeader, cases: Iterable[ScheduledCase]) -> None:
+    def create(self, header: RunHeader) -> None:
         """Create the file with its first two lines, unless another process has done so."""
-        lines = [_line(header.model_dump(mode="json")), _line(_cases(cases))]
         try:
-            create_file(self.path, b"".join(lines))
+            create_file(self.path, _line(header.model_dump(mode="json")) + self._line_of_cases())
         except OSError as error:
             self._note_problem(error)
 
-    def resume(
-        self,
-        session: str,
-        commit: str | None,
-        cases: Iterable[ScheduledCase],
-        cases_in_class: int,
-    ) -> None:
+    def resume(self, session: str, commit: str | None, cases_in_class: int) -> None:
         """Say once for a pytest session that it continues the run.
 
         Args:
             session: The name of the pytest session.
             commit: The commit that is checked out now.
-            cases: The cases of the run from now on.
             cases_in_class: How many cases the class has by now.
         """
         self.is_resumed = True
@@ -326,7 +322,7 @@ class RunFile:
                     "commit": commit,
                     "cases_in_class": cases_in_class,
                 }
-                self._append(_line(said) + _line(_cases(cases)))
+                self._append(_line(said) + self._line_of_cases())
 
     def note_start(
         self,
@@ -358,32 +354,21 @@ class RunFile:
         """Write what a call of a system says it has just spent."""
         self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd)
 
-    def note_attempt(self, case_id: str, attempt: CaseAttempt, digest: str) -> None:
-        """Write a call of the system that did not end its case.
+    def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
+        """Write a call of the system that did not end its case."""
+        self._append(_line(self._call(case_id, attempt)))
 
-        Args:
-            case_id: The case.
-            attempt: The call.
-            digest: Of the case's fields.
-        """
-        self._append(_line({**self._call(case_id, attempt), "input_digest": digest}))
-
-    def note_outcome(
-        self, outcome: CaseOutcome, digest: str, *, regraded: KeptAttempt | None = None
-    ) -> None:
+    def note_outcome(self, outcome: CaseOutcome) -> None:
         """Write the last call of a case, with the score.
 
-        Args:
-            outcome: The case's outcome.
-            digest: Of the case's fields.
-            regraded: The call as another run has kept it, if its output was graded again: what was
-                removed from it then is still missing.
+        If another run has kept the call, what was removed from its output then is still missing.
         """
         score = outcome.score
         system_usd = sum(each.cost_usd for each in outcome.attempts)
-        said = self._call(outcome.case_id, outcome.attempts[-1])
+        last = outcome.attempts[-1]
+        said = self._call(outcome.case_id, last)
         said["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
-        said["input_digest"] = digest
+        said["input_digest"] = self._digest(outcome.case_id)
         said["score"] = self._redact(score.model_dump(mode="json"))
         for name, value in (
             ("output", outcome.output),
@@ -391,10 +376,11 @@ class RunFile:
             ("printed", outcome.printed[-_MAX_TEXT:] or None),
         ):
             said[name] = value if value is None else self._redact(value)
-        cut = [] if regraded is None else [each for each in regraded.truncated if each != "printed"]
-        was_redacted = regraded is not None and regraded.is_redacted
+        former = last if isinstance(last, KeptAttempt) else None
+        cut = [each for each in former.truncated if each != "printed"] if former else []
         said["truncated"] = cut
-        said["is_redacted"] = was_redacted or said["output"] != outcome.output
+        is_redacted = said["output"] != outcome.output
+        said["is_redacted"] = is_redacted or (former is not None and former.is_redacted)
         line = _line(said)
         if len(line) > min(_LIMITS.values()):  # otherwise no part of it can be longer
             for name, limit in _LIMITS.items():
@@ -422,7 +408,17 @@ class RunFile:
             "started_at": round(attempt.started_at, 6),
             "seconds": round(attempt.seconds, 6),
             "ended": self._redact(attempt.ended) if attempt.ended else "",
+            "input_digest": attempt.input_digest
+            if isinstance(attempt, KeptAttempt)
+            else self._digest(case_id),
         }
+
+    def _digest(self, case_id: str) -> str:
+        return self._cases[case_id].digest if case_id in self._cases else ""
+
+    def _line_of_cases(self) -> bytes:
+        listed = [case.model_dump(mode="json") for case in self._cases.values()]
+        return _line({"record": "cases", "cases": listed})
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -475,7 +471,3 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).e
 
 def _line(record: Mapping[str, Any]) -> bytes:
     return f"{_encode(record)}\n".encode("ascii")
-
-
-def _cases(cases: Iterable[ScheduledCase]) -> dict[str, Any]:
-    return {"record": "cases", "cases": [case.model_dump(mode="json") for case in cases]}

@@ -162,16 +162,13 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
     was called, and what the rubric costs now.
     """
     kept, cases = plan.run.cases, plan.cases
-    digests = {case_id: scheduled(case).digest for case_id, case in cases.items()}
-    former = {case.case_id: case.digest for case in plan.run.scheduled()}
 
     def write(case_id: str, calls: list[CaseAttempt], outcome: CaseOutcome | None) -> None:
         """Write the earlier calls of a case's system, the last one with its score if it has one."""
         for call in calls if outcome is None else calls[:-1]:
-            file.note_attempt(case_id, call, former[case_id])
+            file.note_attempt(case_id, call)
         if outcome is not None:
-            whole = replace(outcome, attempts=tuple(calls))
-            file.note_outcome(whole, digests[case_id], regraded=kept[case_id].last)
+            file.note_outcome(replace(outcome, attempts=tuple(calls)))
 
     for case_id in cases:
         fate, last, calls = plan.fates[case_id], kept[case_id].last, _calls(kept[case_id])

@@ -31,7 +31,6 @@ from pytest_failure_taxonomy.bench.report import name_with_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.sharding import case_digest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.system.files import replace_file
@@ -123,10 +122,7 @@ class BenchSession:
         given = scheduler.facts_of_system(system)
         source = Source("" if folder is None else str(folder), test)
         file = self._kept.open(source, plan.task_class, given, plan.cases)
-        if file is None:
-            return Runner(is_logging=False), ""
-        cases = {case.case_id: case for case in plan.cases}
-        notes = scheduler.Notes(results.SourceResults(), file, cases)
+        notes = results.SourceResults(file)
         runner = Runner(
             on_outcome=notes.finish,
             on_attempt=notes.fail,
@@ -134,7 +130,7 @@ class BenchSession:
             admission=Admission(plan, file),
             is_logging=False,
         )
-        return runner, file.path.stem
+        return runner, "" if file is None else file.path.stem
 
     def note_score(
         self, item: pytest.Item, found: MarkedCase, outcome: CaseOutcome, cost_usd: float
@@ -151,14 +147,15 @@ class BenchSession:
         given_score = score.model_dump(mode="json")
         reported_by(item).append(("case", *found.source, found.case.case_id, given_score))
         plan = self.classes.plan(found.task_class, [found.case])
-        wanted = self._results.sources[found.source].scheduled
-        listed = [case for case in found.task_class.cases if case.case_id in wanted]
+        known = self._results.sources[found.source]
+        listed = [case for case in found.task_class.cases if case.case_id in known.scheduled]
         given = SystemGiven(name=found.source.test, label=found.source.system)
-        file = self._kept.open(found.source, plan.task_class, given, listed, plan.shard)
-        if file is not None:
+        if known.file is None:
+            known.file = self._kept.open(found.source, plan.task_class, given, listed, plan.shard)
+        if known.file is not None:
             call = outcome.attempts[-1].model_copy(update={"cost_usd": cost_usd})
-            file.note_start(outcome.case_id, call.attempt)
-            file.note_outcome(replace(outcome, attempts=(call,)), case_digest(found.case))
+            known.file.note_start(outcome.case_id, call.attempt)
+            known.file.note_outcome(replace(outcome, attempts=(call,)))
         if not score.passed:
             item.stash[_FAILED] = items.case_failed(found, outcome)
 

@@ -47,8 +47,7 @@ class KeptRuns:
         self._began = time.time() - _CLOCKS_DIFFER_SECONDS
         self.worker = worker
         """The name of this process among those of xdist; empty for a single one."""
-        self._files: dict[Source, RunFile] = {}
-        self._read: dict[Source, KeptRun] = {}
+        self._files: list[RunFile] = []
 
     def check(self, sources: Collection[Source], shard: tuple[int, int] | None) -> None:
         """Refuse what would have all cases paid for again, though the user has named a run.
@@ -132,8 +131,6 @@ class KeptRuns:
         """
         if not self._storage.folder:
             return None
-        if source in self._files:
-            return self._files[source]
         header = RunHeader(
             **run_file.facts_of_class(task_class),
             run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
@@ -156,41 +153,29 @@ class KeptRuns:
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
-            file = RunFile(earlier.path, self._redact, self.worker)
             # Its cases and those that were selected now, if the class still has them.
             known = {each.case_id: each for each in (*earlier.scheduled(), *listed)}
             whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
-            file.resume(self._storage.name, header.commit, whole, header.cases_in_class)
+            file = RunFile(earlier.path, whole, self._redact, self.worker)
+            file.resume(self._storage.name, header.commit, header.cases_in_class)
         else:
             path = self._make_folder() / f"{header.run_id}{RUN_SUFFIX}"
-            file = RunFile(path, self._redact, self.worker)
-            file.create(header.model_copy(update={"not_resumed": why_not}), listed)
-        self._files[source] = file
+            file = RunFile(path, listed, self._redact, self.worker)
+            file.create(header.model_copy(update={"not_resumed": why_not}))
+        self._files.append(file)
         return file
-
-    def before(self, source: Source) -> KeptRun | None:
-        """Return what the file of a source's run holds now, by whichever process."""
-        file = self._files.get(source)
-        if file is None:
-            return None
-        try:
-            if source not in self._read:
-                self._read[source] = KeptRun(file.path, has_outputs=False)
-            return self._read[source].read()
-        except BenchError:
-            return None
 
     def note_problems(self) -> Iterator[str]:
         """Yield why runs could not be written."""
         if self._storage.problem:
             yield self._storage.problem
-        for file in self._files.values():
+        for file in self._files:
             if file.problem:
                 yield file.problem
 
     def close(self) -> None:
         """Close all files."""
-        for file in self._files.values():
+        for file in self._files:
             file.close()
 
     def _make_folder(self) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,11 +22,15 @@ from pytest_failure_taxonomy.bench.kept.reader import KeptRun, lost_to, run_path
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan, id_of_run
 from pytest_failure_taxonomy.bench.plugin.storage import Source, storage_of
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
+from pytest_failure_taxonomy.bench.user_code import is_infrastructure
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import LATEST, chosen
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.kept.file import RunFile
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+    from pytest_failure_taxonomy.bench.run.admission import Admission
+    from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
 """In the stash of the configuration: the baseline of the run, if it has one."""
@@ -57,9 +62,13 @@ class SourcedReport(NamedTuple):
 
 
 class SourceResults:
-    """The results of one source."""
+    """The results of one source, in memory and, as far as this process makes them, in a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: RunFile | None = None) -> None:
+        self.file = file
+        """The file of the run; `None` if nothing is kept, or nothing was begun."""
+        self.admission: Admission | None = None
+        """Decides which cases of all units may start."""
         self.scheduled: dict[str, None] = {}
         """The ids of the cases that are to run, in order."""
         self.started: set[str] = set()
@@ -82,6 +91,46 @@ class SourceResults:
         """The file of the run, as all processes together have written it."""
         self.system = ""
         """The system that was called, with its version."""
+        self._ended: set[tuple[str, int]] = set()
+        """The calls that have ended: case and number."""
+        self._before: KeptRun | None = None
+
+    def before(self) -> KeptRun | None:
+        """Return what the file holds now, by whichever process."""
+        if self.file is None:
+            return None
+        with suppress(BenchError):
+            self._before = self._before or KeptRun(self.file.path, has_outputs=False)
+            return self._before.read()
+        return None
+
+    def begin(self, case_id: str, attempt: int) -> None:
+        """See a case before its system is called; its admission has written that."""
+        del attempt
+        self.started.add(case_id)
+
+    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        """Note what a call of a case's system has spent."""
+        if (case_id, attempt) in self._ended:
+            self.late_cost_usd += cost_usd
+        if self.file is not None:
+            self.file.note_spent(case_id, attempt, cost_usd)
+
+    def fail(self, case_id: str, call: CaseAttempt) -> None:
+        """Note a call that failed, after which the system is called again."""
+        self._ended.add((case_id, call.attempt))
+        if self.file is not None:
+            self.file.note_attempt(case_id, call)
+
+    def finish(self, outcome: CaseOutcome) -> None:
+        """Note the outcome of a case."""
+        self.unreported[outcome.case_id] = outcome.score
+        for last in outcome.attempts[-1:]:
+            self._ended.add((outcome.case_id, last.attempt))
+            if last.kind is not None and is_infrastructure(last.kind):
+                self.lost_to[outcome.case_id] = last.kind
+        if self.file is not None:
+            self.file.note_outcome(outcome)
 
     def report(self, plan: RunPlan, label: str = "") -> BenchRunReport:
         """Aggregate the results; `label` says which of several systems they are of."""

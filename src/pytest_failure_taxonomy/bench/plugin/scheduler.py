@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
-from pytest_failure_taxonomy.bench.kept.file import RunFile, SystemGiven
+from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.plugin.items import (
     SYSTEM_FIXTURE,
     CaseFailedError,
     CaseItem,
     system_definition,
 )
-from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
-from pytest_failure_taxonomy.bench.sharding import case_digest
-from pytest_failure_taxonomy.bench.user_code import import_callable, is_infrastructure
+from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
     from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
-    from pytest_failure_taxonomy.bench.plugin.results import Results, SourceResults
+    from pytest_failure_taxonomy.bench.plugin.results import Results
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CombinedRubrics, SystemUnderTest
 
@@ -51,7 +48,6 @@ class CaseScheduler:
     ) -> None:
         self.fan_out = FanOut()
         self._kept = kept
-        self._admissions: dict[Source, Admission] = {}
         self._results = results
         self._classes = classes
         self._workers = workers
@@ -120,9 +116,11 @@ class CaseScheduler:
         given = facts_of_system(system, settings).model_copy(update={"label": source.system})
         results.system = str(given)
         listed = [case for case in task_class.cases if case.case_id in results.scheduled]
-        file = self._kept.open(source, plan.task_class, given, listed, plan.shard)
-        is_resumed = file is not None and file.is_resumed
-        before = self._kept.before(source) if self._workers or is_resumed else None
+        if results.admission is None:  # of all units of the source
+            results.file = self._kept.open(source, plan.task_class, given, listed, plan.shard)
+            results.admission = Admission(plan, results.file)
+        is_resumed = results.file is not None and results.file.is_resumed
+        before = results.before() if self._workers or is_resumed else None
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}
         if before is not None:
@@ -142,16 +140,13 @@ class CaseScheduler:
                     )
                 elif calls:
                     earlier[each.case_id] = calls
-        if source not in self._admissions:  # of all units of the source
-            self._admissions[source] = Admission(plan, file)
-        nodeids = {each.case.case_id: each.nodeid for each in items}
-        self._admissions[source].nodeids.update(nodeids)
+        results.admission.nodeids.update({each.case.case_id: each.nodeid for each in items})
         unit = Unit(
             plan,
             system,
             partial(self._rubric, task_class),
-            Notes(results, file, {case.case_id: case for case in plan.cases}),
-            admission=self._admissions[source],
+            results,
+            admission=results.admission,
             done=done,
             earlier=earlier,
         )
@@ -213,48 +208,6 @@ class CaseScheduler:
             system = import_callable(name, "sut")
         self._systems[key] = system
         return system
-
-
-@dataclass
-class Notes:
-    """Notes what happens to the cases of a unit, in memory and in the run's file."""
-
-    results: SourceResults
-    file: RunFile | None
-    cases: Mapping[str, BenchCase]
-    """By id."""
-    ended: set[tuple[str, int]] = field(default_factory=set)
-    """The calls that have ended: case and number."""
-
-    def begin(self, case_id: str, attempt: int) -> None:
-        """See a case before its system is called; its admission has written that."""
-        del attempt
-        self.results.started.add(case_id)
-
-    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
-        """Note what a call of a case's system has spent."""
-        if (case_id, attempt) in self.ended:
-            self.results.late_cost_usd += cost_usd
-        if self.file is not None:
-            self.file.note_spent(case_id, attempt, cost_usd)
-
-    def fail(self, case_id: str, call: CaseAttempt) -> None:
-        """Note a call that failed, after which the system is called again."""
-        self.ended.add((case_id, call.attempt))
-        if self.file is not None:
-            self.file.note_attempt(case_id, call, case_digest(self.cases[case_id]))
-
-    def finish(self, outcome: CaseOutcome) -> None:
-        """Note the outcome of a case."""
-        case_id = outcome.case_id
-        self.results.unreported[case_id] = outcome.score
-        last = outcome.attempts[-1] if outcome.attempts else None
-        if last is not None:
-            self.ended.add((case_id, last.attempt))
-            if last.kind is not None and is_infrastructure(last.kind):
-                self.results.lost_to[case_id] = last.kind
-        if self.file is not None:
-            self.file.note_outcome(outcome, case_digest(self.cases[case_id]))
 
 
 def facts_of_system(system: object, settings: BenchSettings | None = None) -> SystemGiven:
