@@ -9,8 +9,9 @@ import math
 import os
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Final
@@ -22,7 +23,11 @@ from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95
 from pytest_failure_taxonomy.bench.kept import reader
 from pytest_failure_taxonomy.bench.kept.file import RunHeader
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.report import difference_words, distinct_name_of
+from pytest_failure_taxonomy.bench.report import (
+    DistinctCase,
+    difference_words,
+    distinct_name_of,
+)
 from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.errors import BenchError
@@ -39,23 +44,6 @@ _UNKNOWN: Final = models.BenchDigests(taxonomy=None, rubric=None)
 
 
 @value
-class CaseRuns:
-    """What the runs of one distinct case came to."""
-
-    score: float
-    """The mean score, a run that did not pass counted as 0."""
-    passed: float
-    """The share of the runs that passed."""
-    runs: int
-    cost_usd: float
-    """Of all runs of the case together."""
-    wall_clock_ms: float
-    """Of all runs of the case together."""
-    digest: str | None = None
-    """Of the case as it was asked; `None` if unknown."""
-
-
-@value
 class ComparedRun:
     """A run of a task class as a comparison needs it, whatever file it was read from."""
 
@@ -65,7 +53,7 @@ class ComparedRun:
     task_class: str
     system: str = ""
     """The label of the system, where one pytest run had several."""
-    cases: Mapping[str, CaseRuns]
+    cases: Mapping[str, DistinctCase]
     """By the id of the distinct case."""
     missing: int = 0
     """Scheduled runs of cases that have no score."""
@@ -102,14 +90,7 @@ def compared_run(
         task_class=report.task_class,
         system=report.system_label,
         cases={
-            name: CaseRuns(
-                score=fmean(each.counted_score for each in scores),
-                passed=sum(each.passed for each in scores) / len(scores),
-                runs=len(scores),
-                cost_usd=math.fsum(each.cost_usd for each in scores),
-                wall_clock_ms=math.fsum(each.wall_clock_ms for each in scores),
-                digest=digest_of.get(name),
-            )
+            name: DistinctCase(runs=scores, digest=digest_of.get(name))
             for name, scores in sorted(groups.items())
         },
         missing=counts.scheduled - counts.graded,
@@ -239,17 +220,19 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
     """
     names = sorted(old.cases.keys() & new.cases.keys())
     pairs = [(old.cases[name], new.cases[name]) for name in names]
+    old_scores = [score for one, _ in pairs for score in one.runs]
+    new_scores = [score for _, two in pairs for score in two.runs]
     changes, flips = [], []
     for name, (one, two) in zip(names, pairs, strict=True):
         did, does = one.passed > 1 / 2, two.passed > 1 / 2
         flip: models.Flip | None = None if did == does else "now_passes" if does else "now_fails"
         flips.append(flip)
-        if abs(two.score - one.score) > _SAME or abs(two.passed - one.passed) > _SAME:
+        if abs(two.mean - one.mean) > _SAME or abs(two.passed - one.passed) > _SAME:
             changes.append(
                 models.CaseChange(
                     case_id=name,
-                    old_score=one.score,
-                    new_score=two.score,
+                    old_score=one.mean,
+                    new_score=two.mean,
                     old_passed=one.passed,
                     new_passed=two.passed,
                     flip=flip,
@@ -263,7 +246,7 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
     if why is not None:
         interval = models.DifferenceInterval(low=None, high=None, method=why, n=len(pairs))
     else:
-        interval = difference_interval_95([two.score - one.score for one, two in pairs])
+        interval = difference_interval_95([two.mean - one.mean for one, two in pairs])
     finding: models.Finding = "undecided"
     if interval.high is not None and interval.high < 0:
         finding = "worse"
@@ -286,22 +269,18 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         only_old=tuple(sorted(old.cases.keys() - new.cases.keys())),
         only_new=tuple(sorted(new.cases.keys() - old.cases.keys())),
         not_checked=tuple(name for name, is_unknown in unknown.items() if is_unknown),
-        old_mean=fmean(one.score for one, _ in pairs),
-        new_mean=fmean(two.score for _, two in pairs),
-        difference=fmean(two.score - one.score for one, two in pairs),
+        old_mean=fmean(one.mean for one, _ in pairs),
+        new_mean=fmean(two.mean for _, two in pairs),
+        difference=fmean(two.mean - one.mean for one, two in pairs),
         interval_95=interval,
         finding=finding,
         mcnemar_p=mcnemar_p_value(flips.count("now_fails"), flips.count("now_passes")),
         changes=tuple(changes),
-        old_cost_usd=math.fsum(one.cost_usd for one, _ in pairs),
-        new_cost_usd=math.fsum(two.cost_usd for _, two in pairs),
-        old_mean_ms=_mean_ms([one for one, _ in pairs]),
-        new_mean_ms=_mean_ms([two for _, two in pairs]),
+        old_cost_usd=math.fsum(score.cost_usd for score in old_scores),
+        new_cost_usd=math.fsum(score.cost_usd for score in new_scores),
+        old_mean_ms=fmean(score.wall_clock_ms for score in old_scores),
+        new_mean_ms=fmean(score.wall_clock_ms for score in new_scores),
     )
-
-
-def _mean_ms(cases: Sequence[CaseRuns]) -> float:
-    return math.fsum(each.wall_clock_ms for each in cases) / sum(each.runs for each in cases)
 
 
 _NEW_BASELINE: Final = "make a baseline of the cases as they are now"
@@ -415,30 +394,25 @@ def _compared_kept(run: reader.KeptRun) -> ComparedRun:
     return compared_run(reader.report_of(run), shown(os.fspath(run.path)), digests)
 
 
-class LatestRuns:
-    """The latest kept run of each task class and system that can be a baseline."""
+def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[ComparedRun]]:
+    """Return what finds the latest kept run of a report's class and system that can be a baseline.
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        """Prepare; nothing is read yet.
+    It is in a list, which is empty for none. Runs that are not complete and those of picked cases
+    are passed over, and so is the report's own run, which may have been continued.
 
-        Args:
-            paths: The files of the runs, the oldest first.
-        """
-        self._paths = paths
-        self._headers: dict[Path, RunHeader | None] = {}
+    Args:
+        paths: The files of the runs, the oldest first.
+    """
 
-    def of(self, report: BenchRunReport) -> list[ComparedRun]:
-        """Return the latest run of a report's class and system, in a list; an empty one for none.
+    @cache
+    def header_of(path: Path) -> RunHeader | None:
+        with suppress(BenchError):
+            return reader.KeptRun(path).header
+        return None
 
-        Runs that are not complete and those of picked cases are passed over, and so is the report's
-        own run, which may have been continued.
-        """
-        for path in reversed(self._paths):
-            if path not in self._headers:
-                self._headers[path] = None
-                with suppress(BenchError):
-                    self._headers[path] = reader.KeptRun(path).header
-            header = self._headers[path]
+    def find(report: BenchRunReport) -> list[ComparedRun]:
+        for path in reversed(paths):
+            header = header_of(path)
             if (
                 header is None
                 or header.task_class != report.task_class
@@ -453,6 +427,8 @@ class LatestRuns:
                 if not found.missing and not found.was_picked:
                     return [found]
         return []
+
+    return find
 
 
 def _read_reports(path: Path) -> list[ComparedRun]:

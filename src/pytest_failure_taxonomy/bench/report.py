@@ -41,13 +41,29 @@ RIGHT_REDUCERS: Final = "write mean, majority, pass@K, pass^K or best@K"
 _NAME: Final = re.compile(r"mean|majority|(pass@|pass\^|best@)([1-9][0-9]{0,3})", re.ASCII)
 
 
-@value
-class CaseRun:
-    """One run of a case; one that was lost has failed."""
+_LOST: Final = models.BenchScore(passed=False, score=0.0)
+"""Counts for a run of a case that was started and has no score."""
 
-    score: float
-    """0 where it did not pass."""
-    passed: bool
+
+@value
+class DistinctCase:
+    """A distinct case that was started, with its runs."""
+
+    runs: list[models.BenchScore]
+    """At least one."""
+    tags: tuple[str, ...] = ()
+    digest: str | None = None
+    """Of the case as it was asked; `None` if unknown."""
+
+    @property
+    def mean(self) -> float:
+        """The mean score, a run that did not pass counted as 0."""
+        return statistics.fmean(run.counted_score for run in self.runs)
+
+    @property
+    def passed(self) -> float:
+        """The share of the runs that passed."""
+        return sum(run.passed for run in self.runs) / len(self.runs)
 
 
 def is_reducer(name: str) -> bool:
@@ -67,7 +83,7 @@ def needed_runs(name: str) -> int:
     return int(found[2] or 1)
 
 
-def reduce_case(name: str, runs: Sequence[CaseRun]) -> float:
+def reduce_case(name: str, runs: Sequence[models.BenchScore]) -> float:
     """Return what a reducer makes of the runs of one case, from 0 to 1.
 
     Args:
@@ -75,7 +91,7 @@ def reduce_case(name: str, runs: Sequence[CaseRun]) -> float:
         runs: At least as many as the reducer needs.
     """
     k, n, passed = needed_runs(name), len(runs), sum(run.passed for run in runs)
-    scores = sorted(run.score for run in runs)
+    scores = sorted(run.counted_score for run in runs)
     if name == "majority":
         return float(2 * passed > n)
     subsets = math.comb(n, k)
@@ -90,7 +106,7 @@ def reduce_case(name: str, runs: Sequence[CaseRun]) -> float:
 
 
 def reduce_runs(
-    names: Sequence[str], cases: Sequence[Sequence[CaseRun]], *, was_picked: bool
+    names: Sequence[str], cases: Sequence[DistinctCase], *, was_picked: bool
 ) -> tuple[models.ReducedScore, ...]:
     """Return the mean of each reducer over distinct cases, with its lower bound.
 
@@ -98,54 +114,48 @@ def reduce_runs(
 
     Args:
         names: The reducers.
-        cases: The runs of each distinct case, at least one.
+        cases: The distinct cases that were started.
         was_picked: Whether somebody chose the cases; there is no bound then.
     """
     reduced = []
     for name in names:
         k, n, mean = needed_runs(name), len(cases), None
-        short = sum(len(runs) < k for runs in cases)
+        short = sum(len(case.runs) < k for case in cases)
         if short or not cases:
             why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
             bound = models.LowerBound(value=None, method=f"none: {why}", n=n)
         else:
-            values = [reduce_case(name, runs) for runs in cases]
+            values = [reduce_case(name, case.runs) for case in cases]
             mean, bound = math.fsum(values) / n, lower_bound_95(values, was_picked=was_picked)
         reduced.append(models.ReducedScore(name=name, value=mean, lower_bound_95=bound))
     return tuple(reduced)
 
 
-@value
-class TaggedCase:
-    """A distinct case that was started, with its runs."""
-
-    tags: tuple[str, ...]
-    runs: list[CaseRun]
-    """At least one."""
-
-
-def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[models.TagScores, ...]:
+def scores_by_tag(
+    cases: Iterable[DistinctCase], *, was_picked: bool
+) -> tuple[models.TagScores, ...]:
     """Return the scores of the cases of each tag, sorted by tag.
 
     Args:
         cases: The distinct cases that were started.
         was_picked: Whether somebody chose the cases; there is no bound then.
     """
-    by_tag: dict[str, list[TaggedCase]] = {}
+    by_tag: dict[str, list[DistinctCase]] = {}
     for case in cases:
         for tag in case.tags:
             by_tag.setdefault(tag, []).append(case)
     found = []
     for tag, tagged in sorted(by_tag.items()):
         runs = [run for case in tagged for run in case.runs]
-        means = [_mean([run.score for run in case.runs]) for case in tagged]
         found.append(
             models.TagScores(
                 tag=tag,
                 n=len(runs),
                 passed=sum(run.passed for run in runs),
-                mean_score=_mean([run.score for run in runs]),
-                lower_bound_95=lower_bound_95(means, was_picked=was_picked),
+                mean_score=statistics.fmean(run.counted_score for run in runs),
+                lower_bound_95=lower_bound_95(
+                    [case.mean for case in tagged], was_picked=was_picked
+                ),
             )
         )
     return tuple(found)
@@ -217,21 +227,20 @@ def aggregate(
     unknown = sorted(set(begun) - {case.case_id for case in plan.cases})
     if unknown:
         raise ValueError(f"no case of the plan has the id {', '.join(map(repr, unknown))}")
-    counted = {key: scores[key].counted_score if key in scores else 0.0 for key in begun}
-    passed = sum(score.passed for score in scores.values())
-    values = list(counted.values())
+    runs = {key: scores.get(key, _LOST) for key in begun}
+    passed = sum(run.passed for run in runs.values())
+    values = [run.counted_score for run in runs.values()]
     is_repeated = any(case.repetition > 1 for case in plan.cases)
-    groups: dict[str, TaggedCase] = {}
+    groups: dict[str, DistinctCase] = {}
     for case in plan.cases:
         key = case.case_id
-        if key in counted:
+        if key in runs:
             name = key.removesuffix(f"#{case.repetition}") if is_repeated else key
-            run = CaseRun(score=counted[key], passed=key in scores and scores[key].passed)
-            groups.setdefault(name, TaggedCase(tags=case.tags, runs=[])).runs.append(run)
+            groups.setdefault(name, DistinctCase(runs=[], tags=case.tags)).runs.append(runs[key])
     distinct = list(groups.values())
     # Repetitions of a case are not independent of each other: a bound computed as if they were
     # would be too high.
-    means = [statistics.fmean(run.score for run in each.runs) for each in distinct]
+    means = [each.mean for each in distinct]
     modes = [mode for score in scores.values() for mode in score.failure_modes]
     losses = Counter(kind for key, kind in lost_to.items() if key in scores)
     report = models.BenchRunReport(
@@ -261,9 +270,7 @@ def aggregate(
         ),
         gate=None,
         reduced=reduce_runs(
-            plan.task_class.settings.reducers,
-            [each.runs for each in distinct],
-            was_picked=plan.is_selection,
+            plan.task_class.settings.reducers, distinct, was_picked=plan.is_selection
         ),
         by_tag=scores_by_tag(distinct, was_picked=plan.is_selection),
         by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),

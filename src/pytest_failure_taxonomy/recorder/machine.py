@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.system.process import find_control_group, peak_rss_bytes
+from pytest_failure_taxonomy.system.process import ask_git, find_control_group, peak_rss_bytes
 from pytest_failure_taxonomy.taxonomy import evidence
 
 MAX_SECONDS: Final = 1.0
@@ -112,7 +112,7 @@ def find_commit(
     until = time.monotonic() + MAX_SECONDS
 
     def ask(*arguments: str) -> str:
-        status, said = _ask_git(rootdir, until, arguments)
+        status, said = ask_git(rootdir, until, *arguments)
         return said if status == 0 else ""
 
     head = ask("rev-parse", "HEAD", "--show-toplevel").splitlines()
@@ -127,7 +127,7 @@ def find_commit(
         if ci is None or ci.commit is None:
             return None, None
         return evidence.GitState(commit=ci.commit, branch=branch or None), None
-    status, _ = _ask_git(rootdir, until, ("diff-index", "--quiet", "HEAD", "--"))
+    status, _ = ask_git(rootdir, until, "diff-index", "--quiet", "HEAD", "--")
     dirty = {0: False, 1: True}.get(status)
     state = evidence.GitState(commit=head[0], branch=branch or None, dirty=dirty)
     url = ask("config", "--get", "remote.origin.url")
@@ -135,26 +135,3 @@ def find_commit(
     name = Path(head[1]).name if found is None else found[1]
     bases = (ask("merge-base", "HEAD", each) for each in _MAIN_BRANCHES)
     return state, evidence.Repository(name=name, merge_base=next(filter(None, bases), None))
-
-
-def _ask_git(folder: Path, until: float, arguments: tuple[str, ...]) -> tuple[int, str]:
-    """Return git's exit code and what it prints; -1 if it is not there or takes too long."""
-    import subprocess
-
-    # Guests take no locks, and ask no program of the user's.
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(  # noqa: S603 - git, with words of ours
-            ["git", "-c", "core.fsmonitor=false", *arguments],  # noqa: S607 - the user's git
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=until - time.monotonic(),
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return -1, ""
-    return done.returncode, done.stdout.strip()

@@ -15,6 +15,7 @@ import time
 
 TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
 # Bound here, because a test may replace them in their module and never put them back.
@@ -552,3 +553,32 @@ def _field_in(path: str, name: str) -> int | None:
 def _number(text: str) -> int | None:
     text = text.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def ask_git(folder: Path, until: float, *arguments: str) -> tuple[int, str]:
+    """Return git's exit code and what it prints; -1 if it is not there or takes too long.
+
+    Args:
+        folder: Where to ask; a repository may be around it.
+        until: When to give up, on the monotonic clock.
+        arguments: Git's.
+    """
+    import subprocess
+
+    # Guests take no locks, and ask no program of the user's.
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(  # noqa: S603 - git, with words of ours
+            ["git", "-c", "core.fsmonitor=false", *arguments],  # noqa: S607 - the user's git
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=until - time.monotonic(),
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return -1, ""
+    return done.returncode, done.stdout.strip()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.bench.bounds import BY_HAND
 from pytest_failure_taxonomy.bench.comparing import (
     NOT_COMPLETE,
-    CaseRuns,
     ComparedRun,
     compare,
     compared_run,
@@ -23,7 +22,7 @@ from pytest_failure_taxonomy.bench.models import (
     BenchRunReport,
     GateSettings,
 )
-from pytest_failure_taxonomy.bench.report import aggregate, summary_lines
+from pytest_failure_taxonomy.bench.report import DistinctCase, aggregate, summary_lines
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.bench_scores import make_plan, make_run, make_score
@@ -192,8 +191,7 @@ def test_cases_that_were_picked_have_no_interval() -> None:
 def test_runs_without_a_common_case_or_class_are_refused() -> None:
     """There is nothing to pair."""
     old = run_of(*[1] * 5, where="old.json")
-    case = CaseRuns(score=1, passed=1, runs=1, cost_usd=0, wall_clock_ms=0)
-    other = replace(run_of(1), cases={"x": case})
+    other = replace(run_of(1), cases={"x": DistinctCase(runs=[PASSED])})
     assert refusal(old, other, only_common=True) == [
         "new.json: vuln: no case is in old.json, too; give two runs of the same cases"
     ]

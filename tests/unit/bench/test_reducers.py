@@ -9,16 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, TOO_FEW, lower_bound_95
-from pytest_failure_taxonomy.bench.report import CaseRun, needed_runs, reduce_case, reduce_runs
+from pytest_failure_taxonomy.bench.report import (
+    DistinctCase,
+    needed_runs,
+    reduce_case,
+    reduce_runs,
+)
+from tests.helpers.bench_scores import make_score
 
 RUNS = st.lists(
     st.tuples(st.floats(min_value=0, max_value=1), st.booleans()), min_size=1, max_size=7
 )
 
 
-def runs_of(*scores: float) -> list[CaseRun]:
+def runs_of(*scores: float) -> DistinctCase:
     """Return a run for each score, passed where it is above 0."""
-    return [CaseRun(score=score, passed=score > 0) for score in scores]
+    return DistinctCase(runs=[make_score(score) for score in scores])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,7 @@ def runs_of(*scores: float) -> list[CaseRun]:
 )
 def test_a_reducer_of_one_case(name: str, scores: list[float], expected: float) -> None:
     """Each has the value that can be counted by hand."""
-    assert reduce_case(name, runs_of(*scores)) == pytest.approx(expected)
+    assert reduce_case(name, runs_of(*scores).runs) == pytest.approx(expected)
 
 
 @given(RUNS, st.data())
@@ -52,13 +58,13 @@ def test_estimators_are_means_over_all_subsets(
     given_runs: list[tuple[float, bool]], data: st.DataObject
 ) -> None:
     """pass@k, pass^k and best@k are what a random choice of k of the runs has on average."""
-    runs = [CaseRun(score=score if passed else 0.0, passed=passed) for score, passed in given_runs]
+    runs = [make_score(score, passed=passed) for score, passed in given_runs]
     k = data.draw(st.integers(min_value=1, max_value=len(runs)))
     subsets = list(combinations(runs, k))
     for name, figure in (
         ("pass@", lambda chosen: any(run.passed for run in chosen)),
         ("pass^", lambda chosen: all(run.passed for run in chosen)),
-        ("best@", lambda chosen: max(run.score for run in chosen)),
+        ("best@", lambda chosen: max(run.counted_score for run in chosen)),
     ):
         expected = sum(map(figure, subsets)) / len(subsets)
         assert reduce_case(f"{name}{k}", runs) == pytest.approx(expected)

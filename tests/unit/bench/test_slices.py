@@ -6,17 +6,16 @@ import pytest
 
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, TOO_FEW, lower_bound_95
 from pytest_failure_taxonomy.bench.report import (
-    CaseRun,
-    TaggedCase,
+    DistinctCase,
     scores_by_key,
     scores_by_tag,
 )
+from tests.helpers.bench_scores import make_score
 
 
-def case(*scores: float, tags: str) -> TaggedCase:
+def case(*scores: float, tags: str) -> DistinctCase:
     """Return a case with a run for each score."""
-    runs = [CaseRun(score=score, passed=score > 0) for score in scores]
-    return TaggedCase(tags=tuple(tags.split()), runs=runs)
+    return DistinctCase(tags=tuple(tags.split()), runs=[make_score(score) for score in scores])
 
 
 def test_each_tag_has_the_figures_of_its_cases() -> None:

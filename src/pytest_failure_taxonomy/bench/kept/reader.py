@@ -355,30 +355,43 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
         run: The run.
         gate: What it must reach; by default, what it had to reach when it ran.
     """
-    cases = tuple(
-        models.BenchCase(case_id=each.case_id, tags=each.tags, repetition=each.repetition)
-        for each in run.scheduled()
+    header, cases = run.header, run.scheduled()
+    given = header.settings.get("reducers")
+    # Without what is none: anybody may have written the file.
+    reducers = [
+        each
+        for each in (given if isinstance(given, list) else ())
+        if isinstance(each, str) and is_reducer(each)
+    ]
+    task_class = models.TaskClass(
+        name=header.task_class,
+        breakdown_keys=frozenset(),
+        failure_mode_taxonomy={},
+        settings=models.BenchSettings(reducers=tuple(reducers)),
     )
     plan = models.RunPlan(
-        task_class=task_class_of(run.header),
-        cases=cases,
-        gate=gate or run.header.gate,
-        is_selection=len(cases) < run.header.cases_in_class and run.header.shard is None,
-        shard=run.header.shard,
+        task_class=task_class,
+        cases=tuple(
+            models.BenchCase(case_id=each.case_id, tags=each.tags, repetition=each.repetition)
+            for each in cases
+        ),
+        gate=gate or header.gate,
+        is_selection=len(cases) < header.cases_in_class and header.shard is None,
+        shard=header.shard,
     )
     scores = {key: score for key, score in run.scores().items() if key in run.cases}
     return aggregate(
         plan,
         scores.items(),
-        run_id=models.id_of_run(run.header.run_id, run.stopped),
+        run_id=models.id_of_run(header.run_id, run.stopped),
         started=[key for key, case in run.cases.items() if case.begun],
         stopped=run.stopped or None,
         lost_to=lost_to(run),
-        digests=run.header.digests.model_copy(
-            update={"cases": cases_digest(case.digest for case in run.scheduled())}
+        digests=header.digests.model_copy(
+            update={"cases": cases_digest(case.digest for case in cases)}
         ),
-        system=str(run.header.system),
-        system_label=run.header.system.label,
+        system=str(header.system),
+        system_label=header.system.label,
         lost_cost_usd=run.cost_without_score_usd(),
     )
 
@@ -390,23 +403,6 @@ def lost_to(run: KeptRun) -> dict[str, str]:
         for case_id, case in run.known.items()
         if case.last is not None and case.last.kind and is_infrastructure(case.last.kind)
     }
-
-
-def task_class_of(header: file.RunHeader) -> models.TaskClass:
-    """Return what a run's file says of its task class, without cases and rubric."""
-    given = header.settings.get("reducers")
-    # Without what is none: anybody may have written the file.
-    reducers = [
-        each
-        for each in (given if isinstance(given, list) else ())
-        if isinstance(each, str) and is_reducer(each)
-    ]
-    return models.TaskClass(
-        name=header.task_class,
-        breakdown_keys=frozenset(header.breakdown_keys),
-        failure_mode_taxonomy=header.taxonomy,
-        settings=models.BenchSettings(gate=header.gate, reducers=tuple(reducers)),
-    )
 
 
 def folder_of(run: KeptRun, given: Path | None = None) -> Path:

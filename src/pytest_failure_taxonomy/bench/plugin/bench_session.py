@@ -367,7 +367,6 @@ class BenchSession:
         for source, run in self._kept.kept(self._knows_all):  # by all processes of this pytest run
             if source in self._results.sources:
                 self._results.sources[source].take_kept(run)
-        self._kept.remove_temporary()
         self._read_journal()
         path = storage.json_file_of(self._config)
         if path is not None and self._runs_something:

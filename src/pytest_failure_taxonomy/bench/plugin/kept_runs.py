@@ -6,11 +6,9 @@ The file of a run is a new one, or that of a run that is continued.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -26,6 +24,7 @@ from pytest_failure_taxonomy.bench.plugin.storage import BenchStorage, Source
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX, STORAGE
 from pytest_failure_taxonomy.system import files
+from pytest_failure_taxonomy.system.process import ask_git
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunShard, TaskClass
@@ -167,11 +166,7 @@ class KeptRuns:
 
     def note_problems(self) -> Iterator[str]:
         """Yield why runs could not be written."""
-        if self._storage.problem:
-            yield self._storage.problem
-        for file in self._files:
-            if file.problem:
-                yield file.problem
+        yield from filter(None, [self._storage.problem, *(file.problem for file in self._files)])
 
     def close(self) -> None:
         """Close all files."""
@@ -232,13 +227,6 @@ class KeptRuns:
             paths.append(given)
         return [each for each in paths if each.stat().st_mtime >= self._began]
 
-    def remove_temporary(self) -> None:
-        """Remove files that were only for the processes of this pytest run."""
-        if self._storage.is_temporary:
-            for path in self._paths(Path(self._storage.folder)):
-                with suppress(OSError):
-                    path.unlink()
-
 
 def resumed_line(run: KeptRun) -> str:
     """Return what a session that continued a run had left to do, in words; '' for a new run."""
@@ -276,21 +264,8 @@ def _why_not_resumed(old: RunHeader, new: RunHeader) -> str | None:
 @cache
 def _commit(rootdir: Path) -> str | None:
     """Return the commit that is checked out, as git says it."""
-    environment: Mapping[str, str] = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607 - the user's git
-            cwd=rootdir,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    said = done.stdout.decode("ascii", "replace").strip()
-    return said if done.returncode == 0 and re.fullmatch(r"[0-9a-f]{40,64}", said) else None
+    code, said = ask_git(rootdir, time.monotonic() + _GIT_SECONDS, "rev-parse", "HEAD")
+    return said if code == 0 and re.fullmatch(r"[0-9a-f]{40,64}", said) else None
 
 
 def source_of_run(rootdir: Path, header: RunHeader) -> Source:

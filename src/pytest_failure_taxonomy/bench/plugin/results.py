@@ -264,7 +264,7 @@ class Baseline:
                 if not paths:
                     right = "run once without a baseline, or name another --bench-storage"
                     raise BenchError(f"{LATEST}: no run is kept in {storage}; {right}")
-                baseline = cls(comparing.LatestRuns(paths).of)
+                baseline = cls(comparing.latest_runs(paths))
             else:
                 runs = comparing.read_earlier_runs(str(given), storage, folder=folder)
                 baseline = cls(
