@@ -381,8 +381,7 @@ def _kept_paths(given: str, storage: Path) -> list[Path]:
     if given == LATEST:
         found = [path for path in paths if reader.session_of(path) == reader.session_of(paths[-1])]
     else:
-        found = [path for path in paths if path.stem == given]
-        found = found or [path for path in paths if path.stem.startswith(given)]
+        found = reader.runs_beginning(given, paths)
     is_unclear = len({reader.session_of(path) for path in found}) > 1
     if is_unclear or (given == LATEST and not found):
         return [reader.find_run(given, storage)]  # which says what is wrong

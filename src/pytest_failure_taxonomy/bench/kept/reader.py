@@ -299,6 +299,11 @@ def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:
     with suppress(OSError, ValueError):  # a name that is too long for a file, for example
         if Path(given).is_file():
             return [Path(given)]
+    return runs_beginning(given, paths)
+
+
+def runs_beginning(given: str, paths: Sequence[Path]) -> list[Path]:
+    """Return the files of the run with an id, or else of those whose ids begin so."""
     return [path for path in paths if path.stem == given] or [
         path for path in paths if path.stem.startswith(given)
     ]

@@ -67,12 +67,16 @@ class Regrading:
     """What becomes of each case of the run, by id."""
     changed: tuple[str, ...] = ()
     """Cases that have changed since, whether they are graded or not."""
-    redacted: tuple[str, ...] = ()
-    """Cases to grade from whose output or transcript secrets were removed."""
 
     def having(self, fate: Fate) -> list[str]:
         """Return the ids of the cases with a fate, in the order of the run."""
         return [case_id for case_id, each in self.fates.items() if each == fate]
+
+    @property
+    def redacted(self) -> list[str]:
+        """The ids of cases to grade from whose output or transcript secrets were removed."""
+        lasts = ((case_id, self.run.cases[case_id].last) for case_id in self.having("graded"))
+        return [case_id for case_id, last in lasts if last is not None and last.is_redacted]
 
     @property
     def added(self) -> list[str]:
@@ -114,19 +118,13 @@ def plan_regrading(
         for case_id, case in run.cases.items()
     }
     plan = Regrading(run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed)))
-    graded = plan.having("graded")
-    if not graded:
+    if not plan.having("graded"):
         parts = [
             f"{len(ids)} {said}" for fate, said in _WORDS.items() if (ids := plan.having(fate))
         ]
         why = ", ".join(parts) or "it has no cases"
         raise BenchError(f"{run.path}: has no output to grade again ({why}); run the cases again")
-    redacted = tuple(
-        case_id
-        for case_id in graded
-        if (last := run.cases[case_id].last) is not None and last.is_redacted
-    )
-    return replace(plan, redacted=redacted)
+    return plan
 
 
 def _fate(case: KeptCase, *, is_left_out: bool) -> Fate:

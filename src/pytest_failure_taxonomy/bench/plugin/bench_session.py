@@ -458,7 +458,7 @@ class BenchSession:
         if source not in self._results.sources:
             return True
         known = self._results.sources[source]
-        return known.started <= known.unreported.keys()
+        return known.started <= known.scores.keys()
 
     def _lines_of_kept(self, report: BenchRunReport, *, shows_file: bool) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""

@@ -6,6 +6,7 @@ The file of a run is a new one, or that of a run that is continued.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -34,6 +35,7 @@ _CLOCKS_DIFFER_SECONDS: Final = 2.0
 """By how much the time of a file system may be behind ours."""
 _GIT_SECONDS: Final = 1.0
 _MAX_NAME: Final = 60
+_MOST_NAMED: Final = 3
 
 
 class KeptRuns:
@@ -226,6 +228,36 @@ class KeptRuns:
         if given.is_file() and given not in paths:
             paths.append(given)
         return [each for each in paths if each.stat().st_mtime >= self._began]
+
+
+def check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
+    """Refuse to continue a run that does not exist, before any system is called.
+
+    Raises:
+        pytest.UsageError: There is none, or there are several.
+    """
+    paths = reader.run_paths(storage)
+    named = reader.named_runs(given, paths)
+    sessions = list(dict.fromkeys(reader.session_of(path) for path in reversed(named)))
+    listed = ", ".join(path.stem for path in paths[: -_MOST_NAMED - 1 : -1])
+    try:
+        tests = [KeptRun(path).header.test for path in named if len(sessions) == 1]
+    except BenchError as error:
+        raise pytest.UsageError(f"--bench-resume: {error}") from None
+    if len(sessions) > 1:
+        right = f"name one, such as {', '.join(sessions[:_MOST_NAMED])}"
+        problem = f"{given}: {len(sessions)} runs begin so; {right}"
+    elif named and all(tests):
+        problem = f"{given} is a run of the test {tests[0]}, which is not continued; run the test"
+    elif named:
+        return
+    elif os.path.exists(config.invocation_params.dir / given):
+        right = f"write --bench-resume={LATEST}, or the option behind the paths"
+        problem = f"{given} is no run; {right}"
+    else:
+        right = f"the latest are {listed}" if listed else "nothing was kept there"
+        problem = f"there is no run {given} in {storage}; {right}"
+    raise pytest.UsageError(f"--bench-resume: {problem}")
 
 
 def resumed_line(run: KeptRun) -> str:

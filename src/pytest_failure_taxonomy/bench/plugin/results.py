@@ -73,9 +73,7 @@ class SourceResults:
         """The ids of the cases that are to run, in order."""
         self.started: set[str] = set()
         self.scores: dict[str, BenchScore] = {}
-        """Scores from the reports of tests."""
-        self.unreported: dict[str, BenchScore] = {}
-        """Scores of finished cases, including those whose test pytest never reached."""
+        """Of finished cases, those included whose test pytest never reached."""
         self.broken: set[str] = set()
         """Cases whose test failed for another reason than the score, which then doesn't count.
 
@@ -124,7 +122,7 @@ class SourceResults:
 
     def finish(self, outcome: CaseOutcome) -> None:
         """Note the outcome of a case."""
-        self.unreported[outcome.case_id] = outcome.score
+        self.scores[outcome.case_id] = outcome.score
         for last in outcome.attempts[-1:]:
             self._ended.add((outcome.case_id, last.attempt))
             if last.kind is not None and is_infrastructure(last.kind):
@@ -135,13 +133,12 @@ class SourceResults:
     def report(self, plan: RunPlan, label: str = "") -> BenchRunReport:
         """Aggregate the results; `label` says which of several systems they are of."""
         known = {case.case_id for case in plan.cases}
-        scores = {**self.unreported, **self.scores}
         run_id = os.urandom(16).hex() if self.kept is None else self.kept.header.run_id
-        is_missing = len(known & scores.keys()) < len(known)
+        is_missing = len(known & self.scores.keys()) < len(known)
         stopped = self.stopped if is_missing else ""
         return run_report.aggregate(
             plan,
-            [(each, score) for each, score in scores.items() if each in known - self.broken],
+            [(each, score) for each, score in self.scores.items() if each in known - self.broken],
             run_id=id_of_run(run_id, stopped),
             started=self.started & known,
             stopped=stopped or None,
@@ -159,7 +156,7 @@ class SourceResults:
         self.scheduled.update(dict.fromkeys(run.cases))  # a continued run may have more
         if run.known:
             self.started.update(key for key, case in run.known.items() if case.begun)
-            self.unreported.update(run.scores())
+            self.scores = {**run.scores(), **self.scores}
             self.stopped = run.stopped or self.stopped
             self.lost_to.update(lost_to(run))
             self.late_cost_usd = run.cost_without_score_usd()
@@ -193,9 +190,9 @@ class Results:
                     if test:  # whether a test will have a score is not always known before it runs
                         results.scheduled[case_id] = None
                     reported = BenchScore.model_validate(score)
-                    known = results.unreported.get(case_id)
                     # Two equal scores of each case would be the most memory that a long run takes.
-                    results.scores[case_id] = known if known == reported else reported
+                    if results.scores.get(case_id) != reported:
+                        results.scores[case_id] = reported
                 case "broken", case_id, is_started:
                     results.broken.add(case_id)
                     if is_started:

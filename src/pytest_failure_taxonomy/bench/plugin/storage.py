@@ -35,7 +35,6 @@ _MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
 """A case takes a few hundred bytes for each worker."""
 
 _STORAGE: pytest.StashKey[BenchStorage] = pytest.StashKey()
-_MOST_NAMED: Final = 3
 
 
 class Source(NamedTuple):
@@ -90,7 +89,9 @@ class BenchStorage:
         if problem:
             return cls(name=name, problem=f"{storage}: {problem}")
         if resumes and resumes != LATEST:
-            _check_resumed(resumes, storage, config)
+            from pytest_failure_taxonomy.bench.plugin.kept_runs import check_resumed
+
+            check_resumed(resumes, storage, config)
             resumes = str(Path(resumes).absolute()) if Path(resumes).is_file() else resumes
         return cls(name=name, folder=str(storage), resumes=resumes)
 
@@ -144,39 +145,6 @@ def _why_not_writable(folder: Path) -> str:
     if not existing.is_dir():
         return f"{existing} is no folder"
     return "" if os.access(existing, os.W_OK | os.X_OK) else "can't be written"
-
-
-def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
-    """Refuse to continue a run that does not exist, before any system is called."""
-    from pytest_failure_taxonomy.bench.kept.reader import (
-        KeptRun,
-        named_runs,
-        run_paths,
-        session_of,
-    )
-    from pytest_failure_taxonomy.errors import BenchError
-
-    paths = run_paths(storage)
-    named = named_runs(given, paths)
-    sessions = list(dict.fromkeys(session_of(path) for path in reversed(named)))
-    if len(sessions) > 1:
-        right = f"name one, such as {', '.join(sessions[:_MOST_NAMED])}"
-        raise pytest.UsageError(f"--bench-resume: {given}: {len(sessions)} runs begin so; {right}")
-    try:
-        tests = [KeptRun(path).header.test for path in named]
-    except BenchError as error:
-        raise pytest.UsageError(f"--bench-resume: {error}") from None
-    if named and all(tests):
-        what = f"is a run of the test {tests[0]}, which is not continued; run the test"
-        raise pytest.UsageError(f"--bench-resume: {given} {what}")
-    if named:
-        return
-    if os.path.exists(config.invocation_params.dir / given):
-        right = f"write --bench-resume={LATEST}, or the option behind the paths"
-        raise pytest.UsageError(f"--bench-resume: {given} is no run; {right}")
-    listed = ", ".join(path.stem for path in paths[: -_MOST_NAMED - 1 : -1])
-    right = f"the latest are {listed}" if listed else "nothing was kept there"
-    raise pytest.UsageError(f"--bench-resume: there is no run {given} in {storage}; {right}")
 
 
 def remove_stale_journals(storage: Path) -> None:
