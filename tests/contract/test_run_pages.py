@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.reader import read_run
+from pytest_failure_taxonomy.bench.kept.file import read_run
 from pytest_failure_taxonomy.bench.kept.shown import rows_of
 from pytest_failure_taxonomy.cli.main import main
 from tests.contract.test_bench_pages import follow, run_command

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.reader import read_run, report_of
+from pytest_failure_taxonomy.bench.kept.file import read_run, report_of
 from pytest_failure_taxonomy.bench.kept.shown import (
     MAX_CASES,
     MAX_CHARACTERS,
@@ -178,10 +177,6 @@ def test_a_storage_can_be_named(
     assert "--bench-storage is of the page; give --to html with it" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(
-    find_spec("pytest_failure_taxonomy.bench.plugin.kept_runs") is None,
-    reason="pytest does not keep runs yet",
-)
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_a_run_writes_its_page_with_outputs(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """`--failure-taxonomy-html` reads the runs that the same pytest has kept."""

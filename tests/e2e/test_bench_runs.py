@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pytest_failure_taxonomy.bench.kept import file as run_file
-from pytest_failure_taxonomy.bench.kept.reader import read_run, report_of
+from pytest_failure_taxonomy.bench.kept.file import read_run, report_of
 from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.cli.main import main

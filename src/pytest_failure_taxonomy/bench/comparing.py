@@ -20,8 +20,7 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
-from pytest_failure_taxonomy.bench.kept import reader
-from pytest_failure_taxonomy.bench.kept.file import RunHeader
+from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.report import (
     DistinctCase,
@@ -359,12 +358,12 @@ def read_earlier_runs(
     """
     path = (folder or Path()) / given
     if path.name.endswith(RUN_SUFFIX) and why_no_file(path) is None:
-        return [_compared_kept(reader.read_run(path, has_outputs=False))]
+        return [_compared_kept(run_file.read_run(path, has_outputs=False))]
     is_there = False
     with suppress(OSError, ValueError):  # a name that is too long, or has a null character
         is_there = path.exists()
     if not is_there and (paths := _kept_paths(given, storage)):
-        kept = [reader.read_run(each, has_outputs=False) for each in paths]
+        kept = [run_file.read_run(each, has_outputs=False) for each in paths]
         # What tests have run by themselves is in question only where they have run everything.
         items = [run for run in kept if not run.header.test]
         return [_compared_kept(run) for run in items or kept]
@@ -377,20 +376,22 @@ def _kept_paths(given: str, storage: Path) -> list[Path]:
     Raises:
         BenchError: It names the runs of several pytest runs.
     """
-    paths = reader.run_paths(storage)
+    paths = run_file.run_paths(storage)
     if given == LATEST:
-        found = [path for path in paths if reader.session_of(path) == reader.session_of(paths[-1])]
+        found = [
+            path for path in paths if run_file.session_of(path) == run_file.session_of(paths[-1])
+        ]
     else:
-        found = reader.runs_beginning(given, paths)
-    is_unclear = len({reader.session_of(path) for path in found}) > 1
+        found = run_file.runs_beginning(given, paths)
+    is_unclear = len({run_file.session_of(path) for path in found}) > 1
     if is_unclear or (given == LATEST and not found):
-        return [reader.find_run(given, storage)]  # which says what is wrong
+        return [run_file.find_run(given, storage)]  # which says what is wrong
     return found
 
 
-def _compared_kept(run: reader.KeptRun) -> ComparedRun:
+def _compared_kept(run: run_file.KeptRun) -> ComparedRun:
     digests = {case.case_id: case.digest for case in run.scheduled()}
-    return compared_run(reader.report_of(run), shown(os.fspath(run.path)), digests)
+    return compared_run(run_file.report_of(run), shown(os.fspath(run.path)), digests)
 
 
 def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[ComparedRun]]:
@@ -404,9 +405,9 @@ def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[Compar
     """
 
     @cache
-    def header_of(path: Path) -> RunHeader | None:
+    def header_of(path: Path) -> run_file.RunHeader | None:
         with suppress(BenchError):
-            return reader.KeptRun(path).header
+            return run_file.KeptRun(path).header
         return None
 
     def find(report: BenchRunReport) -> list[ComparedRun]:
@@ -422,7 +423,7 @@ def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[Compar
             ):
                 continue
             with suppress(BenchError):
-                found = _compared_kept(reader.read_run(path, has_outputs=False))
+                found = _compared_kept(run_file.read_run(path, has_outputs=False))
                 if not found.missing and not found.was_picked:
                     return [found]
         return []

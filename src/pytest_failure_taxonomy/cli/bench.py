@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing
-from pytest_failure_taxonomy.bench.kept import reader, shown
-from pytest_failure_taxonomy.bench.kept.reader import KeptCase, KeptRun, read_run
+from pytest_failure_taxonomy.bench.kept import file as run_file
+from pytest_failure_taxonomy.bench.kept import shown
+from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
 from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
 from pytest_failure_taxonomy.bench.report import (
@@ -76,7 +77,7 @@ def _load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptR
         BenchError: There is no such run, or its file can't be read.
     """
     try:
-        run = read_run(reader.find_run(options.run, options.storage), has_outputs=has_outputs)
+        run = read_run(run_file.find_run(options.run, options.storage), has_outputs=has_outputs)
     except BenchError as error:  # it names files, whose names may hold anything
         raise BenchError(safe_text(str(error), _MAX_LINE)) from None
     for problem in run.problems:
@@ -91,7 +92,7 @@ def _report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunRepor
         BenchError: What its file holds makes no report.
     """
     try:
-        return reader.report_of(run, gate)
+        return run_file.report_of(run, gate)
     except ValueError:  # a ValidationError is one
         raise BenchError(
             f"{run.path}: its amounts can't be added up; name a file that pytest wrote"
@@ -125,7 +126,7 @@ def list_runs(options: argparse.Namespace) -> int:
             )
         )
     rows, code = [], 0
-    for path in reversed(reader.run_paths(options.storage)):
+    for path in reversed(run_file.run_paths(options.storage)):
         try:
             rows.append(_row(read_run(path, has_outputs=False)))
         except BenchError as error:
@@ -212,7 +213,7 @@ def show(options: argparse.Namespace) -> int:
     if options.case is not None:
         _refuse_unknown(run, options.case)
         case = run.known[options.case]
-        case.calls = list(reader.read_calls(run.path, {options.case}))
+        case.calls = list(run_file.read_calls(run.path, {options.case}))
     if options.format == "json" and options.case is not None:
         facts: dict[str, Any] = {
             "run_id": run.header.run_id,
@@ -362,7 +363,7 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
     cost = f", of the rubric {_usd(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
     money = f", {_usd(score.cost_usd)}{cost}" if score.cost_usd else ""
     yield Line(text=f"  score {score.score:.3f}, {_time(score.wall_clock_ms)}{money}")
-    known = {**RUNNER_CODES, **reader.descriptions_of(run)}
+    known = {**RUNNER_CODES, **run_file.descriptions_of(run)}
     for mode in score.failure_modes:
         yield _line(f"  {mode.severity:<5} {mode.code}")
         for words in (known.get(mode.code), mode.detail):
@@ -553,7 +554,7 @@ def regrade(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.report.text import change_texts
 
     run = _load_run(options)
-    task_class = load_task_class(reader.folder_of(run, options.task_class))
+    task_class = load_task_class(run_file.folder_of(run, options.task_class))
     plan = regrading.plan_regrading(run, task_class, takes_changed=options.changed)
     secrets = Secrets()
     declare_secret_variables(task_class.settings.rubric_env)
@@ -674,7 +675,7 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
 
     gate, source = run.header.gate, "the run's own"
     if options.task_class is not None:
-        task_class = load_task_class(reader.folder_of(run, options.task_class))
+        task_class = load_task_class(run_file.folder_of(run, options.task_class))
         gate, source = task_class.settings.gate, "the task class's"
     asked = {name: getattr(options, name) for name in ("lower_bound_95", "min_passed_cases")}
     given = {name: each for name, each in asked.items() if each is not None}

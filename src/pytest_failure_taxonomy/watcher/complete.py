@@ -69,7 +69,7 @@ _MAX_NAMED: Final = 10
 _BENCH_PROGRAM: Final = """\
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from pytest_failure_taxonomy.bench.kept.reader import main
+from pytest_failure_taxonomy.bench.kept.file import main
 main(*sys.argv[1:])
 """
 _UNANNOTATED: Final = "unannotated"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.comparing import ComparedRun, compare, read_earlier_runs
-from pytest_failure_taxonomy.bench.kept.reader import run_paths
+from pytest_failure_taxonomy.bench.kept.file import run_paths
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.reports import make_report

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile, ScheduledCase
-from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
+from pytest_failure_taxonomy.bench.kept.file import (
+    KeptRun,
+    LineReader,
+    RunFile,
+    ScheduledCase,
+    read_run,
+)
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from tests.helpers.bench import make_stub_plan

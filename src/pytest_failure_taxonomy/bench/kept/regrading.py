@@ -32,8 +32,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.kept.file import RunFile
-    from pytest_failure_taxonomy.bench.kept.reader import KeptCase, KeptRun
+    from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, RunFile
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
     from pytest_failure_taxonomy.bench.scores import RubricRunner
 

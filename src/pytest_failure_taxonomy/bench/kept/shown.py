@@ -13,14 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.bench.kept.reader import read_calls, read_run
+from pytest_failure_taxonomy.bench.kept.file import read_calls, read_run
 from pytest_failure_taxonomy.bench.models import PARTIAL
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
-    from pytest_failure_taxonomy.bench.kept.reader import KeptRun
+    from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, KeptRun
 
 
 _TOO_DEEP: Final = "(nested too deeply to be shown)"

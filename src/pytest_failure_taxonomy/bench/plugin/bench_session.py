@@ -18,7 +18,6 @@ from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import PARTIAL, BenchRunReport
 from pytest_failure_taxonomy.bench.plugin import (
     items,
-    kept_runs,
     results,
     scheduler,
     storage,
@@ -81,7 +80,7 @@ class BenchSession:
         self._is_worker = bool(given)
         self.storage = storage.bench_storage(config)
         """Where this pytest run keeps the runs of its task classes."""
-        self._kept = kept_runs.KeptRuns(config, self.storage, str(given.get("workerid", "")))
+        self._kept = results.KeptRuns(config, self.storage, str(given.get("workerid", "")))
         self._config = config
         self._results = results.Results()
         self._baseline = config.stash.get(results.BASELINE, None)
@@ -467,7 +466,7 @@ class BenchSession:
         run = next((run for run in found if run and run.header.run_id == kept_id), None)
         if run is None:
             return
-        if resumed := kept_runs.resumed_line(run):
+        if resumed := results.resumed_line(run):
             yield f"  resumed: {resumed}"
         for problem in run.problems[:3]:
             yield f"  {problem}"

@@ -27,8 +27,7 @@ from pytest_failure_taxonomy.errors import BenchError
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
-    from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
-    from pytest_failure_taxonomy.bench.plugin.results import Results
+    from pytest_failure_taxonomy.bench.plugin.results import KeptRuns, Results
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CombinedRubrics, SystemUnderTest
 

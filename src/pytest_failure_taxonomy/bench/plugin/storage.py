@@ -89,7 +89,7 @@ class BenchStorage:
         if problem:
             return cls(name=name, problem=f"{storage}: {problem}")
         if resumes and resumes != LATEST:
-            from pytest_failure_taxonomy.bench.plugin.kept_runs import check_resumed
+            from pytest_failure_taxonomy.bench.plugin.results import check_resumed
 
             check_resumed(resumes, storage, config)
             resumes = str(Path(resumes).absolute()) if Path(resumes).is_file() else resumes
