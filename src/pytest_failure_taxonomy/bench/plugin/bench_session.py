@@ -78,11 +78,10 @@ class BenchSession:
     def __init__(self, config: pytest.Config) -> None:
         given = getattr(config, "workerinput", {})
         self._is_worker = bool(given)
+        self._config = config
         self.storage = storage.bench_storage(config)
         """Where this pytest run keeps the runs of its task classes."""
-        self._kept = results.KeptRuns(config, self.storage, str(given.get("workerid", "")))
-        self._config = config
-        self._results = results.Results()
+        self._results = results.Results(config, self.storage, str(given.get("workerid", "")))
         self._baseline = config.stash.get(results.BASELINE, None)
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
@@ -91,7 +90,7 @@ class BenchSession:
         self._is_checked = False
         self.classes = task_classes.TaskClasses(config)
         workers = int(given.get("workercount", 0))
-        self.runs = scheduler.CaseScheduler(self.classes, self._results, workers, self._kept)
+        self.runs = scheduler.CaseScheduler(self.classes, self._results, workers)
 
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and add the score to the item's report."""
@@ -120,7 +119,7 @@ class BenchSession:
         folder = plan.task_class.folder
         given = scheduler.facts_of_system(system)
         source = Source("" if folder is None else str(folder), test)
-        file = self._kept.open(source, plan.task_class, given, plan.cases)
+        file = self._results.open(source, plan.task_class, given, plan.cases)
         notes = results.SourceResults(file)
         runner = Runner(
             on_outcome=notes.finish,
@@ -150,7 +149,9 @@ class BenchSession:
         listed = [case for case in found.task_class.cases if case.case_id in known.scheduled]
         given = SystemGiven(name=found.source.test, label=found.source.system)
         if known.file is None:
-            known.file = self._kept.open(found.source, plan.task_class, given, listed, plan.shard)
+            known.file = self._results.open(
+                found.source, plan.task_class, given, listed, plan.shard
+            )
         if known.file is not None:
             call = outcome.attempts[-1].model_copy(update={"cost_usd": cost_usd})
             known.file.note_start(outcome.case_id, call.attempt)
@@ -203,11 +204,12 @@ class BenchSession:
         if _FAILED in item.stash:
             raise item.stash[_FAILED]
 
-    def announce(self) -> None:
-        """Tell xdist's controller that tests of this worker will report results."""
-        self._note_cases([])
+    def announce(self, cases: Iterable[tuple[Source, str]] = ()) -> None:
+        """Tell xdist's controller that tests of this worker will report results.
 
-    def _note_cases(self, cases: Iterable[tuple[Source, str]]) -> None:
+        Args:
+            cases: Those of tests, which their node ids don't tell.
+        """
         if self.storage.journal:
             storage.Journal(Path(self.storage.journal)).note(cases)
 
@@ -271,7 +273,7 @@ class BenchSession:
             if is_of_test:
                 of_tests.append((found.source, found.case.case_id))
         if of_tests:
-            self._note_cases(of_tests)
+            self.announce(of_tests)
         if not self._is_worker:  # xdist's controller has checked it
             by_class = {each.source.folder: each.task_class for each in cases}
             self._check(by_class.values())
@@ -298,8 +300,7 @@ class BenchSession:
         if self._is_checked or not self._runs_something:
             return
         self._is_checked = True
-        sources = [each for each in self._results.sources if not each.test]
-        self._kept.check(sources, self.classes.shard)
+        self._results.check(self.classes.shard)
         problems = []
         for task_class in task_classes:
             try:
@@ -362,11 +363,7 @@ class BenchSession:
         yield
         if self._is_worker:
             return
-        self._kept.close()
-        for source, run in self._kept.kept(self._knows_all):  # by all processes of this pytest run
-            if source in self._results.sources:
-                self._results.sources[source].take_kept(run)
-        self._read_journal()
+        self._results.collect()
         path = storage.json_file_of(self._config)
         if path is not None and self._runs_something:
             problem = write_json(path, self.reports())
@@ -400,7 +397,7 @@ class BenchSession:
             return
         terminal, reports = terminalreporter, self._sourced()
         notes = [_NOT_RERUN] if self._results.is_not_rerun else []
-        notes += [f"bench: the run is not kept: {each}" for each in self._kept.note_problems()]
+        notes += [f"bench: the run is not kept: {each}" for each in self._results.note_problems()]
         notes += self._baseline.notes if self._baseline is not None else ()
         for note in notes:
             terminal.write_line(note, yellow=True)
@@ -439,25 +436,6 @@ class BenchSession:
                 reports = [self._baseline.judge(each, self.classes) for each in reports]
             self._reports = reports
         return self._reports
-
-    def _read_journal(self) -> None:
-        """Collect on xdist's controller what workers wrote, including those that died."""
-        if not self.storage.journal:
-            return
-        journal = storage.Journal(Path(self.storage.journal))
-        for source, case_id in journal.cases():
-            self._results.sources[source].scheduled[case_id] = None
-        journal.remove()
-        storage.remove_stale_journals(Path(self.storage.journal).parent)
-
-    def _knows_all(self, source: Source) -> bool:
-        """Return whether this process alone ran the cases of a source, and has all their scores."""
-        if self.storage.journal:
-            return False
-        if source not in self._results.sources:
-            return True
-        known = self._results.sources[source]
-        return known.started <= known.scores.keys()
 
     def _lines_of_kept(self, report: BenchRunReport, *, shows_file: bool) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""

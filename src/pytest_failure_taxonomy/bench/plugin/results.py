@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -25,7 +25,13 @@ from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept.file import KeptRun, RunFile, RunHeader
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan, id_of_run
-from pytest_failure_taxonomy.bench.plugin.storage import BenchStorage, Source, storage_of
+from pytest_failure_taxonomy.bench.plugin.storage import (
+    BenchStorage,
+    Journal,
+    Source,
+    remove_stale_journals,
+    storage_of,
+)
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.bench.user_code import is_infrastructure
 from pytest_failure_taxonomy.errors import BenchError
@@ -177,9 +183,19 @@ class SourceResults:
 
 
 class Results:
-    """The results of a run; on xdist's controller, collected from the workers' reports."""
+    """The results of a pytest run, and the files of its task classes' runs.
 
-    def __init__(self) -> None:
+    On xdist's controller, results are collected from the workers' reports and files.
+    """
+
+    def __init__(self, config: pytest.Config, storage: BenchStorage, worker: str = "") -> None:
+        self._storage = storage
+        self.worker = worker
+        """The name of this process among those of xdist; empty for a single one."""
+        self._config = config
+        self._rootdir = config.rootpath
+        self._began = time.time() - _CLOCKS_DIFFER_SECONDS
+        self._files: list[RunFile] = []
         self.sources: defaultdict[Source, SourceResults] = defaultdict(SourceResults)
         """Of whom anything is known."""
         self._whole_runs: list[SourcedReport] = []
@@ -228,6 +244,185 @@ class Results:
             if results.scheduled
         ]
         return [*reports, *self._whole_runs]
+
+    def check(self, shard: tuple[int, int] | None) -> None:
+        """Refuse what would have all cases paid for again, though the user has named a run.
+
+        Raises:
+            pytest.UsageError: It can't be read, or is of other sources.
+        """
+        sources = [source for source in self.sources if not source.test and self._storage.folder]
+        try:
+            found = [self._find(source, shard) for source in sources]
+        except BenchError as error:
+            raise pytest.UsageError(f"--bench-resume: {error}") from None
+        if not found or self._storage.resumes in ("", LATEST) or any(path for path, _ in found):
+            return
+        wanted = ", ".join(sorted({relative(self._rootdir, each.folder) for each in sources}))
+        raise pytest.UsageError(
+            f"--bench-resume: {found[0][1]}, and none of {wanted}; name another, or leave it out"
+        )
+
+    def _find(
+        self, source: Source, shard: tuple[int, int] | None
+    ) -> tuple[Path | None, str | None]:
+        """Return the file of the run that a source's is to continue, or why there is none.
+
+        A test runs anew, since its code around the run may have changed.
+
+        Args:
+            source: Where the cases come from.
+            shard: Which part of the class is to run, and of how many; `None` for all of it.
+
+        Raises:
+            BenchError: The file can't be read.
+        """
+        given = self._storage.resumes
+        if not given or source.test:
+            return None, None
+        paths = run_file.run_paths(Path(self._storage.folder))
+        # The runs that other pytest runs began, the oldest first.
+        earlier = [each for each in paths if not each.name.startswith(self._storage.name)]
+        if given == LATEST:
+            ending = f"-{name_of_source(self._rootdir, source)}{RUN_SUFFIX}"
+            found = [each for each in earlier if each.name.endswith(ending)]
+            for path in reversed(found):
+                its = KeptRun(path).header.shard
+                if (None if its is None else (its.index, its.total)) == shard:
+                    return path, None
+            why_not = "no run of it was kept that could be continued"
+            return (found[-1], None) if found else (None, why_not)
+        paths = run_file.named_runs(given, earlier)
+        headers = [KeptRun(path).header for path in paths]
+        for path, header in zip(paths, headers, strict=True):
+            if source_of_run(self._rootdir, header) == source:
+                return path, None
+        ran = set()
+        for header in headers:
+            label = header.system.label
+            ran.add((header.folder or header.task_class) + (f" with {label}" if label else ""))
+        what = ", ".join(sorted(ran)) or "nothing that is kept"
+        return None, f"{Path(given).name} is a run of {what}"
+
+    def open(
+        self,
+        source: Source,
+        task_class: TaskClass,
+        system: run_file.SystemGiven,
+        cases: Sequence[BenchCase],
+        shard: RunShard | None = None,
+    ) -> RunFile | None:
+        """Return the file of a source's run; `None` if nothing is kept.
+
+        The first process that asks creates it. All processes come to the same file, because they
+        all know the same of the run.
+
+        Args:
+            source: Where the cases come from.
+            task_class: Their class, with the settings that options have given it.
+            system: What is called.
+            cases: The cases to run, in all processes together.
+            shard: Which shard of the class these are.
+        """
+        if not self._storage.folder:
+            return None
+        header = RunHeader(
+            **run_file.facts_of_class(task_class),
+            run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
+            task_class=task_class.name,
+            folder=relative(self._rootdir, source.folder),
+            test=source.test,
+            system=system,
+            commit=_commit(self._rootdir),
+            shard=shard,
+        )
+        listed = [run_file.scheduled(case) for case in cases]
+        part = None if shard is None else (shard.index, shard.total)
+        earlier = None
+        try:
+            path, why_not = self._find(source, part)
+            if path is not None:
+                earlier = run_file.read_run(path, has_outputs=False)
+        except BenchError as error:
+            why_not = str(error)
+        if earlier is not None:
+            why_not = _why_not_resumed(earlier.header, header)
+        if earlier is not None and why_not is None:
+            # Its cases and those that were selected now, if the class still has them.
+            known = {each.case_id: each for each in (*earlier.scheduled(), *listed)}
+            whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
+            file = RunFile(earlier.path, whole, self._redact, self.worker)
+            file.resume(self._storage.name, header.commit, header.cases_in_class)
+        else:
+            path = self._make_folder() / f"{header.run_id}{RUN_SUFFIX}"
+            file = RunFile(path, listed, self._redact, self.worker)
+            file.create(header.model_copy(update={"not_resumed": why_not}))
+        self._files.append(file)
+        return file
+
+    def note_problems(self) -> Iterator[str]:
+        """Yield why runs could not be written."""
+        yield from filter(None, [self._storage.problem, *(file.problem for file in self._files)])
+
+    def _make_folder(self) -> Path:
+        folder = Path(self._storage.folder)
+        with suppress(OSError):  # the file's own error says what is wrong
+            if self._storage.is_temporary:
+                with files.make_folder(folder):
+                    pass  # it has to be there, and nobody else's
+            elif not folder.is_dir() or folder == self._rootdir / STORAGE:  # of a worker, maybe
+                folder.mkdir(parents=True, exist_ok=True)
+                files.write_new(folder / ".gitignore", _IGNORE)
+        return folder
+
+    @cached_property
+    def _redact(self) -> Callable[[Any], Any]:
+        from pytest_failure_taxonomy.redaction import Redactor
+
+        given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
+        ini: list[str] = []
+        with suppress(KeyError, ValueError):  # the plugin that declares it is switched off
+            ini = self._config.getini("failure_taxonomy_redact")
+        redact: Callable[[Any], Any] = Redactor((*ini, *given)).redact_json
+        return redact
+
+    def collect(self) -> None:
+        """Add what all processes of this pytest run have kept, on the one that prints the summary.
+
+        The file of a source is not read where this process alone ran its cases, and has all their
+        scores: ten thousand cases take 60 MiB.
+        """
+        for file in self._files:
+            file.close()
+        for path in self._paths():
+            with suppress(BenchError):
+                run = KeptRun(path, has_outputs=False)
+                source = source_of_run(self._rootdir, run.header)
+                if source not in self.sources:
+                    continue
+                known = self.sources[source]
+                is_own = path.name.startswith(self._storage.name)
+                is_known = not self._storage.journal and known.started <= known.scores.keys()
+                if not (is_own and is_known):
+                    run.read(is_over=True)
+                if is_own or self._storage.name in run.sessions:
+                    known.take_kept(run)
+        if self._storage.journal:  # of xdist's workers, those included that died
+            journal = Journal(Path(self._storage.journal))
+            for source, case_id in journal.cases():
+                self.sources[source].scheduled[case_id] = None
+            journal.remove()
+            remove_stale_journals(Path(self._storage.journal).parent)
+
+    def _paths(self) -> list[Path]:
+        """Return the files that processes of this session may have written, the oldest first."""
+        paths = run_file.run_paths(Path(self._storage.folder)) if self._storage.folder else []
+        if not self._storage.resumes:
+            return [each for each in paths if each.name.startswith(self._storage.name)]
+        given = Path(self._storage.resumes)
+        if given.is_file() and given not in paths:
+            paths.append(given)
+        return [each for each in paths if each.stat().st_mtime >= self._began]
 
 
 def reported_by(item: pytest.Item) -> ReportedResults:
@@ -351,198 +546,6 @@ def print_runs(
             for line in lines:
                 is_gate = line.lstrip().startswith("gate:")
                 terminal.write_line(line, red=is_gate and is_gate_failed(report))
-
-
-class KeptRuns:
-    """The files of the runs of one process."""
-
-    def __init__(self, config: pytest.Config, storage: BenchStorage, worker: str = "") -> None:
-        self._config = config
-        self._storage = storage
-        self._rootdir = config.rootpath
-        self._began = time.time() - _CLOCKS_DIFFER_SECONDS
-        self.worker = worker
-        """The name of this process among those of xdist; empty for a single one."""
-        self._files: list[RunFile] = []
-
-    def check(self, sources: Collection[Source], shard: tuple[int, int] | None) -> None:
-        """Refuse what would have all cases paid for again, though the user has named a run.
-
-        Raises:
-            pytest.UsageError: It can't be read, or is of other sources.
-        """
-        if not self._storage.folder:
-            return
-        try:
-            found = [self._find(source, shard) for source in sources]
-        except BenchError as error:
-            raise pytest.UsageError(f"--bench-resume: {error}") from None
-        if not found or self._storage.resumes in ("", LATEST) or any(path for path, _ in found):
-            return
-        wanted = ", ".join(sorted({relative(self._rootdir, each.folder) for each in sources}))
-        raise pytest.UsageError(
-            f"--bench-resume: {found[0][1]}, and none of {wanted}; name another, or leave it out"
-        )
-
-    def _find(
-        self, source: Source, shard: tuple[int, int] | None
-    ) -> tuple[Path | None, str | None]:
-        """Return the file of the run that a source's is to continue, or why there is none.
-
-        A test runs anew, since its code around the run may have changed.
-
-        Args:
-            source: Where the cases come from.
-            shard: Which part of the class is to run, and of how many; `None` for all of it.
-
-        Raises:
-            BenchError: The file can't be read.
-        """
-        given = self._storage.resumes
-        if not given or source.test:
-            return None, None
-        paths = run_file.run_paths(Path(self._storage.folder))
-        # The runs that other pytest runs began, the oldest first.
-        earlier = [each for each in paths if not each.name.startswith(self._storage.name)]
-        if given == LATEST:
-            ending = f"-{name_of_source(self._rootdir, source)}{RUN_SUFFIX}"
-            found = [each for each in earlier if each.name.endswith(ending)]
-            for path in reversed(found):
-                its = KeptRun(path).header.shard
-                if (None if its is None else (its.index, its.total)) == shard:
-                    return path, None
-            why_not = "no run of it was kept that could be continued"
-            return (found[-1], None) if found else (None, why_not)
-        paths = run_file.named_runs(given, earlier)
-        headers = [KeptRun(path).header for path in paths]
-        for path, header in zip(paths, headers, strict=True):
-            if source_of_run(self._rootdir, header) == source:
-                return path, None
-        ran = set()
-        for header in headers:
-            label = header.system.label
-            ran.add((header.folder or header.task_class) + (f" with {label}" if label else ""))
-        what = ", ".join(sorted(ran)) or "nothing that is kept"
-        return None, f"{Path(given).name} is a run of {what}"
-
-    def open(
-        self,
-        source: Source,
-        task_class: TaskClass,
-        system: run_file.SystemGiven,
-        cases: Sequence[BenchCase],
-        shard: RunShard | None = None,
-    ) -> RunFile | None:
-        """Return the file of a source's run; `None` if nothing is kept.
-
-        The first process that asks creates it. All processes come to the same file, because they
-        all know the same of the run.
-
-        Args:
-            source: Where the cases come from.
-            task_class: Their class, with the settings that options have given it.
-            system: What is called.
-            cases: The cases to run, in all processes together.
-            shard: Which shard of the class these are.
-        """
-        if not self._storage.folder:
-            return None
-        header = RunHeader(
-            **run_file.facts_of_class(task_class),
-            run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
-            task_class=task_class.name,
-            folder=relative(self._rootdir, source.folder),
-            test=source.test,
-            system=system,
-            commit=_commit(self._rootdir),
-            shard=shard,
-        )
-        listed = [run_file.scheduled(case) for case in cases]
-        part = None if shard is None else (shard.index, shard.total)
-        earlier = None
-        try:
-            path, why_not = self._find(source, part)
-            if path is not None:
-                earlier = run_file.read_run(path, has_outputs=False)
-        except BenchError as error:
-            why_not = str(error)
-        if earlier is not None:
-            why_not = _why_not_resumed(earlier.header, header)
-        if earlier is not None and why_not is None:
-            # Its cases and those that were selected now, if the class still has them.
-            known = {each.case_id: each for each in (*earlier.scheduled(), *listed)}
-            whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
-            file = RunFile(earlier.path, whole, self._redact, self.worker)
-            file.resume(self._storage.name, header.commit, header.cases_in_class)
-        else:
-            path = self._make_folder() / f"{header.run_id}{RUN_SUFFIX}"
-            file = RunFile(path, listed, self._redact, self.worker)
-            file.create(header.model_copy(update={"not_resumed": why_not}))
-        self._files.append(file)
-        return file
-
-    def note_problems(self) -> Iterator[str]:
-        """Yield why runs could not be written."""
-        yield from filter(None, [self._storage.problem, *(file.problem for file in self._files)])
-
-    def close(self) -> None:
-        """Close all files."""
-        for file in self._files:
-            file.close()
-
-    def _make_folder(self) -> Path:
-        folder = Path(self._storage.folder)
-        with suppress(OSError):  # the file's own error says what is wrong
-            if self._storage.is_temporary:
-                with files.make_folder(folder):
-                    pass  # it has to be there, and nobody else's
-            elif not folder.is_dir() or folder == self._rootdir / STORAGE:  # of a worker, maybe
-                folder.mkdir(parents=True, exist_ok=True)
-                files.write_new(folder / ".gitignore", _IGNORE)
-        return folder
-
-    @cached_property
-    def _redact(self) -> Callable[[Any], Any]:
-        from pytest_failure_taxonomy.redaction import Redactor
-
-        given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
-        ini: list[str] = []
-        with suppress(KeyError, ValueError):  # the plugin that declares it is switched off
-            ini = self._config.getini("failure_taxonomy_redact")
-        redact: Callable[[Any], Any] = Redactor((*ini, *given)).redact_json
-        return redact
-
-    # On the process that prints the summary.
-
-    def kept(self, is_known: Callable[[Source], bool]) -> Iterator[tuple[Source, KeptRun]]:
-        """Yield the runs of this session, of all its processes, with their sources.
-
-        Args:
-            is_known: Tells of a source whether this process knows all that its file holds. Then
-                the file is not read: ten thousand cases take 60 MiB.
-        """
-        if not self._storage.folder:
-            return
-        name = self._storage.name
-        for path in self._paths(Path(self._storage.folder)):
-            with suppress(BenchError):
-                run = KeptRun(path, has_outputs=False)
-                source = source_of_run(self._rootdir, run.header)
-                is_own = path.name.startswith(name)
-                if not (is_own and is_known(source)):
-                    run.read(is_over=True)
-                if is_own or name in run.sessions:
-                    yield source, run
-
-    def _paths(self, folder: Path) -> list[Path]:
-        """Return the files that processes of this session may have written, the oldest first."""
-        paths = run_file.run_paths(folder)
-        if not self._storage.resumes:
-            return [each for each in paths if each.name.startswith(self._storage.name)]
-        given = Path(self._storage.resumes)
-        if given.is_file() and given not in paths:
-            paths.append(given)
-        return [each for each in paths if each.stat().st_mtime >= self._began]
 
 
 def check_resumed(given: str, storage: Path, config: pytest.Config) -> None:

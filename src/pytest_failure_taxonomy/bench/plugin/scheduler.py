@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.errors import BenchError
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
-    from pytest_failure_taxonomy.bench.plugin.results import KeptRuns, Results
+    from pytest_failure_taxonomy.bench.plugin.results import Results
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CombinedRubrics, SystemUnderTest
 
@@ -43,10 +43,8 @@ class CaseScheduler:
         classes: TaskClasses,
         results: Results,
         workers: int,
-        kept: KeptRuns,
     ) -> None:
         self.fan_out = FanOut()
-        self._kept = kept
         self._results = results
         self._classes = classes
         self._workers = workers
@@ -116,14 +114,14 @@ class CaseScheduler:
         results.system = str(given)
         listed = [case for case in task_class.cases if case.case_id in results.scheduled]
         if results.admission is None:  # of all units of the source
-            results.file = self._kept.open(source, plan.task_class, given, listed, plan.shard)
+            results.file = self._results.open(source, plan.task_class, given, listed, plan.shard)
             results.admission = Admission(plan, results.file)
         is_resumed = results.file is not None and results.file.is_resumed
         before = results.before() if self._workers or is_resumed else None
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}
         if before is not None:
-            own = self._kept.worker
+            own = self._results.worker
             known = {each.case.case_id: before.known.get(each.case.case_id) for each in items}
             if any(each and each.begun_by not in (None, own) for each in known.values()):
                 # The worker that ran the unit crashed on an unknown case: run them one by one.
