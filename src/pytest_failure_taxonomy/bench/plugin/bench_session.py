@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
-from pytest_failure_taxonomy.bench.models import PARTIAL, BenchRunReport
+from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.plugin import (
     items,
     results,
@@ -406,9 +405,7 @@ class BenchSession:
                 terminal.write_sep("=", "bench")
             else:
                 terminal.line("")
-            shows_files = terminal.verbosity >= 0
-            lines_of_kept = partial(self._lines_of_kept, shows_file=shows_files)
-            results.print_runs(terminal, reports, lines_of_kept)
+            self._results.print_runs(terminal, reports, self.classes.shown)
         if self._json_problem:
             terminal.write_line(f"--bench-json: {self._json_problem}", red=True)
 
@@ -425,44 +422,11 @@ class BenchSession:
         if not self._runs_something:
             return []
         if self._reports is None:
-
-            def make_plan(folder: Path, case_ids: Sequence[str]) -> RunPlan:
-                task_class, wanted = self.classes.load(folder), frozenset(case_ids)
-                chosen = [case for case in task_class.cases if case.case_id in wanted]
-                return self.classes.plan(task_class, chosen)
-
-            reports = [_with_part(each) for each in self._results.reports(make_plan)]
+            reports = self._results.reports(self.classes)
             if self._baseline is not None:
                 reports = [self._baseline.judge(each, self.classes) for each in reports]
             self._reports = reports
         return self._reports
-
-    def _lines_of_kept(self, report: BenchRunReport, *, shows_file: bool) -> Iterator[str]:
-        """Yield where a run is kept, and what an earlier one had left to do."""
-        kept_id = report.run_id.removeprefix(PARTIAL)
-        found = (each.kept for each in self._results.sources.values())
-        run = next((run for run in found if run and run.header.run_id == kept_id), None)
-        if run is None:
-            return
-        if resumed := results.resumed_line(run):
-            yield f"  resumed: {resumed}"
-        for problem in run.problems[:3]:
-            yield f"  {problem}"
-        if shows_file and not self.storage.is_temporary:
-            is_over = report.counts.graded == report.counts.scheduled
-            more = "" if is_over else "; --bench-resume runs what is missing"
-            yield f"  kept: {self.classes.shown(run.path.absolute())}{more}"
-
-
-def _with_part(sourced: SourcedReport) -> SourcedReport:
-    """Return a report; that of a shard says which test ran it and with which of several systems."""
-    report, shard = sourced.report, sourced.report.shard
-    if shard is None:
-        return sourced
-    source = shard.source + (f" in {sourced.test}" if sourced.test else "")
-    source += f" with {report.system_label}" if report.system_label else ""
-    shard = shard.model_copy(update={"source": source})
-    return sourced._replace(report=report.model_copy(update={"shard": shard}))
 
 
 def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:

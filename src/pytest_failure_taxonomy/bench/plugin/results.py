@@ -24,7 +24,13 @@ from pytest_failure_taxonomy.bench import report as run_report
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept.file import KeptRun, RunFile, RunHeader
-from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan, id_of_run
+from pytest_failure_taxonomy.bench.models import (
+    PARTIAL,
+    BenchRunReport,
+    BenchScore,
+    RunPlan,
+    id_of_run,
+)
 from pytest_failure_taxonomy.bench.plugin.storage import (
     BenchStorage,
     Journal,
@@ -67,7 +73,6 @@ REPORTED = pytest.StashKey[ReportedResults]()
 
 FindRuns = Callable[[BenchRunReport], Sequence[comparing.ComparedRun]]
 """Returns the older runs of a report's class and system."""
-MakePlan = Callable[[Path, Sequence[str]], RunPlan]
 
 
 class SourcedReport(NamedTuple):
@@ -230,20 +235,16 @@ class Results:
                 case "stop", why:
                     results.stopped = why
 
-    def reports(self, make_plan: MakePlan) -> list[SourcedReport]:
+    def reports(self, classes: TaskClasses) -> list[SourcedReport]:
         """Return a report for each source that has cases to run, then those of whole runs."""
-        reports = [
-            SourcedReport(
-                results.report(
-                    make_plan(Path(source.folder), tuple(results.scheduled)), source.system
-                ),
-                source.test,
-                source.folder,
-            )
-            for source, results in self.sources.items()
-            if results.scheduled
-        ]
-        return [*reports, *self._whole_runs]
+        reports = []
+        for source, results in self.sources.items():
+            if results.scheduled:
+                task_class = classes.load(Path(source.folder))
+                chosen = [case for case in task_class.cases if case.case_id in results.scheduled]
+                report = results.report(classes.plan(task_class, chosen), source.system)
+                reports.append(SourcedReport(report, source.test, source.folder))
+        return [_with_part(each) for each in (*reports, *self._whole_runs)]
 
     def check(self, shard: tuple[int, int] | None) -> None:
         """Refuse what would have all cases paid for again, though the user has named a run.
@@ -424,6 +425,60 @@ class Results:
             paths.append(given)
         return [each for each in paths if each.stat().st_mtime >= self._began]
 
+    def print_runs(
+        self,
+        terminal: pytest.TerminalReporter,
+        reports: Iterable[SourcedReport],
+        shown: Callable[[Path], str],
+    ) -> None:
+        """Print the run of each class, or those of its systems together.
+
+        Args:
+            terminal: Where to.
+            reports: The runs.
+            shown: Returns a path as a user would type it.
+        """
+        by_class: dict[tuple[str, str, str], list[BenchRunReport]] = {}
+        for report, test, folder, _ in reports:
+            # A whole run of a test stands alone: the test says how its runs belong together.
+            alone = "" if folder else report.run_id
+            by_class.setdefault((folder, test, alone), []).append(report)
+        is_detailed = terminal.verbosity > 0
+        for (_, test, _), runs in by_class.items():
+            if len(runs) > 1:
+                for line in run_report.table_of_systems(runs, test=test):
+                    terminal.write_line(line)
+                if terminal.verbosity < 0:
+                    continue
+            for report in runs:
+                if len(runs) > 1:
+                    lines, indent = run_report.lines_of_system(report, detail=is_detailed), "    "
+                else:
+                    lines = run_report.summary_lines(report, test=test, detail=is_detailed)
+                    indent = "  "
+                for line in lines:
+                    is_red = line.lstrip().startswith("gate:") and is_gate_failed(report)
+                    terminal.write_line(line, red=is_red)
+                for line in self._lines_of_kept(report, shown, shows_file=terminal.verbosity >= 0):
+                    terminal.write_line(f"{indent}{line}")
+
+    def _lines_of_kept(
+        self, report: BenchRunReport, shown: Callable[[Path], str], *, shows_file: bool
+    ) -> Iterator[str]:
+        """Yield where a run is kept, and what an earlier one had left to do."""
+        kept_id = report.run_id.removeprefix(PARTIAL)
+        found = (each.kept for each in self.sources.values())
+        run = next((run for run in found if run and run.header.run_id == kept_id), None)
+        if run is None:
+            return
+        if resumed := resumed_line(run):
+            yield f"resumed: {resumed}"
+        yield from run.problems[:3]
+        if shows_file and not self._storage.is_temporary:
+            is_over = report.counts.graded == report.counts.scheduled
+            more = "" if is_over else "; --bench-resume runs what is missing"
+            yield f"kept: {shown(run.path.absolute())}{more}"
+
 
 def reported_by(item: pytest.Item) -> ReportedResults:
     """Return the results that the report of a test will carry; whatever happens is added."""
@@ -511,41 +566,15 @@ def is_gate_failed(report: BenchRunReport) -> bool:
     return report.gate is not None and report.gate.verdict == "FAIL"
 
 
-def print_runs(
-    terminal: pytest.TerminalReporter,
-    reports: Iterable[SourcedReport],
-    lines_of_kept: Callable[[BenchRunReport], Iterable[str]],
-) -> None:
-    """Print the run of each class, or those of its systems together.
-
-    Args:
-        terminal: Where to.
-        reports: The runs.
-        lines_of_kept: Returns where a run is kept, and what an earlier one had left to do.
-    """
-    by_class: dict[tuple[str, str, str], list[BenchRunReport]] = {}
-    for report, test, folder, _ in reports:
-        # A whole run of a test stands alone: the test says how its runs belong together.
-        alone = "" if folder else report.run_id
-        by_class.setdefault((folder, test, alone), []).append(report)
-    is_detailed = terminal.verbosity > 0
-    for (_, test, _), runs in by_class.items():
-        if len(runs) > 1:
-            for line in run_report.table_of_systems(runs, test=test):
-                terminal.write_line(line)
-            if terminal.verbosity < 0:
-                continue
-        for report in runs:
-            kept = lines_of_kept(report)
-            if len(runs) > 1:
-                lines = run_report.lines_of_system(report, detail=is_detailed)
-                lines = [*lines, *(f"  {line}" for line in kept)]
-            else:
-                lines = run_report.summary_lines(report, test=test, detail=is_detailed)
-                lines = [*lines, *kept]
-            for line in lines:
-                is_gate = line.lstrip().startswith("gate:")
-                terminal.write_line(line, red=is_gate and is_gate_failed(report))
+def _with_part(sourced: SourcedReport) -> SourcedReport:
+    """Return a report; that of a shard says which test ran it and with which of several systems."""
+    report, shard = sourced.report, sourced.report.shard
+    if shard is None:
+        return sourced
+    source = shard.source + (f" in {sourced.test}" if sourced.test else "")
+    source += f" with {report.system_label}" if report.system_label else ""
+    shard = shard.model_copy(update={"source": source})
+    return sourced._replace(report=report.model_copy(update={"shard": shard}))
 
 
 def check_resumed(given: str, storage: Path, config: pytest.Config) -> None:

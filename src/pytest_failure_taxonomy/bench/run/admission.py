@@ -36,7 +36,7 @@ class _InFlight:
         self.process_id = process_id
         self.spent = Decimal(0)
         """What its calls have told that they spent."""
-        self.ended = Decimal(0)
+        self.ended = 0.0
         """What the calls cost that have ended, the last one not among them."""
 
 
@@ -181,11 +181,11 @@ class Admission:
             cause: The fingerprint of its failure; empty for any other result.
         """
         if self._counts_itself:
-            self._settle(case_id, exact(cost_usd), cause)
+            self._settle(case_id, cost_usd, cause)
 
-    def _settle(self, case_id: str, cost_usd: Decimal, cause: str) -> None:
+    def _settle(self, case_id: str, cost_usd: float, cause: str) -> None:
         self._in_flight.pop(case_id, None)
-        self._spent += cost_usd
+        self._spent += exact(cost_usd)
         self._done += 1
         self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
         self._last_cause = cause
@@ -209,14 +209,16 @@ class Admission:
                 attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
                 self._spend(record["case_id"], attempt, cost_usd)
             case "attempt":
-                case_id, cost = record["case_id"], exact(float(record["cost_usd"]))
+                case_id, cost_usd = record["case_id"], float(record["cost_usd"])
                 flight = self._in_flight.get(case_id)
                 if record.get("score") is not None:
-                    cost += exact(float(record.get("rubric_cost_usd", 0.0)))
-                    cost += Decimal(0) if flight is None else flight.ended
-                    self._settle(case_id, cost, str(record.get("fingerprint", "")))
+                    cost_usd += float(record.get("rubric_cost_usd", 0.0))
+                    cost_usd += 0.0 if flight is None else flight.ended
+                    fingerprint = str(record.get("fingerprint", ""))
+                    # Without the last digits of what was added up.
+                    self._settle(case_id, round(cost_usd, 12), fingerprint)
                 elif flight is not None:
-                    flight.ended += cost
+                    flight.ended += cost_usd
             case "stopped":
                 self.stop_reason = str(record["reason"])
                 self._is_stop_written = True
