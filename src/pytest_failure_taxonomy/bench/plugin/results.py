@@ -209,31 +209,28 @@ class Results:
 
     def take(self, sent: ReportedResults) -> None:
         """Add the results that the report of a test carries."""
-        for what, *fields in sent:
-            if what == "not_rerun":
-                self.is_not_rerun = True
-                continue
-            if what == "run":
-                test, run, is_judged = fields
-                report = BenchRunReport.model_validate(run)
-                self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
-                continue
-            folder, test, system, *rest = fields
-            results = self.sources[Source(folder, test, system)]
-            match what, *rest:
-                case "case", case_id, score:
-                    if test:  # whether a test will have a score is not always known before it runs
+        for each in sent:
+            match each:
+                case ("not_rerun",):
+                    self.is_not_rerun = True
+                case ("run", test, run, is_judged):
+                    report = BenchRunReport.model_validate(run)
+                    self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
+                case ("case", *source, case_id, score):
+                    results = self.sources[Source(*source)]
+                    # Whether a test will have a score is not always known before it runs.
+                    if Source(*source).test:
                         results.scheduled[case_id] = None
                     reported = BenchScore.model_validate(score)
                     # Two equal scores of each case would be the most memory that a long run takes.
                     if results.scores.get(case_id) != reported:
                         results.scores[case_id] = reported
-                case "broken", case_id, is_started:
-                    results.broken.add(case_id)
+                case ("broken", *source, case_id, is_started):
+                    self.sources[Source(*source)].broken.add(case_id)
                     if is_started:
-                        results.started.add(case_id)
-                case "stop", why:
-                    results.stopped = why
+                        self.sources[Source(*source)].started.add(case_id)
+                case ("stop", *source, why):
+                    self.sources[Source(*source)].stopped = why
 
     def reports(self, classes: TaskClasses) -> list[SourcedReport]:
         """Return a report for each source that has cases to run, then those of whole runs."""

@@ -43,8 +43,7 @@ class TaskClasses:
         self._loaded: dict[Path, TaskClass | BenchError] = {}
         self._settings: dict[str, BenchSettings] = {}
         self._by_file: dict[Path, dict[Path | None, list[BenchCase]]] = {}
-        self._ids_of_shard: dict[str, frozenset[str]] = {}
-        self._run_shards: dict[str, RunShard] = {}
+        self._shards: dict[str, tuple[RunShard, frozenset[str]]] = {}
         self.backend = backend_address(config)
         """The address of the cluster on which systems are called; `None`: they are called here."""
         self.shard = chosen_shard(config)
@@ -120,12 +119,18 @@ class TaskClasses:
 
     def ids_of_shard(self, task_class: TaskClass) -> frozenset[str] | None:
         """Return the ids of the cases that belong to the chosen shard; `None`: all do."""
+        found = self._shard_of(task_class)
+        return None if found is None else found[1]
+
+    def _shard_of(self, task_class: TaskClass) -> tuple[RunShard, frozenset[str]] | None:
         if self.shard is None:
             return None
-        key = str(task_class.folder or task_class.name)
-        if key not in self._ids_of_shard:
-            self._ids_of_shard[key] = ids_of_shard(task_class, *self.shard)
-        return self._ids_of_shard[key]
+        folder = task_class.folder or Path(task_class.name)
+        source = Path(os.path.relpath(folder, self._config.rootpath)).as_posix()
+        if source not in self._shards:
+            shard = shard_of_run(task_class, source, *self.shard)
+            self._shards[source] = shard, ids_of_shard(task_class, *self.shard)
+        return self._shards[source]
 
     def plan(
         self, task_class: TaskClass, cases: Sequence[BenchCase] | None = None, *, workers: int = 0
@@ -135,14 +140,10 @@ class TaskClasses:
         chosen = None if cases is None else tuple(cases)
         plan = RunPlan.of(task_class.model_copy(update={"settings": settings}), chosen)
         changes: dict[str, Any] = {"concurrency": share_of(plan.concurrency, workers)}
-        of_shard = self.ids_of_shard(task_class)
-        if of_shard is not None and self.shard is not None and cases is not None:
-            folder = task_class.folder or Path(task_class.name)
-            source = Path(os.path.relpath(folder, self._config.rootpath)).as_posix()
-            if source not in self._run_shards:
-                self._run_shards[source] = shard_of_run(task_class, source, *self.shard)
-            changes["shard"] = self._run_shards[source]
-            changes["is_selection"] = len(plan.cases) < len(of_shard)
+        of_shard = self._shard_of(task_class)
+        if of_shard is not None and cases is not None:
+            changes["shard"], ids = of_shard
+            changes["is_selection"] = len(plan.cases) < len(ids)
         return plan.model_copy(update=changes)
 
     def units(
