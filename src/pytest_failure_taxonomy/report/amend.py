@@ -76,11 +76,17 @@ def amend_report(
 
 def verdict_as_before(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
     """Return a verdict with the evidence that it was made with before, where it is the same."""
-    if before is None or after is None:
+    if before is None or after is None or not are_of_one_kind(before, after):
         return after
-    is_same = (before["reason"], before["kind"]) == (after["reason"], after["kind"])
     seen = ("confidence", "evidence", "ambiguous", "owner")
-    return {**after, **{name: before[name] for name in seen}} if is_same else after
+    return {**after, **{name: before[name] for name in seen}}
+
+
+def are_of_one_kind(one: JSONObject | None, other: JSONObject | None) -> bool:
+    """Tell whether two verdicts, reasons or causes are there and have one reason and kind."""
+    if one is None or other is None:
+        return False
+    return (one["reason"], one["kind"]) == (other["reason"], other["kind"])
 
 
 def counts_of(summary: Mapping[str, int]) -> ev.Counts:
@@ -90,9 +96,9 @@ def counts_of(summary: Mapping[str, int]) -> ev.Counts:
 
 def findings_of(report: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the findings that a report tells of: of each reason all, with the details it quotes."""
-    verdict = report["verdict"] or {}
+    verdict = report["verdict"]
     for held in report["reasons"]:
-        is_verdict = (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"])
+        is_verdict = are_of_one_kind(held, verdict)
         quoted = verdict["evidence"] if is_verdict else []
         said = verdict["failure_type"] if is_verdict else None
         if held["count"] > _MOST:
@@ -152,11 +158,10 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
     verdict = report["verdict"]
     if verdict is None:
         return []
-    primary = (verdict["reason"], verdict["kind"])
     causes = list(map(build.cause_of_group, report["groups"]))
     kinds = {cause["kind"] for cause in causes}
     for held in report["reasons"]:
-        is_primary = (held["reason"], held["kind"]) == primary
+        is_primary = are_of_one_kind(held, verdict)
         if held["kind"] not in kinds and (is_primary or not held["kind"].startswith("marker.")):
             kind = describe_kind(held["kind"], FailureReason(held["reason"]))
             what = verdict["message"] if is_primary else kind.phrase(held["count"])
@@ -165,7 +170,7 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
             causes.append({**build.NO_CAUSE, **about})
     for cause in causes:
         kind = describe_kind(cause["kind"], FailureReason(cause["reason"]))
-        is_primary = (cause["reason"], cause["kind"]) == primary
+        is_primary = are_of_one_kind(cause, verdict)
         cause["retryable"] = verdict["retryable"] if is_primary else kind.retryable
     build.sort_causes(causes)
     return causes

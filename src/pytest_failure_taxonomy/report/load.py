@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,15 +129,12 @@ def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
     versions = {"$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
     content = new_fields | content | versions
     for field, new in _NEW_FIELDS.items():
-        if field in content:
-            content[field] = _with_new_fields(content[field], new)
+        old = content.get(field)
+        if isinstance(old, list):
+            content[field] = [{**new, **each} if isinstance(each, dict) else each for each in old]
+        elif isinstance(old, dict):
+            content[field] = {**new, **old}
     return json.dumps(content).encode("ascii")
-
-
-def _with_new_fields(old: Any, new: Mapping[str, Any]) -> Any:
-    if isinstance(old, list):
-        return [_with_new_fields(each, new) for each in old]
-    return {**new, **old} if isinstance(old, dict) else old
 
 
 def _list_problems(problems: list[ErrorDetails], where: str) -> str:
@@ -156,12 +152,9 @@ def _list_problems(problems: list[ErrorDetails], where: str) -> str:
 def _json_path(location: tuple[int | str, ...]) -> str:
     path = "$"
     for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif _NAME.fullmatch(part):
-            path += "." + safe_text(part, MAX_WORD)
-        else:
-            path += f"['{safe_text(part, MAX_WORD)}']"
+        name = safe_text(str(part), MAX_WORD)
+        named = f".{name}" if _NAME.fullmatch(str(part)) else f"['{name}']"
+        path += f"[{part}]" if isinstance(part, int) else named
     return path
 
 

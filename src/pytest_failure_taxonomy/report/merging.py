@@ -194,15 +194,9 @@ class Merger:
         joined: list[JSONObject] = []
         if self._join_shards is not None:
             parts = list(map(_without_shards, parts))
+            counted = [part.about for part in parts if part.id not in replaced]
             try:
-                joined = self._join_shards(
-                    [
-                        bench
-                        for part in parts
-                        if part.id not in replaced
-                        for bench in part.about["bench_shards"]
-                    ]
-                )
+                joined = self._join_shards([each for of in counted for each in of["bench_shards"]])
             except BenchError as error:
                 raise ReportError(str(error)) from None
         # Valid baselines among other stages stand aside: their tests failed as they should.
@@ -231,11 +225,7 @@ class Merger:
         limits = build.Limits()
         verdict = build.verdict_as_json(judgement.verdict, limits)
         of_verdict = [
-            each
-            for each in active
-            if verdict
-            and (own := each.about["verdict"]) is not None
-            and (own["reason"], own["kind"]) == (verdict["reason"], verdict["kind"])
+            each for each in active if amend.are_of_one_kind(each.about["verdict"], verdict)
         ]
         if len(of_verdict) == 1:
             verdict = amend.verdict_as_before(of_verdict[0].about["verdict"], verdict)
@@ -510,10 +500,7 @@ def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
     merged: dict[str, JSONObject] = {}
     for part in parts:
         for group in part.about["groups"]:
-            known = merged.get(group["fingerprint"])
-            if known is None:
-                merged[group["fingerprint"]] = dict(group)
-                continue
+            known = merged.setdefault(group["fingerprint"], {**group, "count": 0, "nodeids": []})
             nodeids = dict.fromkeys((*known["nodeids"], *group["nodeids"]))
             known["count"] += group["count"]
             known["nodeids"] = list(nodeids)[:MAX_NODEIDS]

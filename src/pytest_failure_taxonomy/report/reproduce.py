@@ -86,12 +86,12 @@ def _can_be_given(text: str) -> bool:
     return 0 < len(text) <= LONGEST_WORD and is_safe and REDACTED not in text
 
 
-def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...]]:
+def _kept(args: Sequence[str], files: str) -> Iterator[tuple[str, ...]]:
     """Yield the options that belong to the test, each with its value.
 
     Args:
         args: of the run.
-        files: files and folders of its tests, which are no values.
+        files: files of its tests; they and their folders are no values.
     """
     table = {
         name: sort for sort, names in packaged_table("pytest_options").items() for name in names
@@ -134,27 +134,20 @@ def _short(word: str, words: list[str], table: Mapping[str, str]) -> Iterator[tu
             yield (f"-{letter}",)
 
 
-def _is_selection(word: str, files: frozenset[str]) -> bool:
+def _is_selection(word: str, files: str) -> bool:
     """Tell whether a word after an option of unknown plugins is no value of it."""
     path = word.partition("::")[0].removeprefix("./").rstrip("/")
-    return word.startswith("-") or "::" in word or path.endswith(".py") or path in files
+    # A run that was started in a folder names files and folders from there.
+    is_named = path == "." or f"/{path}/" in files
+    return word.startswith("-") or "::" in word or path.endswith(".py") or is_named
 
 
-def _files_of(report: JSONObject) -> frozenset[str]:
-    """Return the files of the tests that a report names, and the folders above them."""
+def _files_of(report: JSONObject) -> str:
+    """Return the files of the tests that a report names, each between slashes."""
     listed: Iterable[Mapping[str, Any]] = (
         *report["failures"],
         *report["collection_errors"],
         *report["in_flight"],
         *(report["tests"] or ()),
     )
-    found: set[str] = {"."}
-    for path in {each["nodeid"].partition("::")[0] for each in listed}:
-        parts = path.split("/")
-        # A run that was started in a folder names them from there.
-        found.update(
-            "/".join(parts[start:end])
-            for start in range(len(parts))
-            for end in range(start + 1, len(parts) + 1)
-        )
-    return frozenset(found)
+    return "\n".join({f"/{each['nodeid'].partition('::')[0]}/" for each in listed})

@@ -39,6 +39,9 @@ _STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "fla
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
 
+_Told = Sequence[tuple[JSONObject, Sequence[JSONObject]]]
+"""Causes of a report, each with what is listed of it."""
+
 
 @value
 class CauseSummary:
@@ -137,8 +140,8 @@ def summarise(
     if verdict is None:
         groups = report["groups"] if accepted_words(report) else ()
         listed = list(map(build.cause_of_group, groups))
-    failures = list(_failures_of(report, listed))
-    causes = tuple(_causes(report, paths, listed[:most], failures))
+    told = list(zip(listed, _failures_of(report, listed), strict=True))
+    causes = tuple(_causes(report, paths, told[:most]))
     see = ""
     if verdict is None:
         headline = _success(report)
@@ -155,7 +158,7 @@ def summarise(
         causes=causes,
         causes_count=len(listed) + report["limits"]["causes_omitted"],
         see=see,
-        advice=_advice(report, listed, failures),
+        advice=_advice(report, told),
         left=_left(report, paths),
         counts=counts_in_words(report["summary"], COUNTED),
         notes=(*build.texts_at(own, "notes"), *build.texts_at(own, "faults")),
@@ -250,20 +253,8 @@ def _success(report: JSONObject) -> str:
     return "; ".join([f"{what}{tests}", *notes])
 
 
-def _causes(
-    report: JSONObject,
-    paths: ShownPaths,
-    causes: Sequence[JSONObject],
-    of_causes: Sequence[Sequence[JSONObject]],
-) -> Iterator[CauseSummary]:
-    """Yield the first causes in words.
-
-    Args:
-        report: its report's JSON object.
-        paths: shows the paths in it.
-        causes: those to tell.
-        of_causes: what the report lists of each cause, and of more perhaps.
-    """
+def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[CauseSummary]:
+    """Yield causes in words."""
     own = build.own_extension(report)
     attributions: dict[object, str] = {}
     for said in build.objects_at(own, "attributions"):
@@ -271,7 +262,7 @@ def _causes(
         if words and isinstance(said.get("rule"), str):
             attributions[said["rule"]] = ", ".join(words)
     states = build.object_at(own, "history")
-    for cause, failures in zip(causes, of_causes, strict=False):
+    for cause, failures in told:
         history = cause["history"]
         kept = (build.object_at(states, each) for each in cause["fingerprints"])
         rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
@@ -365,34 +356,26 @@ def state_words(history: Mapping[str, Any]) -> str:
     return f"{_SINCE.get(state, 'known since')} {since}{place}, {counted(runs, 'run')}"
 
 
-def _advice(
-    report: JSONObject, causes: Sequence[JSONObject], failures: Sequence[Sequence[JSONObject]]
-) -> str:
-    """Say whether a retry helps, and if not, what of several causes speaks against it.
-
-    Args:
-        report: its report's JSON object.
-        causes: all of them.
-        failures: what the report lists of each.
-    """
+def _advice(report: JSONObject, told: _Told) -> str:
+    """Say whether a retry helps, and if not, what of all causes speaks against it."""
     retryable = None if report["verdict"] is None else report["verdict"]["retryable"]
     if retryable is None:
         return ""
     if retryable:
         return "a retry may help"
     lasting = failed = 0
-    for cause, of_cause in zip(causes, failures, strict=True):
+    for cause, of_cause in told:
         if cause["retryable"] is False:
             lasting += 1
             raised = of_cause[0].get("exception") if of_cause else None
             if isinstance(raised, dict) and raised.get("type") == "AssertionError":
                 failed += cause["count"]
-    if len(causes) == 1 or lasting == len(causes):
+    if len(told) == 1 or lasting == len(told):
         return "a retry won't help"
     if failed:
         what = "an assertion" if failed == 1 else "assertions"
         return f"a retry won't help, {what} failed"
-    return f"a retry won't help {lasting} of the {len(causes)} causes"
+    return f"a retry won't help {lasting} of the {len(told)} causes"
 
 
 def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+_T = TypeVar("_T")
 
 MAX_ONE_LINE: Final = 400
 """How much of a text one line on a terminal may take, in characters."""
@@ -146,14 +148,14 @@ def safe_lines(text: str) -> str:
     return "".join(parts)
 
 
-def that_fit(texts: Iterable[str], room: int, size_of: Callable[[str], int]) -> list[str]:
-    """Return the first of some texts, as many as there is room for together."""
+def that_fit(entries: Iterable[_T], room: int, size_of: Callable[[_T], int]) -> list[_T]:
+    """Return the first of some entries, as many as there is room for together."""
     kept = []
-    for text in texts:
-        room -= size_of(text)
+    for entry in entries:
+        room -= size_of(entry)
         if room < 0:
             break
-        kept.append(text)
+        kept.append(entry)
     return kept
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -50,6 +51,8 @@ OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
     "xpassed": "xpassed",
 }
 """Words of pytest's that all its plugins use as they are."""
+_COUNTED_ALONE: Final[tuple[ev.TestOutcome, ...]] = ("skipped", "xfailed", "xpassed", "flaky")
+"""Outcomes that are counted under their own name, each test once."""
 
 
 @value
@@ -148,7 +151,7 @@ def evidence_of_tests(
         counted: counts that the tests don't tell, such as `rerun`.
         **others: further fields of the evidence.
     """
-    outcomes = [test.outcome for test, _ in tests]
+    outcomes = Counter(test.outcome for test, _ in tests)
     failed = errors = only_teardown = 0
     for test, failures in tests:  # as pytest's last line: a test may have passed and have an error
         in_call = sum(each.phase == "call" for each in failures)
@@ -160,13 +163,10 @@ def evidence_of_tests(
         exit=end,
         counts=ev.Counts(
             collected=len(tests) + len(not_run),
-            passed=outcomes.count("passed") + outcomes.count("flaky") + only_teardown,
+            passed=outcomes["passed"] + outcomes["flaky"] + only_teardown,
             failed=failed,
             errors=errors + len(collection_failures),
-            skipped=outcomes.count("skipped"),
-            xfailed=outcomes.count("xfailed"),
-            xpassed=outcomes.count("xpassed"),
-            flaky=outcomes.count("flaky"),
+            **{name: outcomes[name] for name in _COUNTED_ALONE},
             **counted,
         ),
         failures=tuple(failure for _, failures in tests for failure in failures),

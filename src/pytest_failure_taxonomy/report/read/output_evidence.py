@@ -261,28 +261,21 @@ def _in_order(failures: list[ev.TestFailure], out: PytestOutput) -> list[ev.Test
 
 def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     """Return the nodes that could not be collected, each once even if several workers name it."""
-    found: dict[str, ev.CollectionFailure] = {}
+    found: dict[str, tuple[str, ev.RaisedException | None, ev.Location | None]] = {}
     for block in out.blocks:
         if block.phase == _COLLECT:
             raised = block.exception()
-            found.setdefault(
-                block.name,
-                ev.CollectionFailure(
-                    nodeid=block.name,
-                    message=f"{raised.type}: {raised.message}" if raised else block.message,
-                    exception=raised,
-                    location=block.location,
-                ),
-            )
+            message = f"{raised.type}: {raised.message}" if raised else block.message
+            found.setdefault(block.name, (message, raised, block.location))
     for noted in out.results:
         if noted.status == "ERROR" and "::" not in noted.subject:
-            raised = printed_exception(noted.text)
-            found.setdefault(
-                noted.subject,
-                ev.CollectionFailure(nodeid=noted.subject, message=noted.text, exception=raised),
-            )
+            found.setdefault(noted.subject, (noted.text, printed_exception(noted.text), None))
+    named = (
+        ev.CollectionFailure(nodeid=nodeid, message=message, exception=raised, location=place)
+        for nodeid, (message, raised, place) in found.items()
+    )
     unnamed = min(MAX_UNNAMED, out.collection_error_count) - len(found)
-    return (*found.values(), *[ev.CollectionFailure(nodeid="", message="")] * unnamed)
+    return (*named, *[ev.CollectionFailure(nodeid="", message="")] * unnamed)
 
 
 def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> ev.TestFailure | None:

@@ -217,21 +217,11 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
     end; then their neighbours, as far as there is room. `...` stands for what is left out.
     """
     marks = [at for at, line in enumerate(lines) if _TELLING.match(line.removeprefix("     | "))]
-    order = [*reversed(marks), *reversed(range(len(lines)))]
+    order = dict.fromkeys((*reversed(marks), *reversed(range(len(lines)))))
     gap = f"     | {_GAP}"
     room -= _MOST_GAPS * (_weight(gap) + 1)
-    taken: set[int] = set()
-    gaps = 0
-    for at in order:
-        cost = _weight(lines[at]) + 1
-        if at in taken:
-            continue
-        if cost > room:
-            break
-        room -= cost
-        taken.add(at)
-    last = -1
-    for at in sorted(taken):
+    last, gaps = -1, 0
+    for at in sorted(that_fit(order, room, lambda at: _weight(lines[at]) + 1)):
         if at > last + 1 and gaps < _MOST_GAPS:
             gaps += 1
             yield gap

@@ -164,11 +164,10 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         # All that is known of earlier attempts is that they failed. CTRF wants `retries` to be the
         # number of those that are listed; where some are left out `extra` has the true one.
         if attempts := range(1, min(again, _MOST_ATTEMPTS) + 1):
-            ids = [_uuid_of(run_id, nodeid, attempt) for attempt in attempts]
             test["retries"] = len(attempts)
             test["retryAttempts"] = [
-                {"attempt": attempt, "attemptId": each, "status": "failed"}
-                for attempt, each in zip(attempts, ids, strict=True)
+                {"attempt": at, "attemptId": _uuid_of(run_id, nodeid, at), "status": "failed"}
+                for at in attempts
             ]
         if again > _MOST_ATTEMPTS:
             test.setdefault("extra", {OWN_NAME: {}})[OWN_NAME]["retries"] = again

@@ -305,15 +305,14 @@ def _worker_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
 def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
     for bench in report["bench"]:
         counts, mean = bench["counts"], bench["mean_score"]
-        words = [f"{counts['passed']:,} of {counted(counts['scheduled'], 'case')} passed"]
-        if mean is not None:
-            words.append(f"mean score {mean:.3f}")
-        if bench["lower_bound_95"]["value"] is not None:
-            words.append(f"at least {bench['lower_bound_95']['value']:.3f} (95 %)")
-        if bench["total_cost_usd"]:
-            words.append(f"{bench['total_cost_usd']:.2f} USD")
-        if bench["gate"] is not None:
-            words.append(f"gate {bench['gate']['verdict']}")
-        yield _line(f"{bench_name(bench)}: {', '.join(words)}", bold=True)
-        for reason in (bench["gate"] or {"reasons": ()})["reasons"]:
+        least, cost, gate = bench["lower_bound_95"]["value"], bench["total_cost_usd"], bench["gate"]
+        words = (
+            f"{counts['passed']:,} of {counted(counts['scheduled'], 'case')} passed",
+            "" if mean is None else f"mean score {mean:.3f}",
+            "" if least is None else f"at least {least:.3f} (95 %)",
+            f"{cost:.2f} USD" if cost else "",
+            f"gate {gate['verdict']}" if gate else "",
+        )
+        yield _line(f"{bench_name(bench)}: {', '.join(filter(None, words))}", bold=True)
+        for reason in gate["reasons"] if gate else ():
             yield _line(f"    {reason}")

@@ -374,30 +374,7 @@ def timing_of(report: dict[str, Any]) -> Timing:
         span = round(max(0.0, end - each["elapsed_seconds"]), _DIGITS), round(end, _DIGITS)
         running.append((each["worker"] or "", *span, each["nodeid"]))
         spans[each["worker"] or ""].append(span)
-    died = {
-        each["id"]
-        for each in report["workers"]
-        if each["exit"]["signal"] or each["exit"]["code"] or each["crashed_on"]
-        if report["completeness"] == "full"  # else all of it has died
-    }
-    names = sorted(
-        spans,  # `gw2` before `gw10`
-        key=lambda name: ([int(digits[:18]) for digits in re.findall("[0-9]+", name)], name),
-    )
-    lanes = []
-    for name in names:
-        of_lane, busy, until = sorted(spans[name]), 0.0, 0.0
-        for start, stop in of_lane:
-            busy += max(0.0, stop - max(start, until))
-            until = max(until, stop)
-        first, is_dead, ran = of_lane[0][0], name in died, counted(len(of_lane), "test")
-        # Between its first test and its end it was idle where it ran none.
-        idle = max(0.0, (until if is_dead else end) - first - busy)
-        words = f"{ran}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
-        words = words if has_all else f"{ran} running at the end"
-        words += f", died after {seconds_words(until)}" if is_dead else ""
-        first, busy, idle, until = (round(each, _DIGITS) for each in (first, busy, idle, until))
-        lanes.append(Lane(name, words, first, busy, idle, until if is_dead else None))
+    lanes = _lanes(report, spans, end)
     lacks = "" if lanes else "No test has run."
     if not has_all and report["completeness"] == "full":
         lacks = (
@@ -435,6 +412,37 @@ def timing_of(report: dict[str, Any]) -> Timing:
         files=_longest([(sum(each), file, f"{len(each):,}") for file, each in files.items()]),
         parts=_shares(parts, end),
     )
+
+
+def _lanes(
+    report: dict[str, Any], spans: Mapping[str, list[tuple[float, float]]], end: float
+) -> list[Lane]:
+    """Return the lanes of the processes; `spans` has when each of them ran a test."""
+    died = {
+        each["id"]
+        for each in report["workers"]
+        if each["exit"]["signal"] or each["exit"]["code"] or each["crashed_on"]
+        if report["completeness"] == "full"  # else all of it has died
+    }
+    names = sorted(
+        spans,  # `gw2` before `gw10`
+        key=lambda name: ([int(digits[:18]) for digits in re.findall("[0-9]+", name)], name),
+    )
+    lanes = []
+    for name in names:
+        of_lane, busy, until = sorted(spans[name]), 0.0, 0.0
+        for start, stop in of_lane:
+            busy += max(0.0, stop - max(start, until))
+            until = max(until, stop)
+        first, is_dead, ran = of_lane[0][0], name in died, counted(len(of_lane), "test")
+        # Between its first test and its end it was idle where it ran none.
+        idle = max(0.0, (until if is_dead else end) - first - busy)
+        words = f"{ran}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
+        words = words if report["tests"] is not None else f"{ran} running at the end"
+        words += f", died after {seconds_words(until)}" if is_dead else ""
+        first, busy, idle, until = (round(each, _DIGITS) for each in (first, busy, idle, until))
+        lanes.append(Lane(name, words, first, busy, idle, until if is_dead else None))
+    return lanes
 
 
 def _longest(timed: list[tuple[float, str, str]]) -> list[Share]:
