@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,17 +26,18 @@ from pytest_failure_taxonomy.bench.report import (
     summary_lines,
 )
 from pytest_failure_taxonomy.cli import output
-from pytest_failure_taxonomy.cli.output import Column, answer, answer_lines, table_lines, tell
+from pytest_failure_taxonomy.cli.output import answer, answer_lines, tell
 from pytest_failure_taxonomy.documents.problems import nearest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import encodable, safe_text
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
-    from pytest_failure_taxonomy.bench.kept.regrading import Fate, Regrading
+    from pytest_failure_taxonomy.bench.kept.regrading import Regrading
     from pytest_failure_taxonomy.bench.models import BenchComparison
 
 _DIGITS: Final = 8
@@ -46,11 +47,6 @@ _MAX_LINE: Final = 2_000
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 _COLORS: Final = {"PASS": "green", "FAIL": "red", "INCOMPLETE": "yellow"}
-_FINDINGS: Final = {
-    "worse": ("worse: the whole interval is below 0", "red"),
-    "better": ("better: the whole interval is above 0", "green"),
-    "undecided": ("undecided: these cases don't prove a difference", None),
-}
 _AS_JSON: Final = ("tags", "usage", "breakdown", "failure_modes", "transcript", "truncated")
 """Columns of CSV that hold JSON, beside `output`."""
 
@@ -135,7 +131,7 @@ def list_runs(options: argparse.Namespace) -> int:
     if options.format == "json":
         output.answer_json(rows)
     elif rows:
-        answer_lines(table_lines(_LISTED, rows))
+        answer_lines(_table("runs", rows))
     elif not code:
         tell(f"there is no run in {safe_text(str(options.storage))}; name a folder by --storage")
     return code
@@ -191,17 +187,23 @@ def _usd(cost_usd: float) -> str:
     return f"${cost_usd:.4f}" if cost_usd else ""
 
 
-_LISTED: Final = (
-    Column("run", lambda row: row["run_id"]),
-    Column("class", lambda row: row["task_class"]),
-    Column("system", _system),
-    Column("began", lambda row: row["started_at"]),
-    Column("passed", lambda row: f"{row['passed']}/{row['scheduled']}", is_number=True),
-    Column("mean", lambda row: _share(row["mean_score"]), is_number=True),
-    Column("cost", lambda row: _usd(row["total_cost_usd"]), is_number=True),
-    Column("gate", lambda row: row["gate"] or ""),
-    Column("state", lambda row: row["missing"] or "complete"),
-)
+def _time(wall_clock_ms: float | None) -> str:
+    return "" if wall_clock_ms is None else duration(wall_clock_ms)
+
+
+_WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "system": _system,
+    "share": _share,
+    "usd": _usd,
+    "time": _time,
+    "state": lambda missing: missing or "complete",
+    "count": lambda count: str(count or ""),
+    "codes": ", ".join,
+}
+
+
+def _table(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[Line]:
+    return output.table_lines(output.columns_of(packaged_table("bench")[name], _WORDS), rows)
 
 
 # One run.
@@ -267,7 +269,7 @@ def run_lines(run: KeptRun) -> Iterator[Line]:
     yield from _summary(report, run.header.test)
     yield Line(text="")
     rows = [_case_row(case) for case in run.cases.values()]
-    yield from table_lines(_CASES, rows)
+    yield from _table("cases", rows)
     for state in ("lost", "not run"):
         ids = [row["case_id"] for row in rows if row["state"] == state]
         if ids:
@@ -308,21 +310,6 @@ def _case_row(case: KeptCase) -> dict[str, Any]:
         "wall_clock_ms": None if score is None else score.wall_clock_ms,
         "attempts": max(len(case.calls), case.begun),
     }
-
-
-def _time(wall_clock_ms: float | None) -> str:
-    return "" if wall_clock_ms is None else duration(wall_clock_ms)
-
-
-_CASES: Final = (
-    Column("case", lambda row: row["case_id"]),
-    Column("result", lambda row: row["state"]),
-    Column("score", lambda row: _share(row["score"]), is_number=True),
-    Column("cost", lambda row: _usd(row["cost_usd"]), is_number=True),
-    Column("time", lambda row: _time(row["wall_clock_ms"]), is_number=True),
-    Column("calls", lambda row: str(row["attempts"] or ""), is_number=True),
-    Column("codes", lambda row: ", ".join(row["codes"])),
-)
 
 
 # One case.
@@ -463,8 +450,8 @@ def compare(options: argparse.Namespace) -> int:
 def _lines(found: BenchComparison) -> Iterator[Line]:
     words = f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
     yield Line(text=safe_text(f"bench {_name(found)}: {words}"), bold=True)
-    finding, color = _FINDINGS[found.finding]
-    yield Line(text=f"  {finding}", color=color, bold=found.finding == "worse")
+    finding, *color = packaged_table("bench")["findings"][found.finding]
+    yield Line(text=f"  {finding}", color=next(iter(color), None), bold=found.finding == "worse")
     for name, words in _comparison_facts(found):
         yield Line(text=f"  {name}: {safe_text(words, _MAX_LINE)}")
 
@@ -604,18 +591,8 @@ def _regraded_lines(plan: Regrading, new: KeptRun, report: BenchRunReport) -> It
     yield _line(f"  kept as {new.path}")
 
 
-_SAID: Final[dict[Fate, str]] = {
-    "no output": "keep their scores, because the system gave no output",
-    "cut": "lost, because their outputs were too long to be kept",
-    "changed": "lost, because the cases have changed since (--changed grades them as they are now)",
-    "lost": "lost, as before",
-    "not run": "not run, as before",
-    "gone": "left out, because they are no longer in the class",
-}
-
-
 def _notes(plan: Regrading) -> Iterator[str]:
-    for fate, words in _SAID.items():
+    for fate, words in packaged_table("bench")["not_regraded"].items():
         if ids := plan.having(fate):
             yield f"{words}: {_listed(ids)}"
     graded = set(plan.having("graded"))

@@ -8,12 +8,10 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from operator import itemgetter
 from pathlib import Path
-from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli import output
@@ -222,11 +220,7 @@ def _print(options: argparse.Namespace, table: Mapping[str, Any], rows: Sequence
     elif not rows:
         tell(table["nothing"])
     else:
-        columns = [
-            Column(heading.strip(">").format_map(vars(options)), words, heading.startswith(">"))
-            for heading, cell in table.get("columns", {}).items()
-            for words in (partial(_Cells().format, cell),)
-        ]
+        columns = output.columns_of(table.get("columns", {}), _WORDS, vars(options))
         if not columns:  # every field
             rows = [_plain(row) for row in rows]
             columns = [Column(name, itemgetter(name)) for name in rows[0]]
@@ -290,15 +284,6 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     ),
     "name": lambda task: "" if task.name == task.id else task.name,
 }
-
-
-class _Cells(Formatter):
-    """Formats the cells of a table; `None` is nothing."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if words := _WORDS.get(format_spec):
-            return words(value)
-        return "" if value is None else str(format(value, format_spec))
 
 
 # An attempt of an agent.

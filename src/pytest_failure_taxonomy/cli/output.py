@@ -11,9 +11,12 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from string import Formatter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TextIO
 
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
@@ -175,6 +178,39 @@ class Column(NamedTuple):
     heading: str
     words: Callable[[Any], str]
     is_number: bool = False
+
+
+class _Cells(Formatter):
+    """Formats the cells of a table; `None` is nothing."""
+
+    def __init__(self, words: Mapping[str, Callable[[Any], str]]) -> None:
+        self._words = words
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value by a format of Python's, or by one of the table's own."""
+        if words := self._words.get(format_spec):
+            return words(value)
+        return "" if value is None else str(format(value, format_spec))
+
+
+def columns_of(
+    cells: Mapping[str, str],
+    words: Mapping[str, Callable[[Any], str]],
+    names: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Column]:
+    """Return the columns of a table that a file of data describes.
+
+    Args:
+        cells: The form of the cells below each heading, in which `0` is the row. A heading that
+            begins with `>` has its cells aligned to the right.
+        words: Formats beside those of Python, by name.
+        names: What stands for names in braces in headings.
+    """
+    form = _Cells(words).format
+    return [
+        Column(heading.strip(">").format_map(names), partial(form, cell), heading.startswith(">"))
+        for heading, cell in cells.items()
+    ]
 
 
 def table_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterable[Line]:

@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.bench.models import RunPlan
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
 Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
 """What becomes of a case, in the order of the table above."""
 
-_WORDS: Final[Mapping[Fate, str]] = MappingProxyType(
-    {
-        "no output": "without an output",
-        "cut": "with an output that was too long to be kept",
-        "changed": "changed since",
-        "lost": "lost",
-        "not run": "not run",
-        "gone": "no longer in the class",
-    }
-)
 _LOST: Final = ("cut", "changed", "lost")
 _BEGIN_OF_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)")
 """When a run began, and some digits; what follows says what was run."""
@@ -118,9 +109,8 @@ def plan_regrading(
     }
     plan = Regrading(run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed)))
     if not plan.having("graded"):
-        parts = [
-            f"{len(ids)} {said}" for fate, said in _WORDS.items() if (ids := plan.having(fate))
-        ]
+        words = packaged_table("bench")["none_regraded"]
+        parts = [f"{len(ids)} {said}" for fate, said in words.items() if (ids := plan.having(fate))]
         why = ", ".join(parts) or "it has no cases"
         raise BenchError(f"{run.path}: has no output to grade again ({why}); run the cases again")
     return plan
