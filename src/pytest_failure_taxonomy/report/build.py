@@ -533,8 +533,8 @@ def causes_as_json(
             known[told["key"]] = told
     causes: list[JSONObject] = []
     for cause in limits.listed("causes", judgement.causes):
-        before_it = known.get(cause.key, NO_CAUSE)
         fields = {
+            **known.get(cause.key, NO_CAUSE),
             "key": cause.key,
             "what": limits.message(cause.what),
             "fix": cause.fix,
@@ -542,12 +542,9 @@ def causes_as_json(
             "kind": cause.kind,
             "owner": cause.owner,
             "retryable": cause.retryable,
-            "charge_to": before_it["charge_to"],
             "count": cause.count,
             "nodeids": limits.nodeids(cause.nodeids),
             "fingerprints": list(cause.fingerprints),
-            "history": before_it["history"],
-            "proof": before_it["proof"],
         }
         causes.append(fields)
     if known:  # else they are in order

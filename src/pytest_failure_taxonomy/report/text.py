@@ -163,10 +163,7 @@ def first_line(text: str) -> str:
     """Return the first line that holds anything, without the blanks around it."""
     if text.isprintable():  # then it is one line, as most that ask for this are
         return text.strip()
-    for line in text.splitlines():
-        if shown := line.strip():
-            return shown
-    return ""
+    return next(filter(None, map(str.strip, text.splitlines())), "")
 
 
 def with_place(

@@ -1,6 +1,6 @@
 """Open a log of any size and encoding, and read what can matter, in bounded memory.
 
-Only a few lines of a log say why a run failed. They are recognised by their first byte or by one
+Only a few lines of a log say why a run failed. They are recognised by how they begin or by one
 search for a few words, and only these are decoded and cleaned. A reader that is in the middle of
 something asks for all lines until it is done. Who looks for a marker alone reads none of them.
 """
@@ -41,15 +41,13 @@ MAX_MARKER_LINE_BYTES: Final = 4_096
 
 _RIGHT: Final = "give the file of a log"
 _HALF: Final = MAX_LINE_BYTES // 2
-_FIRST_BYTES: Final = frozenset(bytes([byte]) for byte in b"=_!+[EFIN.\x1b")
-"""How lines of pytest's output begin that matter, and coloured ones."""
-_NUMBERED: Final = re.compile(
-    rb"[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)"
-    rb"|[0-9-]{10}T\S+ [^\n]{0,4}?"
+_BEGINNING: Final = re.compile(
+    rb"[=_!+\[EFIN.\x1b]|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)"
+    rb"|[0-9][0-9-]{9}T\S+ [^\n]{0,4}?"
     rb"(?:[=_!+\[EFIN.>\x1b]|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[))"
 )
-"""Lines that begin with a digit and matter: counts, and lines that a CI system has timestamped."""
-_DIGITS: Final = frozenset(bytes([byte]) for byte in b"0123456789")
+"""How lines of pytest's output begin that matter, and coloured ones; also where a CI system has put
+a timestamp before them."""
 _WORDS: Final = re.compile(
     rb"::|%\]|rror|ERROR|INTERNAL|passed|test session|Exception"
     rb"|FAIL|failed|Fatal|fatal|Timeout|node down|crashed|collect|Traceback"
@@ -190,10 +188,8 @@ def read_log(chunks: Iterable[bytes], *readers: Reader) -> Tail:
         tail.add(block)
         for raw in block[:-1].split(b"\n"):
             number += 1
-            start = raw[:1]
             if not (
-                start in _FIRST_BYTES
-                or (start in _DIGITS and _NUMBERED.match(raw))
+                _BEGINNING.match(raw)
                 or _WORDS.search(raw)
                 or any(reader.wants_all for reader in readers)
             ):
