@@ -71,7 +71,14 @@ def show(options: argparse.Namespace) -> int:
         raise SettingsError(
             "show: --format agent is one answer; leave it out with --all, --json or --retryable"
         )
-    report = _load_stdin() if options.report == STDIN else load(Path(options.report))
+    if options.report == STDIN:
+        from pytest_failure_taxonomy.report.load import parse_report
+
+        with open_stdin(ReportError) as stdin:
+            content = stdin.read(MAX_REPORT_BYTES + 1)
+        report = parse_report(content, "stdin").model_dump(mode="json", by_alias=True)
+    else:
+        report = load(Path(options.report))
     if options.retryable:
         return _answer_retryable(report)
     if options.json is not None:
@@ -88,14 +95,6 @@ def show(options: argparse.Namespace) -> int:
         where = "stdin" if options.report == STDIN else options.report
         output.answer_lines(_lines(report, where, is_all=options.all))
     return _FAILED if report["verdict"] is not None or _is_running(report) else 0
-
-
-def _load_stdin() -> dict[str, Any]:
-    from pytest_failure_taxonomy.report.load import parse_report
-
-    with open_stdin(ReportError) as stdin:
-        content = stdin.read(MAX_REPORT_BYTES + 1)
-    return parse_report(content, "stdin").model_dump(mode="json", by_alias=True)
 
 
 def _is_running(report: dict[str, Any]) -> bool:

@@ -175,14 +175,9 @@ def _publish(path: Path, report: dict[str, Any], command: list[str]) -> str | No
         tell(f"{path}: the report can't be written: {why}; {right}")
         problem = "could not be written"
     if report["verdict"] is not None and "--failure-taxonomy-github=off" not in command:
-        from pytest_failure_taxonomy.report.render import faces_of_step, github_lines, write_faces
+        from pytest_failure_taxonomy.report.render import faces_of_step
 
-        faces = faces_of_step()
-        faults = write_faces(report, faces)
-        lines, more = github_lines(report, faces)
-        for line in lines:
-            annotate(line)
-        for fault in (*faults, *more):
+        for fault in complete.show_faces(report, faces_of_step(), annotate):
             tell(fault)
     return problem
 

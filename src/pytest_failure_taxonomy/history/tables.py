@@ -317,7 +317,7 @@ class _Addition:
                     "run_number": self._number,
                     "test_id": tests[nodeid].id,
                     "outcome": one.outcome,
-                    "seconds": _finite(one.seconds),
+                    "seconds": one.seconds if isfinite(one.seconds or 0.0) else None,
                 }
                 for nodeid, one in seen.items()
                 if one.outcome != "passed" or tests[nodeid].is_watched
@@ -558,10 +558,6 @@ class _Addition:
                 total_cost_usd=bench["total_cost_usd"],
                 gate=clean_text(gate.get("verdict"), 16),
             )
-
-
-def _finite(seconds: float | None) -> float | None:
-    return seconds if seconds is not None and isfinite(seconds) else None
 
 
 def _nodeid(nodeid: str) -> str:

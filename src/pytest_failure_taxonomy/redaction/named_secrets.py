@@ -253,15 +253,12 @@ def _is_between_literals(text: str, start: int, end: int) -> bool:
         before = max(start, end - _LONGEST_JOINT)
         if text[start:end].strip() and _BEFORE_A_LITERAL.search(text, before, end) is None:
             return False
-    return _open_quote(text, start - 1) == quote
-
-
-def _open_quote(text: str, end: int) -> str:
-    """Return the quote of the literal that the place is in; the empty text outside of any."""
-    earliest = max(0, end - _LONGEST_LINE)
-    line_start = max(earliest, text.rfind("\n", earliest, end) + 1)
-    literals = _LITERALS.match(text, line_start, end)
-    return text[literals.end() : end][:1] if literals else ""
+    # The quote of the literal that ends there, if it is in one.
+    before = start - 1
+    earliest = max(0, before - _LONGEST_LINE)
+    line_start = max(earliest, text.rfind("\n", earliest, before) + 1)
+    literals = _LITERALS.match(text, line_start, before)
+    return literals is not None and text[literals.end() : before][:1] == quote
 
 
 # Markup, pairs and files of logins

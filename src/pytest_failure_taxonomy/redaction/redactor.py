@@ -73,7 +73,9 @@ class Redactor:
         """
         try:
             for _ in range(_MOST_PASSES):
-                redacted = self._remove(text)
+                redacted = self._remove_known_forms(text, self._note)
+                for pattern in self._patterns:
+                    redacted = pattern.remove(redacted, self._note)
                 if redacted == text:
                     break
                 text = redacted
@@ -143,12 +145,6 @@ class Redactor:
     def matches_of_user(self, text: str) -> bool:
         """Return whether a pattern of the user's matches in a text, or its time is up."""
         return any(pattern.is_found(text) for pattern in self._patterns)
-
-    def _remove(self, text: str) -> str:
-        text = self._remove_known_forms(text, self._note)
-        for pattern in self._patterns:
-            text = pattern.remove(text, self._note)
-        return text
 
     def _remove_known_forms(self, text: str, note: Note) -> str:
         """Return the text without the secrets that one pass finds without the user's patterns.

@@ -212,7 +212,12 @@ def _completed(
         if why_not is not None:
             _add_faults(made, [f"the run is not in the history: {why_not}"])
     if context.faces != Faces():
-        _show_faces(made, context.faces, annotate)
+        faults = show_faces(made, context.faces, annotate)
+        if annotate is None and context.faces.github:
+            # The watcher has nowhere to print them: what it held open is closed.
+            made["extensions"].setdefault(build.OWN_NAME, {})[_UNANNOTATED] = True
+        if faults:
+            _add_faults(made, faults)
     return made, not run.is_lost
 
 
@@ -251,10 +256,16 @@ def _add_faults(report: dict[str, Any], faults: list[str]) -> None:
     own["faults"] = [*own.get("faults", ()), *faults]
 
 
-def _show_faces(
+def show_faces(
     report: dict[str, Any], faces: Faces, annotate: Callable[[str], None] | None
-) -> None:
-    """Write the other formats that the pytest of a dead run was asked for."""
+) -> list[str]:
+    """Write the other formats that a run was asked for; return in words what went wrong.
+
+    Args:
+        report: the report's JSON object.
+        faces: the formats.
+        annotate: called with each line that annotates the run for GitHub.
+    """
     from pytest_failure_taxonomy.report.render import github_lines, write_faces
 
     faults = write_faces(report, faces)
@@ -263,10 +274,7 @@ def _show_faces(
         faults += more
         for line in lines:
             annotate(line)
-    elif faces.github:  # the watcher has nowhere to print them: what it held open is closed
-        report["extensions"].setdefault(build.OWN_NAME, {})[_UNANNOTATED] = True
-    if faults:
-        _add_faults(report, faults)
+    return faults
 
 
 def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> None:

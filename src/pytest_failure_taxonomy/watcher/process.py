@@ -203,7 +203,14 @@ class Stalls:
                 try:
                     os.nice(5)
                     _end_in_time()
-                    self._look_closely(standstill, now_ns)
+                    from pytest_failure_taxonomy.watcher.stalls.inspect import StallInspection
+
+                    contents = [_read(file) for file in self._files]
+                    inspection = StallInspection(
+                        self._report, self._run_id, contents, self._given, now_ns, self._said
+                    )
+                    keeps = standstill.ended_ns is not None
+                    inspection.look(standstill.at_limit(now_ns), keeps=keeps)
                 finally:  # whatever happened, the child must end here
                     os._exit(0)
         self.due = time.monotonic() + standstill.period_seconds
@@ -224,15 +231,6 @@ class Stalls:
         if os.waitpid(self._child, os.WNOHANG)[0]:
             self._child = 0
         return not self._child
-
-    def _look_closely(self, standstill: Standstill, now_ns: int) -> None:
-        from pytest_failure_taxonomy.watcher.stalls.inspect import StallInspection
-
-        contents = [_read(file) for file in self._files]
-        inspection = StallInspection(
-            self._report, self._run_id, contents, self._given, now_ns, self._said
-        )
-        inspection.look(standstill.at_limit(now_ns), keeps=standstill.ended_ns is not None)
 
 
 class Memory:
@@ -318,17 +316,14 @@ def _read(descriptor: int, max_bytes: int = _MAX_BYTES, *, is_end: bool = False)
         return b""
 
 
-def _detach(keep: list[int]) -> None:
-    """Detach this process from the run: from its session, signals, folder and descriptors."""
+if __name__ == "__main__":
+    # Detach this process from the run: from its session, signals, folder and descriptors.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
     os.chdir("/")
-    for low, high in zip([2, *keep], [*keep, 1 << 16], strict=True):
+    descriptors = [int(word) for word in sys.argv[1].split(",")]
+    kept = sorted(descriptors)
+    for low, high in zip([2, *kept], [*kept, 1 << 16], strict=True):
         os.closerange(low + 1, high)
-
-
-if __name__ == "__main__":
-    descriptors = [int(number) for number in sys.argv[1].split(",")]
-    _detach(sorted(descriptors))
     watch(descriptors[0], descriptors[1:3], descriptors[3], int(sys.argv[2]), *sys.argv[3:])

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Final
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.build import build_report, object_at
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     OutputLine,
@@ -437,10 +437,11 @@ def _configuration(arguments: list[str], folder: Path) -> tuple[str, list[str]]:
         _BrokenFileError: if that file, or one that pytest reads before it, can't be parsed.
     """
     for path in _candidates(arguments, folder):
-        read = _read(path)
-        if read is None:
-            continue
-        section = _pytest_section(path, read)
+        text = None  # of a file that does not exist, is special or too long
+        with suppress(OSError, ValueError):
+            if path.is_file() and path.stat().st_size <= MAX_BYTES:
+                text = path.read_text("utf-8")
+        section = None if text is None else _pytest_section(path, text)
         if section is not None:
             addopts = section.get("addopts", "")
             words = _words(addopts) if isinstance(addopts, str) else [*map(str, addopts)]
@@ -462,14 +463,6 @@ def _candidates(arguments: list[str], folder: Path) -> Iterator[Path]:
         yield from (place / name for name in _FILES)
 
 
-def _read(path: Path) -> str | None:
-    """Return the text of a file, or `None` if it does not exist, is special or too long."""
-    with suppress(OSError, ValueError):
-        if path.is_file() and path.stat().st_size <= MAX_BYTES:
-            return path.read_text("utf-8")
-    return None
-
-
 def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
     if path.suffix == ".toml":
         import tomllib
@@ -479,9 +472,9 @@ def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
         except tomllib.TOMLDecodeError as error:
             raise _BrokenFileError(f"{path.name}: {error}") from error
         if path.name != "pyproject.toml":
-            return _table(document.get("pytest")) or {}
-        tool = _table(_table(document.get("tool")).get("pytest"))
-        return _table(tool.get("ini_options")) or tool or None
+            return object_at(document, "pytest")
+        tool = object_at(object_at(document, "tool"), "pytest")
+        return object_at(tool, "ini_options") or tool or None
     import iniconfig  # pytest's own reader
 
     try:
@@ -492,10 +485,6 @@ def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
     if name in sections:
         return dict(sections[name].items())
     return {} if path.name.endswith("pytest.ini") else None
-
-
-def _table(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _words(text: str) -> list[str]:
