@@ -33,7 +33,7 @@ def main(kind: str, lines: int) -> None:
     from pytest_failure_taxonomy.bench.kept.file import RunFile, ScheduledCase
     from pytest_failure_taxonomy.bench.models import BenchScore
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
-    from pytest_failure_taxonomy.redaction import Redactor
+    from pytest_failure_taxonomy.redaction.redactor import Redactor
 
     score = BenchScore(passed=True, score=1.0, breakdown={"found": 1.0})
     with tempfile.TemporaryDirectory() as folder:

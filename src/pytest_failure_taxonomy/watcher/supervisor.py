@@ -406,20 +406,21 @@ class _Pipe:
     def __init__(self, descriptors: Sequence[int]) -> None:
         self.descriptors = tuple(descriptors)
         """Of the command: stdout, stderr, or both."""
-        self.reading, self.writing = os.pipe()
+        reading, writing = os.pipe()
+        self.reading = open(reading, "rb", buffering=0)  # noqa: SIM115 - for as long as this
+        self.writing = open(writing, "wb", buffering=0)  # noqa: SIM115 - likewise; the command has it
         self.pending = b""
         self.kept = bytearray()
-        self.is_open = True
 
     @property
     def is_done(self) -> bool:
-        return not self.is_open and not self.pending
+        return self.reading.closed and not self.pending
 
     def watch(self, poll: select.poll) -> None:
         """Ask to read or, while something is left to be written, to write."""
         if self.pending:
             poll.register(self.descriptors[0], select.POLLOUT)
-        elif self.is_open:
+        elif not self.reading.closed:
             poll.register(self.reading, select.POLLIN)
 
     def pass_on(self, ready: dict[int, int]) -> None:
@@ -432,26 +433,14 @@ class _Pipe:
                 pass
             except OSError:  # nobody reads: the command shall notice, by SIGPIPE
                 self.pending = b""
-                self.close()
-        elif self.is_open and self.reading in ready:
-            data = os.read(self.reading, _READ_BYTES)
+                self.reading.close()
+        elif not self.reading.closed and self.reading.fileno() in ready:
+            data = os.read(self.reading.fileno(), _READ_BYTES)
             if not data:
-                self.close()
+                self.reading.close()
             self.pending = data
             self.kept += data
             del self.kept[:-KEPT_BYTES]
-
-    def close(self) -> None:
-        """Read no more."""
-        if self.is_open:
-            os.close(self.reading)
-            self.is_open = False
-
-    def close_writing(self) -> None:
-        """Leave the writing to the command."""
-        if self.writing >= 0:
-            os.close(self.writing)
-            self.writing = -1
 
 
 class OutputRelay:
@@ -475,7 +464,7 @@ class OutputRelay:
     def file_actions(self) -> list[tuple[int, int, int]]:
         """What `os.posix_spawn` has to do for the command."""
         return [
-            (os.POSIX_SPAWN_DUP2, pipe.writing, descriptor)
+            (os.POSIX_SPAWN_DUP2, pipe.writing.fileno(), descriptor)
             for pipe in self._pipes
             for descriptor in pipe.descriptors
         ]
@@ -488,7 +477,7 @@ class OutputRelay:
     def start(self) -> None:
         """Begin to pass on; the command has been started."""
         for pipe in self._pipes:
-            pipe.close_writing()
+            pipe.writing.close()
         if self._pipes:
             self._waking = os.pipe()
             self._thread = threading.Thread(target=self._work, name="output relay", daemon=True)
@@ -497,7 +486,7 @@ class OutputRelay:
     def finish(self) -> None:
         """Pass on what is left; the command has ended, or could not be started."""
         for pipe in self._pipes:
-            pipe.close_writing()
+            pipe.writing.close()
         if self._thread is not None:
             os.write(self._waking[1], b"x")
             self._thread.join()
@@ -507,7 +496,7 @@ class OutputRelay:
             if not all(pipe.is_done for pipe in self._pipes):
                 self._leave_to_a_fork()
         for pipe in self._pipes:
-            pipe.close()
+            pipe.reading.close()
 
     def _work(self) -> None:
         with suppress(OSError):
@@ -543,7 +532,7 @@ class OutputRelay:
                     signal.signal(getattr(signal, name), signal.SIG_DFL)
                 signal.pthread_sigmask(signal.SIG_SETMASK, ())
                 last = 2
-                used = {pipe.reading for pipe in self._pipes if pipe.is_open}
+                used = {pipe.reading.fileno() for pipe in self._pipes if not pipe.reading.closed}
                 for number in [*sorted(used), os.sysconf("SC_OPEN_MAX")]:
                     os.closerange(last + 1, min(number, 65_536))
                     last = number

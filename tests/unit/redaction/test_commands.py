@@ -120,8 +120,8 @@ def test_each_argument_is_searched() -> None:
 def test_nothing_heavy_is_loaded() -> None:
     """Every run has arguments, and few have a secret: no search is loaded for them."""
     code = (
-        "import sys; from pytest_failure_taxonomy.redaction import redact_arguments as redact;"
-        "redact(['-q', 'tests', '--token', 'x'], str);"
+        "import sys; from pytest_failure_taxonomy.redaction import names;"
+        "names.redact_arguments(['-q', 'tests', '--token', 'x'], str);"
         "print(sorted(name for name in sys.modules if '.redaction.' in name))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

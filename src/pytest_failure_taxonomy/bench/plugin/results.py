@@ -375,7 +375,7 @@ class Results:
 
     @cached_property
     def _redact(self) -> Callable[[Any], Any]:
-        from pytest_failure_taxonomy.redaction import Redactor
+        from pytest_failure_taxonomy.redaction.redactor import Redactor
 
         given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
         ini: list[str] = []
