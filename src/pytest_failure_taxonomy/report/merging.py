@@ -28,7 +28,6 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     Finding,
-    Judgement,
     Stage,
     finding,
 )
@@ -57,11 +56,6 @@ _RERUN_VALUES: Final = (
     "--failure-taxonomy-report=",
     "--why-report=",
 )
-_NO_EXIT: Final = {
-    **dict.fromkeys(("code", "name", "signal", "reason")),
-    "observed": False,
-    "source": "none",
-}
 
 
 @value
@@ -221,8 +215,8 @@ class Merger:
         active = [part for part in parts if part.id not in replaced]
         failing = [part for part in active if part.id not in aside]
         summary = _summary(parts, replaced, aside)
-        judgement = _judged(active, summary, [*_missing(active, self._expect), *_failed(joined)])
-        limits = build.Limits()
+        run = _evidence(active, summary, [*_missing(active, self._expect), *_failed(joined)])
+        judgement, limits = judge(run), build.Limits()
         verdict = build.verdict_as_json(judgement.verdict, limits)
         of_verdict = [
             each for each in active if amend.are_of_one_kind(each.about["verdict"], verdict)
@@ -243,7 +237,7 @@ class Merger:
             "completeness": min(
                 (part.about["completeness"] for part in parts), key=_COMPLETENESS.index
             ),
-            "exit": exits[0] if exits else dict(_NO_EXIT),
+            "exit": exits[0] if exits else build.exit_as_json(run, judgement),
             "verdict": verdict,
             "reasons": build.reasons_as_json(judgement, limits),
             "summary": summary,
@@ -400,23 +394,17 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
         raise ReportError(f"the runs don't belong together: {words}; merge those of one run")
 
 
-def _judged(parts: Sequence[_Part], summary: JSONObject, new: Sequence[Finding]) -> Judgement:
-    """Judge what runs have found before as that of one run, and what is new with them."""
-    return judge(
-        RunEvidence(
-            stage=Stage.FINAL_TEST,
-            recorded=False,
-            exit=ProcessExit(code=None, source="none"),
-            counts=amend.counts_of(summary),
-            settled=(
-                *(found for part in parts for found in amend.findings_of(part.about)),
-                *new,
-            ),
-            settled_causes=(
-                *(cause for part in parts for cause in amend.causes_of(part.about)),
-                *gather_causes(new),
-            ),
-        )
+def _evidence(parts: Sequence[_Part], summary: JSONObject, new: Sequence[Finding]) -> RunEvidence:
+    """Return what runs have found before as that of one run, and what is new with them."""
+    settled = (found for part in parts for found in amend.findings_of(part.about))
+    causes = (cause for part in parts for cause in amend.causes_of(part.about))
+    return RunEvidence(
+        stage=Stage.FINAL_TEST,
+        recorded=False,
+        exit=ProcessExit(code=None, source="none"),
+        counts=amend.counts_of(summary),
+        settled=(*settled, *new),
+        settled_causes=(*causes, *gather_causes(new)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
@@ -88,7 +89,7 @@ def change_texts(
     }
 
 
-def cap(text: str, limit: int) -> str:
+def cap(text: str, limit: int, *, between_words: bool = False) -> str:
     """Cut the middle out of a text longer than `limit` characters, and say how much went.
 
     Both ends are kept: a traceback's head says where it began, its tail what was raised. The result
@@ -97,31 +98,23 @@ def cap(text: str, limit: int) -> str:
     Args:
         text: any text.
         limit: characters, the mark that says what is missing included; at least 100.
+        between_words: cuts where blanks are, if there are any: a secret of which the end alone is
+            left has no form that it could be known by.
     """
     if len(text) <= limit:
         return text
     kept = limit - _MARK_ROOM
-    head = kept // 2
-    tail = kept - head
-    return text[:head] + _MARK.format(count=len(text) - kept) + text[-tail:]
+    head, tail = kept // 2, len(text) - (kept - kept // 2)
+    if between_words:
+        head = max(_LONGEST_WORD, head)
+        blanks = [blank.start() for blank in _BLANK.finditer(text, head - _LONGEST_WORD, head)]
+        head = blanks[-1] if blanks else head
+        blank = _BLANK.search(text, tail, tail + _LONGEST_WORD)
+        tail = tail if blank is None else blank.start()
+    return text[:head] + _MARK.format(count=tail - head) + text[tail:]
 
 
-def cap_between_words(text: str, limit: int) -> str:
-    """Cut the middle out of a text as `cap` does, but between words where there are any.
-
-    A secret of which the end alone is left has no form that it could be known by.
-    """
-    if len(text) <= limit:
-        return text
-    kept = limit - _MARK_ROOM
-    head = max(_LONGEST_WORD, kept // 2)
-    tail = len(text) - (kept - kept // 2)
-    blanks = [blank.start() for blank in _BLANK.finditer(text, head - _LONGEST_WORD, head)]
-    head_end = blanks[-1] if blanks else head
-    blank = _BLANK.search(text, tail, tail + _LONGEST_WORD)
-    tail_start = tail if blank is None else blank.start()
-    cut = tail_start - head_end
-    return text[:head_end] + _MARK.format(count=cut) + text[tail_start:]
+cap_between_words: Final = partial(cap, between_words=True)
 
 
 def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
