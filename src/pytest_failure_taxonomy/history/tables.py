@@ -25,6 +25,11 @@ METADATA: Final = sa.MetaData()
 # SQLite counts up whole INTEGER keys alone.
 _Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
+
+def _columns(kind: Any, *names: str, nullable: bool = True) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=nullable) for name in names]
+
+
 PROJECTS: Final = sa.Table(
     "ft_projects",
     METADATA,
@@ -44,16 +49,11 @@ RUNS: Final = sa.Table(
     sa.Column("source", sa.String(16), nullable=False),
     sa.Column("started_at", sa.DateTime, nullable=False),
     sa.Column("duration_seconds", sa.Float),
-    sa.Column("stage", sa.String(16), nullable=False),
-    sa.Column("completeness", sa.String(16), nullable=False),
-    sa.Column("shard_index", sa.Integer),
-    sa.Column("shard_total", sa.Integer),
-    sa.Column("exit_code", sa.Integer),
+    *_columns(sa.String(16), "stage", "completeness", nullable=False),
+    *_columns(sa.Integer, "shard_index", "shard_total", "exit_code"),
     sa.Column("exit_signal", sa.String(16)),
     sa.Column("reason", sa.String(32)),
-    sa.Column("kind", sa.Text),
-    sa.Column("message", sa.Text),
-    sa.Column("nodeid", sa.Text),
+    *_columns(sa.Text, "kind", "message", "nodeid"),
     sa.Column("retryable", sa.Boolean),
     sa.Column("owner", sa.String(16)),
     sa.Column("commit_id", sa.String(64)),
@@ -61,9 +61,8 @@ RUNS: Final = sa.Table(
     sa.Column("dirty", sa.Boolean),
     sa.Column("merge_base", sa.String(64)),
     sa.Column("ci_provider", sa.String(32)),
-    sa.Column("ci_run_id", sa.Text),
-    sa.Column("ci_job", sa.Text),
-    *(sa.Column(name, sa.Integer, nullable=False) for name in COUNTED),
+    *_columns(sa.Text, "ci_run_id", "ci_job"),
+    *_columns(sa.Integer, *COUNTED, nullable=False),
     sa.Column("added_at", sa.DateTime, nullable=False),
     sa.Index("ft_runs_by_time", "project_id", "started_at"),
 )
@@ -77,8 +76,7 @@ TESTS: Final = sa.Table(
     sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
     sa.Column("digest", sa.String(32), nullable=False),
     sa.Column("nodeid", sa.Text, nullable=False),
-    sa.Column("first_seen", sa.DateTime, nullable=False),
-    sa.Column("last_seen", sa.DateTime, nullable=False),
+    *_columns(sa.DateTime, "first_seen", "last_seen", nullable=False),
     sa.Column("last_failed", sa.DateTime),
     sa.Column("last_passed_run", sa.Integer),
     sa.UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
@@ -113,8 +111,7 @@ CAUSES: Final = sa.Table(
     sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
     sa.Column("fingerprint", sa.String(64), nullable=False),
     sa.Column("reason", sa.String(32), nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("title", sa.Text, nullable=False),
+    *_columns(sa.Text, "kind", "title", nullable=False),
     sa.Column("owner", sa.String(16)),
     sa.UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
 )
@@ -153,12 +150,10 @@ ATTEMPTS: Final = sa.Table(
     "ft_attempts",
     METADATA,
     sa.Column("id", _Key, primary_key=True),
-    sa.Column("subtask_id", sa.Text, nullable=False),
-    sa.Column("approach", sa.Text, nullable=False),
+    *_columns(sa.Text, "subtask_id", "approach", nullable=False),
     sa.Column("success", sa.Boolean, nullable=False),
     sa.Column("error", sa.Text),
-    sa.Column("failure_type", sa.String(32)),
-    sa.Column("reason", sa.String(32)),
+    *_columns(sa.String(32), "failure_type", "reason"),
     sa.Column("run_id", sa.String(32)),
     sa.Column("commit_id", sa.String(64)),
     sa.Column("at", sa.DateTime, nullable=False),
@@ -171,15 +166,10 @@ BENCH_RUNS: Final = sa.Table(
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False),
-    sa.Column("bench_run_id", sa.Text, nullable=False),
-    sa.Column("task_class", sa.Text, nullable=False),
+    *_columns(sa.Text, "bench_run_id", "task_class", nullable=False),
     sa.Column("complete", sa.Boolean, nullable=False),
-    sa.Column("scheduled", sa.Integer, nullable=False),
-    sa.Column("graded", sa.Integer, nullable=False),
-    sa.Column("passed", sa.Integer, nullable=False),
-    sa.Column("mean_score", sa.Float),
-    sa.Column("lower_bound_95", sa.Float),
-    sa.Column("total_cost_usd", sa.Float),
+    *_columns(sa.Integer, "scheduled", "graded", "passed", nullable=False),
+    *_columns(sa.Float, "mean_score", "lower_bound_95", "total_cost_usd"),
     sa.Column("gate", sa.String(16)),
     sa.UniqueConstraint("run_number", "bench_run_id", name="ft_bench_runs_by_id"),
 )
@@ -192,8 +182,7 @@ TASKS: Final = sa.Table(
     sa.Column("status", sa.String(32), nullable=False),
     sa.Column("failure_reason", sa.Text),
     sa.Column("based_on", sa.String(200)),
-    sa.Column("created_at", sa.DateTime, nullable=False),
-    sa.Column("updated_at", sa.DateTime, nullable=False),
+    *_columns(sa.DateTime, "created_at", "updated_at", nullable=False),
 )
 """The table of tasks in a database that had none of another program."""
 

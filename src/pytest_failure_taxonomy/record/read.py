@@ -38,7 +38,6 @@ _MOST: Final = 1 << 63
 """Larger than any number in a record; the largest are times in ns."""
 
 _WORDS: Final[dict[Any, str]] = {
-    NoneType: "null",
     bool: "true or false",
     int: "a whole number",
     float: "a number",
