@@ -326,7 +326,17 @@ def evidence_of(
         activity=next(filter(None, activities), None),
         traces=traces,
         not_run=tuple(not_run),
-        workers=tuple(_workers(run, workers, memory)),
+        workers=tuple(
+            replace(
+                each,
+                tests=workers[each.id].tests if each.id in workers else each.tests,
+                # Or, if it did not say its own, what was seen.
+                peak_rss_bytes=each.peak_rss_bytes
+                if each.peak_rss_bytes is not None
+                else peak_of(memory, each.process_id),
+            )
+            for each in run.last_of_workers()
+        ),
         unrecorded=evidence.Unrecorded(
             failures=max(run.missing.get("failure", 0), unwritten),
             collection_failures=run.missing.get("collection_failure", 0),
@@ -385,23 +395,6 @@ def _failures(run: RecordedRun) -> tuple[evidence.TestFailure, ...]:
                 if not evidence.is_of_attempt(each, held.nodeid, held.worker)
             ]
     return evidence.in_order_of_selection(failures, run.nodeids)
-
-
-def _workers(
-    run: RecordedRun, noted: Mapping[str, WorkerState], memory: MemorySeen | None
-) -> list[evidence.WorkerEnd]:
-    """Return the last recorded state of each worker, sorted by id."""
-    found = []
-    for end in run.last_of_workers():
-        peak = end.peak_rss_bytes  # or, if it did not say its own, what was seen
-        found.append(
-            replace(
-                end,
-                tests=noted[end.id].tests if end.id in noted else end.tests,
-                peak_rss_bytes=peak_of(memory, end.process_id) if peak is None else peak,
-            )
-        )
-    return found
 
 
 def _in_flight(
