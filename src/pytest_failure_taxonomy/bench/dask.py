@@ -27,8 +27,7 @@ from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import user_code
 from pytest_failure_taxonomy.bench.answers import Answer, Spending, json_problem
 from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
-from pytest_failure_taxonomy.bench.run.call_threads import Raised
-from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
+from pytest_failure_taxonomy.bench.run.calls import Attempt
 from pytest_failure_taxonomy.bench.run.fan_out import BackgroundLoop
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -420,7 +419,8 @@ async def call_system(
         system = await asyncio.to_thread(calls.system, target, isolation)
     except Exception as error:  # noqa: BLE001 - it is the result of the case
         return {"spends": [], "error": _described(error)}
-    work = _answered(system, case.spending_to(Spending(spends.add)), spends)
+    given = case.spending_to(Spending(spends.add))
+    work = _answered(system, given, spends, calls.background)
     running = asyncio.wrap_future(calls.background.submit(work))
     calls.running[token] = (running, spends)
     try:
@@ -463,12 +463,11 @@ class _Calls:
         self._systems: dict[tuple[str, str], Callable[..., Any]] = {}
 
     def system(self, target: str, isolation: str) -> Callable[..., Any]:
-        """Return a system as an async function; import it at the first call."""
+        """Return a system; import it at the first call."""
         key = (target, isolation)
         if key not in self._systems:
             imported = user_code.import_callable(target, "sut")
-            system = IsolatedSystem(target) if isolation == "process" else imported
-            self._systems[key] = as_coroutine_function(system)
+            self._systems[key] = IsolatedSystem(target) if isolation == "process" else imported
         return self._systems[key]
 
 
@@ -496,12 +495,18 @@ class _Spends:
             return list(self._entries)
 
 
-async def _answered(system: Callable[..., Any], case: Any, spends: _Spends) -> dict[str, Any]:
+async def _answered(
+    system: Callable[..., Any], case: Any, spends: _Spends, loop: BackgroundLoop
+) -> dict[str, Any]:
     """Return what a system answers or raises, as plain data."""
     try:
-        value = await system(case)
-        if isinstance(value, Raised):
-            raise value.error
+        attempt = Attempt(
+            system, case, on=loop, here=loop, limit_seconds=None, grace_seconds=_SECONDS_TO_CLOSE
+        )
+        await attempt.run()
+        if attempt.error is not None:
+            raise attempt.error
+        value = attempt.value
         is_answer = isinstance(value, Answer)
         answer = value if is_answer else Answer(output=value)
         problem = json_problem(answer.output) or json_problem(answer.transcript)

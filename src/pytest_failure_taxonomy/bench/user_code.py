@@ -186,9 +186,7 @@ class Traceback:
 
 
 _BENCH: Final = __name__.rpartition(".")[0]
-_OURS: Final = frozenset(
-    f"{_BENCH}.{name}" for name in ("run.calls", "run.call_threads", "dask", "run.fan_out")
-)
+_OURS: Final = frozenset({f"{_BENCH}.run.calls", f"{_BENCH}.dask"})
 
 
 def cap(text: str, limit: int) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import subprocess
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pytest_failure_taxonomy.bench.models import BenchCase
+from pytest_failure_taxonomy.bench.run.calls import Attempt, Loop
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.scores import RubricTimeoutError
 from tests.helpers.bench import codes_by_case, execute, make_stub_plan, mode_of, only_mode
 from tests.helpers.rubrics import PASSING, in_process_stub_rubric
 from tests.helpers.suts import DeterministicSUT, SleepingSUT, multi_sut
@@ -61,49 +65,18 @@ def test_a_case_that_hangs_is_a_timeout_though_another_blocked() -> None:
     assert only_mode(dict(report.per_case)["w"]).detail is None
 
 
-def test_a_limit_of_its_own_that_passed_while_another_blocked_is_tried_again() -> None:
-    """A system that gave up only because it was held up is called once more."""
+def test_nothing_is_called_again_because_another_blocked() -> None:
+    """A system that gave up while it was held up has failed: a call may cost money."""
     calls: list[str] = []
 
     async def impatient(case: BenchCase) -> object:
         calls.append(case.case_id)
         async with asyncio.timeout(0.15):
-            await asyncio.sleep(0.1 if len(calls) > 1 else 0.2)
+            await asyncio.sleep(0.2)
         return None
 
-    assert codes_by_case(_run(impatient))["w"] == ()
-    assert calls == ["w", "w"]
-
-
-def test_a_limit_of_its_own_is_tried_again_once_and_no_more() -> None:
-    """The second time is the last."""
-    calls: list[str] = []
-
-    async def impatient(case: BenchCase) -> object:
-        calls.append(case.case_id)
-        await asyncio.sleep(0.02)
-        raise TimeoutError("again")
-
     assert codes_by_case(_run(impatient))["w"] == ("sut.exception",)
-    assert len(calls) == 2
-
-
-def test_a_rubrics_process_that_was_killed_too_early_is_run_again() -> None:
-    """An isolated rubric keeps its limit on the same event loop."""
-    calls: list[str] = []
-
-    class Isolated:
-        enforces_limit = True
-
-        async def __call__(self, case: BenchCase, output: object) -> object:
-            calls.append(case.case_id)
-            await asyncio.sleep(0.05)
-            if len(calls) == 1:
-                raise RubricTimeoutError("killed")
-            return PASSING
-
-    assert codes_by_case(_run(DeterministicSUT.passing(), Isolated()))["w"] == ()
-    assert calls == ["w", "w"]
+    assert calls == ["w"]
 
 
 def test_blocking_within_the_limit_is_no_failure() -> None:
@@ -129,33 +102,23 @@ def test_a_rubric_that_blocks_is_named() -> None:
     assert (mode.detail or "").startswith("blocked the event loop for 0.")
 
 
-def test_another_thread_sees_who_has_the_loop() -> None:
-    """So that someone can give up on a loop that doesn't come back."""
-    entered, release = threading.Event(), threading.Event()
-    runner = Runner()
+def test_who_keeps_the_gil_pays_for_it() -> None:
+    """Two threads wait while a third one computes in C: their limits are of their own time."""
 
-    async def system(case: BenchCase) -> object:
-        entered.set()
-        release.wait()
+    def computing(case: BenchCase) -> object:
+        if case.case_id == "b":
+            return str(7 ** (1 << 21))[:5]  # a second or more in C
+        time.sleep(0.1)
         return None
 
-    run = runner.execute(
-        make_stub_plan(case_ids=["a"]),
-        system_under_test=system,
-        rubric_runner=in_process_stub_rubric,
-    )
-    assert runner.current_step() is None
-    thread = threading.Thread(target=asyncio.run, args=(run,))
-    before = time.perf_counter()
-    thread.start()
-    entered.wait()
-    step = runner.current_step()
-    release.set()
-    thread.join()
-    assert step is not None
-    assert step[0] == "a"
-    assert before <= step[1] <= time.perf_counter()
-    assert runner.current_step() is None
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        plan = make_stub_plan(case_ids=["b", "w", "x"], timeout_per_case_seconds=0.5)
+        report = execute(plan, computing, in_process_stub_rubric)
+    finally:
+        sys.set_int_max_str_digits(before)
+    assert codes_by_case(report) == {"b": ("sut.timeout",), "w": (), "x": ()}
 
 
 @pytest.mark.parametrize("is_debug", [False, True])
@@ -174,3 +137,107 @@ def test_a_task_factory_of_the_users_is_no_obstacle(is_debug: bool) -> None:
         return codes_by_case(report)
 
     assert asyncio.run(run(), debug=is_debug) == {"a": (), "b": ("sut.timeout",)}
+
+
+async def _attempt(function: Callable[..., Any], *args: object) -> Attempt:
+    """Make one call on the running loop, without a limit."""
+    here = Loop(asyncio.get_running_loop())
+    attempt = Attempt(function, *args, on=here, here=here, limit_seconds=None, grace_seconds=1.0)
+    await attempt.run()
+    return attempt
+
+
+def test_each_plain_call_at_a_time_has_a_thread() -> None:
+    """However many calls wait for each other, there is a thread for each."""
+    all_there = threading.Barrier(60)
+
+    async def run() -> list[Any]:
+        made = await asyncio.gather(*(_attempt(all_there.wait, 60) for _ in range(60)))
+        return [attempt.value for attempt in made]
+
+    assert sorted(asyncio.run(run())) == list(range(60))
+
+
+def test_a_call_that_never_ends_costs_no_other_call_and_no_exit() -> None:
+    """Its thread is lost, the others are not, and the interpreter doesn't wait for it."""
+    program = (
+        "import asyncio, threading\n"
+        "from tests.unit.bench.test_calls import _attempt\n"
+        "async def run():\n"
+        "    stuck = [asyncio.ensure_future(_attempt(threading.Event().wait)) for _ in range(50)]\n"
+        "    print([(await _attempt(int, '7')).value for _ in range(3)])\n"
+        "    for each in stuck: each.cancel()\n"
+        "asyncio.run(run())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[7, 7, 7]\n", "")
+
+
+@pytest.mark.parametrize(
+    "error", [StopIteration(3), SystemExit(4), KeyboardInterrupt(), asyncio.CancelledError()]
+)
+def test_whatever_a_plain_call_raises_is_a_value(error: BaseException) -> None:
+    """No exception is lost because a future can't hold it."""
+
+    def fail() -> None:
+        raise error
+
+    assert asyncio.run(_attempt(fail)).error is error
+
+
+def test_a_coroutine_that_comes_too_late_is_closed() -> None:
+    """Without the warning that it was never awaited."""
+    release, finished = threading.Event(), threading.Event()
+
+    async def never_awaited() -> None:
+        """Do nothing."""
+
+    def late() -> Any:
+        release.wait(60)
+        made = never_awaited()
+        weakref.finalize(made, finished.set)
+        return made
+
+    async def run() -> None:
+        waiting = asyncio.ensure_future(_attempt(late))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    asyncio.run(run())
+    release.set()
+    assert finished.wait(60)
+
+
+def test_a_call_that_is_over_keeps_nothing() -> None:
+    """Neither the function nor its argument, its result or the event loop."""
+
+    class Thing:
+        pass
+
+    async def run() -> list[weakref.ref[Any]]:
+        given = Thing()
+        result = (await _attempt(lambda one: (one, Thing())[1], given)).value
+        return [weakref.ref(each) for each in (given, result, asyncio.get_running_loop())]
+
+    found = asyncio.run(run())
+    gc.collect()
+    assert [each() for each in found] == [None, None, None]
+
+
+def test_two_loops_at_a_time_each_get_their_own_results() -> None:
+    """Calls of plain functions end on the loop that waits for them."""
+    found: dict[int, list[object]] = {}
+
+    async def run(number: int) -> None:
+        made = [await _attempt(lambda one: (number, one), each) for each in range(50)]
+        found[number] = [attempt.value for attempt in made]
+
+    loops = [threading.Thread(target=lambda one=one: asyncio.run(run(one))) for one in range(3)]
+    for each in loops:
+        each.start()
+    for each in loops:
+        each.join(60)
+    assert found == {number: [(number, each) for each in range(50)] for number in range(3)}

@@ -140,6 +140,8 @@ class KeptAttempt(CaseAttempt):
     """The digest of the case's fields."""
     score: models.BenchScore | None = None
     """The case's score; null for a call after which the system was called again."""
+    is_lost: bool = False
+    """Whether the case has no score because of what this call raised, such as `SystemExit`."""
     output: Any = None
     """What the system returned."""
     transcript: Any = None
@@ -369,9 +371,10 @@ class RunFile:
         """Write what a call of a system says it has just spent."""
         self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd)
 
-    def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
-        """Write a call of the system that did not end its case."""
-        self._append(_line(self._call(case_id, attempt)))
+    def note_attempt(self, case_id: str, attempt: CaseAttempt, *, is_lost: bool = False) -> None:
+        """Write a call of the system without a score; another one follows unless that is lost."""
+        lost = {"is_lost": True} if is_lost else {}
+        self._append(_line({**self._call(case_id, attempt), **lost}))
 
     def note_outcome(self, outcome: CaseOutcome) -> None:
         """Write the last call of a case, with the score.

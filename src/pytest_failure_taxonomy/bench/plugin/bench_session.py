@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported
 from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.report import name_with_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
-from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedError
+from pytest_failure_taxonomy.bench.run.fan_out import CaseLostError, NotStartedError
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
@@ -99,7 +99,7 @@ class BenchSession:
         except NotStartedError as error:
             reported_by(item).append(("stop", *source, str(error)))
             pytest.skip(f"not started: {error}")
-        except RunEndedError as error:
+        except CaseLostError as error:
             raise CaseFailedError(f"no score: {error}") from None
         score = outcome.score.model_dump(mode="json")
         reported_by(item).append(("case", *source, item.case.case_id, score))

@@ -100,7 +100,8 @@ class Bench:
             rubric_runner=rubric_runner,
             gate=gate,
         )
-        return self._session.runs.fan_out.call(work)  # type: ignore[no-any-return]  # as `run`
+        fan_out = self._session.runs.fan_out
+        return fan_out.call(work, on=fan_out.loop_of_systems())  # type: ignore[no-any-return]  # as `run`
 
     def score(self, output: object, *, cost_usd: float = 0.0) -> BenchScore:
         """Grade the output of the test's own case; call it once.

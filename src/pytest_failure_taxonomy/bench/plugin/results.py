@@ -145,6 +145,12 @@ class SourceResults:
         if self.file is not None:
             self.file.note_attempt(case_id, call)
 
+    def lose(self, case_id: str, call: CaseAttempt) -> None:
+        """Note the last call of a case that has no score."""
+        self._ended.add((case_id, call.attempt))
+        if self.file is not None:
+            self.file.note_attempt(case_id, call, is_lost=True)
+
     def finish(self, outcome: CaseOutcome) -> None:
         """Note the outcome of a case."""
         self.scores[outcome.case_id] = outcome.score

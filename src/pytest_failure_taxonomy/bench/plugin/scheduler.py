@@ -84,7 +84,7 @@ class CaseScheduler:
             unit = self._units[item.nodeid]
         else:
             unit = self._start(item, self._members[item.nodeid])
-        return self.fan_out.wait_for(unit, item.case)
+        return unit.wait_for(item.case)
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
         """Grade an output as if the system under test had returned it for a case."""
@@ -143,6 +143,9 @@ class CaseScheduler:
             system,
             partial(self._rubric, task_class),
             results,
+            loop=None
+            if isinstance(system, IsolatedSystem | DaskSystem)
+            else self.fan_out.loop_of_systems,
             admission=results.admission,
             done=done,
             earlier=earlier,

@@ -211,7 +211,7 @@ class Admission:
             case "attempt":
                 case_id, cost_usd = record["case_id"], float(record["cost_usd"])
                 flight = self._in_flight.get(case_id)
-                if record.get("score") is not None:
+                if record.get("score") is not None or record.get("is_lost") is True:
                     cost_usd += float(record.get("rubric_cost_usd", 0.0))
                     cost_usd += 0.0 if flight is None else flight.ended
                     fingerprint = str(record.get("fingerprint", ""))

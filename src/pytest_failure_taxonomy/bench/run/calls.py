@@ -1,102 +1,357 @@
 """One call of a system or a rubric within its limit, whatever it does.
 
-Plain functions run in threads (`call_threads`). Every step of a call on the event loop is timed, so
-that a call that blocks the loop pays for it and not the others.
+A coroutine runs in a task on an event loop, a plain function in a thread of its own. The runner
+waits for either on its own loop. In a run of pytest that is another loop than the one on which
+systems run, so that nothing that a case does to its loop reaches the runner.
+
+A limit is one of the case's own time: what an event loop, or all threads, were kept from by others
+doesn't count.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
+import time
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.run.call_threads import CallThreads, Raised
 from pytest_failure_taxonomy.bench.user_code import ends_run
 
 Function = Callable[..., Any]
 
-
-def as_coroutine_function(function: Function) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that calls another one, or a plain function in a thread.
-
-    It returns a `Raised` if the plain function raised.
-    """
-    inner = function
-    while isinstance(inner, partial):
-        inner = inner.func
-    method = getattr(type(inner), "__call__", None)  # noqa: B004 - the method itself is asked
-    is_async = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(method)
-
-    async def call_on_loop(*args: object) -> Any:
-        return await function(*args)
-
-    async def call_in_thread(*args: object) -> Any:
-        result = await _threads.call(function, *args)
-        if type(result) is not Raised and inspect.isawaitable(result):
-            return await result
-        return result
-
-    return call_on_loop if is_async else call_in_thread
-
-
-_threads: Final = CallThreads()
-
-
-BLOCKING_STEP_SECONDS: Final = 0.05
+_TICK_SECONDS: Final = 0.02
+_LEAST_LATE_SECONDS: Final = 0.03
+"""A loop is late that runs what is due later than this: it was blocked, or the GIL was held."""
+_BLOCKING_STEP_SECONDS: Final = 0.05
 """A step this long blocks the other calls; shorter ones are not counted."""
+_LEAST_SECONDS: Final = 0.001
+_LAST_STEP_SECONDS: Final = 0.1
 
 _never_closed: list[object] = []
 """Coroutines that refuse to end; Python would print an error when they are garbage-collected."""
 
 
-class StepLedger:
-    """Which case is running a step now, and for how long steps have blocked the loop."""
-
-    __slots__ = ("blocked_seconds", "current")
-
-    def __init__(self) -> None:
-        self.blocked_seconds = 0.0
-        """The total of all blocking steps of all calls."""
-        self.current: tuple[str, float] | None = None
-        """The case whose step is running, and its start according to `time.perf_counter`."""
+class LoopLostError(Exception):
+    """Another case has blocked the event loop of a call for good."""
 
 
-class TimedCall(Coroutine[Any, Any, None]):
-    """A coroutine that runs another, times its steps, and stores its result or exception.
+class Loop:
+    """An event loop on which calls run, and how long it was kept from what was due."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.attempts: set[Attempt] = set()
+        """Those that run on it."""
+        self.is_lost = False
+        """Whether one of them blocks it for good."""
+        self._late_seconds = 0.0
+        self._due = float("inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to watch; to be called on the loop."""
+        self._due = perf_counter() + _TICK_SECONDS
+        self._timer = self.loop.call_later(_TICK_SECONDS, self._tick)
+
+    def stop(self) -> None:
+        """Watch no longer; to be called on the loop."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def late_seconds(self) -> float:
+        """Return how long it was late until now; any thread may ask."""
+        late = perf_counter() - self._due
+        return self._late_seconds + (late if late > _LEAST_LATE_SECONDS else 0.0)
+
+    def call(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function on the loop: now if it is the running one, soon otherwise."""
+        try:
+            is_here = asyncio.get_running_loop() is self.loop
+        except RuntimeError:  # a thread
+            is_here = False
+        if is_here:
+            function(*args)
+            return
+        with suppress(RuntimeError):  # it is closed, nobody is waiting
+            self.loop.call_soon_threadsafe(function, *args)
+
+    def _tick(self) -> None:
+        self._late_seconds = self.late_seconds()
+        self.start()
+
+
+def is_async(function: Function) -> bool:
+    """Tell whether a function, or an object that can be called, returns a coroutine."""
+    while isinstance(function, partial):
+        function = function.func
+    method = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is asked
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
+
+
+class Attempt:
+    """A call in a task or a thread of its own, and its result.
+
+    It does not use `asyncio.timeout` for the deadline because it must know whether the deadline
+    ended the call, extend it by the time that others took, and stop waiting even for a call that
+    ignores its cancellation.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        *args: object,
+        on: Loop,
+        here: Loop,
+        limit_seconds: float | None,
+        grace_seconds: float,
+    ) -> None:
+        """Prepare the call without starting it.
+
+        Args:
+            function: A plain or an async function.
+            args: Its arguments.
+            on: Where its coroutine runs, be it async or one that returns an awaitable.
+            here: The running loop.
+            limit_seconds: When to cancel it; `None` if it enforces a limit of its own.
+            grace_seconds: How long it may take to end after it was cancelled.
+        """
+        self.value: Any = None
+        """What the call returned."""
+        self.error: BaseException | None = None
+        """What the call raised."""
+        self.elapsed_seconds = 0.0
+        self.is_expired = False
+        """Whether our deadline ended the call."""
+        self.is_abandoned = False
+        """Whether it continues although it was cancelled."""
+        self._call = partial(function, *args)
+        self._is_async = is_async(function)
+        self._on, self._here = on, here
+        self._limit = limit_seconds
+        self._grace = grace_seconds
+        self._ended: asyncio.Future[None] = here.loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._steps: _Steps | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+
+    async def run(self) -> None:
+        """Make the call and wait until it ends or is abandoned.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled. The call was then cancelled, too, and
+                had its grace period.
+        """
+        self._began = perf_counter()
+        self._late_before = self._clock.late_seconds()
+        if self._is_async:
+            self._on.attempts.add(self)
+            self._on.call(self._begin, self._call)
+        else:
+            context = copy_context()
+            self._thread = threading.Thread(
+                target=context.run, args=(self._in_thread,), name="bench-call", daemon=True
+            )
+            self._thread.start()
+        if self._limit is not None and not self._ended.done():
+            self._timer = self._here.loop.call_later(self._limit, self._expire)
+        try:
+            await asyncio.wait((self._ended,))  # which doesn't cancel it
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        finally:
+            if not self._ended.done():
+                self._ended.cancel()
+            self._on.attempts.discard(self)
+            if self._timer is not None:
+                self._timer.cancel()
+        self.elapsed_seconds = perf_counter() - self._began
+
+    @property
+    def _clock(self) -> Loop:
+        return self._on if self._is_async else self._here
+
+    def _in_thread(self) -> None:
+        """Make the call of a plain function; what it returns may be for the loop to await."""
+        try:
+            value = self._call()
+        except BaseException as error:  # noqa: BLE001 - the caller decides about it
+            self._here.call(self._end, None, error)
+            return
+        if self._ended.done():
+            if inspect.iscoroutine(value):
+                with suppress(BaseException):  # it may have been started, and may refuse to end
+                    value.close()  # avoids the warning that it was never awaited
+        elif inspect.isawaitable(value):
+            self._on.call(self._begin, partial(_awaited, value))
+        else:
+            self._here.call(self._end, value, None)
+
+    def _begin(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Create the task, on its loop."""
+        try:
+            self._steps = _Steps(call(), partial(self._here.call, self._end))
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._here.call(self._end, None, error)
+            return
+        self._task = self._on.loop.create_task(self._steps)
+        if self.is_expired:
+            self._task.cancel()
+
+    def _end(self, value: Any, error: BaseException | None) -> None:
+        if not self._ended.done():
+            self.value, self.error = value, error
+            self._ended.set_result(None)
+
+    @property
+    def fatal_error(self) -> BaseException | None:
+        """What ends the whole run if it was raised, or took the call's loop away; or `None`."""
+        error = self.error
+        if isinstance(error, LoopLostError):
+            return error
+        if error is not None and ends_run(error, is_cancelled_by_us=self.is_expired):
+            return error
+        return None
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether it exceeded its limit, or blocked the loop so long that no deadline fired."""
+        return self.is_expired or self._held_too_long
+
+    @property
+    def why_late(self) -> str | None:
+        """Details about why it is too late, or `None`."""
+        if self._held_too_long:
+            end = " and did not come back" if self.is_abandoned else ""
+            return f"blocked the event loop for {self.held_seconds:.1f} s{end}"
+        if self.is_abandoned:
+            return f"went on for {self._grace:g} s after it was cancelled, and was abandoned"
+        return None
+
+    @property
+    def held_seconds(self) -> float:
+        """How long its own steps have kept the loop, the one that runs among them."""
+        return 0.0 if self._steps is None else self._steps.held_seconds()
+
+    @property
+    def _held_too_long(self) -> bool:
+        return self._limit is not None and self.held_seconds > max(
+            self._limit, _BLOCKING_STEP_SECONDS
+        )
+
+    def end_for_good(self) -> asyncio.Task[None] | None:
+        """Stop an abandoned call at its next step; return its task if that still runs."""
+        if self._task is None or self._task.done():
+            return None
+        if self._steps is not None:
+            self._steps.is_to_end = True
+        self._on.call(self._task.cancel)
+        return self._task
+
+    def lose(self) -> None:
+        """End a call whose loop another one has blocked for good."""
+        self._end(None, LoopLostError("another case blocked the event loop for good"))
+
+    def forget(self) -> None:
+        """Drop the exception: its frames keep everything that the call used alive."""
+        self.error = None
+
+    def _expire(self) -> None:
+        if self._ended.done() or self._limit is None:
+            return
+        late = self._clock.late_seconds() - self._late_before
+        own = self.held_seconds if self._is_async else self._cpu_seconds()
+        left = self._limit - (perf_counter() - self._began - max(0.0, late - own))
+        if left > _LEAST_SECONDS:
+            self._timer = self._here.loop.call_later(max(left, _TICK_SECONDS), self._expire)
+            return
+        self.is_expired = True
+        if self._task is None and self._steps is None:  # no thread can be ended
+            self._end(None, asyncio.CancelledError())
+            return
+        if self._task is not None:
+            self._on.call(self._task.cancel)
+        self._timer = self._here.loop.call_later(self._grace, self._abandon)
+
+    def _cpu_seconds(self) -> float:
+        """Return how long a thread has computed: if all others stood still, it kept the GIL."""
+        thread = self._thread
+        if thread is None or thread.ident is None or not hasattr(time, "pthread_getcpuclockid"):
+            return 0.0
+        with suppress(OSError):  # it has just ended
+            return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        return 0.0
+
+    def _abandon(self) -> None:
+        if self._ended.done():
+            return
+        self.is_abandoned = True
+        self._ended.set_result(None)
+        if self._on is not self._here and self._steps is not None and self._steps.is_in_step:
+            self._on.is_lost = True
+            self._on.attempts.discard(self)
+            for each in tuple(self._on.attempts):
+                each.lose()
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._on.call(self._task.cancel)
+            await asyncio.wait((self._ended,), timeout=self._grace)
+            await end_for_good([self])
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+async def end_for_good(attempts: Iterable[Attempt]) -> None:
+    """End abandoned calls, so that no loop waits for them when it closes.
+
+    This can't end a call that waits for a task of its own that refuses to end.
+    """
+    tasks = [task for each in attempts if (task := each.end_for_good())]
+    loop = asyncio.get_running_loop()
+    own = [task for task in tasks if task.get_loop() is loop]
+    if own:
+        await asyncio.wait(own, timeout=_LAST_STEP_SECONDS)
+
+
+class _Steps(Coroutine[Any, Any, None]):
+    """A coroutine that runs another, times its steps, and tells its result or exception.
 
     It never raises: a `KeyboardInterrupt` that leaves a task would end the whole event loop.
     """
 
     def __init__(
         self,
-        case_id: str,
         inner: Coroutine[Any, Any, Any],
-        ledger: StepLedger,
-        on_end: Callable[[], None],
+        on_end: Callable[[Any, BaseException | None], None],
     ) -> None:
-        self.case_id = case_id
-        self.held_seconds = 0.0
-        """The total of its own steps."""
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self._blocked_seconds = 0.0
-        self._blocked_before = ledger.blocked_seconds
+        self.is_to_end = False
+        """Whether to close the other coroutine at its next step."""
         self._inner = inner
-        self._ledger = ledger
         self._on_end = on_end
-        self._is_to_end = False
+        self._held_seconds = 0.0
+        self._step_began = 0.0
+        """0 between steps."""
 
     @property
-    def lost_seconds(self) -> float:
-        """How long other calls have blocked the loop since this call began."""
-        return self._ledger.blocked_seconds - self._blocked_before - self._blocked_seconds
+    def is_in_step(self) -> bool:
+        """Whether it keeps its loop now; any thread may ask."""
+        return bool(self._step_began)
 
-    def end_at_next_step(self) -> None:
-        """Close the other coroutine at its next step."""
-        self._is_to_end = True
+    def held_seconds(self) -> float:
+        """Return for how long its blocking steps have kept the loop; any thread may ask."""
+        began = self._step_began
+        took = perf_counter() - began if began else 0.0
+        return self._held_seconds + (took if took >= _BLOCKING_STEP_SECONDS else 0.0)
 
     def send(self, value: Any, /) -> Any:
         """Run a step."""
@@ -115,35 +370,25 @@ class TimedCall(Coroutine[Any, Any, None]):
         raise TypeError("a timed call is for a task of its own")
 
     def _step(self, step: Callable[[Any], Any], argument: Any) -> Any:
-        if self._is_to_end:
+        if self.is_to_end:
             chain = _awaited_chain(self._inner)
             try:
                 self._inner.close()
             except BaseException:  # noqa: BLE001 - the call was given up, its errors don't matter
                 _never_closed.extend(chain)
-            self.error = asyncio.CancelledError()
-            self._on_end()
+            self._on_end(None, asyncio.CancelledError())
             raise StopIteration
-        ledger = self._ledger
-        began = perf_counter()
-        ledger.current = (self.case_id, began)
+        value, raised = None, None
+        self._step_began = perf_counter()
         try:
             return step(argument)
         except StopIteration as stop:
-            if type(stop.value) is Raised:
-                self.error = stop.value.error
-            else:
-                self.value = stop.value
+            value = stop.value
         except BaseException as error:  # noqa: BLE001 - the caller decides about it
-            self.error = error
+            raised = error
         finally:
-            ledger.current = None
-            took = perf_counter() - began
-            self.held_seconds += took
-            if took >= BLOCKING_STEP_SECONDS:
-                self._blocked_seconds += took
-                ledger.blocked_seconds += took
-        self._on_end()
+            self._held_seconds, self._step_began = self.held_seconds(), 0.0
+        self._on_end(value, raised)
         raise StopIteration
 
 
@@ -153,162 +398,3 @@ def _awaited_chain(coroutine: object) -> list[object]:
     while (coroutine := getattr(coroutine, "cr_await", None)) is not None:
         chain.append(coroutine)
     return chain
-
-
-_LEAST_SECONDS: Final = 0.001
-_LAST_STEP_SECONDS: Final = 0.1
-_NOTABLE_HOLD_SECONDS: Final = 0.05
-_NOTABLE_LOSS: Final = 0.1
-"""The share of its time that a call must have lost to others to be repeated."""
-
-
-class Attempt:
-    """A call in a task of its own, and its result.
-
-    It does not use `asyncio.timeout` for the deadline because it must know whether the deadline
-    ended the call, extend it by the time that other calls blocked the loop, and stop waiting even
-    for a call that ignores its cancellation.
-    """
-
-    def __init__(
-        self,
-        case_id: str,
-        work: Coroutine[Any, Any, Any],
-        ledger: StepLedger,
-        *,
-        limit_seconds: float | None,
-        grace_seconds: float,
-    ) -> None:
-        """Prepare the call without starting it.
-
-        Args:
-            case_id: The case, which the ledger names while the call runs a step.
-            work: The call.
-            ledger: The ledger of the loop.
-            limit_seconds: When to cancel it; `None` if it enforces a limit of its own.
-            grace_seconds: How long it may take to end after it was cancelled.
-        """
-        self.elapsed_seconds = 0.0
-        self.is_expired = False
-        """Whether our deadline ended the call."""
-        self.is_abandoned = False
-        """Whether it continues although it was cancelled."""
-        self._limit = limit_seconds
-        self._grace = grace_seconds
-        self._began = perf_counter()
-        self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
-        self._call = TimedCall(case_id, work, ledger, self._release)
-        self._task: asyncio.Task[None]
-
-    async def run(self) -> None:
-        """Make the call and wait until it ends or is abandoned.
-
-        Raises:
-            asyncio.CancelledError: The caller was cancelled. The call was then cancelled, too, and
-                had its grace period.
-        """
-        self._task = self._loop.create_task(self._call)
-        if self._limit is not None and not self._ended.done():
-            self._timer = self._loop.call_later(self._limit, self._expire)
-        try:
-            await self._ended
-        except asyncio.CancelledError:
-            await self._stop()
-            raise
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-        self.elapsed_seconds = perf_counter() - self._began
-
-    @property
-    def value(self) -> Any:
-        """What the call returned."""
-        return self._call.value
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the call raised."""
-        return self._call.error
-
-    @property
-    def fatal_error(self) -> BaseException | None:
-        """What the call raised if it must end the whole run, or `None`."""
-        error = self._call.error
-        if error is not None and ends_run(error, is_cancelled_by_us=self.is_expired):
-            return error
-        return None
-
-    @property
-    def is_too_late(self) -> bool:
-        """Whether it exceeded its limit, or blocked the loop so long that no deadline fired."""
-        return self.is_expired or self._held_too_long
-
-    @property
-    def why_late(self) -> str | None:
-        """Details about why it is too late, or `None`."""
-        if self._held_too_long:
-            return f"blocked the event loop for {self._call.held_seconds:.1f} s"
-        if self.is_abandoned:
-            return f"went on for {self._grace:g} s after it was cancelled, and was abandoned"
-        return None
-
-    @property
-    def is_owed_another(self) -> bool:
-        """Whether other calls blocked the loop long enough to make it time out by itself."""
-        lost = self._call.lost_seconds
-        return lost > 0 and lost >= _NOTABLE_LOSS * self.elapsed_seconds
-
-    @property
-    def _held_too_long(self) -> bool:
-        held = self._call.held_seconds
-        return self._limit is not None and held > max(self._limit, _NOTABLE_HOLD_SECONDS)
-
-    def end_for_good(self) -> asyncio.Task[None] | None:
-        """Stop an abandoned call at its next step; return its task if that still runs."""
-        if self._task.done():
-            return None
-        self._call.end_at_next_step()
-        self._task.cancel()
-        return self._task
-
-    def forget(self) -> None:
-        """Drop the exception: its frames keep everything that the call used alive."""
-        self._call.error = None
-
-    def _release(self) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    def _expire(self) -> None:
-        if self._ended.done() or self._limit is None:
-            return
-        lost = self._call.lost_seconds
-        left = self._limit - (perf_counter() - self._began - lost)
-        if lost > 0 and left > _LEAST_SECONDS:
-            self._timer = self._loop.call_later(left, self._expire)
-            return
-        self.is_expired = True
-        self._task.cancel()
-        self._timer = self._loop.call_later(self._grace, self._abandon)
-
-    def _abandon(self) -> None:
-        if not self._ended.done():
-            self.is_abandoned = True
-            self._ended.set_result(None)
-
-    async def _stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait((self._task,), timeout=self._grace)
-        await end_for_good([self])
-
-
-async def end_for_good(attempts: Iterable[Attempt]) -> None:
-    """End abandoned calls, so that no loop waits for them when it closes.
-
-    This can't end a call that waits for a task of its own that refuses to end.
-    """
-    tasks = [task for each in attempts if (task := each.end_for_good())]
-    if tasks:
-        await asyncio.wait(tasks, timeout=_LAST_STEP_SECONDS)

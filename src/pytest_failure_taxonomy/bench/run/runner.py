@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from types import MappingProxyType
@@ -18,12 +18,7 @@ from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spendin
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.report import aggregate
 from pytest_failure_taxonomy.bench.run.admission import Admission
-from pytest_failure_taxonomy.bench.run.calls import (
-    Attempt,
-    StepLedger,
-    as_coroutine_function,
-    end_for_good,
-)
+from pytest_failure_taxonomy.bench.run.calls import Attempt, Loop, end_for_good
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -35,10 +30,9 @@ OnOutcome = Callable[[CaseOutcome], None]
 OnStart = Callable[[str], None]
 OnAttempt = Callable[[str, CaseAttempt], None]
 OnSpend = Callable[[str, int, float], None]
+OnLost = Callable[[str, CaseAttempt, BaseException], None]
 Earlier = Mapping[str, Sequence[CaseAttempt]]
 
-_OWN_LIMITS: Final = (TimeoutError, scores.RubricTimeoutError)
-"""Exceptions of limits that we don't enforce: a system's own, or an isolated rubric's."""
 _SHORTEST_WAIT_SECONDS: Final = 0.005
 _LONGEST_WAIT_SECONDS: Final = 0.25
 """How long a case waits for those in flight before it asks again whether it may start."""
@@ -58,7 +52,9 @@ class Runner:
         on_start: OnStart | None = None,
         on_attempt: OnAttempt | None = None,
         on_spend: OnSpend | None = None,
+        on_lost: OnLost | None = None,
         admission: Admission | None = None,
+        loop: Callable[[], Loop] | None = None,
         is_logging: bool = True,
     ) -> None:
         """Create a runner.
@@ -71,7 +67,10 @@ class Runner:
                 and the call that failed.
             on_spend: Called with the id of a case, the number of the call of its system, and an
                 amount in US dollars, by whatever thread the system tells it in.
+            on_lost: Called with the id of a case that has no score, its last call, and what would
+                end the run: then it doesn't.
             admission: Decides which cases may start; by default, the plan's own limits do.
+            loop: Returns where coroutines of the system run; by default, the running loop.
             is_logging: Whether to log each failure mode of severity `block`.
         """
         self._is_logging = is_logging
@@ -79,8 +78,9 @@ class Runner:
         self.on_start = on_start or _ignore
         self.on_attempt = on_attempt or _ignore
         self.on_spend = on_spend or _ignore
+        self.on_lost = on_lost
+        self.loop = loop
         self._admission = admission
-        self._runs: list[PlanRun] = []
 
     async def execute(
         self,
@@ -149,36 +149,8 @@ class Runner:
             earlier=earlier,
             runner=self,
         )
-        self._runs.append(run)
-        try:
-            await run.run_all()
-        finally:
-            self._runs.remove(run)
+        await run.run_all()
         return run
-
-    def current_step(self) -> tuple[str, float] | None:
-        """Return the id of the case whose step is running on the event loop, and its start.
-
-        Another thread can call this to find out which case blocks the loop. The start is a time of
-        `time.perf_counter`, in seconds.
-        """
-        steps = (run.ledger.current for run in tuple(self._runs))
-        return next((step for step in steps if step is not None), None)
-
-    def give_up(self) -> dict[str, tuple[CaseAttempt, ...]]:
-        """Start no more cases, whenever the event loop comes back.
-
-        Another thread calls this for a loop that a case blocks.
-
-        Returns:
-            All calls of the system so far for each case that runs now.
-        """
-        runs = tuple(self._runs)
-        for run in runs:
-            run.is_given_up = True
-        return {
-            case_id: attempts for run in runs for case_id, attempts in run.calls_in_flight().items()
-        }
 
     def tell(self, outcome: CaseOutcome) -> None:
         """Hand the outcome of a case on, and log what blocks."""
@@ -199,29 +171,17 @@ class _Calls:
 
     def __init__(self, done: Sequence[CaseAttempt]) -> None:
         self.done = list(done)
-        self.is_calling = False
         self.spending: Spending
 
     def begin(self, spending: Spending) -> None:
         """Begin the next call."""
-        self.is_calling = True
         self.spending = spending
         self.started_at = time.time()
         self.began = time.perf_counter()
 
     def end(self, **what: Any) -> CaseAttempt:
         """Add the call that has just ended, with what came of it."""
-        attempt = self._until_now(**what)
-        self.is_calling = False
-        self.done.append(attempt)
-        return attempt
-
-    def all(self) -> tuple[CaseAttempt, ...]:
-        """Return all calls, one that is running as if it ended now."""
-        return (*self.done, self._until_now()) if self.is_calling else tuple(self.done)
-
-    def _until_now(self, **what: Any) -> CaseAttempt:
-        return CaseAttempt(
+        attempt = CaseAttempt(
             attempt=len(self.done) + 1,
             started_at=self.started_at,
             seconds=time.perf_counter() - self.began,
@@ -229,6 +189,8 @@ class _Calls:
             usage=self.spending.usage,
             **what,
         )
+        self.done.append(attempt)
+        return attempt
 
 
 class PlanRun:
@@ -250,22 +212,19 @@ class PlanRun:
         """Why a case was not started."""
         self.lost_to: dict[str, str] = {}
         """The kind of the provider's failure for each case that never got through."""
-        self.is_given_up = False
-        """Whether its cases run on another event loop by now."""
-        self.ledger = StepLedger()
         self._plan = plan
         self._left = iter(plan.cases)
         self._admission = admission
         self._earlier = earlier
         self._runner = runner
-        self._call_system = as_coroutine_function(system_under_test)
-        self._call_rubric = as_coroutine_function(rubric_runner)
+        self._system = system_under_test
+        self._rubric = rubric_runner
         self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
-        self._calls: dict[str, _Calls] = {}
-        """Of the cases that run, by id."""
+        self._here = Loop(asyncio.get_running_loop())
+        self._loop = runner.loop or (lambda: self._here)
         self._abandoned: list[Attempt] = []
         """Calls that continued after they were cancelled."""
-        self._ended = asyncio.get_running_loop().create_future()
+        self._ended = self._here.loop.create_future()
         self._error: BaseException | None = None
         self._working = min(plan.concurrency, len(plan.cases))
 
@@ -273,10 +232,12 @@ class PlanRun:
         """Run the cases; end all of them before returning or raising."""
         if not self._working:
             return
+        self._here.start()
         workers = [asyncio.create_task(self._work()) for _ in range(self._working)]
         try:
             await self._ended
         finally:
+            self._here.stop()
             for worker in workers:
                 worker.cancel()
             await asyncio.wait(workers)
@@ -302,8 +263,6 @@ class PlanRun:
             self._ended.set_result(None)
 
     async def _may_start(self, case: BenchCase) -> bool:
-        if self.is_given_up:
-            return False
         if not self._admission.is_needed:
             return True
         attempt = len(self._earlier.get(case.case_id, ())) + 1
@@ -321,31 +280,32 @@ class PlanRun:
     async def _run_one(self, case: BenchCase) -> None:
         self.started.add(case.case_id)
         self._runner.on_start(case.case_id)
-        calls = self._calls[case.case_id] = _Calls(self._earlier.get(case.case_id, ()))
+        calls = _Calls(self._earlier.get(case.case_id, ()))
         before = math.fsum(each.cost_usd for each in calls.done)
         try:
             outcome = await self._outcome_of(case, calls)
-        finally:
-            del self._calls[case.case_id]
+        except _CaseLostError as lost:
+            if self._runner.on_lost is None:
+                raise lost.error from None
+            if self._admission.is_needed:
+                cost_usd = math.fsum(each.cost_usd for each in calls.done) - before
+                self._admission.settle(case.case_id, cost_usd, "")
+            self._runner.on_lost(case.case_id, calls.done[-1], lost.error)
+            return
         self.per_case.append((case.case_id, outcome.score))
         last = outcome.attempts[-1]
         if user_code.is_infrastructure(last.kind):
             self.lost_to[case.case_id] = last.kind or ""
-        if self._admission.is_needed and not self.is_given_up:
+        if self._admission.is_needed:
             cost_usd = outcome.score.cost_usd - before
             self._admission.settle(case.case_id, cost_usd, last.fingerprint)
         self._runner.tell(outcome)
-
-    def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
-        """Return all calls of the system so far for each case that runs."""
-        found = {case_id: calls.all() for case_id, calls in tuple(self._calls.items())}
-        return {case_id: calls for case_id, calls in found.items() if calls}
 
     async def _outcome_of(self, case: BenchCase, calls: _Calls) -> CaseOutcome:
         """Run a case: the system under test, then the rubric, each within its limit.
 
         Raises:
-            BaseException: What the system or rubric raised, if `ends_run` says that it ends a run.
+            _CaseLostError: The system or the rubric raised what ends a run, or lost its loop.
         """
         system = await self._try_system(case, calls)
         answer = system.value
@@ -364,12 +324,11 @@ class PlanRun:
         limit = None
         if not self._rubric_keeps_limit:
             limit = case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
-        rubric = await self._attempt(case, self._call_rubric(case, answer.output), limit)
-        if _lost_its_time(rubric):
-            rubric.forget()
-            rubric = await self._attempt(case, self._call_rubric(case, answer.output), limit)
+        rubric = await self._attempt(
+            self._rubric, case, answer.output, on=self._here, limit_seconds=limit
+        )
         if rubric.fatal_error is not None:
-            raise rubric.fatal_error
+            raise _CaseLostError(rubric.fatal_error)
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
         score, fingerprint = _judge_rubric(rubric, self._plan.task_class, wall_clock_ms)
         if fingerprint:
@@ -384,9 +343,9 @@ class PlanRun:
         self._runner.on_spend(case_id, attempt, cost_usd)
 
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
-        """Call the system, and again if the case is owed another call or it is to be retried."""
+        """Call the system, and again if it is to be retried."""
         limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
-        is_owed, tries = True, 1
+        tries = 1
         while True:
             number = len(calls.done) + 1
             calls.begin(Spending(partial(self._spend, case.case_id, number)))
@@ -399,16 +358,10 @@ class PlanRun:
                     "input": fields.get("input") if is_field else deepcopy(case.input),
                 }
             ).spending_to(calls.spending)
-            attempt = await self._attempt(case, self._call_system(given), limit)
+            attempt = await self._attempt(self._system, given, on=self._loop(), limit_seconds=limit)
             error = attempt.error
             if error is None or attempt.fatal_error is not None:
                 break
-            if is_owed and _lost_its_time(attempt):
-                is_owed = False
-                call = calls.end(ended="another case blocked the event loop")
-                self._runner.on_attempt(case.case_id, call)
-                attempt.forget()
-                continue
             kind = None if attempt.is_too_late else user_code.kind_of(error)
             pause = user_code.pause_seconds(self._plan.retry, tries, kind, error)
             if pause is None:
@@ -420,17 +373,23 @@ class PlanRun:
             attempt.forget()
             await asyncio.sleep(pause)
         if attempt.fatal_error is not None:
-            raise attempt.fatal_error
+            calls.end(ended=user_code.describe(attempt.fatal_error))
+            raise _CaseLostError(attempt.fatal_error)
         return attempt
 
     async def _attempt(
-        self, case: BenchCase, call: Coroutine[Any, Any, Any], limit: float | None
+        self,
+        function: Callable[..., Any],
+        *args: object,
+        on: Loop,
+        limit_seconds: float | None,
     ) -> Attempt:
         attempt = Attempt(
-            case.case_id,
-            call,
-            self.ledger,
-            limit_seconds=limit,
+            function,
+            *args,
+            on=on,
+            here=self._here,
+            limit_seconds=limit_seconds,
             grace_seconds=self._plan.cancellation_grace_seconds,
         )
         await attempt.run()
@@ -439,13 +398,12 @@ class PlanRun:
         return attempt
 
 
-def _lost_its_time(attempt: Attempt) -> bool:
-    """Return whether a call timed out only because others blocked the event loop."""
-    return (
-        isinstance(attempt.error, _OWN_LIMITS)
-        and not attempt.is_too_late
-        and attempt.is_owed_another
-    )
+class _CaseLostError(Exception):
+    """A case has no score: what was raised says no more of its system than that it ends a run."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 def _judge_system(attempt: Attempt, answer: Answer) -> tuple[BenchScore, str | None, str] | None:
