@@ -501,7 +501,12 @@ async def _answered(
     """Return what a system answers or raises, as plain data."""
     try:
         attempt = Attempt(
-            system, case, on=loop, here=loop, limit_seconds=None, grace_seconds=_SECONDS_TO_CLOSE
+            system,
+            case,
+            loop=lambda: loop,
+            here=loop,
+            limit_seconds=None,
+            grace_seconds=_SECONDS_TO_CLOSE,
         )
         await attempt.run()
         if attempt.error is not None:

@@ -127,20 +127,16 @@ def test_each_way_to_fail_costs_what_was_spent(runs: PytestRuns) -> None:
 def test_calls_that_a_blocked_loop_discards_are_told_and_paid(
     runs: PytestRuns, is_saved: bool
 ) -> None:
-    """Eighty cases and one that blocks: only what was in flight is called twice, and each call
-    counts.
-    """
+    """Eighty cases and one that blocks: what was in flight is lost, and nothing is called twice."""
     blocker = {"id": "blocks", "input": 1, "block": 3, "costs": 0.1}
     cases = [blocker, *({**each, "costs": 0.1, "sleep": 0.05} for each in passing_cases(79))]
     settings = "timeout_per_case_seconds: 0.5\nconcurrency: 3\n"
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
     options = () if is_saved else ("--bench-no-save",)
     report = only_bench(runs.run("bench", *options, plugins=[BENCH]))
-    assert report["counts"]["passed"] == 79
-    again = len(calls(runs)) - 80
-    assert 0 <= again <= 2
-    assert report["total_cost_usd"] <= 0.1 * len(calls(runs)) + 1e-9
-    assert report["total_cost_usd"] >= 0.1 * 79
+    assert report["counts"]["passed"] >= 77
+    assert len(calls(runs)) == len(set(calls(runs))) == 80
+    assert 0.1 * 77 <= report["total_cost_usd"] <= 0.1 * 80 + 1e-9
 
 
 def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> None:

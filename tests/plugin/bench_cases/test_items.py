@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -252,10 +251,8 @@ def test_cases_raise_while_failures_are_shown(runs: PytestRuns) -> None:
 
 
 @SERIAL
-def test_a_loop_that_comes_back_pays_for_nothing_more(
-    runs: PytestRuns, workers: tuple[str, ...]
-) -> None:
-    """Only what ran on the given-up loop is called again; the rest of its cases are not its own."""
+def test_a_loop_that_comes_back_is_left_alone(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """What had begun on it is lost with it, and all else is graded; nothing is called twice."""
     cases: list[dict[str, Any]] = [
         {"id": "blocks", "input": 1, "block": 2.5},
         *({"id": f"case-{n}", "input": n, "sleep": 0.3} for n in range(24)),
@@ -263,12 +260,9 @@ def test_a_loop_that_comes_back_pays_for_nothing_more(
     settings = "timeout_per_case_seconds: 0.5\nconcurrency: 3\n"
     runs.write(task_class_files(cases, settings=settings))
     run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
-    assert run.outcomes == {"passed": 24, "failed": 1}
-    made = Counter(calls(runs))
-    assert made["blocks"] == 1
-    again = [case for case, times in made.items() if times > 1]
-    assert len(again) <= 2
-    assert max(made.values()) <= 2
+    assert run.outcomes is not None
+    assert run.outcomes["passed"] >= 22
+    assert sorted(calls(runs)) == sorted(case["id"] for case in cases)
 
 
 def test_loop_that_never_comes_back_is_given_up(runs: PytestRuns) -> None:
@@ -373,24 +367,29 @@ def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
 
 
 @pytest.mark.versions
-def test_keyboard_interrupt_in_a_system_stops_the_run(runs: PytestRuns) -> None:
-    """What is meant for the run is no case's failure: the run ends as by Ctrl+C."""
-    system = SYSTEM.replace("        note(case)\n", "        raise KeyboardInterrupt\n")
-    runs.write(task_class_files(passing_cases(3), system=system))
+@pytest.mark.parametrize(
+    ("raises", "words"),
+    [
+        ("raise KeyboardInterrupt", "KeyboardInterrupt: "),
+        ("pytest.exit('no budget', 7)", "Exit: no budget"),
+        ("raise BaseExceptionGroup('both', [SystemExit(3), OSError()])", "both (2 sub-exceptions)"),
+    ],
+)
+def test_what_would_end_the_run_fails_its_own_case(
+    runs: PytestRuns, raises: str, words: str
+) -> None:
+    """It is no case's score; the case that raised it is lost, and each other one is graded."""
+    system = SYSTEM.replace(
+        "        note(case)\n",
+        f"        note(case)\n        if case.case_id == 'case-001':\n            {raises}\n",
+    )
+    runs.write(task_class_files(passing_cases(6), system=system))
     run = runs.run("bench", plugins=[BENCH])
-    assert run.exit_status == 2
-    assert run.verdict == ("INTERRUPTED", "interrupt.keyboard")
-    assert only_bench(run)["counts"]["graded"] == 0
-
-
-@pytest.mark.versions
-def test_pytest_exit_in_a_system_stops_the_run(runs: PytestRuns) -> None:
-    """`pytest.exit` keeps its meaning and its exit status."""
-    system = SYSTEM.replace("        note(case)\n", "        pytest.exit('no budget', 7)\n")
-    runs.write(task_class_files(passing_cases(3), system=system))
-    run = runs.run("bench", plugins=[BENCH])
-    assert run.exit_status == 7
-    assert run.verdict == ("INTERRUPTED", "interrupt.exit")
+    assert (run.exit_status, run.outcomes) == (1, {"passed": 5, "failed": 1})
+    assert words in "\n".join(run.stdout)
+    report = only_bench(run)
+    assert (report["counts"]["graded"], report["complete"]) == (5, False)
+    assert report["mean_score"] == pytest.approx(5 / 6)
 
 
 def test_oracle_tests_the_rubric(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,9 @@ def test_a_task_factory_of_the_users_is_no_obstacle(is_debug: bool) -> None:
 async def _attempt(function: Callable[..., Any], *args: object) -> Attempt:
     """Make one call on the running loop, without a limit."""
     here = Loop(asyncio.get_running_loop())
-    attempt = Attempt(function, *args, on=here, here=here, limit_seconds=None, grace_seconds=1.0)
+    attempt = Attempt(
+        function, *args, loop=lambda: here, here=here, limit_seconds=None, grace_seconds=1.0
+    )
     await attempt.run()
     return attempt
 

@@ -106,7 +106,7 @@ class Attempt:
         self,
         function: Function,
         *args: object,
-        on: Loop,
+        loop: Callable[[], Loop],
         here: Loop,
         limit_seconds: float | None,
         grace_seconds: float,
@@ -116,7 +116,7 @@ class Attempt:
         Args:
             function: A plain or an async function.
             args: Its arguments.
-            on: Where its coroutine runs, be it async or one that returns an awaitable.
+            loop: Returns where its coroutine runs, be it async or one that returns an awaitable.
             here: The running loop.
             limit_seconds: When to cancel it; `None` if it enforces a limit of its own.
             grace_seconds: How long it may take to end after it was cancelled.
@@ -132,7 +132,9 @@ class Attempt:
         """Whether it continues although it was cancelled."""
         self._call = partial(function, *args)
         self._is_async = is_async(function)
-        self._on, self._here = on, here
+        self._loop, self._here = loop, here
+        self._clock = here
+        """The loop whose lateness is not the call's own time."""
         self._limit = limit_seconds
         self._grace = grace_seconds
         self._ended: asyncio.Future[None] = here.loop.create_future()
@@ -149,11 +151,10 @@ class Attempt:
                 had its grace period.
         """
         self._began = perf_counter()
-        self._late_before = self._clock.late_seconds()
         if self._is_async:
-            self._on.attempts.add(self)
-            self._on.call(self._begin, self._call)
+            self._start_coroutine()
         else:
+            self._late_before = self._clock.late_seconds()
             context = copy_context()
             self._thread = threading.Thread(
                 target=context.run, args=(self._in_thread,), name="bench-call", daemon=True
@@ -169,41 +170,49 @@ class Attempt:
         finally:
             if not self._ended.done():
                 self._ended.cancel()
-            self._on.attempts.discard(self)
+            self._clock.attempts.discard(self)
             if self._timer is not None:
                 self._timer.cancel()
         self.elapsed_seconds = perf_counter() - self._began
 
-    @property
-    def _clock(self) -> Loop:
-        return self._on if self._is_async else self._here
-
     def _in_thread(self) -> None:
-        """Make the call of a plain function; what it returns may be for the loop to await."""
+        """Make the call of a plain function; what it returns may be for a loop to await."""
         try:
             value = self._call()
         except BaseException as error:  # noqa: BLE001 - the caller decides about it
             self._here.call(self._end, None, error)
             return
-        if self._ended.done():
-            if inspect.iscoroutine(value):
-                with suppress(BaseException):  # it may have been started, and may refuse to end
-                    value.close()  # avoids the warning that it was never awaited
-        elif inspect.isawaitable(value):
-            self._on.call(self._begin, partial(_awaited, value))
-        else:
+        if not inspect.isawaitable(value):
             self._here.call(self._end, value, None)
+        elif not self._ended.done():
+            self._call, self._is_async = partial(_awaited, value), True
+            self._here.call(self._start_coroutine)
+        elif inspect.iscoroutine(value):
+            with suppress(BaseException):  # it may have been started, and may refuse to end
+                value.close()  # avoids the warning that it was never awaited
 
-    def _begin(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def _start_coroutine(self) -> None:
+        self._clock = self._loop()
+        self._clock.attempts.add(self)
+        self._late_before = self._clock.late_seconds()
+        self._clock.call(self._begin, self._clock)
+
+    def _begin(self, on: Loop) -> None:
         """Create the task, on its loop."""
+        if on is not self._clock:  # that loop was lost, and has come back
+            return
         try:
-            self._steps = _Steps(call(), partial(self._here.call, self._end))
+            self._steps = _Steps(self._call(), self._end_steps)
         except BaseException as error:  # noqa: BLE001 - as above
             self._here.call(self._end, None, error)
             return
-        self._task = self._on.loop.create_task(self._steps)
+        self._task = on.loop.create_task(self._steps)
         if self.is_expired:
             self._task.cancel()
+
+    def _end_steps(self, steps: _Steps, value: Any, error: BaseException | None) -> None:
+        if steps is self._steps:
+            self._here.call(self._end, value, error)
 
     def _end(self, value: Any, error: BaseException | None) -> None:
         if not self._ended.done():
@@ -252,12 +261,20 @@ class Attempt:
             return None
         if self._steps is not None:
             self._steps.is_to_end = True
-        self._on.call(self._task.cancel)
+        self._clock.call(self._task.cancel)
         return self._task
 
-    def lose(self) -> None:
-        """End a call whose loop another one has blocked for good."""
-        self._end(None, LoopLostError("another case blocked the event loop for good"))
+    def leave_loop(self) -> None:
+        """End a call whose loop another one has blocked for good; one that has not begun moves."""
+        steps = self._steps
+        if steps is not None and steps.has_begun:
+            self._end(None, LoopLostError("another case blocked the event loop for good"))
+            return
+        self._steps = self._task = None
+        if steps is not None:
+            steps.is_to_end = True
+        self._began = perf_counter()
+        self._start_coroutine()
 
     def forget(self) -> None:
         """Drop the exception: its frames keep everything that the call used alive."""
@@ -273,11 +290,11 @@ class Attempt:
             self._timer = self._here.loop.call_later(max(left, _TICK_SECONDS), self._expire)
             return
         self.is_expired = True
-        if self._task is None and self._steps is None:  # no thread can be ended
+        if not self._is_async:  # no thread can be ended
             self._end(None, asyncio.CancelledError())
             return
         if self._task is not None:
-            self._on.call(self._task.cancel)
+            self._clock.call(self._task.cancel)
         self._timer = self._here.loop.call_later(self._grace, self._abandon)
 
     def _cpu_seconds(self) -> float:
@@ -294,15 +311,16 @@ class Attempt:
             return
         self.is_abandoned = True
         self._ended.set_result(None)
-        if self._on is not self._here and self._steps is not None and self._steps.is_in_step:
-            self._on.is_lost = True
-            self._on.attempts.discard(self)
-            for each in tuple(self._on.attempts):
-                each.lose()
+        loop = self._clock
+        if loop is not self._here and self._steps is not None and self._steps.is_in_step:
+            loop.is_lost = True
+            loop.attempts.discard(self)
+            for each in tuple(loop.attempts):
+                each.leave_loop()
 
     async def _stop(self) -> None:
         if self._task is not None:
-            self._on.call(self._task.cancel)
+            self._clock.call(self._task.cancel)
             await asyncio.wait((self._ended,), timeout=self._grace)
             await end_for_good([self])
 
@@ -332,10 +350,11 @@ class _Steps(Coroutine[Any, Any, None]):
     def __init__(
         self,
         inner: Coroutine[Any, Any, Any],
-        on_end: Callable[[Any, BaseException | None], None],
+        on_end: Callable[[_Steps, Any, BaseException | None], None],
     ) -> None:
         self.is_to_end = False
         """Whether to close the other coroutine at its next step."""
+        self.has_begun = False
         self._inner = inner
         self._on_end = on_end
         self._held_seconds = 0.0
@@ -376,9 +395,10 @@ class _Steps(Coroutine[Any, Any, None]):
                 self._inner.close()
             except BaseException:  # noqa: BLE001 - the call was given up, its errors don't matter
                 _never_closed.extend(chain)
-            self._on_end(None, asyncio.CancelledError())
+            self._on_end(self, None, asyncio.CancelledError())
             raise StopIteration
         value, raised = None, None
+        self.has_begun = True
         self._step_began = perf_counter()
         try:
             return step(argument)
@@ -388,7 +408,7 @@ class _Steps(Coroutine[Any, Any, None]):
             raised = error
         finally:
             self._held_seconds, self._step_began = self.held_seconds(), 0.0
-        self._on_end(value, raised)
+        self._on_end(self, value, raised)
         raise StopIteration
 
 

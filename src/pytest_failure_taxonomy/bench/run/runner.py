@@ -325,7 +325,7 @@ class PlanRun:
         if not self._rubric_keeps_limit:
             limit = case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
         rubric = await self._attempt(
-            self._rubric, case, answer.output, on=self._here, limit_seconds=limit
+            self._rubric, case, answer.output, loop=lambda: self._here, limit_seconds=limit
         )
         if rubric.fatal_error is not None:
             raise _CaseLostError(rubric.fatal_error)
@@ -358,7 +358,7 @@ class PlanRun:
                     "input": fields.get("input") if is_field else deepcopy(case.input),
                 }
             ).spending_to(calls.spending)
-            attempt = await self._attempt(self._system, given, on=self._loop(), limit_seconds=limit)
+            attempt = await self._attempt(self._system, given, loop=self._loop, limit_seconds=limit)
             error = attempt.error
             if error is None or attempt.fatal_error is not None:
                 break
@@ -381,13 +381,13 @@ class PlanRun:
         self,
         function: Callable[..., Any],
         *args: object,
-        on: Loop,
+        loop: Callable[[], Loop],
         limit_seconds: float | None,
     ) -> Attempt:
         attempt = Attempt(
             function,
             *args,
-            on=on,
+            loop=loop,
             here=self._here,
             limit_seconds=limit_seconds,
             grace_seconds=self._plan.cancellation_grace_seconds,
