@@ -27,7 +27,7 @@ from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import user_code
 from pytest_failure_taxonomy.bench.answers import Answer, Spending, json_problem
 from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
-from pytest_failure_taxonomy.bench.run.calls import Attempt
+from pytest_failure_taxonomy.bench.run.calls import Attempt, is_async
 from pytest_failure_taxonomy.bench.run.fan_out import BackgroundLoop
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -503,6 +503,7 @@ async def _answered(
         attempt = Attempt(
             system,
             case,
+            is_async=is_async(system),
             loop=lambda: loop,
             here=loop,
             limit_seconds=None,

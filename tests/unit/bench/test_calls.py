@@ -143,7 +143,13 @@ async def _attempt(function: Callable[..., Any], *args: object) -> Attempt:
     """Make one call on the running loop, without a limit."""
     here = Loop(asyncio.get_running_loop())
     attempt = Attempt(
-        function, *args, loop=lambda: here, here=here, limit_seconds=None, grace_seconds=1.0
+        function,
+        *args,
+        is_async=False,
+        loop=lambda: here,
+        here=here,
+        limit_seconds=None,
+        grace_seconds=1.0,
     )
     await attempt.run()
     return attempt

@@ -106,6 +106,7 @@ class Attempt:
         self,
         function: Function,
         *args: object,
+        is_async: bool,
         loop: Callable[[], Loop],
         here: Loop,
         limit_seconds: float | None,
@@ -116,6 +117,7 @@ class Attempt:
         Args:
             function: A plain or an async function.
             args: Its arguments.
+            is_async: As `is_async` tells.
             loop: Returns where its coroutine runs, be it async or one that returns an awaitable.
             here: The running loop.
             limit_seconds: When to cancel it; `None` if it enforces a limit of its own.
@@ -131,7 +133,7 @@ class Attempt:
         self.is_abandoned = False
         """Whether it continues although it was cancelled."""
         self._call = partial(function, *args)
-        self._is_async = is_async(function)
+        self._is_async = is_async
         self._loop, self._here = loop, here
         self._clock = here
         """The loop whose lateness is not the call's own time."""
@@ -163,8 +165,9 @@ class Attempt:
         if self._limit is not None and not self._ended.done():
             self._timer = self._here.loop.call_later(self._limit, self._expire)
         try:
-            await asyncio.wait((self._ended,))  # which doesn't cancel it
+            await self._ended
         except asyncio.CancelledError:
+            self._ended = self._here.loop.create_future()  # the former one was cancelled
             await self._stop()
             raise
         finally:

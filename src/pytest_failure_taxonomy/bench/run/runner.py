@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spendin
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.report import aggregate
 from pytest_failure_taxonomy.bench.run.admission import Admission
-from pytest_failure_taxonomy.bench.run.calls import Attempt, Loop, end_for_good
+from pytest_failure_taxonomy.bench.run.calls import Attempt, Loop, end_for_good, is_async
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -217,11 +217,18 @@ class PlanRun:
         self._admission = admission
         self._earlier = earlier
         self._runner = runner
-        self._system = system_under_test
-        self._rubric = rubric_runner
         self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
-        self._here = Loop(asyncio.get_running_loop())
-        self._loop = runner.loop or (lambda: self._here)
+        here = self._here = Loop(asyncio.get_running_loop())
+        make = partial(Attempt, here=here, grace_seconds=plan.cancellation_grace_seconds)
+        self._call_system = partial(
+            make,
+            system_under_test,
+            is_async=is_async(system_under_test),
+            loop=runner.loop or (lambda: here),
+        )
+        self._call_rubric = partial(
+            make, rubric_runner, is_async=is_async(rubric_runner), loop=lambda: here
+        )
         self._abandoned: list[Attempt] = []
         """Calls that continued after they were cancelled."""
         self._ended = self._here.loop.create_future()
@@ -324,9 +331,7 @@ class PlanRun:
         limit = None
         if not self._rubric_keeps_limit:
             limit = case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
-        rubric = await self._attempt(
-            self._rubric, case, answer.output, loop=lambda: self._here, limit_seconds=limit
-        )
+        rubric = await self._made(self._call_rubric(case, answer.output, limit_seconds=limit))
         if rubric.fatal_error is not None:
             raise _CaseLostError(rubric.fatal_error)
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
@@ -358,7 +363,7 @@ class PlanRun:
                     "input": fields.get("input") if is_field else deepcopy(case.input),
                 }
             ).spending_to(calls.spending)
-            attempt = await self._attempt(self._system, given, loop=self._loop, limit_seconds=limit)
+            attempt = await self._made(self._call_system(given, limit_seconds=limit))
             error = attempt.error
             if error is None or attempt.fatal_error is not None:
                 break
@@ -377,21 +382,7 @@ class PlanRun:
             raise _CaseLostError(attempt.fatal_error)
         return attempt
 
-    async def _attempt(
-        self,
-        function: Callable[..., Any],
-        *args: object,
-        loop: Callable[[], Loop],
-        limit_seconds: float | None,
-    ) -> Attempt:
-        attempt = Attempt(
-            function,
-            *args,
-            loop=loop,
-            here=self._here,
-            limit_seconds=limit_seconds,
-            grace_seconds=self._plan.cancellation_grace_seconds,
-        )
+    async def _made(self, attempt: Attempt) -> Attempt:
         await attempt.run()
         if attempt.is_abandoned:
             self._abandoned.append(attempt)
