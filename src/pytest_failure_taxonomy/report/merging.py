@@ -8,6 +8,7 @@ again, and it does not matter in which order, in how many steps or how often rep
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
@@ -498,11 +499,10 @@ def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
 
 def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSONObject:
     """Add the counts of all runs up; of tries, those of the last, with what others ran besides."""
-    total = dict.fromkeys(parts[0].about["summary"], 0)
+    total = Counter(dict.fromkeys(parts[0].about["summary"], 0))
     for part in parts:
         if part.id not in aside:
-            for name, count in part.about["summary"].items():
-                total[name] += count
+            total.update(part.about["summary"])
     open_tries: dict[Any, list[_Part]] = {}
     for part in parts:
         open_tries.setdefault(part.slot, []).append(part)
@@ -526,7 +526,7 @@ def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSO
             total["passed"] += max(0, more - whole["skipped"] - whole["xfailed"])
             for name in ("skipped", "xfailed", "xpassed"):
                 total[name] += max(0, whole[name] - now[name])
-    return total
+    return dict(total)
 
 
 def _run(parts: Sequence[_Part]) -> JSONObject:

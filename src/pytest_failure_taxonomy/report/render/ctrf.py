@@ -17,7 +17,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from math import isfinite
 from typing import Final
 
 from pytest_failure_taxonomy.report import build
@@ -256,6 +255,4 @@ def _retries_of_flaky(report: JSONObject) -> int | None:
 
 def _milliseconds(seconds: float | None) -> int | None:
     """Return whole milliseconds; a report of anybody's may say more seconds than there are."""
-    if seconds is None or not isfinite(seconds):
-        return None
-    return round(min(seconds, _LONGEST_SECONDS) * 1000)
+    return None if seconds is None else round(min(seconds, _LONGEST_SECONDS) * 1000)
