@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
-from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.calls import Loop, LoopLostError
 from pytest_failure_taxonomy.bench.run.runner import PlanRun, Runner
-from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.user_code import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-    from pytest_failure_taxonomy.bench.scores import RubricRunner, SystemUnderTest
+    from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
+    from pytest_failure_taxonomy.bench.run.admission import Admission
+    from pytest_failure_taxonomy.bench.scores import (
+        CaseAttempt,
+        CaseOutcome,
+        RubricRunner,
+        SystemUnderTest,
+    )
 
-_NOTHING_DONE: Final[Mapping[str, CaseOutcome]] = MappingProxyType({})
-_NO_CALLS: Final[Mapping[str, tuple[CaseAttempt, ...]]] = MappingProxyType({})
+_LOOK_SECONDS: Final = 0.25
 _CLOSE_SECONDS: Final = 5.0
 """How long cancelled work may take to end when everything is closed."""
 
@@ -67,8 +68,8 @@ class BackgroundLoop(Loop):
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self.loop)
-        while not self._is_closing:  # a system may have stopped the loop
-            with suppress(BaseException):  # a callback may raise SystemExit
+        while not (self._is_closing or self.loop.is_closed()):
+            with suppress(BaseException):  # a system may stop the loop, or a callback raise
                 self.loop.run_forever()
 
     def submit(self, work: Awaitable[Any]) -> Future[Any]:
@@ -114,10 +115,10 @@ class Unit:
         make_rubric: Callable[[], RubricRunner],
         watch: Watch,
         *,
-        loop: Callable[[], Loop] | None = None,
-        admission: Admission | None = None,
-        done: Mapping[str, CaseOutcome] = _NOTHING_DONE,
-        earlier: Mapping[str, Sequence[CaseAttempt]] = _NO_CALLS,
+        loop: Callable[[], Loop] | None,
+        admission: Admission,
+        done: Mapping[str, CaseOutcome],
+        earlier: Mapping[str, Sequence[CaseAttempt]],
     ) -> None:
         """Prepare; nothing is started yet.
 
@@ -128,7 +129,7 @@ class Unit:
             watch: Learns what happens.
             loop: Returns where coroutines of the system run; `None`: it is one of ours, which runs
                 on the runner's loop.
-            admission: Decides which cases may start; by default, the plan's own limits do.
+            admission: Decides which cases may start.
             done: The outcomes of cases that an earlier run has finished.
             earlier: Calls of the system that count for cases that are still to run.
         """
@@ -137,8 +138,8 @@ class Unit:
         self._loop = loop
         self._make_rubric = make_rubric
         self._watch = watch
-        self._admission = Admission(plan) if admission is None else admission
-        self._earlier = dict(earlier)
+        self._admission = admission
+        self._earlier = earlier
         self._outcomes: dict[str, Future[CaseOutcome]] = {
             case.case_id: Future() for case in plan.cases
         }
@@ -170,7 +171,7 @@ class Unit:
                 self._plan.model_copy(update={"cases": left}),
                 system_under_test=self._system,
                 rubric_runner=self._make_rubric(),
-                earlier=dict(self._earlier),
+                earlier=self._earlier,
             )
         )
         self._run.add_done_callback(self._settle)
@@ -190,7 +191,7 @@ class Unit:
         if isinstance(error, LoopLostError):
             error = CaseLostError(str(error))
         elif not isinstance(error, SystemExit | asyncio.CancelledError):  # it would end pytest
-            error = CaseLostError(f"{describe(error)}")
+            error = CaseLostError(describe(error))
         waited_for.set_exception(error)
 
     def _settle(self, run: Future[PlanRun]) -> None:
@@ -216,8 +217,11 @@ class Unit:
             CaseLostError: The case has no score.
             BaseException: What a system raised that ends a test, such as SystemExit.
         """
+        outcome = self._outcomes[case.case_id]
         try:
-            return self._outcomes[case.case_id].result()
+            while not outcome.done():  # on Windows, Ctrl+C ends no wait that has no limit
+                wait([outcome], _LOOK_SECONDS)
+            return outcome.result()
         finally:
             del self._outcomes[case.case_id]  # each holds a lock, and there may be thousands
 
