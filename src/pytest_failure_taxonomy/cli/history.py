@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.database import History
-    from pytest_failure_taxonomy.history.questions import Since, Wanted
+    from pytest_failure_taxonomy.history.questions import Wanted
 
 MAX_ERROR_BYTES: Final = 8 * 1024 * 1024
 """How much of an error is read, from its end."""
@@ -163,31 +163,18 @@ def since(options: argparse.Namespace) -> int:
             rows = [find_since(history, each, project=project) for each in names]
         else:
             rows = [*find_since_of_test(history, name, project=project)]
+    table = _table("since")
     if getattr(options, "format", "table") != "table":
-        _print(options, _table("since"), rows)
-    else:
-        answer("\n".join(map(_since_words, rows)))
+        _print(options, table, rows)
+        return 0
+    lines = output.columns_of(table["lines"], _WORDS)
+    blocks = []
+    for row in rows:
+        cells = [(column.heading, column.words(row)) for column in lines]
+        told = [f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in cells if words]
+        blocks.append("".join(told))
+    answer("\n".join(blocks))
     return 0
-
-
-def _since_words(found: Since) -> str:
-    lines = [
-        *([("test", found.nodeid)] if found.nodeid else []),
-        ("failure", f"{found.title} ({found.kind})"),
-        ("fingerprint", found.fingerprint),
-        ("first seen", _at(found.first_seen, found.first_commit, found.first_run)),
-        ("failing since", _at(found.streak_seen, found.streak_commit, found.streak_run)),
-        (
-            "last passed",
-            "not known"
-            if found.last_passed_at is None
-            else _at(found.last_passed_at, found.last_passed_commit, None),
-        ),
-        ("last seen", _when(found.last_seen)),
-        ("runs", str(found.runs)),
-        ("branches", ", ".join(found.branches) or "not known"),
-    ]
-    return "".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in lines)
 
 
 @_answers
@@ -247,15 +234,6 @@ def _when(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M")
 
 
-def _at(at: datetime, commit: str | None, run: str | None) -> str:
-    words = [_when(at)]
-    if commit:
-        words.append(f"commit {_commit(commit)}")
-    if run:
-        words.append(f"run {run[:8]}")
-    return ", ".join(words)
-
-
 def _commit(commit: str | None) -> str:
     return (commit or "")[:10]
 
@@ -271,7 +249,11 @@ def _seconds(seconds: float | None) -> str:
 
 _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "when": _when,
+    "when or not": lambda at: _when(at) or "not known",
     "commit": _commit,
+    ", commit": lambda commit: f", commit {_commit(commit)}" if commit else "",
+    ", run": lambda run: f", run {run[:8]}" if run else "",
+    "branches": lambda names: ", ".join(names) or "not known",
     "seconds": _seconds,
     "status": lambda reason: f"✗ failed ({reason})" if reason else "✓ passed",
     "failed": lambda run: str(run.failed + run.errors),
