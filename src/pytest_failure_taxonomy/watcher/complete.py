@@ -396,16 +396,14 @@ def reconstruct(
     try:
         secrets = Secrets(run.header.redact)
         rootdir = Path(run.header.context.rootdir)
-        outputs: dict[str, str | None] = {}
         # Workers outlive their controller a while. Only a process that has seen the end asks what
         # their tests had written: later, others may have their numbers.
-        if end.exit.source in ("watcher", "supervisor"):
-            for worker, state in workers.items():
-                if state.test is not None:
-                    process_id, capture = state.process_id, state.capture
-                    outputs[worker] = crash_output.output_of_process(
-                        process_id, capture, secrets.redact
-                    )
+        saw_end = end.exit.source in ("watcher", "supervisor")
+        outputs = {
+            worker: crash_output.output_of_process(each.process_id, each.capture, secrets.redact)
+            for worker, each in workers.items()
+            if saw_end and each.test is not None
+        }
         evidence = evidence_of(
             run,
             exit_seen,
@@ -486,10 +484,11 @@ def _add_dead_benches(
             check=False,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        problem = said[-1] if said else f"exit status {done.returncode}"
         if done.returncode == 0:
             found, problem = json.loads(done.stdout), ""
+        else:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            problem = said[-1] if said else f"exit status {done.returncode}"
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"{type(error).__name__}: {error}"
     report["bench"] = build.fit_benches(redact([each["report"] for each in found]))
