@@ -97,9 +97,8 @@ def scheduler_address(given: str, where: str) -> str:
 class DaskSystem:
     """Calls a system under test on the workers of a cluster, each case once.
 
-    It can be used from one event loop after another; each has a connection of its own. The number
-    of cases at a time is up to the caller; a case goes to the worker with the fewest of ours for
-    each of its threads.
+    All calls come from one event loop. The number of cases at a time is up to the caller; a case
+    goes to the worker with the fewest of ours for each of its threads.
     """
 
     def __init__(
@@ -115,10 +114,9 @@ class DaskSystem:
                 the worker does so later, in case the caller is gone.
         """
         self._target = target
-        self._address = address
         self._isolation = isolation
         self._limit_seconds = limit_seconds
-        self._clusters: dict[asyncio.AbstractEventLoop, _Cluster] = {}
+        self._cluster = _Cluster(address)
 
     async def __call__(self, case: BenchCase) -> Any:
         """Return what the system returns; if cancelled, end the call on the worker.
@@ -131,28 +129,23 @@ class DaskSystem:
             SystemUnderTestError: The system raised.
         """
         try:
-            cluster = await self.connect()
+            await self.connect()
         except BenchError as error:
             raise SchedulerLost(str(error)) from None
         limit_seconds = (case.timeout_per_case_seconds or self._limit_seconds) + _SPARE_SECONDS
-        said = await cluster.call(self._target, self._isolation, limit_seconds, case)
+        said = await self._cluster.call(self._target, self._isolation, limit_seconds, case)
         if "error" in said:
             raise user_code.raised_elsewhere(said["error"])
         answer = json.loads(said["answer"])
         return Answer(**answer) if answer.pop("is_answer") else answer["output"]
 
-    async def connect(self) -> _Cluster:
-        """Return the connection of this loop; connect now, so that no case waits for it.
+    async def connect(self) -> None:
+        """Connect now, so that no case waits for it.
 
         Raises:
             BenchError: The scheduler can't be reached.
         """
-        loop = asyncio.get_running_loop()
-        if loop not in self._clusters:
-            self._clusters[loop] = _Cluster(self._address)
-        cluster = self._clusters[loop]
-        await cluster.connect()
-        return cluster
+        await self._cluster.connect()
 
     async def check(self) -> None:
         """Connect, and have each worker import the system; call nothing.
@@ -161,17 +154,18 @@ class DaskSystem:
             BenchError: The scheduler can't be reached, there is no worker, or one can't call the
                 system; the message has a line for each problem.
         """
-        await (await self.connect()).greet(self._target)
+        await self.connect()
+        await self._cluster.greet(self._target)
 
     async def aclose(self) -> None:
-        """Close the connection of this loop; may be called again."""
-        cluster = self._clusters.pop(asyncio.get_running_loop(), None)
-        if cluster is not None and cluster.client is not None:
-            await _close(cluster.client)
+        """Close the connection; may be called again."""
+        client, self._cluster.client = self._cluster.client, None
+        if client is not None:
+            await _close(client)
 
 
 class _Cluster:
-    """The connection to a cluster from one event loop."""
+    """The connection to a cluster."""
 
     def __init__(self, address: str) -> None:
         self._address = address

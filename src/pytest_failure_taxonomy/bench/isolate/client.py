@@ -44,9 +44,8 @@ _MAX_LOADS: Final = 2
 class IsolatedRubric:
     """Runs a `rubric.py` in a separate process for each case, with limits.
 
-    It can grade many cases at a time, and be used from one event loop after another; each loop has
-    servers of its own, which start with its first case. Without `fork` (Windows) there are no
-    servers, and each case gets a new interpreter.
+    It can grade many cases at a time, on one event loop. Its servers start with the first case.
+    Without `fork` (Windows) there are none, and each case gets a new interpreter.
     """
 
     enforces_limit = True
@@ -77,7 +76,7 @@ class IsolatedRubric:
         self._is_examined = False
         self._problem: RubricError | None = None
         self._loads_that_died = 0
-        self._servers = _ServersByLoop()
+        self._servers = _Servers()
         weakref.finalize(self, self._servers.close)
 
     async def __call__(self, case: BenchCase, output: object) -> RubricAnswer:
@@ -98,7 +97,7 @@ class IsolatedRubric:
             elif self._is_warm:
                 reply = await self._ask_warm(body, limit_seconds)
             else:
-                fresh, connection = self._servers.here().fresh, Connection(self._fresh_task(), None)
+                fresh, connection = self._servers.fresh, Connection(self._fresh_task(), None)
                 fresh.add(connection)
                 try:
                     reply = await connection.ask(body, limit_seconds)
@@ -114,22 +113,21 @@ class IsolatedRubric:
         await self._servers.aclose()
 
     async def _ask_warm(self, body: bytes, limit_seconds: float) -> Reply:
-        servers = self._servers.here()
         try:
-            return await (await self._loaded(servers, "main")).ask(body, limit_seconds)
+            return await (await self._loaded("main")).ask(body, limit_seconds)
         except ServerDiedError:
             # Either this case killed the server, or one that ran beside it: try it alone.
-            async with servers.alone:
-                return await (await self._loaded(servers, "suspects")).ask(body, limit_seconds)
+            async with self._servers.alone:
+                return await (await self._loaded("suspects")).ask(body, limit_seconds)
 
-    async def _loaded(self, servers: _Servers, which: Literal["main", "suspects"]) -> Connection:
+    async def _loaded(self, which: Literal["main", "suspects"]) -> Connection:
         """Return a server that has loaded the rubric.
 
         Raises:
             RubricError: No server can load it; later cases fail with the same error, untried.
         """
         while self._problem is None:
-            connection = servers.get(which, self._task, self._limit_seconds)
+            connection = self._servers.get(which, self._task, self._limit_seconds)
             reply = await connection.loaded()
             if reply is None and connection.is_counted:
                 continue
@@ -207,7 +205,7 @@ class IsolatedSystem:
             target: `package.module:callable`, plain or async, taking a `BenchCase`.
         """
         self._task = Task(target=target, max_bytes=MAX_OUTPUT_BYTES)
-        self._servers = _ServersByLoop()
+        self._servers = _Servers()
         weakref.finalize(self, self._servers.close)
 
     async def __call__(self, case: BenchCase) -> Any:
@@ -241,7 +239,7 @@ class IsolatedSystem:
     async def _ask(self, body: bytes, on_spends: OnSpends) -> Reply:
         if not _CAN_FORK:
             return await run_directly(self._task, body, None, on_spends)
-        server = self._servers.here().get("main", self._task, None)
+        server = self._servers.get("main", self._task, None)
         loaded = await server.loaded()
         if loaded is None:
             raise ProcessDied(f"the system's process {how_it_ended(server.status)} on loading it")
@@ -259,7 +257,7 @@ class IsolatedSystem:
 
 
 class _Servers:
-    """The servers of one event loop."""
+    """The servers of one rubric or system; an event loop can only use its own."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Connection] = {}
@@ -281,41 +279,15 @@ class _Servers:
             found = self._kept[which] = Connection(task, load_seconds)
         return found
 
-    def stop(self) -> list[Connection]:
-        """Refuse to start more servers; return those that are to be closed."""
-        self.is_closed = True
-        return [*self._kept.values(), *self.fresh]
-
-
-class _ServersByLoop:
-    """The servers of one rubric or system: an event loop can only use its own."""
-
-    def __init__(self) -> None:
-        self._by_loop: dict[asyncio.AbstractEventLoop, _Servers] = {}
-
-    def here(self) -> _Servers:
-        """Return the servers of the running loop."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            self._close([each for each in self._by_loop if each.is_closed()])
-            self._by_loop[loop] = _Servers()
-        return self._by_loop[loop]
-
     async def aclose(self) -> None:
-        """Close all servers, those of the running loop without blocking it."""
-        own = self._by_loop.pop(asyncio.get_running_loop(), None)
-        self.close()
-        if own is not None:
-            await asyncio.gather(*(each.aclose() for each in own.stop()))
+        """Close all servers without blocking their loop, and refuse to start more."""
+        self.is_closed = True
+        await asyncio.gather(*(each.aclose() for each in (*self._kept.values(), *self.fresh)))
 
     def close(self) -> None:
         """Close all servers."""
-        self._close(list(self._by_loop))
-
-    def _close(self, loops: list[asyncio.AbstractEventLoop]) -> None:
-        for loop in loops:
-            for connection in self._by_loop.pop(loop).stop():
-                connection.close()
+        for each in (*self._kept.values(), *self.fresh):
+            each.close()
 
 
 def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:

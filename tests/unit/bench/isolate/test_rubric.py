@@ -283,18 +283,6 @@ async def until_gone(process_id: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_it_may_be_used_from_one_loop_after_the_other(tmp_path: Path) -> None:
-    """A loop that was closed without `aclose` leaves no server behind."""
-    grader = IsolatedRubric(rubric(tmp_path, GRADE + "return output\n"))
-
-    async def run(number: int) -> None:
-        assert (await grader(case(), number)).json == str(number).encode()
-
-    for number in range(3):
-        asyncio.run(run(number))
-    asyncio.run(grader.aclose())
-
-
 def test_nothing_is_left_when_it_is_forgotten(tmp_path: Path, private_places: Path) -> None:
     """Without any `aclose`, the end of the object ends its server."""
     grader = IsolatedRubric(rubric(tmp_path, GRADE + "return output\n"))
