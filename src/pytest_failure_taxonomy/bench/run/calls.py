@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.bench.user_code import ends_run
 
 Function = Callable[..., Any]
 
-_TICK_SECONDS: Final = 0.02
+_TICK_SECONDS: Final = 0.05
 _LEAST_LATE_SECONDS: Final = 0.03
 """A loop is late that runs what is due later than this: it was blocked, or the GIL was held."""
 _BLOCKING_STEP_SECONDS: Final = 0.05

@@ -64,7 +64,6 @@ class BackgroundLoop(Loop):
         self._is_closing = False
         self._thread = threading.Thread(target=self._turn, name="bench-cases", daemon=True)
         self._thread.start()
-        self.loop.call_soon_threadsafe(self.start)
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -258,6 +257,7 @@ class FanOut:
         """Return the loop of the systems; a new one if a case blocks the last one for good."""
         if self._of_systems is None or self._of_systems.is_lost:
             self._of_systems = BackgroundLoop()
+            self._of_systems.call(self._of_systems.start)
         return self._of_systems
 
     def start(self, unit: Unit) -> None:
