@@ -69,17 +69,14 @@ class Search:
         removal_of: Callable[[re.Match[str]], Removal | None],
     ) -> str:
         """Return the text with a mark for each match that is to be removed."""
-        return self.without(text, self._removals(expression.finditer(text), removal_of))
 
-    def _removals(
-        self,
-        matches: Iterable[re.Match[str]],
-        removal_of: Callable[[re.Match[str]], Removal | None],
-    ) -> Iterator[Removal]:
-        for found in matches:
-            self.judge(*found.span())
-            if removal := removal_of(found):
-                yield removal
+        def removals() -> Iterator[Removal]:
+            for found in expression.finditer(text):
+                self.judge(*found.span())
+                if removal := removal_of(found):
+                    yield removal
+
+        return self.without(text, removals())
 
     def judge(self, start: int, end: int) -> None:
         """Count a place that is judged."""

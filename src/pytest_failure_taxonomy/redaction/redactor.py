@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from pytest_failure_taxonomy.redaction import MARK_START, is_cut, named_secrets, names, signs
 from pytest_failure_taxonomy.redaction.known_values import KnownValues, LearntValues, secret_values
 from pytest_failure_taxonomy.redaction.marks import (
+    CUT,
     MARK,
     Note,
     Removal,
@@ -159,7 +160,7 @@ class Redactor:
             text = self._environment.remove(text, search, cut=cut)
         if signs.may_hold_key(text):
             text = remove_private_keys(text, note)
-        text = signs.known_tokens().remove(text, search, cut=cut)
+        text = remove_tokens(text, search, cut=cut)
         if signs.may_hold_login(text):
             text = search.without_matches(text, _PASSWORD, _password)
             text = search.without_matches(text, _PASSWORD_WITH_SLASH, _password)
@@ -285,6 +286,78 @@ def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
 
 def _mark(name: str, _: str = "", /) -> str:
     return f"{MARK_START}{name}]"
+
+
+# Tokens
+
+# No token begins inside of such a run. So each run is read once, however many heads it has.
+_START_OF_RUN: Final = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
+_RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
+_LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|]|E(?=[ \t])){0,60}"
+_SHORTEST_REST: Final = 4
+_WRAPPED: Final = (
+    rf"[A-Za-z0-9_.+/=~-]{{0,400}}+(?:{_LINE_BREAK}[A-Za-z0-9_.+/=~-]{{2,400}}+){{1,8}}"
+)
+_LETTERS_OF_HEAD: Final = 3
+"""Two letters before a cut are no sign of a token."""
+
+
+def remove_tokens(text: str, search: Search, *, cut: bool) -> str:
+    """Return the text without the tokens in it.
+
+    Args:
+        text: any text.
+        search: removes what was found.
+        cut: whether the text has places where something was cut out, perhaps of a token.
+    """
+    tokens = signs.known_tokens()
+    if literals := tokens.literals_in(text):
+        if heads := [each for each in literals if each in tokens.ids]:
+            wrapped = signs.compiled(signs.START, heads, _WRAPPED)
+            text = search.without_matches(text, wrapped, _wrapped_token)
+        text = search.without_matches(
+            text,
+            tokens.whole(literals),
+            lambda found: removal_of_group(found, 0, tokens.id_of(found.group())),
+        )
+    if cut and (
+        heads := [each for each in tokens.ids if len(each) >= _LETTERS_OF_HEAD and each in text]
+    ):
+        expression = signs.compiled(_START_OF_RUN, heads, rf"{_RUN}{CUT}[A-Za-z0-9_.+/=~-]*+")
+        text = search.without_matches(
+            text,
+            expression,
+            lambda found: Removal(*found.span(), tokens.id_of(found.group()), ""),
+        )
+    return text
+
+
+def _wrapped_token(found: re.Match[str]) -> Removal | None:
+    """Remove a token that lines were broken in: as far as its parts belong to it."""
+    tokens = signs.known_tokens()
+    text = found.group()
+    breaks = list(re.finditer(_LINE_BREAK, text))
+    joined = re.sub(_LINE_BREAK, "", text)
+    form = tokens.whole([literal for literal in tokens.forms if literal in joined])
+    ends = [*(each.start() for each in breaks[1:]), len(text)]
+    token = text[: breaks[0].start()]
+    end = 0
+    for before, part_end in zip(breaks, ends, strict=True):
+        part = text[before.end() : part_end]
+        whole = form.match(token + part)
+        is_more = whole is not None and whole.end() > len(token)
+        known = form.fullmatch(token)
+        # What begins a line belongs to the token that ended the one before, if it is like one.
+        if not is_more or (known and not (len(part) >= _SHORTEST_REST and looks_random(part))):
+            break
+        taken = whole.end() - len(token) if whole else 0
+        token += part[:taken]
+        end = before.end() + taken
+        if taken < len(part):
+            break
+    if end == 0 or form.fullmatch(token) is None:
+        return None
+    return Removal(found.start(), found.start() + end, tokens.id_of(token), token)
 
 
 # URLs

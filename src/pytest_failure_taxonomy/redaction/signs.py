@@ -15,7 +15,7 @@ import re
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction import is_cut
 from pytest_failure_taxonomy.redaction.names import (
@@ -25,9 +25,6 @@ from pytest_failure_taxonomy.redaction.names import (
     may_hold_command,
     words_of_names,
 )
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.redaction.marks import Removal, Search
 
 BETWEEN_TEXTS: Final = "\0"
 """It is no blank, because a blank may stand between a name and its secret."""
@@ -182,19 +179,8 @@ def _telling_words(value: str) -> Iterator[str]:
 
 # A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character
 # is a letter or a digit.
-_START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
-
-# No token begins inside of such a run. So each run is read once, however many heads it has.
-_START_OF_RUN: Final = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
-_RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
-_LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|]|E(?=[ \t])){0,60}"
-_SHORTEST_REST: Final = 4
-_WRAPPED: Final = (
-    rf"[A-Za-z0-9_.+/=~-]{{0,400}}+(?:{_LINE_BREAK}[A-Za-z0-9_.+/=~-]{{2,400}}+){{1,8}}"
-)
+START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 _LINE_END: Final = r"[A-Za-z0-9_.+/=~-]{0,400}+(?:\\{1,2}r|\r)?\\?\n"
-_LETTERS_OF_HEAD: Final = 3
-"""Two letters before a cut are no sign of a token."""
 _LETTERS_OF_JOINED: Final = 4
 _MOST_PLAIN: Final = 10_000
 _LONGEST_PLAIN: Final = 100
@@ -213,15 +199,15 @@ class Tokens:
         table = json.loads(pkgutil.get_data(package, "patterns.json") or b"{}")
         self.table: dict[str, Any] = table
         """As it is packaged."""
-        self._ids = {prefix: form["id"] for form in table["tokens"] for prefix in form["prefixes"]}
+        self.ids = {prefix: form["id"] for form in table["tokens"] for prefix in form["prefixes"]}
         self._shapes = {shape["regex"]: shape["id"] for shape in table["shapes"]}
         self._inside = [literal for shape in table["shapes"] for literal in shape["literals"]]
         """Literals that stand inside of tokens; the others are their heads."""
         self._heads: dict[str, list[str]] = {}
         """Those that begin with a word."""
-        for head in self._ids:
+        for head in self.ids:
             self._heads.setdefault(re.split("[^A-Za-z0-9]", head, maxsplit=1)[0], []).append(head)
-        self._begun = tuple([head for head in self._ids if head.isalnum()])
+        self._begun = tuple([head for head in self.ids if head.isalnum()])
         """Heads behind which their word may go on."""
         self._plain_lines: set[str] = set()
         """Those in which no token stands or begins."""
@@ -229,7 +215,7 @@ class Tokens:
         """Those with which no head begins."""
 
     @cached_property
-    def _forms(self) -> dict[str, str]:
+    def forms(self) -> dict[str, str]:
         """Return an expression for the tokens in which a literal stands, by the literal."""
         forms = {}
         for form in self.table["tokens"]:
@@ -240,13 +226,13 @@ class Tokens:
             for prefix in sorted(form["prefixes"], key=len):
                 # `of_ghp_…` is a token, too. Other heads are words or a letter or two.
                 is_joined = len(prefix) >= _LETTERS_OF_JOINED and not form.get("alone")
-                start = f"(?:{_START}|(?<=[A-Za-z0-9]_))" if is_joined else _START
+                start = f"(?:{START}|(?<=[A-Za-z0-9]_))" if is_joined else START
                 forms[prefix] = f"{start}{re.escape(prefix)}{rest}"
         # The longest heads first: `sk-ant-` is not a key of `sk-`.
         forms = dict(sorted(forms.items(), key=lambda form: (-len(form[0]), form[0])))
         for shape in self.table["shapes"]:
             for literal in shape["literals"]:
-                forms[literal] = f"{_START}(?:{shape['regex']})"
+                forms[literal] = f"{START}(?:{shape['regex']})"
         return forms
 
     def literals_in(self, text: str) -> list[str]:
@@ -276,11 +262,8 @@ class Tokens:
             for literal in literals
             if literal in together
             and (
-                self._whole([literal]).search(together)
-                or (
-                    literal in self._ids
-                    and _compiled(_START, [literal], _LINE_END).search(together)
-                )
+                self.whole([literal]).search(together)
+                or (literal in self.ids and compiled(START, [literal], _LINE_END).search(together))
             )
         ]
         if len(self._plain_words) < _MOST_PLAIN:
@@ -288,79 +271,17 @@ class Tokens:
             self._plain_words.update([each for each in words if len(each) <= _LONGEST_PLAIN])
         if not found and len(self._plain_lines) < _MOST_PLAIN:
             self._plain_lines.update([line for line in lines if len(line) <= _LONGEST_PLAIN])
-        return [literal for literal in self._forms if literal in found] if found else []
+        return [literal for literal in self.forms if literal in found] if found else []
 
-    def remove(self, text: str, search: Search, *, cut: bool) -> str:
-        """Return the text without the tokens in it.
-
-        Args:
-            text: any text.
-            search: removes what was found.
-            cut: whether the text has places where something was cut out, perhaps of a token.
-        """
-        from pytest_failure_taxonomy.redaction.marks import CUT
-
-        if literals := self.literals_in(text):
-            if heads := [each for each in literals if each in self._ids]:
-                wrapped = _compiled(_START, heads, _WRAPPED)
-                text = search.without_matches(text, wrapped, self._wrapped_token)
-            text = search.without_matches(text, self._whole(literals), self._whole_token)
-        if cut and (
-            heads := [each for each in self._ids if len(each) >= _LETTERS_OF_HEAD and each in text]
-        ):
-            rest = rf"{_RUN}{CUT}[A-Za-z0-9_.+/=~-]*+"
-            expression = _compiled(_START_OF_RUN, heads, rest)
-            text = search.without_matches(text, expression, self._cut_token)
-        return text
-
-    def _whole(self, literals: Iterable[str]) -> re.Pattern[str]:
+    def whole(self, literals: Iterable[str]) -> re.Pattern[str]:
         """Return what finds the whole tokens of some forms."""
-        forms = [form for literal, form in self._forms.items() if literal in literals]
+        forms = [form for literal, form in self.forms.items() if literal in literals]
         return re.compile("|".join(dict.fromkeys(forms)))
 
-    def _whole_token(self, found: re.Match[str]) -> Removal:
-        from pytest_failure_taxonomy.redaction.marks import removal_of_group
-
-        return removal_of_group(found, 0, self._id_of(found.group()))
-
-    def _cut_token(self, found: re.Match[str]) -> Removal:
-        from pytest_failure_taxonomy.redaction.marks import Removal
-
-        return Removal(*found.span(), self._id_of(found.group()), "")
-
-    def _wrapped_token(self, found: re.Match[str]) -> Removal | None:
-        """Remove a token that lines were broken in: as far as its parts belong to it."""
-        from pytest_failure_taxonomy.redaction.marks import Removal
-        from pytest_failure_taxonomy.redaction.ordinary_values import looks_random
-
-        text = found.group()
-        breaks = list(re.finditer(_LINE_BREAK, text))
-        joined = re.sub(_LINE_BREAK, "", text)
-        form = self._whole([literal for literal in self._forms if literal in joined])
-        ends = [*(each.start() for each in breaks[1:]), len(text)]
-        token = text[: breaks[0].start()]
-        end = 0
-        for before, part_end in zip(breaks, ends, strict=True):
-            part = text[before.end() : part_end]
-            whole = form.match(token + part)
-            is_more = whole is not None and whole.end() > len(token)
-            known = form.fullmatch(token)
-            # What begins a line belongs to the token that ended the one before, if it is like one.
-            if not is_more or (known and not (len(part) >= _SHORTEST_REST and looks_random(part))):
-                break
-            taken = whole.end() - len(token) if whole else 0
-            token += part[:taken]
-            end = before.end() + taken
-            if taken < len(part):
-                break
-        if end == 0 or form.fullmatch(token) is None:
-            return None
-        return Removal(found.start(), found.start() + end, self._id_of(token), token)
-
-    def _id_of(self, token: str) -> str:
+    def id_of(self, token: str) -> str:
         """Return the id of the longest head that the token has: `sk-ant-` is not a key of `sk-`."""
         by_head = (
-            self._ids[head] for head in self._forms if token.startswith(head) and head in self._ids
+            self.ids[head] for head in self.forms if token.startswith(head) and head in self.ids
         )
         by_shape = (name for shape, name in self._shapes.items() if re.fullmatch(shape, token))
         return next(by_head, None) or next(by_shape, "token")
@@ -372,5 +293,6 @@ def known_tokens() -> Tokens:
     return Tokens()
 
 
-def _compiled(start: str, heads: Iterable[str], rest: str) -> re.Pattern[str]:
+def compiled(start: str, heads: Iterable[str], rest: str) -> re.Pattern[str]:
+    """Return what finds tokens that begin with one of some heads."""
     return re.compile(f"{start}(?:{'|'.join(map(re.escape, heads))}){rest}")
