@@ -37,12 +37,13 @@ _Parser = Callable[[Any], Any]
 _MOST: Final = 1 << 63
 """Larger than any number in a record; the largest are times in ns."""
 
-_WORDS: Final[dict[Any, str]] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
+_PLAIN: Final[Mapping[Any, tuple[str, Callable[[Any], bool]]]] = {
+    bool: ("true or false", lambda sent: type(sent) is bool),
+    int: ("a whole number", lambda sent: type(sent) is int and -_MOST <= sent < _MOST),
+    float: ("a number", lambda sent: type(sent) in (int, float) and abs(sent) < _MOST),
+    str: ("a text", lambda sent: type(sent) is str),
 }
+"""What plain values are called, and how they are told from others."""
 
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
 
@@ -104,26 +105,22 @@ def _parser(kind: Any) -> _Parser:
         parsers = [_parser(each) for each in arguments if each is not NoneType]
         return partial(_parse_either, parsers, NoneType in arguments)
     if origin is Literal:
-        return partial(_parse_word, arguments)
+        what = f"none of {', '.join(arguments)}"
+        return partial(_parse_plain, lambda sent: isinstance(sent, str) and sent in arguments, what)
     if origin is tuple:
         return partial(_parse_list, _parser(arguments[0]))
-    if kind in _WORDS:
-        return partial(_parse_plain, kind)
+    if kind in _PLAIN:
+        what, is_one = _PLAIN[kind]
+        return partial(_parse_plain, is_one, f"not {what}")
     if issubclass(kind, Enum):
         return partial(_parse_member, kind)
     return partial(_parse_value, kind, {name: _parser(hint) for name, hint in _hints(kind).items()})
 
 
-def _parse_plain(kind: type, sent: Any) -> Any:
-    if kind is float and type(sent) in (int, float):
-        if abs(sent) < _MOST and math.isfinite(sent):
-            return sent
-    elif kind is int and type(sent) is int:
-        if -_MOST <= sent < _MOST:
-            return sent
-    elif type(sent) is kind:
+def _parse_plain(is_one: Callable[[Any], bool], what: str, sent: Any) -> Any:
+    if is_one(sent):
         return sent
-    raise ParseError(f"is not {_WORDS[kind]}")
+    raise ParseError(f"is {what}")
 
 
 def _parse_either(parsers: list[_Parser], has_none: bool, sent: Any) -> Any:  # noqa: FBT001 - by position
@@ -135,12 +132,6 @@ def _parse_either(parsers: list[_Parser], has_none: bool, sent: Any) -> Any:  # 
         except ParseError:
             pass
     return parsers[-1](sent)
-
-
-def _parse_word(words: tuple[Any, ...], sent: Any) -> Any:
-    if isinstance(sent, str) and sent in words:
-        return sent
-    raise ParseError(f"is none of {', '.join(words)}")
 
 
 def _parse_list(parser: _Parser, sent: Any) -> Any:

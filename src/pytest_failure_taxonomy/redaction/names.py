@@ -292,12 +292,7 @@ def may_hold_command(text: str) -> bool:
     return False
 
 
-def remove_from_commands(text: str, search: Search) -> str:
-    """Return the text without the secrets on the command lines in it."""
-    return search.without(text, _secrets_of_commands(text, search))
-
-
-def _secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
+def secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
     """Yield the secrets on the command lines in a text, each of which is read once."""
     from pytest_failure_taxonomy.redaction.marks import Removal
 

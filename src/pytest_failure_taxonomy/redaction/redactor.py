@@ -173,7 +173,7 @@ class Redactor:
             text = named_secrets.remove_pairs(text, lower, words, search)
             text = named_secrets.remove_assignments(text, names.lower_case(text), words, search)
         if names.may_hold_command(text):
-            text = names.remove_from_commands(text, search)
+            text = search.without(text, names.secrets_of_commands(text, search))
         if cut:
             text = search.without(text, named_secrets.secrets_behind_cut_names(text, search))
         return self._learnt.remove(text, search, cut=cut) if self._learnt.count else text
