@@ -17,12 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.recorder.inspection import (
-    field_of,
-    is_plain,
-    name_of,
-    traceback_of,
-)
+from pytest_failure_taxonomy.recorder.inspection import field_of, is_plain, name_of, traceback_of
 from pytest_failure_taxonomy.taxonomy.evidence import Location, OriginPlace, RaisingFrame
 
 if TYPE_CHECKING:

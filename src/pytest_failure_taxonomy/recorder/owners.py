@@ -26,9 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.recorder import inspection, origin
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    RaisingFrame,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import RaisingFrame
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
 from pytest_failure_taxonomy.taxonomy.values import replace
 

@@ -28,11 +28,7 @@ from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
 from pytest_failure_taxonomy.system.files import Identity, identity_of
 from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Counts,
-    InFlightTest,
-    Phase,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
 
 os = isolate_module(os)
 

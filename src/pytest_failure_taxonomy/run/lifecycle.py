@@ -29,12 +29,7 @@ from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder, exit_code_of
-from pytest_failure_taxonomy.report.build import (
-    OWN_NAME,
-    build_report,
-    fit_benches,
-    removed_from,
-)
+from pytest_failure_taxonomy.report.build import OWN_NAME, build_report, fit_benches, removed_from
 from pytest_failure_taxonomy.report.render import terminal as face
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import accepted_words
@@ -498,12 +493,11 @@ class Run:
             seen = replace(seen, should_fail=bench.why_failed)
         if self._every_test is not None:
             seen = replace(seen, tests=self._every_test.tests())
+        if self._past_runs is not None:
 
             def build(run: evidence.RunEvidence) -> dict[str, Any]:
                 return self._build(self._attributed(run), "full", duration)
 
-            if self._past_runs is None:
-                return seen
             # Its exit code is 0 then if all that failed is known and that was asked.
             accepted = self._past_runs.accept(seen, build, self.session.uncounted)
             self._accepts_failures = accepted.exit != seen.exit

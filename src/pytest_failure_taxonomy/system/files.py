@@ -215,17 +215,6 @@ def _temporary_name(path: Path) -> str:
     return f".{path.name[:50]}.{os.urandom(8).hex()}.tmp"
 
 
-def write_all(descriptor: int, content: bytes) -> None:
-    """Write to a descriptor until all is written.
-
-    Raises:
-        OSError: it can't be written; the beginning of it may have been.
-    """
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
 @contextmanager
 def closing_descriptor(descriptor: int) -> Iterator[int]:
     """Yield a descriptor, and close it."""

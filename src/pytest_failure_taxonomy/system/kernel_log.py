@@ -73,12 +73,9 @@ def victim_among(
     victims: Iterable[OomVictim], process_id: int, since_seconds: float, until_seconds: float
 ) -> OomVictim | None:
     """Return the last of the victims that is a process, by its id and the time."""
-    found = None
-    for victim in victims:
-        is_then = since_seconds - _SLACK_SECONDS <= victim.at_seconds
-        if victim.pid == process_id and is_then:
-            found = victim if victim.at_seconds <= until_seconds + _SLACK_SECONDS else found
-    return found
+    first, last = since_seconds - _SLACK_SECONDS, until_seconds + _SLACK_SECONDS
+    found = [one for one in victims if one.pid == process_id and first <= one.at_seconds <= last]
+    return found[-1] if found else None
 
 
 def parse_victims(records: Iterable[str]) -> Iterator[OomVictim]:

@@ -399,23 +399,20 @@ def _hierarchies(described: str, base: str) -> list[tuple[str, str, bool]]:
 def peak_rss_bytes() -> int | None:
     """Return the most resident memory that this process has used."""
     peak = memory_of("self").get("VmHWM")
-    if peak is not None:
-        return peak
-    try:
-        import resource
-    except ImportError:
-        return None
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (most if sys.platform == "darwin" else most * 1024) or None
+    return peak if peak is not None else _most_resident("RUSAGE_SELF") or None
 
 
 def peak_rss_of_children() -> int:
     """Return the most resident memory of any child that this process has waited for; 0 if none."""
+    return _most_resident("RUSAGE_CHILDREN")
+
+
+def _most_resident(whose: str) -> int:
     try:
         import resource
     except ImportError:
         return 0
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    most: int = resource.getrusage(getattr(resource, whose)).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
 
 

@@ -34,11 +34,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
 )
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.evidence import (
-        Location,
-        RaisingFrame,
-        RunEvidence,
-    )
+    from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisingFrame, RunEvidence
     from pytest_failure_taxonomy.taxonomy.judgement import FailureReason
     from pytest_failure_taxonomy.taxonomy.recognition import Diagnosis
 
@@ -188,16 +184,10 @@ def _cause(
         key = blake2s(key.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
     reason, most = max(counts, key=counts.__getitem__)  # of equals, the first
     count = sum(counts.values()) or 1
+    shown = len(tests) + unnamed or len(files) or count
     return Cause(
         key=key,
-        what=_what(
-            findings[0],
-            of_tests,
-            diagnosis,
-            tuple(tests),
-            files,
-            len(tests) + unnamed or len(files) or count,
-        ),
+        what=_what(findings[0], of_tests, diagnosis, tuple(tests), files, shown),
         fix=None if diagnosis is None else diagnosis.fix,
         reason=reason,
         kind=most,

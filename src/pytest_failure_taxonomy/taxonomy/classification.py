@@ -16,9 +16,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    public_name,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import public_name
 from pytest_failure_taxonomy.taxonomy.judgement import (
     PHASE_KINDS,
     FailureJudgement,

@@ -256,10 +256,8 @@ def used_up(
     limits: tuple[evidence.TimeLimit, ...], share: float, *, of_test: bool
 ) -> evidence.TimeLimit | None:
     """Return the first limit of a test, or of the process, that had run for that share of it."""
-    for limit in limits:
-        if (limit.nodeid is not None) == of_test and limit.share >= share:
-            return limit
-    return None
+    asked = (limit for limit in limits if (limit.nodeid is not None) == of_test)
+    return next((limit for limit in asked if limit.share >= share), None)
 
 
 def _judge_signal(end: evidence.ProcessExit, signal: str) -> Finding:

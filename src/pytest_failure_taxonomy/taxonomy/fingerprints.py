@@ -1,17 +1,19 @@
 """Tell which failures are one and the same, and gather them in groups.
 
 A fingerprint is a hash of what stays when a failure happens again: see
-docs/explanation/fingerprints.md for the rule and its reasons.
+docs/explanation/fingerprints.md for the rule and its reasons. What is taken out of a message stands
+in `data/fingerprints.toml`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Group, owner_of_most
 from pytest_failure_taxonomy.taxonomy.words import FIXTURE_ERROR, TYPES_OF_PYTEST
 
@@ -36,28 +38,10 @@ MAX_LINES: Final = 5
 
 _Replacement = Callable[[re.Match[str]], str]
 
-_NOISE: Final = (
-    r"\+  (?:where|and) |"  # pytest shows the parts of an assertion
-    r"[-+?] |[-+?]$|E +[-+?] |"  # the lines of a diff
-    r"(?:At index|Full diff|Use -v|Omitting|Differing items|Common items|Comparing values|"
-    r"Left contains|Right contains|Extra items|Skipping|\.\.\.)"
-)
-"""Starts of lines that only show values."""
-
-_ID: Final = (
-    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|"  # UUID
-    r"(?=[a-f]{0,60}\d)[0-9a-f]{7,64}|"  # a hash, of a commit say
-    r"(?=[a-z]{0,60}\d)[0-9a-z]{16,128}"  # a key or a token
-)
-_TIME: Final = r"\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:z\b|[-+]\d\d:?\d\d)?)?"
-
-_TEMPORARY: Final = ("/tmp/", "/temp/", "pytest-of-", "/var/folders/", "/dev/shm/")  # noqa: S108 - looked for, not used
-"""What tells a path of which not even the last part stays the same."""
-
 
 def _file_name(found: re.Match[str]) -> str:
     path = found[0].replace("\\", "/").lower()
-    is_temporary = any(part in path for part in _TEMPORARY)
+    is_temporary = any(part in path for part in packaged_table("fingerprints")["temporary"])
     return VALUE if is_temporary or not found[1] else f"{VALUE}/{found[1]}"
 
 
@@ -66,44 +50,7 @@ def _singular(found: re.Match[str]) -> str:
     return " ".join(words)
 
 
-_SUBSTITUTIONS: Final[tuple[tuple[str, str, str | _Replacement, str], ...]] = (
-    # what, pattern, replacement, the characters one of which must be there (`*` is in `VALUE`)
-    ("terminal colours", r"\x1b\[[0-9;]{0,20}[a-z]", "", "\x1b"),
-    ("text in quotes", r"(?<![\w\\])[bruf]{0,2}'(?:[^'\\\n]|\\.)*+'(?!\w)", VALUE, "'"),
-    ("text in double quotes", r'(?<![\w\\])[bruf]{0,2}"(?:[^"\\\n]|\\.)*+"(?!\w)', VALUE, '"'),
-    (
-        "a URL, but for its host",
-        r"\b([a-z][a-z0-9+.-]{1,15}://)(?:[^\s/@]{0,200}@)?([^\s/:?#'\"<>]*)[^\s'\"<>]*",
-        rf"\1\2{VALUE}",
-        ":",
-    ),
-    (
-        "a path, but for a file's name outside of temporary folders",
-        r"(?<![\w/.<>:-])(?:[a-z]:)?[\\/](?:[^\s\\/:'\"<>|(),;]+[\\/]+)+([^\s\\/:'\"<>|(),;]*)",
-        _file_name,
-        "/\\",
-    ),
-    ("an address", r"\b0x[0-9a-f]+\b", VALUE, "x"),
-    ("an object", rf"<[^<>\n]{{1,200}} at {re.escape(VALUE)}>", VALUE, "*"),
-    ("a constant", r"(?<![\w.])(?-i:None|True|False)(?![\w.])", VALUE, "NTF"),
-    ("a date or time", rf"\b{_TIME}", VALUE, "-"),
-    ("an id", rf"(?:(?<![\w)>])[-+])?(?<![^\W_])(?:{_ID})(?![^\W_])", VALUE, ""),
-    ("a number", r"(?:(?<![\w)>])[-+])?\d[\d_]*(?:[.,:]\d+)*(?:e[-+]?\d+)?", VALUE, ""),
-    ("a unit", rf"(?<={re.escape(VALUE)}) ?(?:ns|us|µs|ms|s|m|h|d|[kmg]i?b|%)\b", "", "*"),
-    (
-        "a list",
-        rf"{re.escape(VALUE)}(?:[\s,:=.*/x+()\[\]{{}}-]{{0,6}}{re.escape(VALUE)})+",
-        VALUE,
-        "*",
-    ),
-    (
-        "what holds values",
-        rf"(?<![\w)])[\[({{]{{1,6}}\s?{re.escape(VALUE)}\s?[\])}}]{{1,6}}",
-        VALUE,
-        "*",
-    ),
-    ("a plural", rf"({re.escape(VALUE)}) ([a-z-]{{2,30}})(?: ([a-z-]{{2,30}}))?", _singular, "*"),
-)
+_FUNCTIONS: Final[Mapping[str, _Replacement]] = {"file_name": _file_name, "singular": _singular}
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,200}")  # in pytest's own tables, so cheap
 
@@ -118,7 +65,7 @@ def normalize_message(text: str, *, keeps_names: bool = False) -> str:
         keeps_names: text in quotes stays where it is the name of something in the code, as it is in
             what Python says of imports, attributes and arguments.
     """
-    is_noise = _noise().match
+    is_noise = re.compile(packaged_table("fingerprints")["noise"]).match
     lines = text[:MAX_READ].split("\n", MAX_LINES * 4)
     kept = [line for each in lines if (line := each.strip()) and not is_noise(line)]
     message = "\n".join(kept[:MAX_LINES])
@@ -136,12 +83,7 @@ def normalize_message(text: str, *, keeps_names: bool = False) -> str:
 
 def without_suggestion(message: str) -> str:
     """Return what Python says of a name, without advice, which differs between its versions."""
-    for start in (
-        " (consider renaming",
-        ". Did you mean",
-        ". Perhaps you forgot",
-        " (most likely due",
-    ):
+    for start in packaged_table("fingerprints")["advice"]:
         message = message.partition(start)[0]
     if message.endswith(")") and message.startswith("cannot import name"):
         message = message.rpartition(" (")[0]  # the file it was looked for in
@@ -149,22 +91,14 @@ def without_suggestion(message: str) -> str:
 
 
 @cache
-def _noise() -> re.Pattern[str]:
-    return re.compile(_NOISE)
-
-
-@cache
 def _steps() -> tuple[tuple[str, re.Pattern[str], str | _Replacement, frozenset[str]], ...]:
     """Return the substitutions, compiled when the first failure needs them."""
-    return tuple(
-        (
-            name,
-            re.compile(pattern, re.IGNORECASE),
-            replacement,
-            frozenset(needed),
-        )
-        for name, pattern, replacement, needed in _SUBSTITUTIONS
-    )
+    steps = []
+    for row in packaged_table("fingerprints")["substitution"]:
+        replacement = _FUNCTIONS.get(row.get("made_by"), row.get("by", VALUE))
+        pattern = re.compile(row["pattern"], re.IGNORECASE)
+        steps.append((row["what"], pattern, replacement, frozenset(row.get("needs", ""))))
+    return tuple(steps)
 
 
 def _unless_name(found: re.Match[str]) -> str:

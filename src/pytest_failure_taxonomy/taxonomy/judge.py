@@ -314,12 +314,8 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     if kind == "test.timeout":
         if failure.limit is not None:
             return deaths.headline_of_timeout(failure.limit)
-        budget = re.search(_BUDGET, failure.message)
-        return (
-            f"{known_kinds()[kind].one} of {float(budget[1]):g} s"
-            if budget
-            else known_kinds()[kind].one
-        )
+        said, budget = known_kinds()[kind].one, re.search(_BUDGET, failure.message)
+        return f"{said} of {float(budget[1]):g} s" if budget else said
     if failure.stall is not None and kind == "test.stalled":
         return f"{known_kinds()[kind].one}: {deaths.words_of_stall(failure.stall)}"
     return None
@@ -532,9 +528,8 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
     """Return the stage's own reason, and why, if the tool that it has called says so."""
     kind, said = STAGE_KINDS[reason], f"{run.stage} ended with exit code {run.exit.code}"
     told = run.tool_message
-    if told is None or run.stage not in STAGE_FAILURE_REASONS:
-        return finding(kind, "stage", said, reason=reason)
-    if reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT):
+    is_timeout = reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT)
+    if told is None or is_timeout or run.stage not in STAGE_FAILURE_REASONS:
         return finding(kind, "stage", said, reason=reason)
     return finding(
         kind,

@@ -65,7 +65,7 @@ class FailureReason(StrEnum):
     @property
     def precedence(self) -> int:
         """Rank among the reasons, 1 (most telling) to 15 (catch-all)."""
-        return _PRECEDENCE[self]
+        return [*FailureReason].index(self) + 1
 
     @classmethod
     def from_pytest_exit_code(cls, exit_code: int) -> FailureReason | None:
@@ -121,10 +121,6 @@ class FailureReason(StrEnum):
             return None if exit_code == 0 else STAGE_FAILURE_REASONS[at]
         return cls.from_pytest_exit_code(exit_code)
 
-
-_PRECEDENCE: Final[Mapping[FailureReason, int]] = MappingProxyType(
-    {reason: rank for rank, reason in enumerate(FailureReason, start=1)}
-)
 
 PYTEST_EXIT_CODE_REASONS: Final[Mapping[int, FailureReason | None]] = MappingProxyType(
     {
@@ -569,14 +565,8 @@ def finding(
 
 def marked_finding(name: str, reason: FailureReason, nodeid: str | None = None) -> Finding:
     """Return the finding that a marker is: what somebody said, not what was seen."""
-    return Finding(
-        reason=reason,
-        kind=f"marker.{name.lower()}",
-        source="marker",
-        detail=f"[GZA_FAILURE:{name}]",
-        nodeid=nodeid,
-        is_hearsay=True,
-    )
+    kind, said = f"marker.{name.lower()}", f"[GZA_FAILURE:{name}]"
+    return finding(kind, "marker", said, reason=reason, nodeid=nodeid, is_hearsay=True)
 
 
 @value

@@ -19,11 +19,7 @@ from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import said_in_one_line, words_of_pressure
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.evidence import (
-        CollectionFailure,
-        Fact,
-        RaisedException,
-    )
+    from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, Fact, RaisedException
     from pytest_failure_taxonomy.taxonomy.judgement import CauseOwner, Finding
 
 MAX_READ: Final = 6_000

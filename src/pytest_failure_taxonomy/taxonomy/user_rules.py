@@ -8,10 +8,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, Literal
 
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Phase,
-    RaisedException,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import Phase, RaisedException
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.values import value
 
