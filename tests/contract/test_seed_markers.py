@@ -86,6 +86,7 @@ def test_a_second_migration_changes_nothing(tmp_path: Path) -> None:
     assert reasons(path) == ["MAX_TURNS"]
 
 
+@pytest.mark.slow
 def test_two_processes_migrate_at_once(tmp_path: Path) -> None:
     """Both come to their end, and the column is there once."""
     path = make_tasks(tmp_path / "t.db", ["failed"] * 1000)

@@ -160,6 +160,7 @@ def test_a_hook_that_is_wrong_is_pointed_at(runs: PytestRuns) -> None:
     assert not any("guard.py" in line for line in run.stdout)
 
 
+@pytest.mark.slow
 @XDIST
 def test_rules_are_asked_in_their_order(runs: PytestRuns, workers: int) -> None:
     """The first rule that matches gives reason, kind and name; the report tells what it says."""
@@ -265,6 +266,7 @@ def test_a_library_is_known(runs: PytestRuns) -> None:
     assert report["verdict"]["retryable"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
 def test_rules_outlive_pytest(tmp_path: Path) -> None:
     """A run that dies after a failure gets the same answer from what it left behind."""
@@ -346,6 +348,7 @@ def test_a_wrong_marker(runs: PytestRuns, line: str, words: str) -> None:
     assert any(words in each for each in run.stderr)
 
 
+@pytest.mark.slow
 @XDIST
 def test_failure_types(runs: PytestRuns, workers: int) -> None:
     """Failures, collection errors and the verdict say what sort of recovery they take."""

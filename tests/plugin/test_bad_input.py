@@ -440,6 +440,7 @@ def test_no_room_at_the_end(folder: Path, is_failing: bool, quiet: tuple[str, ..
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
 
 
+@pytest.mark.slow
 @posix_only
 @pytest.mark.parametrize("named", [True, False], ids=["named", "default"])
 def test_no_room_at_the_start(folder: Path, named: bool) -> None:
@@ -530,6 +531,7 @@ def test_a_full_disk_at_the_end(folder: Path, disk: Path, is_failing: bool) -> N
     assert path.stat().st_mode == (folder / "plain").stat().st_mode
 
 
+@pytest.mark.slow
 @pytest.mark.linux("no room is kept on the disk elsewhere")
 def test_a_full_disk_at_a_death(folder: Path, disk: Path) -> None:
     """`finalize` uses that room, too."""

@@ -1201,6 +1201,8 @@ def check_order(text: str, done: Finished) -> None:
         assert found, what
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize(
     "row",
     [

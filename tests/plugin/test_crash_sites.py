@@ -197,6 +197,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert run.stderr.count(FATAL) == 1, "nobody would read it, so it stays where it was"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["{}", "{}; true"], ids=["leader", "leader's child"])
 def test_a_terminal_that_is_closed_at_once(tmp_path: Path, command: str) -> None:
     """Nobody could write to it after the crash, so faulthandler stays where it was."""
@@ -210,6 +211,7 @@ def test_a_terminal_that_is_closed_at_once(tmp_path: Path, command: str) -> None
     check_output(test["output"])
 
 
+@pytest.mark.slow
 def test_a_pipe_of_stderr_ends_with_the_run(tmp_path: Path) -> None:
     """A program that goes on after its pytest and closes its stderr has closed the last one."""
     write(tmp_path, "def test_a(): pass\n")

@@ -67,6 +67,8 @@ def check_broken(
     assert error["exception"]["type"] == exception
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("broken", BROKEN)
 def test_collection_error(runs: PytestRuns, broken: str) -> None:
     """A file that can't be collected is an internal error, though the exit code is Ctrl+C's."""

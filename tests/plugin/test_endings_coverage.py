@@ -60,6 +60,8 @@ def test_a_threshold_that_is_reached(runs: PytestRuns, workers: list[str]) -> No
     check_ending(runs, ending(ALL, workers, exit_status=0))
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_a_threshold_beside_a_failed_test(runs: PytestRuns, workers: list[str]) -> None:
     """The failed test explains the exit status, and nothing else is guessed from it."""

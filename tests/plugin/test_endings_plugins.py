@@ -74,6 +74,8 @@ def test_time_limit_of_a_test(
     assert 0.2 < failure["duration_seconds"] < 20
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @NEEDS_SIGNALS
 def test_time_limit_and_a_failure(runs: PytestRuns) -> None:
     """A timeout comes before a failed test in the verdict, whose test is the one to be mended."""

@@ -116,6 +116,8 @@ def test_limit_on_failures_under_xdist(runs: PytestRuns, args: Sequence[str]) ->
     assert summary["passed"] + summary["failed"] + summary["in_flight"] + summary["not_run"] == 45
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize(
     ("option", "counts"),
     [

@@ -78,6 +78,8 @@ sys.modules.pop("jinja2", None)
 SAID = "the HTML page needs Jinja2, which is not installed; pip install jinja2"
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("flag", ["--failure-taxonomy-html", "--why-html"])
 def test_a_missing_jinja2_is_an_error_where_the_page_was_typed(runs: PytestRuns, flag: str) -> None:
     """No test runs, and the error says what to install."""
@@ -89,6 +91,8 @@ def test_a_missing_jinja2_is_an_error_where_the_page_was_typed(runs: PytestRuns,
     assert SAID in run.report["verdict"]["message"]
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("name", ["failure_taxonomy_html", "addopts"])
 def test_a_missing_jinja2_is_a_warning_where_a_configuration_asks(
     runs: PytestRuns, name: str

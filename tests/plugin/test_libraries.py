@@ -165,6 +165,8 @@ def test_a_library_alone(runs: PytestRuns, row: tuple[str, str, str, str, str]) 
     assert run.kinds == [kind]
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_the_marker_of_a_test_failure(runs: PytestRuns, workers: list[str]) -> None:
     """An agent's word stands among the reasons, after what was seen."""

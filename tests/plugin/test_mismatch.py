@@ -110,6 +110,8 @@ def test_workers_that_disagree(
     assert advice in text
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_each_worker_may_have_its_own_tests(runs: PytestRuns) -> None:
     """With `--dist each` nobody compares, and workers that differ are no failure."""
     runs.write({"test_it.py": ONLY_ONE})

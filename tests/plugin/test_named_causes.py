@@ -78,6 +78,8 @@ def test_a_test_that_runs_out_of_memory(runs: PytestRuns, workers: list[str]) ->
     assert own_lines(done)[0].startswith(message)
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @WORKERS
 def test_several_files_that_could_not_be_collected(runs: PytestRuns, workers: list[str]) -> None:
     """The headline counts them, and each that lacks something else is a cause of its own."""

@@ -117,6 +117,8 @@ def test_without_the_option_nothing_is_loaded_printed_or_written(
         assert sorted(loaded - loaded_anyway) == EVER_LOADED
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize("bench", [(), ("failure_taxonomy_bench",)], ids=["", "bench"])
 @pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["alone", "xdist"])
 @pytest.mark.parametrize(
@@ -236,6 +238,8 @@ def test_the_plugin_can_be_blocked(folder: Path) -> None:
     assert not (folder / REPORT).exists()
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_the_plugin_is_found_where_it_is_installed(folder: Path) -> None:
     """Beside the other installed plugins, it is loaded by its entry point without being named."""
     command = pytest_command(SWITCH, plugins=())
@@ -417,6 +421,8 @@ def test_an_absolute_path_is_shown_as_it_is(folder: Path, tmp_path: Path) -> Non
     assert run.report(elsewhere)["verdict"] is None
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.skipif("sys.platform == 'win32'", reason="paths are text there")
 def test_a_path_that_is_no_text(folder: Path) -> None:
     """A path in another encoding than the system's works, and is escaped where it is shown."""
@@ -533,6 +539,8 @@ def test_collecting_only_reports_what_could_not_be_collected(
 # More than one pytest.
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_two_runs_in_one_process(folder: Path) -> None:
     """`pytest.main()` called twice gives two reports that know nothing of each other."""
     write(folder, {"test_two.py": FAILING})
@@ -614,6 +622,8 @@ def test_a_run_inside_a_run_with_the_same_path(folder: Path, how: str) -> None:
     assert {name for name, count in report["summary"].items() if count} == {"collected", "passed"}
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_only_the_controller_writes(folder: Path) -> None:
     """Under xdist one process writes one report, and the workers none."""
     write(

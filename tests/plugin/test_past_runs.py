@@ -87,6 +87,7 @@ def test_a_run_says_what_the_history_knows(runs: PytestRuns) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.linux("the watcher")
 def test_a_run_that_died_is_recorded(runs: PytestRuns) -> None:
     """By the process that completes its report."""

@@ -66,6 +66,7 @@ def secrets_in(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @XDIST
 def test_no_secret_is_in_a_report(
     runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, workers: int
@@ -205,6 +206,7 @@ def test_a_wrong_pattern(runs: PytestRuns) -> None:
     assert any("--failure-taxonomy-redact" in line and "(oops" in line for line in run.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
 def test_no_secret_outlives_pytest(tmp_path: Path) -> None:
     """What a dead run leaves on disk holds no secret; nor does its report."""

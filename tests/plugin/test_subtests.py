@@ -110,6 +110,8 @@ def test_the_terminal_counts_tests(runs: PytestRuns, workers: list[str]) -> None
     assert [cause["count"] for cause in run.report["causes"]] == [3]
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @needs_reruns
 @WORKERS
 @pytest.mark.parametrize(

@@ -721,6 +721,8 @@ def test_hostile_names_without_escaping_in_a_child(folder: Path) -> None:
 # Streams.
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize(
     "env",
     [
@@ -785,6 +787,8 @@ def run_with_closed_stdout(folder: Path, command: list[str], how: str) -> tuple[
     return child.returncode, stderr
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @posix_only
 def test_a_reader_that_leaves_before_our_lines(folder: Path) -> None:
     """Where pytest had said all it had to say, its exit status stands though ours was not read."""

@@ -135,6 +135,8 @@ def test_many_causes() -> None:
     assert len(report["causes"]) == 22
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 def test_colours_are_never_alone(runs: PytestRuns) -> None:
     """Without colours the same is said: who can't tell red from green misses nothing."""
     colored = runs.run("-v", "--color=yes").stdout

@@ -281,6 +281,8 @@ def test_a_valid_baseline(tmp_path: Path, tests: str, words: str) -> None:
 # Where a test failed.
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @XDIST
 @pytest.mark.parametrize("style", ["auto", "short", "long"])
 def test_the_place_of_a_failure_in_a_library(tmp_path: Path, workers: int, style: str) -> None:
@@ -343,6 +345,8 @@ DOCTESTS: Final = (
 )
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @XDIST
 @pytest.mark.parametrize(("example", "words"), DOCTESTS)
 def test_a_doctest(

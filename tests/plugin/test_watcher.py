@@ -326,6 +326,7 @@ def test_an_end_as_the_session_said_changes_nothing(tmp_path: Path) -> None:
     assert run.report()["exit"]["observed"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGUSR1])
 def test_a_signal_from_outside(tmp_path: Path, number: signal.Signals) -> None:
     """A signal that another process sends is named; the test that ran, too; SIGTERM leaves what

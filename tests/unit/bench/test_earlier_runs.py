@@ -94,6 +94,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(as_json())), JSON)
 def test_a_report_with_anything_in_it_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, field: str, value: Any

@@ -143,6 +143,7 @@ def test_made_up_records_are_skipped_or_shown(
     check(b"".join(content))
 
 
+@pytest.mark.slow
 @given(header=st.dictionaries(names, json_values, max_size=6))
 @settings(deadline=None)
 def test_a_made_up_first_line_is_refused_or_shown(

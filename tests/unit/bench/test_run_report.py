@@ -102,6 +102,7 @@ def test_cases_stand_in_the_order_of_their_ids() -> None:
     assert [case_id for case_id, _ in report.per_case] == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 @given(ANY_SCORES, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
 def test_the_order_of_scores_moves_no_digit(scores: list[BenchScore], rng: random.Random) -> None:
@@ -385,6 +386,7 @@ def test_a_failure_more_never_turns_fail_into_pass(
     assert passes(scores, gate) or not passes([*scores, failure], gate)
 
 
+@pytest.mark.slow
 @given(SCORES.filter(bool), GATES, FAILURES, st.data())
 @settings(deadline=None, max_examples=150)
 def test_a_failure_in_the_place_of_a_pass_never_turns_fail_into_pass(

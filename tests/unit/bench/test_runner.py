@@ -486,6 +486,7 @@ def test_what_an_abandoned_system_raises_later_is_not_heard(
     assert {record.name for record in caplog.records} <= {"pytest_failure_taxonomy.bench"}
 
 
+@pytest.mark.slow
 def test_a_system_that_blocks_is_named_and_the_others_are_not_blamed() -> None:
     """One that keeps the event loop beyond its limit is a timeout; those it held up are not."""
 

@@ -277,6 +277,7 @@ def test_a_complaint_is_never_long() -> None:
     assert len(_complaint(bad)) <= 300
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists) | st.binary())
 def test_nothing_else_than_an_answer_is_taken(bad: object) -> None:
     """Whatever a rubric returns, it is an answer or a complaint."""

@@ -425,6 +425,7 @@ def test_every_prefix_of_a_log(exit_code: int | None) -> None:
 _PARTS: Final = st.sampled_from([*PYTEST_LOG.splitlines(keepends=True), "\n", "E   ", ">", "x::y"])
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.lists(st.one_of(_PARTS, st.text(max_size=20)), max_size=25), st.sampled_from([None, 0, 2])

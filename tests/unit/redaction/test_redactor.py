@@ -100,6 +100,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(JSON_VALUES, max_size=3))
 def test_texts_that_are_searched_together_come_to_the_same(values: list[Any]) -> None:

@@ -381,6 +381,7 @@ def tags(html: str) -> list[str]:
     return re.findall(r"<(/?[A-Za-z!][^\s>]*)", html)
 
 
+@pytest.mark.slow
 def test_the_summary_of_a_run() -> None:
     """Headline, counts, causes with fix, owner and history, what was in flight, stalls, benches."""
     report = everything()

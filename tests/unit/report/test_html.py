@@ -447,6 +447,7 @@ def test_numbers_of_any_size_are_shown() -> None:
     assert Elements(render(report)).rows["tests"]
 
 
+@pytest.mark.slow
 def test_what_the_report_only_names_is_named_on_the_page() -> None:
     """A report lists a thousand failures in full; the page has the others' names."""
     report = many()

@@ -109,6 +109,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_order_steps_and_repetition_do_not_matter(data: st.DataObject) -> None:
     """Associative, commutative and idempotent, whatever runs are merged."""

@@ -1363,6 +1363,7 @@ RUNS: Final = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(run=RUNS)
 def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
@@ -1404,6 +1405,7 @@ def test_a_green_run_has_no_verdict(run: RunEvidence, stage: Stage) -> None:
         assert judgement.faults
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(run=RUNS)
 def test_the_verdict_has_the_lowest_precedence_number(run: RunEvidence) -> None:

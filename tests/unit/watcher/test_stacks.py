@@ -230,6 +230,7 @@ LINES: Final = sorted(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=30)), max_size=40).map("\n".join)
 )
@@ -334,6 +335,7 @@ JSON: Final = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(JSON, max_size=3))
 def test_any_json_is_read_without_an_error(content: list[Any]) -> None:
     """Fields of the wrong type are left out."""

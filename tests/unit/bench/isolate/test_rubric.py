@@ -131,6 +131,7 @@ def test_a_rubric_may_be_async(tmp_path: Path) -> None:
     assert answer_of(rubric(tmp_path, "async " + GRADE + "return 5\n")) == 5
 
 
+@pytest.mark.slow
 def test_many_cases_run_at_a_time_and_each_has_its_own_answer(tmp_path: Path) -> None:
     """Answers reach their own callers, large ones too."""
     path = rubric(tmp_path, GRADE + "return output[:20000]\n")
@@ -138,6 +139,7 @@ def test_many_cases_run_at_a_time_and_each_has_its_own_answer(tmp_path: Path) ->
     assert graded(path, outputs) == [each[:20_000] for each in outputs]
 
 
+@pytest.mark.slow
 def test_each_case_has_an_empty_folder_whatever_those_before_it_did(tmp_path: Path) -> None:
     """A folder that a case left untouched is given to the next one; any other is not."""
     source = """
@@ -397,6 +399,7 @@ def test_the_traceback_shows_the_rubric_alone(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

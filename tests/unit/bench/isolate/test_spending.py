@@ -54,6 +54,7 @@ def called(system: str, given: Any = None, limit_seconds: float = 60.0) -> tuple
     return asyncio.run(run()), spending
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_an_answer_comes_back_whole() -> None:
     """Output, cost, usage and transcript are those of the system; what it spent before is apart."""
@@ -64,6 +65,7 @@ def test_an_answer_comes_back_whole() -> None:
     assert (spending.cost_usd, spending.usage) == (0.5, {"calls": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_what_threads_and_coroutines_spend_adds_up() -> None:
     """Each call of `spend` is told once."""
@@ -73,6 +75,7 @@ def test_what_threads_and_coroutines_spend_adds_up() -> None:
     assert spending.usage == {"tokens": 150}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("end", "name", "cost_usd", "tokens"),

@@ -120,6 +120,7 @@ def test_any_python_is_keys_or_a_list_of_problems(tmp_path: Path, content: bytes
     assert cases or all("/breakdown_keys.py:" in line for line in told)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(tree=_TREES)
 def test_values_arrive_as_they_were_written(tmp_path: Path, tree: object) -> None:

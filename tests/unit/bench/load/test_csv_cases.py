@@ -155,6 +155,7 @@ def test_a_cell_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 _TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(st.tuples(_TEXT, _TEXT), min_size=1, max_size=5))
 def test_cells_arrive_as_a_writer_wrote_them(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
