@@ -12,11 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.classification import (
-    ENVIRONMENT_ERRNOS,
-    ENVIRONMENT_EXCEPTIONS,
-    EXCEPTIONS,
-)
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.classification import EXCEPTIONS
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, published_phrases
 from pytest_failure_taxonomy.taxonomy.judgement import FailureType
 
@@ -141,8 +138,8 @@ def page() -> str:
             ("exception, and all below it", "type"),
             ((f"`{name}`", f"`{kind}`") for name, kind in EXCEPTIONS.items()),
         ),
-        environment=_code(sorted(ENVIRONMENT_EXCEPTIONS)),
-        errnos=", ".join(map(str, sorted(ENVIRONMENT_ERRNOS))),
+        environment=_code(sorted(packaged_table("environment")["exceptions"])),
+        errnos=", ".join(map(str, packaged_table("environment")["errnos"])),
         total=len(labelled_texts()),
         unseen_count=sum(each.part == UNSEEN for each in labelled_texts()),
         unseen=_scores(UNSEEN),

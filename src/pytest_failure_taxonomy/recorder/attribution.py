@@ -14,14 +14,17 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, SeenMarker
-from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    KIND_PATTERN,
+    MARKER_REASONS,
+    MARKER_START,
+    FailureReason,
+    validate_marker,
+)
 
 _SAID: Final = pytest.StashKey[Attribution]()
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_classify"
-
-_MARKER_START: Final = "[GZA_FAILURE:"
-"""As in `taxonomy.markers`, which is not imported until there is a marker to read."""
 
 
 class FailureTaxonomy:
@@ -120,9 +123,8 @@ def marker_in_output_of(
         more: the reasons of other markers than the built-in ones, by their names.
     """
     for _, text in reversed(report.sections):
-        if _MARKER_START in text:
+        if MARKER_START in text:
             from pytest_failure_taxonomy.report.read.log_lines import marker_in
-            from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS, validate_marker
 
             written = marker_in(text)
             if written is not None:

@@ -35,10 +35,11 @@ class WorkerRecorder:
     def __init__(self, config: pytest.Config) -> None:
         self.faults = Faults(config, is_worker=True)
         self.record = _open_record(config)
-        given = getattr(config, "workerinput", {}).get(OUTPUT_KEY, {})
-        if given.get("watcher") is not None:
+        self._given = getattr(config, "workerinput", {}).get(OUTPUT_KEY, {})
+        """What the controller says of the record."""
+        if self._given.get("watcher") is not None:
             self._asked = StackDump()
-            self._asked.begin_when_asked(self.record, given["watcher"])
+            self._asked.begin_when_asked(self.record, self._given["watcher"])
         self._config = config
         self._exceptions = ExceptionMemory(config, self.faults)
         self._deselected = 0
@@ -58,8 +59,7 @@ class WorkerRecorder:
         self.record.set_capture(
             descriptors.get(layout.STDOUT, 0), descriptors.get(layout.STDERR, 0)
         )
-        given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
-        return self.record.folder is not None and bool(given.get("shows_crashes"))
+        return self.record.folder is not None and bool(self._given.get("shows_crashes"))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -131,8 +131,7 @@ class WorkerRecorder:
         The controller makes the same digests of them.
         """
         if self.record.folder is not None:
-            given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
-            names = NodeIds(Secrets(given["patterns"], given["key"]))
+            names = NodeIds(Secrets(self._given["patterns"], self._given["key"]))
             nodeids = self._nodeids = [item.nodeid for item in session.items]
             self._endings = self.record.make_room(len(nodeids))
             shown = names.shown_of_all(nodeids)

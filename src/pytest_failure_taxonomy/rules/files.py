@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.documents.problems import (
 from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.redaction.user_patterns import compile_quietly
-from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, CodeOwner, FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import (
     KnownFailure,
     Rule,
@@ -53,7 +53,6 @@ _EXAMPLE_OF_KNOWN: Final = (
     "write a list of entries, each beginning with `- nodeid:` or `- fingerprint:`"
 )
 _MISSING: Final = {"reason": "add one of the fifteen, such as `reason: SANDBOX_ERROR`"}
-_KIND: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 
 
 def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
@@ -126,7 +125,7 @@ def _read_rule(part: Tree, problems: Problems) -> dict[str, Any] | None:
         problems.add(part.line, what)
     reason, kind = part.value.get("reason"), part.value.get("kind")
     is_known = isinstance(reason, str) and reason in FailureReason.__members__
-    if is_known and isinstance(kind, str) and _KIND.fullmatch(kind) is not None:
+    if is_known and isinstance(kind, str) and re.fullmatch(KIND_PATTERN, kind) is not None:
         reasons = reasons_of_kind(kind)
         if reasons and reason not in reasons:
             problems.add(
@@ -178,11 +177,11 @@ def _check_reason(name: str) -> str:
     return name
 
 
-def _matching(pattern: re.Pattern[str], otherwise: str) -> AfterValidator:
+def _matching(pattern: str, otherwise: str) -> AfterValidator:
     """Return a check of a text as a whole, and what to say of one that is something else."""
 
     def check(given: str) -> str:
-        if pattern.fullmatch(given) is None:
+        if re.fullmatch(pattern, given) is None:
             raise WrongError(f"{quoted(given)} is no {otherwise}")
         return given
 
@@ -192,22 +191,17 @@ def _matching(pattern: re.Pattern[str], otherwise: str) -> AfterValidator:
 _OwnKind = Annotated[
     Line,
     _matching(
-        _KIND, "kind; write lower-case words with dots between them, such as sandbox.database"
+        KIND_PATTERN,
+        "kind; write lower-case words with dots between them, such as sandbox.database",
     ),
 ]
 _Link = Annotated[
     Line,
-    _matching(
-        re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE),
-        "address; begin it with https:// or http://",
-    ),
+    _matching(r"(?i:https?)://[^\s/]+\S*", "address; begin it with https:// or http://"),
 ]
 _Fingerprint = Annotated[
     str,
-    _matching(
-        re.compile(r"[0-9a-f]{6,64}"),
-        "fingerprint; give six or more of its hexadecimal digits, quoted",
-    ),
+    _matching("[0-9a-f]{6,64}", "fingerprint; give six or more of its hexadecimal digits, quoted"),
 ]
 
 

@@ -108,10 +108,8 @@ def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
 
 
 def _read_and_close(descriptor: int, max_bytes: int) -> bytes:
-    try:
+    with closing_descriptor(descriptor):
         return read_descriptor(descriptor, max_bytes)
-    finally:
-        os.close(descriptor)
 
 
 def open_shared(path: Path, *, make: bool) -> int:

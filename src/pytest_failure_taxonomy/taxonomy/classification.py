@@ -52,35 +52,6 @@ EXCEPTIONS: Final[Mapping[str, FailureType]] = MappingProxyType(
 )
 """The failure types of exception classes and their subclasses."""
 
-ENVIRONMENT_EXCEPTIONS: Final = frozenset(
-    {
-        "builtins.ConnectionError",
-        "builtins.KeyboardInterrupt",
-        "builtins.MemoryError",
-        "builtins.PermissionError",
-        "builtins.TimeoutError",
-        "socket.gaierror",
-        "socket.timeout",
-        "subprocess.TimeoutExpired",
-        "ssl.SSLError",
-        "aiohttp.client_exceptions.ClientConnectionError",
-        "http.client.RemoteDisconnected",
-        "httpx.TransportError",
-        "requests.exceptions.ConnectionError",
-        "requests.exceptions.Timeout",
-        "urllib.error.URLError",
-        "urllib3.exceptions.MaxRetryError",
-        "urllib3.exceptions.NewConnectionError",
-    }
-)
-"""Classes that stand for a fault of the machine or the network, whatever their message: `UNKNOWN`.
-
-Another approach to the code does not help; running it again may, or a human.
-"""
-
-ENVIRONMENT_ERRNOS: Final = frozenset({12, 23, 24, 28, 30, 122})
-"""No memory, too many open files, a full or read-only disk, an exhausted quota; Linux's numbers."""
-
 WRAPPERS: Final = frozenset({"_pytest.nodes.CollectError", "_pytest.nodes.Collector.CollectError"})
 """Classes that only wrap another failure, which their text names."""
 
@@ -229,13 +200,13 @@ def failure_type_of(raised: evidence.RaisedException, *, collecting: bool = Fals
     for name in raised.names:
         if name in EXCEPTIONS:
             return EXCEPTIONS[name]
-        if name in ENVIRONMENT_EXCEPTIONS:
+        if name in packaged_table("environment")["exceptions"]:
             return FailureType.UNKNOWN
         if name in WRAPPERS:
             return _type_at_head(raised.message) or otherwise
     if "builtins.OSError" in raised.names:
         errno = _ERRNO.search(raised.message[:MAX_TEXT_READ])
-        if errno is not None and int(errno[1]) in ENVIRONMENT_ERRNOS:
+        if errno is not None and int(errno[1]) in packaged_table("environment")["errnos"]:
             return FailureType.UNKNOWN
     return otherwise
 

@@ -127,21 +127,19 @@ def is_exception(raised: RaisedException, name: str) -> bool:
     because libraries offer their classes in other modules than those that define them.
     """
     wanted = name.split(".")
-    return any(_is_name(each, wanted, f".{name}") for each in raised.names)
+    for dotted in raised.names:
+        if f".{dotted}".endswith(f".{name}"):
+            return True
+        parts = dotted.split(".")
+        if len(wanted) > 1 and (parts[0], parts[-1]) == (wanted[0], wanted[-1]):
+            left = iter(parts)
+            if all(part in left for part in wanted):  # in this order: each takes from what is left
+                return True
+    return False
 
 
 def _in_normal_form(name: str) -> str:
     return re.sub(r"[-_]+", "-", name).lower()
-
-
-def _is_name(dotted: str, wanted: list[str], ending: str) -> bool:
-    if f".{dotted}".endswith(ending):
-        return True
-    parts = dotted.split(".")
-    if len(wanted) < 2 or (parts[0], parts[-1]) != (wanted[0], wanted[-1]):
-        return False
-    left = iter(parts)
-    return all(part in left for part in wanted)  # in this order: each takes from what is left
 
 
 MAX_TOLD: Final = 5
