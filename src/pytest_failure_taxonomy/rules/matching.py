@@ -45,17 +45,7 @@ class RuleMatcher:
 
         while True:
             known = len(self._switched_off)
-            matched = [
-                match_rule(
-                    self._rules,
-                    exception=failure.exception,
-                    message=failure.message,
-                    nodeid=failure.nodeid,
-                    phase=failure.phase,
-                    is_found=self._search,
-                )
-                for failure in failures
-            ]
+            matched = [match_rule(self._rules, failure, self._search) for failure in failures]
             if len(self._switched_off) == known:
                 return matched
             # A pattern was switched off on the way. What it matched before must not count.

@@ -37,10 +37,7 @@ KNOWN: Final = (
     ("DOMTERM", "."),
     ("TERM_PROGRAM", r"(iTerm\.app|WezTerm|vscode|ghostty|rio|Hyper|Tabby)$"),
     ("TERM", r"(xterm-kitty|alacritty|foot(-extra)?|wezterm|contour|xterm-ghostty)$"),
-    (
-        "VTE_VERSION",
-        r"(500[1-9]|50[1-9]\d|5[1-9]\d\d|[6-9]\d{3}|\d{5,})$",
-    ),  # not 0.50
+    ("VTE_VERSION", r"(500[1-9]|50[1-9]\d|5[1-9]\d\d|[6-9]\d{3}|\d{5,})$"),  # not 0.50
     ("KONSOLE_VERSION", r"(20120[1-9]|2012[1-9]\d|20[2-9]\d{4}|2[1-9]\d{4})$"),
 )
 """Environment variables by which terminals that know links make themselves known, and a pattern

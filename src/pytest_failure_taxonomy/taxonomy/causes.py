@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     OUTCOMES,
     PYTESTS_REFUSAL,
+    STRICT_XPASS,
     TYPES_OF_PYTEST,
     and_more,
     counted,
@@ -75,7 +76,7 @@ _NOT_BY_PEOPLE: Final = (
     *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
 )
 """One of them is in the text where pytest or a plugin raises the same."""
-_WITHOUT_EXCEPTION: Final = ("[XPASS(strict)]", "bdb.BdbQuit")
+_WITHOUT_EXCEPTION: Final = (STRICT_XPASS, "bdb.BdbQuit")
 """How a test's failure begins that has no exception and that a row of the table knows."""
 _PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ")
 """Exceptions that say nothing by their type: a check has failed."""

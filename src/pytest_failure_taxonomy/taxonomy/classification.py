@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
 from pytest_failure_taxonomy.taxonomy.evidence import public_name
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    KIND_FAMILIES,
     PHASE_KINDS,
     FailureJudgement,
     FailureReason,
@@ -26,15 +27,13 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     reason_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import STRICT_XPASS
 
 MAX_TEXT_READ: Final = 20_000
 """Characters of a log's text that are searched for a failure type."""
 
 _LASTING: Final = frozenset({FailureType.VERIFICATION_FAILED, FailureType.BROKEN_BUILD})
 """Types of failures that running the same again does not mend."""
-
-_SERVICES: Final = ("sandbox.", "llm.", "tool.", "git.")
-"""How the kinds begin that stand for the failure of a service or a tool."""
 
 _BUILD: Final = FailureType.BROKEN_BUILD
 _CHECK: Final = FailureType.VERIFICATION_FAILED
@@ -172,11 +171,6 @@ def is_timeout(failure: evidence.TestFailure) -> bool:
     return raised is not None and raised.type == "Failed" and raised.raised_in == "pytest_timeout"
 
 
-def is_strict_xpass(failure: evidence.TestFailure) -> bool:
-    """Tell whether the test failed by passing: no exception, and pytest's own wording."""
-    return failure.exception is None and failure.message.startswith("[XPASS(strict)]")
-
-
 def type_in_text(text: str) -> FailureType:
     """Return the failure type that a log's text tells."""
     from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
@@ -228,12 +222,15 @@ def _kind_of(failure: evidence.TestFailure, *, timed_out: bool) -> str:
     memory = None if failure.exception is None else failure.exception.memory
     if memory is not None and memory.used_bytes >= NEAR_LIMIT_SHARE * memory.limit_bytes:
         return "sandbox.memory"
-    return "test.xpass_strict" if is_strict_xpass(failure) else PHASE_KINDS[failure.phase]
+    # It failed by passing: no exception, and pytest's own wording.
+    is_strict_xpass = failure.exception is None and failure.message.startswith(STRICT_XPASS)
+    return "test.xpass_strict" if is_strict_xpass else PHASE_KINDS[failure.phase]
 
 
 def _type_of_test_failure(failure: evidence.TestFailure, kind: str) -> FailureType:
     """Return the failure type that the exception says, or else the kind."""
-    if failure.attributed is not None and kind in known_kinds() and kind.startswith(_SERVICES):
+    is_of_service = kind in known_kinds() and kind.partition(".")[0] in KIND_FAMILIES
+    if failure.attributed is not None and is_of_service:
         is_too_long = kind == "llm.context_exceeded"
         return FailureType.CONTEXT_EXHAUSTED if is_too_long else FailureType.UNKNOWN
     if kind == "sandbox.memory":
@@ -323,15 +320,12 @@ def classify_exception(
     known = [(kinds_by_exception().get(name), name.rpartition(".")[0]) for name in names]
     known += [(tables["modules"].get(module), module) for _, module in known]
     seen = raised.message + (traceback or "").replace("\\", "/")
-    kind = next(
-        (
-            kind
-            for kind, module in known
-            if kind is not None
-            and any(text in seen for text in tables["only_within"].get(module, ("",)))
-        ),
-        None,
-    )
+    kinds = []
+    for kind, module in known:
+        texts = tables["only_within"].get(module, ("",))
+        if kind is not None and any(text in seen for text in texts):
+            kinds.append(kind)
+    kind = next(iter(kinds), None)
     if kind == "llm.error":
         status = re.match(_STATUS, raised.message)
         kind = tables["http"].get(status and status[1], kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy import deaths, words
@@ -33,6 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    KIND_FAMILIES,
     MAX_EVIDENCE,
     MAX_LINES,
     STAGE_FAILURE_REASONS,
@@ -66,15 +68,7 @@ _OF_XDIST: Final = re.compile(r"<WorkerController|\((?:xdist|execnet)/[^()]*\)$"
 _PYTESTS_STAGES: Final = (Stage.AGENT_RUN, Stage.FINAL_TEST)
 """Whose table of exit codes is pytest's."""
 
-_ENVIRONMENT_REASONS: Final = frozenset(
-    {
-        FailureReason.SANDBOX_ERROR,
-        FailureReason.LLM_ERROR,
-        FailureReason.TOOL_ERROR,
-        FailureReason.GIT_CLONE_FAILED,
-        FailureReason.GIT_CHECKOUT_FAILED,
-    }
-)
+_ENVIRONMENT_REASONS: Final = frozenset(chain.from_iterable(KIND_FAMILIES.values()))
 """Reasons that say more than a stage's name can; where one holds, the stage adds none."""
 
 

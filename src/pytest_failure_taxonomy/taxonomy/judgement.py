@@ -247,6 +247,18 @@ KIND_PATTERN: Final = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
 """What a kind's name looks like, whoever gives it."""
 
 
+KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType(
+    {
+        "sandbox": (FailureReason.SANDBOX_ERROR,),
+        "llm": (FailureReason.LLM_ERROR,),
+        "tool": (FailureReason.TOOL_ERROR,),
+        "git": (FailureReason.GIT_CLONE_FAILED, FailureReason.GIT_CHECKOUT_FAILED),
+    }
+)
+"""The services and tools that a run needs, by the first word of the kinds that stand for their
+failures, and the reasons that such kinds may refine."""
+
+
 class Kind(NamedTuple):
     """Describe one kind of failure."""
 

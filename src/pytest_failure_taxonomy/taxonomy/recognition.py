@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure, public_name
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import said_in_one_line, words_of_pressure
+from pytest_failure_taxonomy.taxonomy.words import STRICT_XPASS, said_in_one_line, words_of_pressure
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, Fact, RaisedException
@@ -26,8 +26,6 @@ MAX_READ: Final = 6_000
 """Characters of a message that are searched."""
 _MAX_VALUE: Final = 160
 """Characters of a value that a sentence quotes."""
-
-_XPASS: Final = "[XPASS(strict)]"
 
 _OWN_MARKS: Final = ["filterwarnings", "parametrize", "skip", "skipif", "usefixtures", "xfail"]
 """The marks of pytest itself; a name near to them is a slip."""
@@ -123,8 +121,8 @@ def _links_of(failure: TestFailure | CollectionFailure | RunError) -> list[_Link
     if raised is not None:
         links.append(_Link(_names_of(raised.names), raised.message, raised.facts))
         links += _links_behind(raised)
-    elif failure.message.startswith(_XPASS):
-        links.append(_Link(("pytest.xpass",), failure.message.removeprefix(_XPASS).strip()))
+    elif failure.message.startswith(STRICT_XPASS):
+        links.append(_Link(("pytest.xpass",), failure.message.removeprefix(STRICT_XPASS).strip()))
     elif (found := re.match(_TYPE_AND_TEXT, failure.message)) is not None:
         name = found[1] if "." in found[1] else f"builtins.{found[1]}"
         links.append(_Link(_names_of((name,)), failure.message[found.end() :]))

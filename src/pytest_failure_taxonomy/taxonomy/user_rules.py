@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import Final, Literal
 
-from pytest_failure_taxonomy.taxonomy.evidence import Phase, RaisedException
-from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason, known_kinds
+from pytest_failure_taxonomy.taxonomy.evidence import Phase, RaisedException, TestFailure
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    KIND_FAMILIES,
+    CodeOwner,
+    FailureReason,
+    known_kinds,
+)
 from pytest_failure_taxonomy.taxonomy.values import value
 
 Severity = Literal["block", "warn", "info"]
 
 MAX_SEARCHED: Final = 2_000
 """Characters of a message that a rule's pattern is searched in."""
-
-KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType(
-    {
-        "sandbox": (FailureReason.SANDBOX_ERROR,),
-        "llm": (FailureReason.LLM_ERROR,),
-        "tool": (FailureReason.TOOL_ERROR,),
-        "git": (FailureReason.GIT_CLONE_FAILED, FailureReason.GIT_CHECKOUT_FAILED),
-    }
-)
-"""The reasons that kinds may refine whose names begin with one of these words."""
 
 
 @value
@@ -68,39 +62,33 @@ def reasons_of_kind(kind: str) -> tuple[FailureReason, ...]:
 
 def match_rule(
     rules: Iterable[Rule],
-    *,
-    exception: RaisedException | None,
-    message: str,
-    nodeid: str,
-    phase: Phase,
+    failure: TestFailure,
     is_found: Callable[[str, str], bool] | None = None,
 ) -> Rule | None:
     """Return the first rule that matches a failure.
 
     Args:
         rules: in the order in which they are asked.
-        exception: what failed the test, where that is known.
-        message: as pytest words the failure. A rule's pattern is searched in the message of the
-            exception and, where it isn't found there, in this one.
-        nodeid: of the test.
-        phase: of the test, in which it failed.
+        failure: a rule's pattern is searched in the message of its exception and, where it isn't
+            found there, in its own, as pytest words it.
         is_found: searches a pattern in a text. Python's own search can take for ever with a bad
             pattern, and is what is used where none is given.
     """
-    raised = () if exception is None else (exception.message[:MAX_SEARCHED],)
-    texts = tuple(dict.fromkeys((*raised, message[:MAX_SEARCHED])))
+    raised = () if failure.exception is None else (failure.exception.message[:MAX_SEARCHED],)
+    texts = tuple(dict.fromkeys((*raised, failure.message[:MAX_SEARCHED])))
     search = is_found or (lambda pattern, text: re.search(pattern, text) is not None)
     for rule in rules:
-        if _could_match(rule, exception, nodeid, phase):
+        if _could_match(rule, failure):
             pattern = rule.message
             if pattern is None or any(search(pattern, text) for text in texts):
                 return rule
     return None
 
 
-def _could_match(rule: Rule, exception: RaisedException | None, nodeid: str, phase: Phase) -> bool:
+def _could_match(rule: Rule, failure: TestFailure) -> bool:
     """Tell whether a rule matches a failure in everything but the message."""
-    if rule.phase not in (None, phase):
+    exception = failure.exception
+    if rule.phase not in (None, failure.phase):
         return False
     if rule.code_owner is not None or rule.package is not None:
         frame = None if exception is None else exception.frame
@@ -113,7 +101,7 @@ def _could_match(rule: Rule, exception: RaisedException | None, nodeid: str, pha
             package and fnmatchcase(_in_normal_form(package), _in_normal_form(rule.package))
         ):
             return False
-    if rule.nodeid is not None and not fnmatchcase(nodeid, rule.nodeid.replace("[", "[[]")):
+    if rule.nodeid is not None and not fnmatchcase(failure.nodeid, rule.nodeid.replace("[", "[[]")):
         return False
     return rule.exception is None or (
         exception is not None and is_exception(exception, rule.exception)

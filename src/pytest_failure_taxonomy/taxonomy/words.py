@@ -82,6 +82,8 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
 
+STRICT_XPASS: Final = "[XPASS(strict)]"
+"""How pytest's words begin for a test that failed by passing."""
 FIXTURE_ERROR: Final = "FixtureLookupError"
 """What pytest raises for a fixture that nobody has."""
 TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.taxonomy import classification
 from pytest_failure_taxonomy.taxonomy.classification import (
-    is_strict_xpass,
     is_timeout,
     judge_run_error,
     judge_test_failures,
@@ -571,7 +570,6 @@ def test_the_phase_makes_the_kind(phase: Phase, kind: str) -> None:
 )
 def test_a_strict_xpass_is_told_from_words_of_a_test(failure: TestFailure, kind: str) -> None:
     """A strict xpass has pytest's words and no exception; a test can say the words, too."""
-    assert is_strict_xpass(failure) is (kind == "test.xpass_strict")
     assert classified(failure) == (FailureReason.TESTS_FAILED, kind)
 
 

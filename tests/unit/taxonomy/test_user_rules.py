@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, RaisingFrame
-from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, known_kinds
+from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, RaisingFrame, TestFailure
+from pytest_failure_taxonomy.taxonomy.judgement import KIND_FAMILIES, FailureReason, known_kinds
 from pytest_failure_taxonomy.taxonomy.user_rules import (
-    KIND_FAMILIES,
     MAX_SEARCHED,
     Rule,
     default_kind,
@@ -45,7 +44,7 @@ def is_matched(given: Rule, **failure: Any) -> bool:
         "nodeid": "tests/db/test_it.py::TestIt::test_it[a-1]",
         "phase": "call",
     }
-    return match_rule([given], **{**usual, **failure}) is given
+    return match_rule([given], TestFailure(**{**usual, **failure})) is given
 
 
 @pytest.mark.parametrize(
@@ -194,16 +193,11 @@ def test_all_that_a_rule_says_has_to_hold() -> None:
 
 def test_the_first_rule_wins() -> None:
     """The order of the file decides, not how exact a rule is; without any, there is none."""
-    failure: dict[str, Any] = {
-        "exception": REFUSED,
-        "message": "",
-        "nodeid": "a.py::b",
-        "phase": "call",
-    }
+    failure = TestFailure(exception=REFUSED, message="", nodeid="a.py::b", phase="call")
     wide, narrow = rule("wide", exception="Exception"), rule("narrow", message="refused")
-    assert match_rule([wide, narrow], **failure) is wide
-    assert match_rule([narrow, wide], **failure) is narrow
-    assert match_rule([], **failure) is None
+    assert match_rule([wide, narrow], failure) is wide
+    assert match_rule([narrow, wide], failure) is narrow
+    assert match_rule([], failure) is None
 
 
 def test_a_search_can_be_given() -> None:
@@ -214,14 +208,11 @@ def test_a_search_can_be_given() -> None:
         asked.append((pattern, text))
         return False
 
-    found = match_rule(
-        [rule(message="a", phase="setup"), rule(message="b")],
-        exception=REFUSED,
-        message="Connection refused",
-        nodeid="a.py::b",
-        phase="call",
-        is_found=search,
+    rules = [rule(message="a", phase="setup"), rule(message="b")]
+    failure = TestFailure(
+        exception=REFUSED, message="Connection refused", nodeid="a.py::b", phase="call"
     )
+    found = match_rule(rules, failure, search)
     assert (found, asked) == (None, [("b", "Connection refused")])
 
 
