@@ -367,7 +367,23 @@ def read_earlier_runs(
         # What tests have run by themselves is in question only where they have run everything.
         items = [run for run in kept if not run.header.test]
         return [_compared_kept(run) for run in items or kept]
-    return _read_reports(path)
+    where = shown(os.fspath(path))
+    try:
+        content = parse_json(read_content(path, _MAX_BYTES).removeprefix(BOM_UTF8))
+    except WrongError as error:
+        raise BenchError(f"{where}: {error.what}; {_RIGHT}") from None
+    reports = content.get("bench") if isinstance(content, dict) else content
+    if not isinstance(reports, list):
+        raise BenchError(f"{where}: has no runs of task classes; {_RIGHT}")
+    if not reports:
+        raise BenchError(f"{where}: no task class ran; {_RIGHT} of a run with cases")
+    try:
+        return [compared_run(BenchRunReport.model_validate(each), where) for each in reports]
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        what = shown(f"{place}: {problem['msg']}" if place else problem["msg"])
+        raise BenchError(f"{where}: no run of a task class ({what}); {_RIGHT}") from None
 
 
 def _kept_paths(given: str, storage: Path) -> list[Path]:
@@ -429,24 +445,3 @@ def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[Compar
         return []
 
     return find
-
-
-def _read_reports(path: Path) -> list[ComparedRun]:
-    """Return the runs of task classes in a file of JSON."""
-    where = shown(os.fspath(path))
-    try:
-        content = parse_json(read_content(path, _MAX_BYTES).removeprefix(BOM_UTF8))
-    except WrongError as error:
-        raise BenchError(f"{where}: {error.what}; {_RIGHT}") from None
-    reports = content.get("bench") if isinstance(content, dict) else content
-    if not isinstance(reports, list):
-        raise BenchError(f"{where}: has no runs of task classes; {_RIGHT}")
-    if not reports:
-        raise BenchError(f"{where}: no task class ran; {_RIGHT} of a run with cases")
-    try:
-        return [compared_run(BenchRunReport.model_validate(each), where) for each in reports]
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, problem["loc"]))
-        what = shown(f"{place}: {problem['msg']}" if place else problem["msg"])
-        raise BenchError(f"{where}: no run of a task class ({what}); {_RIGHT}") from None

@@ -410,17 +410,18 @@ def cut_share(share: float) -> str:
 
 
 _MAX_FLIPS: Final = 5
+_SLOWEST: Final = 3
+"""Cases that are listed as the slowest."""
 
 
 def summary_lines(
-    report: models.BenchRunReport, *, test: str = "", slowest: int = 3, detail: bool = False
+    report: models.BenchRunReport, *, test: str = "", detail: bool = False
 ) -> list[str]:
     """Return the lines of one task class: the first names it, the others are indented.
 
     Args:
         report: The report of its run.
         test: The test that ran it; empty for the items of the class.
-        slowest: How many of the slowest cases to list.
         detail: Whether to list failure modes of severity `warn` and `info`, too.
     """
     counts, part = report.counts, ""
@@ -431,7 +432,7 @@ def summary_lines(
         part = f", shard {report.shard.index} of {report.shard.total}"
     return [
         f"bench {name_with_system(report)}{test and f' in {test}'}{part}: {outcome}",
-        *(f"  {line}" for line in _facts(report, slowest=slowest, detail=detail)),
+        *(f"  {line}" for line in _facts(report, detail=detail)),
     ]
 
 
@@ -484,9 +485,7 @@ def name_with_system(report: models.BenchRunReport) -> str:
     return report.task_class + (f"[{report.system_label}]" if report.system_label else "")
 
 
-def _facts(
-    report: models.BenchRunReport, *, slowest: int = 3, detail: bool, has_cost: bool = True
-) -> list[str]:
+def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True) -> list[str]:
     """Return the other facts of a run, a line for each, which begins with its name."""
     severities = ("block", "warn", "info") if detail else ("block",)
     facts = [(severity, _codes_words(report, severity)) for severity in severities]
@@ -504,13 +503,18 @@ def _facts(
         facts.append((f"key {key.key}", words))
     measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
     measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
-    times = (f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:slowest])
+    times = (f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:_SLOWEST])
     facts.append(("slowest", ", ".join(times)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
     if report.baseline is not None:
         found = report.baseline
-        said = [f"mean {difference_words(found)}, {found.finding}", *_flip_words(found)]
+        said = [f"mean {difference_words(found)}, {found.finding}"]
+        for flip, verb in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
+            names = [each.case_id for each in found.changes if each.flip == flip]
+            if names:
+                verbs = f"{verb}es" if len(names) == 1 else verb
+                said.append(f"{len(names)} {verbs}: {listed(names, _MAX_FLIPS)}")
         facts.append(("baseline", "; ".join(said)))
     if report.gate is not None:
         reasons = "; ".join(report.gate.reasons)
@@ -557,15 +561,6 @@ def signed(number: float) -> str:
     if number and float(text) == 0:
         return "<+0.001" if number > 0 else ">-0.001"
     return text if number else "0.000"
-
-
-def _flip_words(found: models.BenchComparison) -> Iterator[str]:
-    """Yield which cases fail or pass otherwise than before, by name."""
-    for flip, verb in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
-        names = [each.case_id for each in found.changes if each.flip == flip]
-        if names:
-            verbs = f"{verb}es" if len(names) == 1 else verb
-            yield f"{len(names)} {verbs}: {listed(names, _MAX_FLIPS)}"
 
 
 def duration(wall_clock_ms: float) -> str:

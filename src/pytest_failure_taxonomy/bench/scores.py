@@ -225,23 +225,20 @@ def read_answer(given: object) -> Verdict:
         if isinstance(given, Mapping):
             return Verdict.model_validate({**given})
     except ValidationError as error:
-        raise RubricError(_say(error)) from None
+        problems = []
+        for problem in error.errors(include_url=False):
+            where = ".".join(str(part)[:_MAX_VALUE] for part in problem["loc"])
+            says = packaged_table("wrong_values")["in_answers"].get(problem["type"], _OTHER)
+            words = says.format(
+                value=_show(problem["input"]), message=problem["msg"], **problem.get("ctx", {})
+            )
+            problems.append(safe(f"{where}: {words}" if where else words))
+        text = "; ".join(problems)
+        cut = text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 3]}..."
+        raise RubricError(cut) from None
     except Exception as error:  # the methods of the mapping may raise anything
         raise RubricError(describe(error)) from error
     raise RubricError(f"the answer is of type {type(given).__name__}; a mapping would be right")
-
-
-def _say(error: ValidationError) -> str:
-    problems = []
-    for problem in error.errors(include_url=False):
-        where = ".".join(str(part)[:_MAX_VALUE] for part in problem["loc"])
-        says = packaged_table("wrong_values")["in_answers"].get(problem["type"], _OTHER)
-        words = says.format(
-            value=_show(problem["input"]), message=problem["msg"], **problem.get("ctx", {})
-        )
-        problems.append(safe(f"{where}: {words}" if where else words))
-    text = "; ".join(problems)
-    return text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 3]}..."
 
 
 def _show(given: object) -> str:

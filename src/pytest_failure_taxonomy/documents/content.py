@@ -236,7 +236,7 @@ MAX_KEYS: Final = 40
 _PART: Final = re.compile(
     r"(?P<dot>\.?)(?P<key>[A-Za-z_$][A-Za-z0-9_$-]*)"
     r"|\[(?P<index>-?[0-9]{1,9})\]"
-    r"|(?P<every>\[\])"
+    r"|\[\]"
     r'|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]'
 )
 _RIGHT: Final = "give one such as verdict.kind, failures[0].nodeid or groups[].title"
@@ -261,22 +261,18 @@ def parse_path(text: str) -> tuple[Part, ...]:
             raise SettingsError(
                 f"--json: {text!a} is no path at character {position + 1}; {_RIGHT}"
             )
-        parts.append(_part(found, text))
+        part: Part = found["key"]  # `None` for every element
+        if found["index"] is not None:
+            part = int(found["index"])
+        elif found["quoted"] is not None:
+            try:
+                part = str(json.loads(found["quoted"]))
+            except ValueError:
+                what = f"{found['quoted']} is no JSON string"
+                raise SettingsError(f"--json: {text!a}: {what}") from None
+        parts.append(part)
         position = found.end()
     return tuple(parts)
-
-
-def _part(found: re.Match[str], text: str) -> Part:
-    if found["index"] is not None:
-        return int(found["index"])
-    if found["every"] is not None:
-        return None
-    if found["quoted"] is None:
-        return found["key"]
-    try:
-        return str(json.loads(found["quoted"]))
-    except ValueError:
-        raise SettingsError(f"--json: {text!a}: {found['quoted']} is no JSON string") from None
 
 
 def pick(document: Any, text: str) -> Iterator[Any]:

@@ -119,10 +119,17 @@ class Tree:
         """Return the part at a path of keys and indexes, or the last one on the way that exists."""
         found = self
         for step in path:
-            part = found._part(step)
-            if part is None:
+            values, line, node = found.value, found.line, None
+            if isinstance(values, dict) and step in values:
+                if found.node is not None:
+                    line, node = found.places[id(found.node)][str(step)]
+            elif isinstance(values, list) and isinstance(step, int) and step < len(values):
+                if found.node is not None:
+                    node = found.node.value[step]
+                    line = line_of(node)
+            else:
                 break
-            found = part
+            found = Tree(value=values[step], line=line, node=node, places=self.places)
         return found
 
     def items(self) -> Iterator[tuple[str, Tree]]:
@@ -144,20 +151,6 @@ class Tree:
         if self.node is not None and isinstance(self.node.value, str):
             return quoted(self.node.value)
         return quoted(str(self.value).lower() if isinstance(self.value, bool) else str(self.value))
-
-    def _part(self, step: int | str) -> Tree | None:
-        values: Any = self.value
-        line, node = self.line, None
-        if isinstance(values, dict) and step in values:
-            if self.node is not None:
-                line, node = self.places[id(self.node)][str(step)]
-        elif isinstance(values, list) and isinstance(step, int) and step < len(values):
-            if self.node is not None:
-                node = self.node.value[step]
-                line = line_of(node)
-        else:
-            return None
-        return Tree(value=values[step], line=line, node=node, places=self.places)
 
 
 def line_of(node: yaml.Node) -> int:

@@ -443,12 +443,12 @@ def test_a_run_with_everything_fits_in_a_few_lines() -> None:
             "sut.timeout (2), validator.tests_failed (1); the lower bound 0.875 is below 0.9"
         ),
     ]
-    detailed = summary_lines(report, slowest=1, detail=True)
+    detailed = summary_lines(report, detail=True)
     assert detailed[1:5] == [
         "  block: sut.timeout (2), validator.tests_failed (1)",
         "  warn: slow (2)",
         "  info: note (1)",
-        "  slowest: c057 5 min 00 s",
+        "  slowest: c057 5 min 00 s, c058 5 min 00 s, c056 5.6 s",
     ]
 
 

@@ -9,6 +9,7 @@ import pickle
 import symtable
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.util import decode_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -73,7 +74,6 @@ class IsolatedRubric:
         self._task = Task(
             rubric=os.path.abspath(rubric), memory_mb=memory_mb, variables=tuple(variables)
         )
-        self._is_examined = False
         self._problem: RubricError | None = None
         self._loads_that_died = 0
         self._servers = _Servers()
@@ -93,11 +93,11 @@ class IsolatedRubric:
             raise RubricError(f"can't be given its case: {error}") from error
         try:
             if not _CAN_FORK:
-                reply = await run_directly(self._fresh_task(), body, limit_seconds)
+                reply = await run_directly(self._fresh_task, body, limit_seconds)
             elif self._is_warm:
                 reply = await self._ask_warm(body, limit_seconds)
             else:
-                fresh, connection = self._servers.fresh, Connection(self._fresh_task(), None)
+                fresh, connection = self._servers.fresh, Connection(self._fresh_task, None)
                 fresh.add(connection)
                 try:
                     reply = await connection.ask(body, limit_seconds)
@@ -154,12 +154,10 @@ class IsolatedRubric:
         problem = self._problem
         raise type(problem)(str(problem), traceback=problem.traceback)
 
+    @cached_property
     def _fresh_task(self) -> Task:
-        if not self._is_examined:
-            is_script = not defines_grade(self._task.rubric)
-            self._task = replace(self._task, is_script=is_script, loads_first=False)
-            self._is_examined = True
-        return self._task
+        is_script = not defines_grade(self._task.rubric)
+        return replace(self._task, is_script=is_script, loads_first=False)
 
 
 def open_rubrics(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.bench.isolate import processes, wire
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import to_dict, value
 
 SPARE_SECONDS: Final = 10.0
@@ -31,17 +32,7 @@ _SECONDS_FOR_LAST_SPENDS: Final = 0.5
 """Less than the grace period of a system that is cancelled."""
 _CHUNK: Final = 1 << 18
 
-_KEPT: Final = frozenset(
-    {
-        *("PATH", "LANG", "LANGUAGE", "TZ"),
-        # Where Python and its packages are.
-        *("PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
-        *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
-        # Windows starts no process without them.
-        *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT"),
-        *("NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE"),
-    }
-)
+_KEPT: Final = frozenset(packaged_table("bench")["kept_for_rubrics"])
 """The variables of the user's environment that a rubric sees, besides `LC_*`."""
 _FOLDERS: Final = ("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP")
 
@@ -314,17 +305,9 @@ class Connection:
             self._process.kill()
 
     def _send(self, data: bytes) -> None:
+        self._outgoing += data
+        self._send_rest()
         if self._outgoing:
-            self._outgoing += data
-            return
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            return  # the server is gone, as `_receive` will notice
-        if sent < len(data):
-            self._outgoing += data[sent:]
             self._loop.add_writer(self._socket.fileno(), self._send_rest)
 
     def _send_rest(self) -> None:
@@ -333,7 +316,7 @@ class Connection:
         except BlockingIOError:
             return
         except OSError:
-            self._outgoing.clear()
+            self._outgoing.clear()  # the server is gone, as `_receive` will notice
         if not self._outgoing:
             self._loop.remove_writer(self._socket.fileno())
 

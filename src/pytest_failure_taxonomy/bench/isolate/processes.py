@@ -61,16 +61,14 @@ def limit_process(memory_mb: int, limit_seconds: float) -> None:
 
 def load_library() -> Any:
     """Return the C library on Linux, `None` elsewhere."""
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        import ctypes
+    if sys.platform.startswith("linux"):
+        with suppress(ImportError, OSError):
+            import ctypes
 
-        library = ctypes.CDLL(None)
-        _ = library.prctl
-    except (ImportError, OSError, AttributeError):
-        return None
-    return library
+            library = ctypes.CDLL(None)
+            if hasattr(library, "prctl"):
+                return library
+    return None
 
 
 def die_with_parent(library: Any, parent: int) -> None:
@@ -95,11 +93,8 @@ def adopt_orphans(library: Any) -> None:
 
 def prefer_as_oom_victim() -> None:
     """Ask the kernel to kill this process rather than pytest when memory runs out."""
-    try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("500")
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("500")
 
 
 _SECONDS_TO_DIE = 2.0

@@ -37,17 +37,8 @@ _LIKE_CASES: Final = (*CASE_SUFFIXES, ".json", ".jsonlines", ".ndjson", ".tsv", 
 """Suffixes of files that look like cases; those that are not read are reported."""
 _NOT_IN_IDS: Final = ("/", "\\", "::", "[", "]", "#")
 """What pytest or a shell would not take for a part of the id."""
-_MARKS_OF_PYTEST: Final = frozenset(
-    {
-        *("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast"),
-        *("usefixtures", "xfail"),
-    }
-)
-_LIMITS: Final = {
-    "timeout_per_case": "timeout_per_case_seconds",
-    "rubric_wall_clock": "rubric_wall_clock_seconds",
-}
-"""How keys begin that are meant to be limits; all other keys are the author's own."""
+_LIMITS: Final = ("timeout_per_case", "rubric_wall_clock")
+"""A key that begins so is meant to be this limit in seconds; all others are the author's own."""
 
 
 def _check_id(given: str) -> str:
@@ -72,7 +63,7 @@ def _check_tag(tag: str) -> str:
         raise WrongError(
             f"{quoted(tag)} can't be a pytest mark; write letters, digits and _, a letter first"
         )
-    if tag in _MARKS_OF_PYTEST:
+    if tag in packaged_table("bench")["marks_of_pytest"]:
         raise WrongError(f"{quoted(tag)} is a mark that pytest itself uses; choose another")
     return tag
 
@@ -169,7 +160,7 @@ def repeated(cases: list[BenchCase], times: int) -> Iterator[BenchCase]:
 def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
     case = validate(_CaseInFile, entry, problems, subject="the case", missing=_MISSING["case"])
     for key, part in entry.items():
-        meant = next((_LIMITS[each] for each in _LIMITS if key.startswith(each)), key)
+        meant = next((f"{each}_seconds" for each in _LIMITS if key.startswith(each)), key)
         if key != meant:
             problems.add(part.line, f"unknown limit {quoted(key)}; did you mean {meant}?")
     if case is None:

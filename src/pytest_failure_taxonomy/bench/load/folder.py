@@ -73,13 +73,12 @@ def task_class_folder(case_file: Path) -> Path | None:
     Returns:
         The folder, spelled as in the path, or `None` if the file belongs to no task class.
     """
-    if case_file.name == CASES_MODULE:
-        return case_file.parent if is_task_class(case_file.parent) else None
-    if case_file.name.startswith("."):
-        return None
-    if case_file.suffix not in _SUFFIXES.get(case_file.parent.name, ()):
-        return None
-    folder = case_file.parent.parent
+    folder = case_file.parent
+    if case_file.name != CASES_MODULE:
+        suffixes = _SUFFIXES.get(folder.name, ())
+        if case_file.name.startswith(".") or case_file.suffix not in suffixes:
+            return None
+        folder = folder.parent
     return folder if is_task_class(folder) else None
 
 

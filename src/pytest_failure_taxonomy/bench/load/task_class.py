@@ -311,7 +311,7 @@ def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.Bench
         return models.BenchSettings()
     form = Form(right=f"{_SETTINGS} is YAML in UTF-8 with keys and values", is_fast=True)
     example = "write keys and values, such as `concurrency: 4`"
-    tree = _read(folder, _SETTINGS, form, dict, example, may_be_empty=True)
+    tree = _read(folder, _SETTINGS, form, dict, example, or_empty=None)
     if tree is None:
         return models.BenchSettings()  # a file with nothing but comments is fine
     problems = folder.problems_of(_SETTINGS)
@@ -332,8 +332,7 @@ def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.Bench
             problems.add(part.line, f"{what}; give one, 0 for a rubric that decides nothing")
         elif not any(weights.values()):
             problems.add(part.line, "rubrics: no weight is more than 0; give one that decides")
-    given = settings.model_dump(exclude_unset=True)
-    return models.BenchSettings.model_validate(given)
+    return models.BenchSettings.model_validate(settings.model_dump(exclude_unset=True))
 
 
 # failure_modes.yaml.
@@ -457,13 +456,12 @@ def _read(
     root: type,
     example: str,
     *,
-    or_empty: str = "",
-    may_be_empty: bool = False,
+    or_empty: str | None = "",
 ) -> Tree | None:
     """Return the value of a file; `None` if it has none, or problems of a kind that end reading."""
     problems = folder.problems_of(name)
     path = folder.path / name
-    if_empty = None if may_be_empty else f"the file is empty; {example}{or_empty}"
+    if_empty = None if or_empty is None else f"the file is empty; {example}{or_empty}"
     try:
         return read_tree(path, problems, form, root=(root,), example=example, if_empty=if_empty)
     except BenchError:  # it is among the problems

@@ -15,13 +15,7 @@ import pytest
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.plugin import (
-    items,
-    results,
-    scheduler,
-    storage,
-    task_classes,
-)
+from pytest_failure_taxonomy.bench.plugin import items, results, scheduler, storage, task_classes
 from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.storage import Source

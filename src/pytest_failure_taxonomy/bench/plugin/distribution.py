@@ -60,7 +60,7 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
     ) -> None:
         super().__init__(config, log)
         self._units = units
-        self._scope_of_others = getattr(default, "_split_scope", None)
+        self._scope_of_others = getattr(default, "_split_scope", str)
         self._crashed: set[str] = set()
         self._reported: set[str] = set()
 
@@ -73,12 +73,7 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
             self._reported.add(report.nodeid)
 
     def _split_scope(self, nodeid: str) -> str:
-        unit = self._units.get(nodeid)
-        if unit is not None:
-            return unit
-        if self._scope_of_others is None:
-            return nodeid
-        return str(self._scope_of_others(nodeid))
+        return self._units.get(nodeid) or str(self._scope_of_others(nodeid))
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Remove a worker; if it crashed, run its remaining tests on other workers.

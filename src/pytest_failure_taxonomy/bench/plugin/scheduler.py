@@ -38,12 +38,7 @@ _LONG_LIVED = ("session", "package")
 class CaseScheduler:
     """The running cases of one process."""
 
-    def __init__(
-        self,
-        classes: TaskClasses,
-        results: Results,
-        workers: int,
-    ) -> None:
+    def __init__(self, classes: TaskClasses, results: Results, workers: int) -> None:
         self.fan_out = FanOut()
         self._results = results
         self._classes = classes
