@@ -34,9 +34,17 @@ class WorkerRecorder:
 
     def __init__(self, config: pytest.Config) -> None:
         self.faults = Faults(config, is_worker=True)
-        self.record = _open_record(config)
-        self._given = getattr(config, "workerinput", {}).get(OUTPUT_KEY, {})
-        """What the controller says of the record."""
+        workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]  # xdist's
+        self._given = workerinput.get(OUTPUT_KEY, {})
+        """What the controller says of its record."""
+        self.record = Record()
+        folder = self._given.get("folder")
+        if folder is not None and os.path.isdir(folder):  # else the worker is on another machine
+            own = Path(folder) / layout.worker_folder(workerinput["workerid"])
+            try:
+                self.record = DiskRecord(own)
+            except OSError as error:
+                self.record = Record(f"no record could be kept: {error.strerror or error}")
         if self._given.get("watcher") is not None:
             self._asked = StackDump()
             self._asked.begin_when_asked(self.record, self._given["watcher"])
@@ -181,15 +189,3 @@ class WorkerRecorder:
         from pytest_failure_taxonomy.recorder.startup_errors import words_of_usage_error
 
         return words_of_usage_error(error, self._config)
-
-
-def _open_record(config: pytest.Config) -> Record:
-    """Open the record of this worker, below the controller's if that is on this machine."""
-    workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]  # xdist's
-    folder = workerinput.get(OUTPUT_KEY, {}).get("folder")
-    if folder is None or not os.path.isdir(folder):  # the worker is on another machine
-        return Record()
-    try:
-        return DiskRecord(Path(folder) / layout.worker_folder(workerinput["workerid"]))
-    except OSError as error:
-        return Record(f"no record could be kept: {error.strerror or error}")

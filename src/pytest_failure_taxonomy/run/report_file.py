@@ -254,16 +254,15 @@ class ReportFile:
                 write_what_fits(self.path, report, reserve)
                 is_cut = True
             is_whole = place is not None and is_cut
-            problem = f"could not be written to {self.path}: {why}"
-            if is_cut:
-                problem = f"{self.path} has room for a part of it: {why}"
+            fault = "has room for a part of it" if is_cut else "can't be written"
+            problem = f"{self.path} {fault}: {why}"
             if place is not None:
-                fault = problem if is_cut else f"{self.path} can't be written: {why}"
-                problem = f"{place} ({fault})"
+                problem = f"{place} ({problem})"
             elif is_cut:
-                problem += (
-                    f"; make room and complete it by: {our_command('finalize', str(self.path))}"
-                )
+                command = our_command("finalize", str(self.path))
+                problem += f"; make room and complete it by: {command}"
+            else:
+                problem = f"could not be written to {self.path}: {why}"
         self.remains = self._let_go(keep_record=not is_whole)
         return problem
 

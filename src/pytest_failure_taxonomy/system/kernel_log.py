@@ -63,9 +63,9 @@ def find_oom_victim(
         until_seconds: when it had ended.
     """
     with suppress(OSError):
-        if os.stat("/proc/self/ns/pid").st_ino != _NAMESPACE_OF_ALL:
-            return None
-        return victim_among(parse_victims(read_records()), process_id, since_seconds, until_seconds)
+        if os.stat("/proc/self/ns/pid").st_ino == _NAMESPACE_OF_ALL:
+            victims = parse_victims(read_records())
+            return victim_among(victims, process_id, since_seconds, until_seconds)
     return None
 
 

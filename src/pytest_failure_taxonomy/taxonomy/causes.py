@@ -119,12 +119,7 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
             members.setdefault(key, (diagnosis, []))
         members[key][1].append(found)
     recognised_first = sorted(members.items(), key=lambda each: each[1][0] is None)
-    return in_order(
-        [
-            _cause(key, diagnosis, of_one, with_subtests)
-            for key, (diagnosis, of_one) in recognised_first
-        ]
-    )
+    return in_order([_cause(key, *of_key, with_subtests) for key, of_key in recognised_first])
 
 
 def recognise(found: Finding) -> Diagnosis | None:
@@ -133,14 +128,11 @@ def recognise(found: Finding) -> Diagnosis | None:
     if failure is None:
         return None
     raised = failure.exception
-    if raised is None:
-        may_be_known = not isinstance(failure, TestFailure) or failure.message.startswith(
-            _WITHOUT_EXCEPTION
-        )
-    else:
-        may_be_known = raised.type not in _CHECKS or any(
-            map(raised.message.__contains__, _NOT_BY_PEOPLE)
-        )
+    may_be_known = True
+    if raised is not None and raised.type in _CHECKS:
+        may_be_known = any(map(raised.message.__contains__, _NOT_BY_PEOPLE))
+    elif raised is None and isinstance(failure, TestFailure):
+        may_be_known = failure.message.startswith(_WITHOUT_EXCEPTION)
     if not may_be_known:
         return None
     # Imported here, because most failures are assertions, which no table knows.
