@@ -78,9 +78,7 @@ class Spending:
 
     __slots__ = ("_entries", "on_spend")
 
-    def __init__(
-        self, on_spend: Callable[[float, Mapping[str, float]], None] | None = None
-    ) -> None:
+    def __init__(self, on_spend: OnSpend | None = None) -> None:
         """Begin with nothing spent.
 
         Args:

@@ -22,11 +22,7 @@ from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.report import (
-    DistinctCase,
-    difference_words,
-    distinct_name_of,
-)
+from pytest_failure_taxonomy.bench.report import DistinctCase, difference_words, distinct_name_of
 from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.errors import BenchError

@@ -273,7 +273,7 @@ class _Servers:
         if self.is_closed:
             raise RubricError("was stopped")
         found = self._kept.get(which)
-        if found is None or not found.is_alive:
+        if found is None or found.has_ended:
             found = self._kept[which] = Connection(task, load_seconds)
         return found
 

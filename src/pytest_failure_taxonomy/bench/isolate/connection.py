@@ -178,7 +178,8 @@ class Connection:
         self._number = 0
         self._outgoing = bytearray()
         self._inbox = wire.Inbox(wire.REPLY)
-        self._has_ended = False
+        self.has_ended = False
+        """Whether the server can't be asked any more."""
         self.is_counted = False
         """Whether its death while loading the rubric was already counted."""
         self._loaded: asyncio.Future[Reply | None] = self._loop.create_future()
@@ -215,11 +216,6 @@ class Connection:
             self._timer = self._loop.call_later(load_seconds, self._give_up_loading)
 
     @property
-    def is_alive(self) -> bool:
-        """Whether the server can be asked."""
-        return not self._has_ended
-
-    @property
     def status(self) -> int:
         """The return code of the server, as `subprocess` gives it."""
         return self._process.returncode or 0
@@ -242,7 +238,7 @@ class Connection:
         Raises:
             ServerDiedError: The server has ended.
         """
-        if self._has_ended:
+        if self.has_ended:
             raise ServerDiedError
         self._number += 1
         number = self._number
@@ -257,7 +253,7 @@ class Connection:
         finally:
             if timer is not None:
                 timer.cancel()
-            if self._waiting.pop(number, None) is not None and not self._has_ended:
+            if self._waiting.pop(number, None) is not None and not self.has_ended:
                 self._send(wire.REQUEST.pack(wire.CANCEL, number, 0.0, 0))
                 if on_spends is not None:  # the case is being killed: wait for the last it tells
                     ended: asyncio.Future[Reply] = self._loop.create_future()
@@ -268,7 +264,7 @@ class Connection:
 
     async def aclose(self) -> None:
         """Stop the server and the cases that it runs, and wait until they have ended."""
-        if not self._has_ended:
+        if not self.has_ended:
             self._say_goodbye()
             await asyncio.wait([self._end], timeout=_SECONDS_TO_END)
         self.close()
@@ -349,9 +345,9 @@ class Connection:
 
     def _on_end(self) -> None:
         """Clean up after a server that has ended or closed its socket."""
-        if self._has_ended:
+        if self.has_ended:
             return
-        self._has_ended = True
+        self.has_ended = True
         if not self._loop.is_closed():
             self._loop.remove_reader(self._socket.fileno())
             self._loop.remove_writer(self._socket.fileno())

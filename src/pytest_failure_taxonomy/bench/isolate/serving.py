@@ -77,14 +77,6 @@ class RunningCase:
                 pass
             os.close(descriptor)
 
-    def take_spends(self) -> bytes:
-        """Return the lines that a system has written about what it spends, each once."""
-        _, told = self.received.values()
-        end = told.rfind(b"\n") + 1
-        lines = bytes(told[:end])
-        del told[:end]
-        return lines
-
     def outcome(self, status: int, max_bytes: int, *, is_script: bool) -> tuple[bytes, bytes]:
         """Return the reply to the client, code and body, when the process has ended."""
         received, *errors = (bytes(each) for each in self.received.values())
@@ -275,8 +267,12 @@ class Server:
 
     def _tell_spends(self, case: RunningCase) -> None:
         """Tell what a system has spent at once: whatever becomes of it, that counts."""
-        if self._hello["target"] and (lines := case.take_spends()):
-            self._tell(wire.SPENT, case.number, 0, lines)
+        if self._hello["target"]:
+            _, told = case.received.values()
+            end = told.rfind(b"\n") + 1
+            if end:
+                self._tell(wire.SPENT, case.number, 0, bytes(told[:end]))
+                del told[:end]
 
     def _finish(self, case: RunningCase, status: int) -> None:
         for descriptor in case.received:

@@ -309,9 +309,9 @@ def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.Bench
     """
     if not folder.has(_SETTINGS):
         return models.BenchSettings()
-    form = Form(right=f"{_SETTINGS} is YAML in UTF-8 with keys and values", is_fast=True)
     example = "write keys and values, such as `concurrency: 4`"
-    tree = _read(folder, _SETTINGS, form, dict, example, or_empty=None)
+    right = "keys and values"
+    tree = _read(folder, _SETTINGS, right, dict, example, or_empty=None, most=64 * 1024)
     if tree is None:
         return models.BenchSettings()  # a file with nothing but comments is fine
     problems = folder.problems_of(_SETTINGS)
@@ -354,15 +354,11 @@ class ModeInFile(FileModel):
 def read_failure_modes(folder: ClassFolder) -> dict[str, ModeInFile]:
     """Return the codes of a task class that can be used."""
     example = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
-    form = Form(
-        right=f"{MARKER_FILE} is YAML in UTF-8 with a code in each line",
-        max_bytes=_MAX_BYTES,
-        is_fast=True,
-    )
     found: dict[str, ModeInFile] = {}
     tree = None
     if not folder.is_outside(MARKER_FILE):
-        tree = _read(folder, MARKER_FILE, form, dict, example, or_empty=", or {} for none")
+        right, or_empty = "a code in each line", ", or {} for none"
+        tree = _read(folder, MARKER_FILE, right, dict, example, or_empty=or_empty)
     problems = folder.problems_of(MARKER_FILE)
     for code, part in tree.items() if tree is not None else ():
         try:
@@ -410,9 +406,7 @@ def read_breakdown_keys(folder: ClassFolder, rubrics: Collection[str]) -> frozen
     if not folder.has(name):
         problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
     elif name == _KEYS_YAML:
-        right = f"{_KEYS_YAML} is YAML in UTF-8 with a list of keys"
-        form = Form(right=right, max_bytes=_MAX_BYTES, is_fast=True)
-        for part in _read(folder, _KEYS_YAML, form, list, _KEYS_EXAMPLE) or ():
+        for part in _read(folder, _KEYS_YAML, "a list of keys", list, _KEYS_EXAMPLE) or ():
             if isinstance(part.value, str):
                 keys.append((part.value, part.line))
             elif part.value is not WRONG:
@@ -452,15 +446,17 @@ def _checked_keys(
 def _read(
     folder: ClassFolder,
     name: str,
-    form: Form,
+    right: str,
     root: type,
     example: str,
     *,
     or_empty: str | None = "",
+    most: int = _MAX_BYTES,
 ) -> Tree | None:
     """Return the value of a file; `None` if it has none, or problems of a kind that end reading."""
     problems = folder.problems_of(name)
     path = folder.path / name
+    form = Form(right=f"{name} is YAML in UTF-8 with {right}", max_bytes=most, is_fast=True)
     if_empty = None if or_empty is None else f"the file is empty; {example}{or_empty}"
     try:
         return read_tree(path, problems, form, root=(root,), example=example, if_empty=if_empty)

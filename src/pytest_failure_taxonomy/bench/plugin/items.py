@@ -122,9 +122,8 @@ class BenchFile(pytest.Module):
                 f" `sut: package.module:callable` in {classes.shown(self.folder / 'bench.yaml')} or"
                 f" a fixture `{SYSTEM_FIXTURE}` in a conftest.py"
             )
+        classes.register_tags(chosen)
         for case in chosen:
-            for tag in case.tags:
-                classes.register_tag(tag)
             for function in functions:
                 callspec = getattr(function, "callspec", None)
                 yield CaseItem.from_parent(
@@ -309,10 +308,9 @@ def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
         found = task_class.cases
     except BenchError as error:
         raise pytest.Collector.CollectError(str(error)) from None
+    classes.register_tags(found)
     cases = []
     for case in found:
-        for tag in case.tags:
-            classes.register_tag(tag)
         marks = [getattr(pytest.mark, tag) for tag in case.tags]
         cases.append(pytest.param(case, id=case.case_id, marks=marks))
     metafunc.parametrize(CASE_ARGUMENT, cases)

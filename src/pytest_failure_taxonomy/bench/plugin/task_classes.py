@@ -210,11 +210,12 @@ class TaskClasses:
         started_in = self._config.invocation_params.dir
         return os.path.relpath(path, started_in) if path.is_relative_to(started_in) else str(path)
 
-    def register_tag(self, tag: str) -> None:
-        """Register a case's tag as a mark, for `--strict-markers`."""
-        known = self._config.getini("markers")
-        if not any(line.split(":")[0].split("(")[0].strip() == tag for line in known):
-            self._config.addinivalue_line("markers", f"{tag}: a tag of bench cases")
+    def register_tags(self, cases: Iterable[BenchCase]) -> None:
+        """Register the tags of cases as marks, for `--strict-markers`."""
+        for tag in dict.fromkeys(tag for case in cases for tag in case.tags):
+            known = self._config.getini("markers")
+            if not any(line.split(":")[0].split("(")[0].strip() == tag for line in known):
+                self._config.addinivalue_line("markers", f"{tag}: a tag of bench cases")
 
 
 def case_and_system(nodeid: str) -> tuple[str, str]:
