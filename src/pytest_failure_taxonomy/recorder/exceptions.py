@@ -319,10 +319,15 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "", formatted: s
         loaded: the file or plugin that was being loaded.
         formatted: type and text, as for `inspection.text_of`.
     """
-    uncaught = _uncaught_behind(error)
-    if uncaught is not None:
-        where, raised, more = uncaught
-        return f"{where} {words_of(raised, rootdir)}" + (f" (and {more} more)" if more else "")
+    # pytest warns of exceptions that could not be caught, such as in a thread. With `-W error` the
+    # warning, or a group of several, is raised outside of any test.
+    is_group = issubclass(type(error), BaseExceptionGroup)
+    group = origin.exceptions_in(error) if is_group else (error,)
+    where = _UNCAUGHT.get(inspection.dotted_name_of(type(group[0])))
+    uncaught = inspection.direct_cause_of(group[0])
+    if where is not None and uncaught is not None:
+        more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
+        return f"{where} {words_of(uncaught, rootdir)}{more}"
     text = message_of(error, formatted).strip()
     told = telling_line(text)
     is_quoted = quotes_a_traceback(text)
@@ -358,18 +363,6 @@ def words_of_plugin(path: str) -> str:
 
     found = distribution_of(path)
     return "" if found is None else found.words
-
-
-def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | None:
-    """Return an exception that could not be caught, such as in a thread, and how many more.
-
-    pytest warns of such exceptions. With `-W error` the warning is raised outside of any test.
-    """
-    is_group = issubclass(type(error), BaseExceptionGroup)
-    group = origin.exceptions_in(error) if is_group else (error,)
-    where = _UNCAUGHT.get(inspection.dotted_name_of(type(group[0])))
-    cause = inspection.direct_cause_of(group[0])
-    return None if where is None or cause is None else (where, cause, len(group) - 1)
 
 
 def _words_of_doctest(error: Any) -> str:

@@ -199,10 +199,7 @@ class Secrets:
 
     def _to_search(self, texts: Sequence[str]) -> list[str]:
         """Return those of the texts that are not known to hold no secret."""
-        if self._redactor is None:
-            self._suspicion.see_environment()
-        else:
-            self._redactor.see_environment()
+        (self._redactor or self._suspicion).see_environment()
         self._forget_what_is_out_of_date()
         return [text for text in texts if hash(text) not in self._without_secrets]
 

@@ -262,9 +262,8 @@ class Folder:
         Raises:
             OSError: if they can't be read.
         """
-        with os.scandir(
-            self._descriptor if self._descriptor is not None else self._checked()
-        ) as entries:
+        where = self._checked() if self._descriptor is None else self._descriptor
+        with os.scandir(where) as entries:
             return sorted([entry.name for entry in islice(entries, MAX_NAMES)])
 
     def open_file(self, name: str, flags: int, mode: int = 0o600) -> int:
