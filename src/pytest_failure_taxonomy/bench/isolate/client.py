@@ -75,7 +75,7 @@ class IsolatedRubric:
             rubric=os.path.abspath(rubric), memory_mb=memory_mb, variables=tuple(variables)
         )
         self._problem: RubricError | None = None
-        self._loads_that_died = 0
+        self._died_loading: set[Connection] = set()
         self._servers = _Servers()
         weakref.finalize(self, self._servers.close)
 
@@ -129,16 +129,11 @@ class IsolatedRubric:
         while self._problem is None:
             connection = self._servers.get(which, self._task, self._limit_seconds)
             reply = await connection.loaded()
-            if reply is None and connection.is_counted:
-                continue
             if reply is None:
-                connection.is_counted = True
-                self._loads_that_died += 1
-                if self._loads_that_died < _MAX_LOADS:
-                    continue
-                self._problem = RubricError(
-                    f"{how_it_ended(connection.status)} while it was loaded"
-                )
+                self._died_loading.add(connection)
+                if len(self._died_loading) == _MAX_LOADS:
+                    ended = how_it_ended(connection.status)
+                    self._problem = RubricError(f"{ended} while it was loaded")
             elif reply.what == wire.TIMED_OUT:
                 self._problem = scores.RubricTimeoutError(
                     f"was not loaded within {self._limit_seconds:g} s"

@@ -180,8 +180,6 @@ class Connection:
         self._inbox = wire.Inbox(wire.REPLY)
         self.has_ended = False
         """Whether the server can't be asked any more."""
-        self.is_counted = False
-        """Whether its death while loading the rubric was already counted."""
         self._loaded: asyncio.Future[Reply | None] = self._loop.create_future()
         self._end: asyncio.Future[None] = self._loop.create_future()
         self._socket, theirs = socket.socketpair()
