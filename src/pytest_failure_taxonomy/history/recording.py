@@ -148,7 +148,7 @@ def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any
     """Say of each cause what its groups' states come to, and judge by it what a retry would do."""
     from pytest_failure_taxonomy.report.amend import causes_of
     from pytest_failure_taxonomy.report.build import sort_causes
-    from pytest_failure_taxonomy.taxonomy.causes import action_of, retryable_of
+    from pytest_failure_taxonomy.taxonomy.causes import action_of, whether_retry_helps
 
     verdict, causes = report["verdict"], report["causes"]
     groups = {group["fingerprint"]: group["history"] for group in report["groups"]}
@@ -165,7 +165,7 @@ def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any
     if not report["limits"]["causes_omitted"] and causes:
         judged = [*causes_of(report)]
         least, action = action_of(judged, verdict["kind"])
-        verdict["retryable"] = retryable_of([cause.retryable for cause in judged])
+        verdict["retryable"] = whether_retry_helps([cause.retryable for cause in judged])
         if action != verdict["recovery_action"]:
             verdict |= {
                 "recovery_action": str(action),

@@ -21,7 +21,7 @@ import pytest
 from _pytest._io import TerminalWriter  # public only through the reporter, which may be missing
 
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
-from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES, Line, cause_lines
+from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES, Line, causes_with_tests
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
@@ -144,7 +144,7 @@ def lines_of_causes(
     has_failures = report["failures"] or report["collection_errors"]
     if not is_told or report["verdict"] is None or not has_failures:
         return []
-    lines = list(cause_lines(summarise(report, paths, MAX_CAUSES), paths, MAX_CAUSES))
+    lines = list(causes_with_tests(summarise(report, paths, MAX_CAUSES), paths, MAX_CAUSES))
     if not is_on_gitlab():
         return lines
     at = int(time.time())  # a section that the log shows on a click

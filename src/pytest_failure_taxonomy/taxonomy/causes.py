@@ -180,12 +180,14 @@ def _cause(
     shown = len(tests) + unnamed or len(files) or count
     return Cause(
         key=key,
-        what=_what(findings[0], of_tests, diagnosis, tuple(tests), files, shown),
+        what=_sentence_of_cause(findings[0], of_tests, diagnosis, tuple(tests), files, shown),
         fix=None if diagnosis is None else diagnosis.fix,
         reason=reason,
         kind=most,
         owner=(diagnosis and diagnosis.owner) or owner_of_most(failures),
-        retryable=retryable_of([_retryable(each, diagnosis, hung_at) for each in findings]),
+        retryable=whether_retry_helps(
+            [_whether_retry_helps_one(each, diagnosis, hung_at) for each in findings]
+        ),
         failure_type=findings[0].failure_type or FailureType.UNKNOWN,
         count=count,
         nodeids=tuple(nodeids),
@@ -223,7 +225,7 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
             continue
         joined[cause.key] = replace(
             known,
-            retryable=retryable_of((known.retryable, cause.retryable)),
+            retryable=whether_retry_helps((known.retryable, cause.retryable)),
             count=known.count + cause.count,
             unnamed=known.unnamed + cause.unnamed,
             **{
@@ -249,7 +251,7 @@ def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction
     return min(actions, key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind))
 
 
-def retryable_of(answers: Iterable[bool | None]) -> bool | None:
+def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
     """Tell whether the same run again can pass: only where nothing of it speaks against that."""
     answers = set(answers)
     if answers == {True}:
@@ -299,7 +301,7 @@ def _joined_by(ending: Cause) -> str:
     return "then" if came_later else "and"
 
 
-def _what(
+def _sentence_of_cause(
     found: Finding,
     of_tests: Sequence[TestFailure],
     diagnosis: Diagnosis | None,
@@ -321,7 +323,7 @@ def _what(
     if diagnosis is not None:
         sentence = diagnosis.what
     elif found.failure is not None and not found.headline and (found.nodeid or found.words):
-        sentence = found.words[0] if found.words else _sentence_of(found.failure)
+        sentence = found.words[0] if found.words else _in_own_words(found.failure)
         if len(files) > 1:  # which of them imported it first tells nothing
             sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
     if not sentence:
@@ -433,7 +435,7 @@ _REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
 """Types of exceptions that stop a collection and do not come from an import."""
 
 
-def _retryable(
+def _whether_retry_helps_one(
     found: Finding, diagnosis: Diagnosis | None, hung_at: dict[RaisingFrame | None, str | None]
 ) -> bool | None:
     """Return what a rule of the user's says, else what is known of the cause, or the kind.
@@ -462,7 +464,7 @@ def _retryable(
     return describe_kind(found.kind, found.reason).retryable
 
 
-def _sentence_of(failure: TestFailure | CollectionFailure | RunError) -> str:
+def _in_own_words(failure: TestFailure | CollectionFailure | RunError) -> str:
     """Return what nobody recognises in its own words; a failed check needs no exception's name."""
     said = failure.attributed if isinstance(failure, TestFailure) else None
     if said is not None and said.source == "test" and said.detail:

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.taxonomy.causes import (
     gather_causes,
     headline_of_run,
     join_causes,
-    retryable_of,
+    whether_retry_helps,
 )
 from pytest_failure_taxonomy.taxonomy.classification import (
     judge_collection_failures,
@@ -216,7 +216,7 @@ def _verdict(
         confidence="likely" if run.unrecorded else first.confidence,
         failure_type=failure_type,
         recovery_action=action,
-        retryable=retryable_of([cause.retryable for cause in causes]),
+        retryable=whether_retry_helps([cause.retryable for cause in causes]),
         message=headline_of_run(causes, run),
         nodeid=next(iter(least.nodeids), None),
         evidence=tuple(evidence),

@@ -462,7 +462,7 @@ def explain_recovery(
     action = recommend_recovery(
         failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
     )
-    words = packaged_table("recovery")[failure_type][action]
+    words = packaged_table("recovery_words")[failure_type][action]
     told = {
         "attempt": attempt_count,
         "attempts": counted(attempt_count, "attempt"),
@@ -478,7 +478,7 @@ def explain_recovery(
 
 def _keywords(approach: str) -> frozenset[str]:
     words = frozenset(re.findall("[a-z0-9_]+", approach.lower()))
-    return words.difference(packaged_table("recovery")["stop_words"])
+    return words.difference(packaged_table("recovery_words")["stop_words"])
 
 
 CodeOwner = Literal["test", "conftest", "project", "dependency", "pytest", "plugin", "python"]

@@ -55,7 +55,7 @@ def test_circles(expected: bool, approach: str, earlier: list[str]) -> None:
 def test_the_stop_words() -> None:
     """The promised words, in any case, say nothing of an approach."""
     promised = "with using the a an and or but in on at to for trying"
-    assert set(promised.split()) == set(packaged_table("recovery")["stop_words"])
+    assert set(promised.split()) == set(packaged_table("recovery_words")["stop_words"])
     assert not is_circular_fix(promised.upper(), [promised] * 3)
 
 

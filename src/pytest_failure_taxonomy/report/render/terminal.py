@@ -93,12 +93,12 @@ def verdict_lines(
         lines = [Line(text=words, color="green")] if is_told else []
         return lines if problem is None else [*lines, problem_line(problem)]
     title = [] if quiet else [Line(text=TITLE, color="red", is_title=True)]
-    body = _body(summary, is_quiet=quiet, is_long=is_long)
+    body = _lines_of_verdict(summary, is_quiet=quiet, is_long=is_long)
     ending = Line(text=f"report: {safe_text(where)}")
     return [*title, *body, *listed, ending if problem is None else problem_line(problem)]
 
 
-def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Line]:
+def _lines_of_verdict(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Line]:
     """Yield the headline and up to four lines below it."""
     headline, rest = summary.headline, [each for each in (summary.left, summary.advice) if each]
     shown: Sequence[CauseSummary] = summary.causes
@@ -169,7 +169,7 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
     yield from merged_lines(report)
     for title, lines in (
         ("reasons", map(_line, reasons)),
-        ("causes", cause_lines(summary, paths)),
+        ("causes", causes_with_tests(summary, paths)),
         ("failures", _failure_lines(report, paths)),
         ("collection errors", _collection_lines(report, paths)),
         ("internal errors", errors),
@@ -206,7 +206,9 @@ def _block(text: str | None, indent: str = "    ") -> Iterator[Line]:
         yield Line(text=(indent + safe_text(line.expandtabs(), _MAX_WIDTH)).rstrip())
 
 
-def cause_lines(summary: RunSummary, paths: ShownPaths, most: int | None = None) -> Iterator[Line]:
+def causes_with_tests(
+    summary: RunSummary, paths: ShownPaths, most: int | None = None
+) -> Iterator[Line]:
     """Yield the causes, each with what mends it, its first tests and what the history says."""
     for cause in summary.causes[:most]:
         owner = f" ({cause.owner})" if cause.owner else ""
