@@ -204,7 +204,7 @@ class BenchSession:
             cases: Those of tests, which their node ids don't tell.
         """
         if self.storage.journal:
-            storage.Journal(Path(self.storage.journal)).note(cases)
+            storage.CasesOfTests(Path(self.storage.journal)).note(cases)
 
     # On xdist's controller.
 

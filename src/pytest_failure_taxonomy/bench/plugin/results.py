@@ -33,7 +33,7 @@ from pytest_failure_taxonomy.bench.models import (
 )
 from pytest_failure_taxonomy.bench.plugin.storage import (
     BenchStorage,
-    Journal,
+    CasesOfTests,
     Source,
     remove_stale_journals,
     storage_of,
@@ -412,7 +412,7 @@ class Results:
                 if is_own or self._storage.name in run.sessions:
                     known.take_kept(run)
         if self._storage.journal:  # of xdist's workers, those included that died
-            journal = Journal(Path(self._storage.journal))
+            journal = CasesOfTests(Path(self._storage.journal))
             for source, case_id in journal.cases():
                 self.sources[source].scheduled[case_id] = None
             journal.remove()

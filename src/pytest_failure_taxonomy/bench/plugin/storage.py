@@ -161,10 +161,10 @@ def remove_stale_journals(storage: Path) -> None:
                 # To root, too, what others have isn't its own.
                 is_own = not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
                 if is_dead and is_own:
-                    Journal(path).remove()
+                    CasesOfTests(path).remove()
 
 
-class Journal:
+class CasesOfTests:
     """A folder in which all xdist workers append to a file which cases their tests will run.
 
     A test's node id does not tell that to the controller. There is no journal without xdist, nor if

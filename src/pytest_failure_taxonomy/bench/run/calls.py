@@ -144,6 +144,8 @@ class Attempt:
         self._steps: _Steps | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
+        self._computed_seconds = 0.0
+        """How long its thread has computed, once the plain function has ended."""
 
     async def run(self) -> None:
         """Make the call and wait until it ends or is abandoned.
@@ -183,8 +185,10 @@ class Attempt:
         try:
             value = self._call()
         except BaseException as error:  # noqa: BLE001 - the caller decides about it
+            self._computed_seconds = time.thread_time()
             self._here.call(self._end, None, error)
             return
+        self._computed_seconds = time.thread_time()
         if not inspect.isawaitable(value):
             self._here.call(self._end, value, None)
         elif not self._ended.done():
@@ -234,29 +238,33 @@ class Attempt:
 
     @property
     def is_too_late(self) -> bool:
-        """Whether it exceeded its limit, or blocked the loop so long that no deadline fired."""
+        """Whether it exceeded its limit, or kept all others so long that no deadline fired."""
         return self.is_expired or self._held_too_long
 
     @property
     def why_late(self) -> str | None:
         """Details about why it is too late, or `None`."""
         if self._held_too_long:
+            if self._steps is None:
+                return f"computed for {self._computed_seconds:.1f} s"
             end = " and did not come back" if self.is_abandoned else ""
-            return f"blocked the event loop for {self.held_seconds:.1f} s{end}"
+            return f"blocked the event loop for {self._held_seconds:.1f} s{end}"
         if self.is_abandoned:
             return f"went on for {self._grace:g} s after it was cancelled, and was abandoned"
         return None
 
     @property
-    def held_seconds(self) -> float:
-        """How long its own steps have kept the loop, the one that runs among them."""
-        return 0.0 if self._steps is None else self._steps.held_seconds()
+    def _held_seconds(self) -> float:
+        """How long it may have kept others: its steps the loop, or its thread the GIL."""
+        if self._steps is not None:
+            return self._steps.held_seconds()
+        return self._computed_seconds or self._cpu_seconds()
 
     @property
     def _held_too_long(self) -> bool:
-        return self._limit is not None and self.held_seconds > max(
-            self._limit, _BLOCKING_STEP_SECONDS
-        )
+        if self._limit is None or (self._steps is None and not self._computed_seconds):
+            return False
+        return self._held_seconds > max(self._limit, _BLOCKING_STEP_SECONDS)
 
     def end_for_good(self) -> asyncio.Task[None] | None:
         """Stop an abandoned call at its next step; return its task if that still runs."""
@@ -287,8 +295,8 @@ class Attempt:
         if self._ended.done() or self._limit is None:
             return
         late = self._clock.late_seconds() - self._late_before
-        own = self.held_seconds if self._is_async else self._cpu_seconds()
-        left = self._limit - (perf_counter() - self._began - max(0.0, late - own))
+        lost = max(0.0, late - self._held_seconds)
+        left = self._limit - (perf_counter() - self._began - lost)
         if left > _LEAST_SECONDS:
             self._timer = self._here.loop.call_later(max(left, _TICK_SECONDS), self._expire)
             return
