@@ -292,6 +292,7 @@ BROWSER: Final = (
 )
 
 
+@pytest.mark.slow
 def test_the_examples_in_python_run(tmp_path: Path) -> None:
     """The hook adds what its example says, and the code of the other pages runs on its report."""
     fixture, *hooks = code_blocks(read_page(OPTIONS_PAGE), "python")

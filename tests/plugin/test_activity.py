@@ -89,6 +89,8 @@ def test_the_verdict_names_the_place(
     assert verdict["message"] == f"{LEFT}, while {doing}"
 
 
+@pytest.mark.slow
+@pytest.mark.versions
 @pytest.mark.parametrize(
     ("files", "nodeid", "doing"),
     [

@@ -182,6 +182,7 @@ def test_a_broken_module(on_github: PytestRuns) -> None:
     assert cause.startswith(f"::error {place},title=no_such_module is not installed")
 
 
+@pytest.mark.slow
 @pytest.mark.linux("the watcher")
 def test_a_death(on_github: PytestRuns) -> None:
     """The watcher writes summary and outputs; who is called next prints the annotation."""

@@ -457,6 +457,7 @@ def test_what_the_report_only_names_is_named_on_the_page() -> None:
     assert sum(row.get("only", False) for row in rows["failures"]) == 1_000
 
 
+@pytest.mark.slow
 def test_a_large_page_stays_small() -> None:
     """10,000 tests and 2,000 failures take less than 3 MB."""
     assert len(render(many()).encode()) < 3_000_000
