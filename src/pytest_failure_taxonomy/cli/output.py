@@ -190,6 +190,8 @@ class _Cells(Formatter):
         """Return a value by a format of Python's, or by one of the table's own."""
         if words := self._words.get(format_spec):
             return words(value)
+        if isinstance(value, bytes):  # Python would show them as it writes them in source code
+            raise TypeError("bytes in the place of a text")
         return "" if value is None else str(format(value, format_spec))
 
 
