@@ -684,13 +684,14 @@ def _check_xml(comparison: Comparison) -> Iterator[str]:
 
 
 _CHECK_SCHEMA: Final = """
-import json, pathlib, sys
+import importlib.resources, json, pathlib, sys
 from jsonschema import Draft202012Validator
 from pytest_failure_taxonomy import load_report
-from pytest_failure_taxonomy.report.model import packaged_schema
 
 path = pathlib.Path(sys.argv[1])
-for error in Draft202012Validator(packaged_schema()).iter_errors(json.loads(path.read_bytes())):
+shipped = importlib.resources.files("pytest_failure_taxonomy.report") / "failure-report-1.2.schema.json"
+schema = json.loads(shipped.read_text("utf-8"))
+for error in Draft202012Validator(schema).iter_errors(json.loads(path.read_bytes())):
     print(f"{error.json_path}: {error.message}")
 try:
     load_report(path)
