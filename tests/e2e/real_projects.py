@@ -689,8 +689,8 @@ from jsonschema import Draft202012Validator
 from pytest_failure_taxonomy import load_report
 
 path = pathlib.Path(sys.argv[1])
-shipped = importlib.resources.files("pytest_failure_taxonomy.report") / "failure-report-1.2.schema.json"
-schema = json.loads(shipped.read_text("utf-8"))
+package = importlib.resources.files("pytest_failure_taxonomy.report")
+schema = json.loads((package / "failure-report-1.2.schema.json").read_text("utf-8"))
 for error in Draft202012Validator(schema).iter_errors(json.loads(path.read_bytes())):
     print(f"{error.json_path}: {error.message}")
 try:

@@ -32,6 +32,8 @@ _WORDS_OF_XDIST: Final = "Different tests were collected between "
 differs from the first; it is the same in all versions since 1.2."""
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
 _BEFORE_TEARDOWN: Final = frozenset({"setup", "call"})
+_OF_DOCTESTS: Final = frozenset({"doctest", "_pytest.doctest"})
+"""Modules of the exceptions by which doctests fail, of which pytest shows no traceback."""
 _TestReport: Final = pytest.TestReport
 
 
@@ -354,10 +356,7 @@ class SessionRecorder:
                 text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
                 place = traces.location
             place = place or exceptions.shown_place(shown, self._rootdir)
-            if place is None:  # where the test is defined
-                path, line, _ = report.location
-                line = None if line is None else line + 1
-                place = evidence.Location(path=path.replace("\\", "/"), line=line)
+            place = place or _defined_at(report, described.exception)
         failure = evidence.TestFailure(
             nodeid=nodeid,
             phase=phase,
@@ -392,6 +391,18 @@ def is_of_mismatch(report: pytest.CollectReport) -> bool:
     The report is one of a node that could not be collected, and the node is a worker.
     """
     return isinstance(report.longrepr, str) and report.longrepr.startswith(_WORDS_OF_XDIST)
+
+
+def _defined_at(
+    report: pytest.TestReport, raised: evidence.RaisedException | None
+) -> evidence.Location:
+    """Return where a test is defined; of a doctest, where the example stands that failed."""
+    path, line, _ = report.location
+    path, line = path.replace("\\", "/"), None if line is None else line + 1
+    frame = raised.frame if raised and raised.module in _OF_DOCTESTS else None
+    if frame is not None and frame.path == path and frame.line is not None:
+        line = frame.line
+    return evidence.Location(path=path, line=line)
 
 
 def exit_code_of(status: int) -> int:
