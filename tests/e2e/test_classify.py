@@ -303,8 +303,21 @@ def classify(
     return ended.returncode, json.loads(ended.stdout or b"{}"), ended.stderr.decode()
 
 
+_VARIANT: Final = re.compile(".+-(very-quiet|quiet|verbose|native-traceback|without-[a-z-]+)")
+"""The names of cases of which another one differs in what pytest prints alone."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each ending, and of its variants every second one, or all by `--matrix=all`."""
+    if metafunc.function is test_log_and_plugin_agree:
+        variants = [*filter(_VARIANT.fullmatch, CASES)]
+        left_out = variants[1::2] if metafunc.config.getoption("matrix") == "some" else []
+        names = [name for name in CASES if name not in left_out]
+        params = [pytest.param(name, marks=NEEDS.get(name, ())) for name in names]
+        metafunc.parametrize("name", params)
+
+
 @pytest.mark.versions
-@pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in CASES])
 def test_log_and_plugin_agree(tmp_path: Path, name: str) -> None:
     """The log and the exit code of a run give reason and kind that the plugin's report has."""
     case = CASES[name]

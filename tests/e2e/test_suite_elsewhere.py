@@ -15,12 +15,15 @@ from tests.helpers.portability import SYSTEMS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PART: Final = (
-    "tests/unit/record/test_record.py",
+    "tests/unit/record/test_lock.py",
     "tests/unit/report/test_write.py",
     "tests/plugin/test_endings.py::test_outcomes_of_tests[failed]",
     "tests/plugin/bench_cases/test_items.py::test_each_case_is_an_item",
 )
-"""The record, the report, what pytest runs say, benches; `test_other_systems.py` has commands."""
+"""The lock of a record, the report, what pytest runs say, benches.
+
+`test_other_systems.py` has the commands.
+"""
 REASON: Final = re.compile(r"SKIPPED \[[0-9]+\] \S+: \S.*")
 
 
@@ -40,7 +43,7 @@ def test_a_part_of_the_suite(system: str) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert int(run.stdout.splitlines()[-1].split()[0]) > 90  # have passed
+    assert int(run.stdout.splitlines()[-1].split()[0]) > 10  # have passed
     skipped = [line for line in run.stdout.splitlines() if line.startswith("SKIPPED")]
     assert skipped
     assert [line for line in skipped if not REASON.fullmatch(line)] == []
