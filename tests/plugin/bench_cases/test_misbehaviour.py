@@ -160,6 +160,19 @@ def test_what_a_system_does_to_its_loop_reaches_no_other_case(runs: PytestRuns, 
     )
 
 
+def test_a_task_that_blocks_the_loop_for_good_ends_no_run(runs: PytestRuns) -> None:
+    """It is no step of any case: what had begun is lost, and the rest runs on another loop."""
+    head = "import time\n\nasync def block():\n    time.sleep(600)\n\n"
+    does = "asyncio.get_running_loop().create_task(block()); await asyncio.sleep(30)"
+    settings = "timeout_per_case_seconds: 0.5\nconcurrency: 2\n"
+    files = task_class_files(passing_cases(6), settings=settings, system=head + system_that(does))
+    runs.write(files)
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes is not None
+    assert run.outcomes["passed"] >= 4
+    assert "blocked the event loop for good" in "\n".join(run.stdout)
+
+
 def test_system_that_stops_the_loop(runs: PytestRuns) -> None:
     """The loop is not the system's, and goes on."""
     does = "asyncio.get_running_loop().stop(); await asyncio.sleep(0.01)"

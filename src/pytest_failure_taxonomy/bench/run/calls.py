@@ -66,8 +66,18 @@ class Loop:
 
     def late_seconds(self) -> float:
         """Return how long it was late until now; any thread may ask."""
-        late = perf_counter() - self._due
+        late = self.silent_seconds()
         return self._late_seconds + (late if late > _LEAST_LATE_SECONDS else 0.0)
+
+    def silent_seconds(self) -> float:
+        """Return for how long it has not run what is due; any thread may ask."""
+        return perf_counter() - self._due
+
+    def give_up(self) -> None:
+        """Leave a loop that is blocked for good."""
+        self.is_lost = True
+        for each in tuple(self.attempts):
+            each.leave_loop()
 
     def call(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function on the loop: now if it is the running one, soon otherwise."""
@@ -254,6 +264,11 @@ class Attempt:
         return None
 
     @property
+    def is_in_step(self) -> bool:
+        """Whether it keeps its loop now."""
+        return self._steps is not None and self._steps.is_in_step
+
+    @property
     def _held_seconds(self) -> float:
         """How long it may have kept others: its steps the loop, or its thread the GIL."""
         if self._steps is not None:
@@ -279,7 +294,7 @@ class Attempt:
         """End a call whose loop another one has blocked for good; one that has not begun moves."""
         steps = self._steps
         if steps is not None and steps.has_begun:
-            self._end(None, LoopLostError("another case blocked the event loop for good"))
+            self._end(None, LoopLostError("another case or task blocked the event loop for good"))
             return
         self._steps = self._task = None
         if steps is not None:
@@ -298,6 +313,14 @@ class Attempt:
         lost = max(0.0, late - self._held_seconds)
         left = self._limit - (perf_counter() - self._began - lost)
         if left > _LEAST_SECONDS:
+            silent = self._clock.silent_seconds()
+            if silent > self._limit + self._grace and not any(
+                each.is_in_step for each in self._clock.attempts
+            ):
+                self._clock.give_up()  # a task or a callback that a case has made keeps it
+                if self._ended.done():
+                    return
+                left = self._limit  # it begins anew, on another loop
             self._timer = self._here.loop.call_later(max(left, _TICK_SECONDS), self._expire)
             return
         self.is_expired = True
@@ -322,12 +345,9 @@ class Attempt:
             return
         self.is_abandoned = True
         self._ended.set_result(None)
-        loop = self._clock
-        if loop is not self._here and self._steps is not None and self._steps.is_in_step:
-            loop.is_lost = True
-            loop.attempts.discard(self)
-            for each in tuple(loop.attempts):
-                each.leave_loop()
+        if self._clock is not self._here and self.is_in_step:
+            self._clock.attempts.discard(self)
+            self._clock.give_up()
 
     async def _stop(self) -> None:
         if self._task is not None:

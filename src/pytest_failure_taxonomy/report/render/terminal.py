@@ -93,12 +93,12 @@ def verdict_lines(
         lines = [Line(text=words, color="green")] if is_told else []
         return lines if problem is None else [*lines, problem_line(problem)]
     title = [] if quiet else [Line(text=TITLE, color="red", is_title=True)]
-    body = _lines_of_verdict(summary, is_quiet=quiet, is_long=is_long)
+    body = _headline_and_causes(summary, is_quiet=quiet, is_long=is_long)
     ending = Line(text=f"report: {safe_text(where)}")
     return [*title, *body, *listed, ending if problem is None else problem_line(problem)]
 
 
-def _lines_of_verdict(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Line]:
+def _headline_and_causes(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Line]:
     """Yield the headline and up to four lines below it."""
     headline, rest = summary.headline, [each for each in (summary.left, summary.advice) if each]
     shown: Sequence[CauseSummary] = summary.causes
