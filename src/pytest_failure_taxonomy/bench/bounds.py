@@ -31,6 +31,8 @@ TOO_FEW: Final = f"none: fewer than {FEWEST_SCORES} cases"
 
 BY_HAND: Final = "none: cases were picked by hand"
 """What was picked proves nothing about the cases that were not."""
+INCOMPLETE: Final = "none: the run is not complete"
+"""What a cap, a stop or a crash has left over is no fair sample: often the first, easy cases."""
 
 _ALPHA: Final = 0.05
 _EACH_SIDE: Final = 0.025
@@ -48,7 +50,7 @@ _MOST_AT_ONCE: Final = 250_000
 """Complex numbers in memory at a time."""
 
 
-def lower_bound_95(scores: Sequence[float], *, was_picked: bool = False) -> LowerBound:
+def lower_bound_95(scores: Sequence[float], why_none: str = "") -> LowerBound:
     """Return the one-sided 95 % lower confidence bound of the mean.
 
     The same scores in any order have the same bound. One more score of 0 never raises it, nor
@@ -56,14 +58,14 @@ def lower_bound_95(scores: Sequence[float], *, was_picked: bool = False) -> Lowe
 
     Args:
         scores: from 0 to 1, one for each independent case.
-        was_picked: whether somebody chose the cases; there is no bound then.
+        why_none: why the cases are no sample, such as `BY_HAND`; there is no bound then.
 
     Raises:
         ValueError: for a score outside 0 to 1.
     """
     n = len(scores)
-    if was_picked:
-        return LowerBound(value=None, method=BY_HAND, n=n)
+    if why_none:
+        return LowerBound(value=None, method=why_none, n=n)
     _refuse_outside(scores, 0)
     if n < FEWEST_SCORES:
         return LowerBound(value=None, method=TOO_FEW, n=n)

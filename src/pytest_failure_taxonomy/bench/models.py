@@ -561,6 +561,8 @@ class Counts(ClosedModel):
     """Cases whose system under test was called."""
     graded: _Count
     """Cases that have a score of whatever kind."""
+    lost: _Count = 0
+    """Cases that were started and have no score."""
     passed: _Count
     """Cases that passed."""
     not_run: _Count

@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
+from pytest_failure_taxonomy.bench.bounds import BY_HAND, FEWEST_SCORES, INCOMPLETE, lower_bound_95
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
@@ -106,7 +106,7 @@ def reduce_case(name: str, runs: Sequence[models.BenchScore]) -> float:
 
 
 def reduce_runs(
-    names: Sequence[str], cases: Sequence[DistinctCase], *, was_picked: bool
+    names: Sequence[str], cases: Sequence[DistinctCase], why_none: str = ""
 ) -> tuple[models.ReducedScore, ...]:
     """Return the mean of each reducer over distinct cases, with its lower bound.
 
@@ -115,7 +115,7 @@ def reduce_runs(
     Args:
         names: The reducers.
         cases: The distinct cases that were started.
-        was_picked: Whether somebody chose the cases; there is no bound then.
+        why_none: Why the cases are no sample; there is no bound then.
     """
     reduced = []
     for name in names:
@@ -126,19 +126,19 @@ def reduce_runs(
             bound = models.LowerBound(value=None, method=f"none: {why}", n=n)
         else:
             values = [reduce_case(name, case.runs) for case in cases]
-            mean, bound = math.fsum(values) / n, lower_bound_95(values, was_picked=was_picked)
+            mean, bound = math.fsum(values) / n, lower_bound_95(values, why_none)
         reduced.append(models.ReducedScore(name=name, value=mean, lower_bound_95=bound))
     return tuple(reduced)
 
 
 def scores_by_tag(
-    cases: Iterable[DistinctCase], *, was_picked: bool
+    cases: Iterable[DistinctCase], why_none: str = ""
 ) -> tuple[models.TagScores, ...]:
     """Return the scores of the cases of each tag, sorted by tag.
 
     Args:
         cases: The distinct cases that were started.
-        was_picked: Whether somebody chose the cases; there is no bound then.
+        why_none: Why the cases are no sample; there is no bound then.
     """
     by_tag: dict[str, list[DistinctCase]] = {}
     for case in cases:
@@ -153,9 +153,7 @@ def scores_by_tag(
                 n=len(runs),
                 passed=sum(run.passed for run in runs),
                 mean_score=statistics.fmean(run.counted_score for run in runs),
-                lower_bound_95=lower_bound_95(
-                    [case.mean for case in tagged], was_picked=was_picked
-                ),
+                lower_bound_95=lower_bound_95([case.mean for case in tagged], why_none),
             )
         )
     return tuple(found)
@@ -192,6 +190,7 @@ def aggregate(
     stopped: str | None = None,
     lost_to: Mapping[str, str] = MappingProxyType({}),
     lost_cost_usd: float = 0.0,
+    is_part: bool = False,
     digests: models.BenchDigests | None = None,
     system: str | None = None,
     system_label: str = "",
@@ -210,6 +209,7 @@ def aggregate(
         stopped: Why cases were not started.
         lost_to: The kind of the provider's failure for each case that never got through.
         lost_cost_usd: What cases without a score cost, in US dollars.
+        is_part: Whether more cases are missing, of which the plan doesn't know.
         digests: What the cases were judged by.
         system: The system under test, with its version.
         system_label: Which of several systems of one pytest run it is.
@@ -243,22 +243,25 @@ def aggregate(
     means = [each.mean for each in distinct]
     modes = [mode for score in scores.values() for mode in score.failure_modes]
     losses = Counter(kind for key, kind in lost_to.items() if key in scores)
+    is_complete = len(scores) == len(plan.cases) and not is_part
+    why_none = BY_HAND if plan.is_selection else "" if is_complete else INCOMPLETE
     report = models.BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
         per_case=tuple(scores.items()),
-        complete=len(scores) == len(plan.cases),
+        complete=is_complete,
         counts=models.Counts(
             scheduled=len(plan.cases),
             started=len(begun),
             graded=len(scores),
+            lost=len(begun) - len(scores),
             passed=passed,
             not_run=len(plan.cases) - len(begun),
         ),
         mean_score=statistics.fmean(values) if values else None,
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
-        lower_bound_95=lower_bound_95(means, was_picked=plan.is_selection),
+        lower_bound_95=lower_bound_95(means, why_none),
         passed_count=passed,
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
         stopped=stopped,
@@ -269,10 +272,8 @@ def aggregate(
             sorted({mode.code for mode in modes if mode.severity == "block"})
         ),
         gate=None,
-        reduced=reduce_runs(
-            plan.task_class.settings.reducers, distinct, was_picked=plan.is_selection
-        ),
-        by_tag=scores_by_tag(distinct, was_picked=plan.is_selection),
+        reduced=reduce_runs(plan.task_class.settings.reducers, distinct, why_none),
+        by_tag=scores_by_tag(distinct, why_none),
         by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),
         digests=digests,
         system=system,
@@ -326,12 +327,13 @@ def evaluate_gate(
         is_selection: Whether the user chose some of the class's cases; that is `INCOMPLETE`.
 
     Returns:
-        `FAIL` if the cases that ran are not good enough, else `INCOMPLETE` if cases are missing,
-        else `PASS`, with the most important reason first. A shard alone is always `INCOMPLETE`.
+        `FAIL` if the run is not good enough, `INCOMPLETE` if cases are missing, else `PASS`, with
+        the most important reason first. Where cases are missing, only a failure mode that blocks is
+        `FAIL`: more cases could mend the rest. A shard alone is always `INCOMPLETE`.
     """
     missing = _missing(report)
     settings = settings or models.GateSettings()
-    if is_selection:
+    if is_selection or missing:
         settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
     failing = tuple(_failures(report, settings))
     if report.shard is not None:
@@ -340,10 +342,10 @@ def evaluate_gate(
     if is_selection:
         reasons = ("the user chose these cases; a gate needs all of the class", *missing)
         return models.GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))
-    if failing:
+    if report.block_severity_failure_modes or (failing and not missing):
         return models.GateResult(verdict="FAIL", reasons=(*failing, *missing))
     if missing:
-        return models.GateResult(verdict="INCOMPLETE", reasons=missing)
+        return models.GateResult(verdict="INCOMPLETE", reasons=(*missing, *failing))
     return models.GateResult(verdict="PASS", reasons=())
 
 
@@ -379,8 +381,10 @@ def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
     counts = report.counts
     of_all = f"of {counted(counts.scheduled, 'case')}"
     reasons = []
-    if lost := counts.started - counts.graded:
-        reasons.append(f"{lost} {of_all} started and left no score")
+    if report.stopped and not counts.not_run:
+        reasons.append(report.stopped)
+    if counts.lost:
+        reasons.append(f"{counts.lost} {of_all} started and left no score")
     if counts.not_run:
         # As older reports say it.
         capped = models.COST_CAP if report.run_id.startswith(models.PARTIAL) else ""
@@ -427,7 +431,9 @@ def summary_lines(
     counts, part = report.counts, ""
     outcome = ", ".join([f"{counts.passed} of {counts.scheduled} passed", *_missing_words(report)])
     if report.mean_score is not None:
-        outcome += f"; mean {cut_share(report.mean_score)}; {_bound(report.lower_bound_95)}"
+        # What a stop has left over says nothing of the whole class.
+        of = "" if report.complete else f" of the {counts.started} that were started"
+        outcome += f"; mean {cut_share(report.mean_score)}{of}; {_bound(report.lower_bound_95)}"
     if report.shard is not None:
         part = f", shard {report.shard.index} of {report.shard.total}"
     return [
@@ -525,8 +531,8 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
 def _missing_words(report: models.BenchRunReport) -> list[str]:
     """Return how many cases have no score, and how many never got through to the provider."""
     counts, words = report.counts, []
-    if lost := counts.started - counts.graded:
-        words.append(f"{lost} lost")
+    if counts.lost:
+        words.append(f"{counts.lost} lost")
     if counts.not_run:
         words.append(f"{counts.not_run} not run")
     if report.lost_to_provider:

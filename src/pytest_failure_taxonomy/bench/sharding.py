@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.load.folder import RUBRICS
@@ -273,11 +273,12 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
         scores,
         run_id=models.id_of_run(run_id, is_partial),
         started=unscored | {case_id for case_id, _ in scores},
-        stopped=next(iter(stopped), None),
+        stopped="; ".join([*away, *stopped[:1]]) or None,
         digests=digests,
         system=reports[0].system,
         system_label=reports[0].system_label,
         lost_cost_usd=math.fsum(each.lost_cost_usd for each in shards),
+        is_part=bool(away),
     )
     lost: Counter[str] = Counter()
     for report in reports:
@@ -285,13 +286,4 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     losses = tuple(
         models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items())
     )
-    changes: dict[str, Any] = {"lost_to_provider": losses}
-    if away:
-        changes |= {"complete": False, "stopped": joined.stopped or "; ".join(away)}
-        if joined.gate is not None:
-            # The missing cases may raise a bound and a count, but take no failure mode away.
-            is_failed = bool(joined.block_severity_failure_modes)
-            verdict: Literal["FAIL", "INCOMPLETE"] = "FAIL" if is_failed else "INCOMPLETE"
-            reasons = (*away, *joined.gate.reasons)
-            changes["gate"] = models.GateResult(verdict=verdict, reasons=reasons)
-    return joined.model_copy(update=changes)
+    return joined.model_copy(update={"lost_to_provider": losses})

@@ -139,6 +139,22 @@ def test_calls_that_a_blocked_loop_discards_are_told_and_paid(
     assert 0.1 * 77 <= report["total_cost_usd"] <= 0.1 * 80 + 1e-9
 
 
+def test_what_a_cap_leaves_over_is_no_sample(runs: PytestRuns) -> None:
+    """No bound, neither of the class nor of a tag or reducer, and a gate that is incomplete."""
+    cases = [{**each, "costs": 1.0, "tags": ["web"]} for each in passing_cases(12)]
+    settings = "concurrency: 1\nmax_cost_usd: 8\nreducers: [mean]\ngate: {lower_bound_95: 0.99}\n"
+    runs.write(task_class_files(cases, settings=settings, system=SPENDS))
+    run = runs.run("bench", plugins=[BENCH])
+    report = only_bench(run)
+    none = {"value": None, "method": "none: the run is not complete", "n": 9}
+    figures = (report, report["by_tag"][0], report["reduced"][0])
+    assert [each["lower_bound_95"] for each in figures] == [none] * 3
+    assert report["mean_score"] == 1.0
+    assert report["gate"]["verdict"] == "INCOMPLETE"
+    assert report["gate"]["reasons"] == ["3 of 12 cases were not run: the cost cap was reached"]
+    assert run.exit_status == 1
+
+
 def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> None:
     """The skipped cases and the summary say why; so does the exit status."""
     cases = [{**each, "costs": 1.0} for each in passing_cases(6)]
@@ -147,7 +163,7 @@ def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> N
     run = runs.run("bench", "-rs", plugins=[BENCH])
     output = "\n".join(run.stdout)
     assert "not started: the cost cap was reached" in output
-    assert "3 of 6 passed, 3 not run" in output
+    assert "3 of 6 passed, 3 not run; mean 1.000 of the 3 that were started; no lower" in output
     assert ".jsonl; --bench-resume runs what is missing" in output
     assert run.exit_status == 1
 

@@ -83,7 +83,7 @@ def test_other_names_are_no_reducers(name: str) -> None:
 def test_a_bound_counts_each_distinct_case_once() -> None:
     """Three runs of six cases prove what six numbers prove, not eighteen."""
     cases = [runs_of(1, 1, 0)] * 5 + [runs_of(0, 0, 0)]
-    (reduced,) = reduce_runs(["pass@2"], cases, was_picked=False)
+    (reduced,) = reduce_runs(["pass@2"], cases)
     assert reduced.value == pytest.approx(5 / 6)
     assert reduced.lower_bound_95 == lower_bound_95([1.0] * 5 + [0.0])
     assert reduced.lower_bound_95.n == 6
@@ -91,8 +91,8 @@ def test_a_bound_counts_each_distinct_case_once() -> None:
 
 def test_no_bound_for_few_or_picked_cases() -> None:
     """The value stays, and the bound says why there is none."""
-    (few,) = reduce_runs(["mean"], [runs_of(1, 0)] * 4, was_picked=False)
-    (picked,) = reduce_runs(["mean"], [runs_of(1, 0)] * 9, was_picked=True)
+    (few,) = reduce_runs(["mean"], [runs_of(1, 0)] * 4)
+    (picked,) = reduce_runs(["mean"], [runs_of(1, 0)] * 9, BY_HAND)
     assert (few.value, few.lower_bound_95.method) == (0.5, TOO_FEW)
     assert (picked.value, picked.lower_bound_95.method) == (0.5, BY_HAND)
 
@@ -100,9 +100,9 @@ def test_no_bound_for_few_or_picked_cases() -> None:
 def test_no_value_where_a_case_has_too_few_runs() -> None:
     """A cap that left a case with fewer runs leaves the reducer without a value."""
     cases = [runs_of(1, 1, 1)] * 5 + [runs_of(1)]
-    pass_2, mean = reduce_runs(["pass@2", "mean"], cases, was_picked=False)
+    pass_2, mean = reduce_runs(["pass@2", "mean"], cases)
     assert pass_2.value is None
     assert pass_2.lower_bound_95.method == "none: 1 of 6 cases ran fewer than 2 times"
     assert mean.value == 1.0
-    (none,) = reduce_runs(["mean"], [], was_picked=False)
+    (none,) = reduce_runs(["mean"], [])
     assert (none.value, none.lower_bound_95.method) == (None, "none: no case ran")

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.bounds import lower_bound_95
-from pytest_failure_taxonomy.bench.models import BenchScore, GateSettings
+from pytest_failure_taxonomy.bench.bounds import INCOMPLETE, lower_bound_95
+from pytest_failure_taxonomy.bench.models import BenchScore, GateSettings, LowerBound
 from pytest_failure_taxonomy.bench.report import (
     aggregate,
     cut_share,
@@ -47,17 +47,18 @@ def test_a_case_that_failed_counts_as_0_in_every_figure() -> None:
 
 
 def test_a_case_that_was_lost_counts_as_0_and_leaves_the_run_incomplete() -> None:
-    """A started case without a score is a 0 in mean, deviation and bound; no score is made up."""
+    """A started case without a score is a 0 in mean and deviation; there is no bound."""
     report = make_run([make_score(1.0)] * 5, lost=1)
     assert report.mean_score == pytest.approx(5 / 6)
     assert report.score_stddev == pytest.approx(statistics.stdev([1] * 5 + [0]))
-    assert report.lower_bound_95 == lower_bound_95([1.0] * 5 + [0.0])
+    assert report.lower_bound_95 == LowerBound(value=None, method=INCOMPLETE, n=6)
     assert len(report.per_case) == 5
     assert not report.complete
     assert report.counts.model_dump() == {
         "scheduled": 6,
         "started": 6,
         "graded": 5,
+        "lost": 1,
         "passed": 5,
         "not_run": 0,
     }
@@ -303,11 +304,17 @@ FAILURES = st.builds(
             "FAIL",
             (
                 "1 of 12 cases ended with a failure mode of severity block: sut.timeout (1)",
-                "the lower bound 0.635 is below 0.99",
                 "10 cases passed; at least 11 are needed",
                 "1 of 12 cases was not run",
             ),
-            id="failing wins over missing",
+            id="a code that blocks wins over missing cases",
+        ),
+        pytest.param(
+            {"scores": [PASSED] * 9 + [FAILED] * 9, "not_run": 1},
+            {"lower_bound_95": 0.99, "min_passed_cases": 10},
+            "INCOMPLETE",
+            ("1 of 19 cases was not run", "9 cases passed; at least 10 are needed"),
+            id="what more cases could mend",
         ),
     ],
 )
@@ -463,11 +470,17 @@ def test_a_run_without_trouble_is_one_line() -> None:
     [
         (
             {"scores": [PASSED] * 57, "not_run": 3},
-            "57 of 60 passed, 3 not run; mean 1.000; at least 0.948 (95 %, clopper-pearson, n=57)",
+            (
+                "57 of 60 passed, 3 not run; mean 1.000 of the 57 that were started; "
+                "no lower bound: the run is not complete"
+            ),
         ),
         (
             {"scores": [PASSED] * 3, "lost": 1, "not_run": 2},
-            "3 of 6 passed, 1 lost, 2 not run; mean 0.750; no lower bound: fewer than 5 cases",
+            (
+                "3 of 6 passed, 1 lost, 2 not run; mean 0.750 of the 4 that were started; "
+                "no lower bound: the run is not complete"
+            ),
         ),
         ({"scores": [], "not_run": 2}, "0 of 2 passed, 2 not run"),
         ({"scores": []}, "0 of 0 passed"),

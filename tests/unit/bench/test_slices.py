@@ -26,7 +26,7 @@ def test_each_tag_has_the_figures_of_its_cases() -> None:
         case(0.5, tags=""),
         *[case(1, tags="a")] * 5,
     ]
-    a, slow, web = scores_by_tag(cases, was_picked=False)
+    a, slow, web = scores_by_tag(cases)
     assert (a.tag, a.n, a.passed, a.mean_score) == ("a", 5, 5, 1.0)
     assert a.lower_bound_95 == lower_bound_95([1.0] * 5)
     assert (slow.tag, slow.n, slow.passed, slow.mean_score) == ("slow", 1, 1, 1.0)
@@ -36,14 +36,14 @@ def test_each_tag_has_the_figures_of_its_cases() -> None:
 
 def test_repetitions_count_in_the_mean_and_once_in_the_bound() -> None:
     """A tag with four cases of two runs each has eight runs and no bound."""
-    (scores,) = scores_by_tag([case(1, 0, tags="x")] * 4, was_picked=False)
+    (scores,) = scores_by_tag([case(1, 0, tags="x")] * 4)
     assert (scores.n, scores.passed, scores.mean_score) == (8, 4, 0.5)
     assert (scores.lower_bound_95.value, scores.lower_bound_95.n) == (None, 4)
 
 
 def test_picked_cases_have_no_bound() -> None:
     """What was picked by hand proves nothing of a tag either."""
-    (scores,) = scores_by_tag([case(1, tags="x")] * 9, was_picked=True)
+    (scores,) = scores_by_tag([case(1, tags="x")] * 9, BY_HAND)
     assert (scores.lower_bound_95.value, scores.lower_bound_95.method) == (None, BY_HAND)
 
 

@@ -55,7 +55,7 @@ BENCH: Final[dict[str, Any]] = {
     "task_class": "vuln",
     "per_case": [],
     "complete": True,
-    "counts": {"scheduled": 4, "started": 4, "graded": 4, "passed": 3, "not_run": 0},
+    "counts": {"scheduled": 4, "started": 4, "graded": 4, "lost": 0, "passed": 3, "not_run": 0},
     "mean_score": 0.75,
     "score_stddev": 0.5,
     "lower_bound_95": {"value": None, "method": "fewer than 5 cases", "n": 4},

@@ -52,7 +52,7 @@ BENCH_REPORT: Final[dict[str, Any]] = {
         ]
     ],
     "complete": True,
-    "counts": {"scheduled": 1, "started": 1, "graded": 1, "passed": 0, "not_run": 0},
+    "counts": {"scheduled": 1, "started": 1, "graded": 1, "lost": 0, "passed": 0, "not_run": 0},
     "mean_score": 0.0,
     "score_stddev": None,
     "lower_bound_95": {"value": None, "method": "none: fewer than 5 cases", "n": 1},
