@@ -181,6 +181,11 @@ KINDS_THAT_RUNS_GIVE: Final = (
     ("interrupt.stopped", "INTERRUPTED", stopped("Interrupted", "disk is full", 2)),
     ("warnings.exceeded", "UNKNOWN", ended(6, counts=Counts(collected=3, passed=3, warnings=9))),
     (
+        "bench.gate",
+        "TESTS_FAILED",
+        ended(1, gate="the gate of bench mail failed"),
+    ),
+    (
         "coverage.failed",
         "TESTS_FAILED",
         ended(1, coverage="coverage 55.00 % is below the required 99 %"),

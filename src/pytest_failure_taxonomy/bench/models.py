@@ -364,6 +364,8 @@ class GateSettings(ClosedModel):
     """The least lower bound of the mean score."""
     min_passed_cases: _AtLeastOne | None = None
     """The fewest distinct cases that must have passed; `min_cases` is its old name."""
+    decides: bool = False
+    """The gate alone makes the run red: a case that was graded and did not pass fails no test."""
 
     @model_validator(mode="before")
     @classmethod

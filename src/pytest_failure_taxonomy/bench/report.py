@@ -525,6 +525,12 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
     if report.gate is not None:
         reasons = "; ".join(report.gate.reasons)
         facts.append(("gate", report.gate.verdict + (f": {reasons}" if reasons else "")))
+    elif blocked := sum(
+        score.passed and any(mode.severity == "block" for mode in score.failure_modes)
+        for _, score in report.per_case
+    ):
+        passed = "1 case passed" if blocked == 1 else f"{blocked} cases passed"
+        facts.append(("no gate", f"{passed} with a code of severity block; a gate would fail"))
     return [f"{name}: {words}" for name, words in facts if words]
 
 

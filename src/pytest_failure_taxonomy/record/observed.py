@@ -314,6 +314,7 @@ def evidence_of(
         exit=replace(end, session_code=run.exit_code),
         should_fail=ended[-1].should_fail if ended else "",
         coverage=ended[-1].coverage if ended else "",
+        gate=ended[-1].gate if ended else "",
         counts=evidence.Counts(
             collected=len(run.nodeids), flaky=len(recovered - failed), **counters
         ),

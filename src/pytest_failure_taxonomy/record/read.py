@@ -280,6 +280,7 @@ class _NamedTest:
 class _End:
     should_fail: str
     coverage: str = ""
+    gate: str = ""
 
 
 @value

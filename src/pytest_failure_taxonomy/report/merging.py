@@ -27,7 +27,6 @@ from pytest_failure_taxonomy.taxonomy.causes import gather_causes
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
-    FailureReason,
     Finding,
     Stage,
     finding,
@@ -426,10 +425,7 @@ def _failed(joined: Sequence[JSONObject]) -> Iterator[Finding]:
     ]
     if failed:
         words = f"the gate of bench {', '.join(sorted(set(failed)))} failed"
-        reason = FailureReason.TESTS_FAILED
-        yield finding(
-            "exit_status.changed", "merge", words, reason=reason, headline=words, words=(words,)
-        )
+        yield finding("bench.gate", "merge", words, headline=words)
 
 
 def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:

@@ -347,7 +347,7 @@ class Run:
             self._controller.catch_up()
         seen = self._evidence(exit_seen, duration)
         record = self.report_file.record
-        record.write("end", should_fail=seen.should_fail, coverage=seen.coverage)
+        record.write("end", should_fail=seen.should_fail, coverage=seen.coverage, gate=seen.gate)
         record.finish(seen.exit.code or 0)
         if self.report_file.has_lost_watcher():
             self._record_no_watcher("it was ended before pytest was")
@@ -489,8 +489,8 @@ class Run:
         if coverage is not None and not seen.should_fail:
             seen = replace(seen, coverage=_coverage_shortfall(coverage))
         bench = self._config.pluginmanager.get_plugin(_BENCH_PLUGIN)
-        if bench is not None and not seen.should_fail:
-            seen = replace(seen, should_fail=bench.why_failed)
+        if bench is not None:
+            seen = replace(seen, gate=bench.why_gate_failed)
         if self._every_test is not None:
             seen = replace(seen, tests=self._every_test.tests())
         if self._past_runs is not None:

@@ -145,6 +145,7 @@ def _other_than_failed_tests(run: RunEvidence, uncounted: int) -> str:
     others: tuple[tuple[object, str], ...] = (
         (run.should_fail, run.should_fail),
         (run.coverage, run.coverage),
+        (run.gate, run.gate),
         (run.collection_failures, "something could not be collected"),
         (run.errors or run.mismatch or run.unrecorded, "there were errors outside of tests"),
         (workers, "a worker died without a test"),

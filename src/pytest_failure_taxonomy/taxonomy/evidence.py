@@ -617,6 +617,8 @@ class RunEvidence:
     """`session.shouldfail`: why the session failed though no test need have."""
     coverage: str = ""
     """What pytest-cov finds wanting, where it fails the session."""
+    gate: str = ""
+    """Why the gate of a bench fails the session, or cases of it that have no score."""
     counts: Counts = Counts()
     failures: tuple[TestFailure, ...] = ()
     """In order of occurrence."""

@@ -491,6 +491,8 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
             yield finding("tests.none_collected", "collection", said, words=skipped)
     elif code == 6:
         yield finding("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
+    elif run.gate:
+        yield finding("bench.gate", "bench", run.gate, headline=run.gate)
     elif run.coverage:
         yield finding("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
     elif run.stage not in STAGE_FAILURE_REASONS and (

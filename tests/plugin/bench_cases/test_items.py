@@ -10,13 +10,16 @@ from typing import Any, Final
 import pytest
 from defusedxml import ElementTree
 
+from pytest_failure_taxonomy.report.read.log_answer import classify_log
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    ECHO_RUBRIC,
     MODES,
     ON_WORKERS,
     SERIAL,
     SYSTEM,
+    WORKERS,
     calls,
     codes_by_case,
     only_bench,
@@ -438,6 +441,95 @@ def test_summary_is_as_quiet_as_asked(
     assert "= bench =" not in text
 
 
+BELOW_CASES: Final = [
+    *passing_cases(6),
+    {"id": "wrong", "input": 1, "answer": 2},
+    {"id": "raises", "input": 1, "raises": "no such model"},
+]
+MODES_OF_WARNINGS: Final = "answer.wrong: {severity: warn, description: not the input}\n"
+
+
+@pytest.mark.versions
+@WORKERS
+def test_the_gate_alone_decides(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Cases below are no failed tests: not for the exit status, `-x`, `--lf`, JUnit or a report."""
+    settings = "gate: {min_passed_cases: 6, decides: true}\n"
+    files = task_class_files(BELOW_CASES[:-1], settings=settings, modes=MODES_OF_WARNINGS)
+    runs.write(files)
+    plugins = [BENCH, *(["xdist"] if workers else [])]
+    run = runs.run("bench", *workers, "-x", "-q", plugins=plugins, cache=True)
+    assert (run.exit_status, run.outcomes) == (0, {"passed": 6, "below": 1})
+    assert run.junit["failures"] == 0
+    assert run.report["verdict"] is None
+    assert run.counts == {"collected": 7, "passed": 7}
+    bench = only_bench(run)
+    assert (bench["passed_count"], bench["gate"]["verdict"]) == (6, "PASS")
+    wrong = "bench/echo/cases/a.jsonl::wrong"
+    assert f"BELOW {wrong} - score 0.25 (counts 0): answer.wrong: got 2" in run.stdout
+    assert "case wrong of echo: score 0.25 (counts 0), not passed" not in run.stdout
+    again = runs.run("bench", *workers, "--lf", "-v", plugins=plugins, cache=True)
+    assert again.outcomes == {"passed": 6, "below": 1}  # nothing had failed
+    shown = [line for line in again.stdout if wrong in line and "BELOW" in line]
+    assert len(shown) == 2  # while it ran, and in the summary
+    assert "case wrong of echo: score 0.25 (counts 0), not passed" in again.stdout
+
+
+@WORKERS
+def test_a_gate_that_decides_fails_the_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """The gate is the verdict, and so it is for who reads the output or the report."""
+    settings = "gate: {lower_bound_95: 0.9, decides: true}\n"
+    runs.write(task_class_files(BELOW_CASES, settings=settings))
+    plugins = [BENCH, *(["xdist"] if workers else [])]
+    run = runs.run("bench", *workers, "-rA", plugins=plugins)
+    assert (run.exit_status, run.outcomes) == (1, {"passed": 6, "below": 2})
+    assert run.verdict == ("TESTS_FAILED", "bench.gate")
+    assert run.report["verdict"]["message"] == "the gate of bench echo failed"
+    assert run.report["failures"] == []
+    assert "case raises of echo: score 0.00, not passed" in run.stdout
+    answer = classify_log(["\n".join(run.stdout).encode()], name="log")
+    assert (answer["kind"], answer["exit"]["code"]) == ("bench.gate", 1)
+    assert [each["kind"] for each in answer["reasons"]] == ["bench.gate"]
+
+
+def test_what_a_gate_that_decides_leaves_failures(runs: PytestRuns) -> None:
+    """A lost case and a broken test fail; a test of the mark whose score is too low does not."""
+    cases = [*BELOW_CASES, {"id": "exits", "input": 1, "raises": "exit"}]
+    ends = 'if case.case_id == "exits":\n            pytest.exit("no")\n        if "raises" in'
+    system = SYSTEM.replace('if "raises" in', ends)
+    marked = """\
+import pytest
+
+@pytest.mark.bench("echo")
+def test_marked(case, bench):
+    bench.score(case.fields.get("answer", case.input))
+    assert case.case_id != "raises"
+"""
+    settings = "gate: {decides: true}\n"
+    files = task_class_files(cases, settings=settings, modes=MODES_OF_WARNINGS, system=system)
+    runs.write({**files, "test_marked.py": marked})
+    run = runs.run("bench", "test_marked.py", plugins=[BENCH])
+    assert run.exit_status == 1
+    failed = [each["nodeid"].rpartition("::")[2] for each in run.report["failures"]]
+    assert failed == ["exits", "test_marked[raises]"]
+    assert run.outcomes == {"failed": 2, "passed": 6 + 7, "below": 2 + 1}
+
+
+def test_a_block_code_of_a_case_that_passes(runs: PytestRuns) -> None:
+    """It fails the gate; where there is none, one line says so."""
+    rubric = ECHO_RUBRIC.replace('"passed": passed', '"passed": True')
+    files = task_class_files(BELOW_CASES[:-1], rubric=rubric)
+    runs.write(files)
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.exit_status == 0
+    words = "  no gate: 1 case passed with a code of severity block; a gate would fail"
+    assert words in run.stdout
+    runs.write({"bench/echo/bench.yaml": "gate: {min_passed_cases: 1}\n"})
+    run = runs.run("bench", plugins=[BENCH])
+    assert (run.exit_status, run.outcomes) == (1, {"passed": 7})
+    assert only_bench(run)["gate"]["verdict"] == "FAIL"
+    assert words not in run.stdout
+
+
 def test_gate_makes_success_a_failure(runs: PytestRuns) -> None:
     """Where all cases pass and prove too little, the gate makes exit status 1 of 0."""
     settings = "gate: {lower_bound_95: 0.95}\n"
@@ -445,7 +537,7 @@ def test_gate_makes_success_a_failure(runs: PytestRuns) -> None:
     run = runs.run("bench", plugins=[BENCH])
     assert run.outcomes == {"passed": 20}
     assert run.exit_status == 1
-    assert run.verdict == ("TESTS_FAILED", "exit_status.changed")
+    assert run.verdict == ("TESTS_FAILED", "bench.gate")
     (evidence,) = run.report["verdict"]["evidence"]
     assert evidence["detail"] == "the gate of bench echo failed"
     assert any("!! the gate of bench echo failed !!" in line for line in run.stdout)

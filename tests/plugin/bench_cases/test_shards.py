@@ -78,7 +78,7 @@ def test_a_gate_that_only_all_shards_can_fail(runs: PytestRuns) -> None:
     status, report = merged(runs, *shards)
     assert status == 1
     verdict = report["verdict"]
-    assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "exit_status.changed")
+    assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "bench.gate")
     assert verdict["message"].startswith("the gate of bench echo failed")
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
 """Options with which pytest collects cases and runs none."""
 
+_BELOW_KEY: Final = "failure_taxonomy_bench_below"
+"""Under it the report of a test has the lines that show its case, where only the gate decides."""
+_MAX_SHOWN: Final = 120
+"""Characters of a case's result in its line of the summary."""
 _FAILED = pytest.StashKey[BaseException]()
 """Why the item of a case fails."""
 _IS_TO_BE_RERUN = pytest.StashKey[bool]()
@@ -78,8 +83,8 @@ class BenchSession:
         self._baseline = config.stash.get(results.BASELINE, None)
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
-        self.why_failed = ""
-        """Why the run is not good, whatever its tests say; known at the end of the session."""
+        self.why_gate_failed = ""
+        """Why the benches are not good enough, whatever tests say; known when the session ends."""
         self._is_checked = False
         self.classes = task_classes.TaskClasses(config)
         workers = int(given.get("workercount", 0))
@@ -150,7 +155,16 @@ class BenchSession:
             known.file.note_start(outcome.case_id, call.attempt)
             known.file.note_outcome(replace(outcome, attempts=(call,)))
         if not score.passed:
-            item.stash[_FAILED] = items.case_failed(found, outcome)
+            error = items.case_failed(found, outcome)
+            if self.gate_decides(found.task_class):
+                item.stash[items.BELOW] = error
+            else:
+                item.stash[_FAILED] = error
+
+    def gate_decides(self, task_class: TaskClass) -> bool:
+        """Return whether the gate of a task class alone makes the run red."""
+        gate = self.classes.settings(task_class).gate
+        return gate is not None and gate.decides
 
     def _case_of(self, item: pytest.Item) -> CaseItem | MarkedCase | None:
         """Return the case that an item of a task class or a test with the mark `bench` runs."""
@@ -321,6 +335,9 @@ class BenchSession:
                 is_called = call.when != "setup"
                 broken = ("broken", *found.source, found.case.case_id, is_called)
                 reported_by(item).append(broken)
+        below = item.stash.get(items.BELOW, None)
+        if below is not None and call.when == "call" and report.passed:
+            setattr(report, _BELOW_KEY, [str(below), *below.lines])
         if call.when != "setup" and results.REPORTED in item.stash:
             reported = item.stash[results.REPORTED]
             del item.stash[results.REPORTED]
@@ -330,6 +347,13 @@ class BenchSession:
             if call.when == "call":  # `--junitxml` takes those of the teardown's report
                 item.user_properties.extend(properties)
         return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(
+        self, report: pytest.CollectReport | pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Name the cases that did not pass where only the gate decides: to pytest, they passed."""
+        return ("below", "b", ("BELOW", {"yellow": True})) if hasattr(report, _BELOW_KEY) else None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
@@ -361,12 +385,14 @@ class BenchSession:
         if path is not None and self._runs_something:
             problem = write_json(path, self.reports())
             self._json_problem = f"{path}: {problem}" if problem else ""
-        self.why_failed = next(self._why_failed(), "")
-        if self.why_failed and session.exitstatus == 0:
+        self.why_gate_failed = next(self._why_gate_failed(), "")
+        not_written = f"--bench-json {self._json_problem}" if self._json_problem else ""
+        why_failed = self.why_gate_failed or not_written
+        if why_failed and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            session.shouldfail = self.why_failed
+            session.shouldfail = why_failed
 
-    def _why_failed(self) -> Iterator[str]:
+    def _why_gate_failed(self) -> Iterator[str]:
         failed = [name_with_system(each) for each in self.reports() if results.is_gate_failed(each)]
         if failed:
             yield f"the gate of bench {', '.join(failed)} failed"
@@ -381,8 +407,6 @@ class BenchSession:
                 )
         if self._baseline is not None:
             yield from self._baseline.problems
-        if self._json_problem:
-            yield f"--bench-json {self._json_problem}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the results of each task class."""
@@ -394,6 +418,7 @@ class BenchSession:
         notes += self._baseline.notes if self._baseline is not None else ()
         for note in notes:
             terminal.write_line(note, yellow=True)
+        self._print_below(terminal)
         if terminal.verbosity >= -1 and reports:
             if terminal.verbosity >= 0:
                 terminal.write_sep("=", "bench")
@@ -402,6 +427,25 @@ class BenchSession:
             self._results.print_runs(terminal, reports, self.classes.shown)
         if self._json_problem:
             terminal.write_line(f"--bench-json: {self._json_problem}", red=True)
+
+    def _print_below(self, terminal: pytest.TerminalReporter) -> None:
+        """Print cases that are below as pytest prints failures: a line each, in full if asked."""
+        below = [
+            (report.nodeid, getattr(report, _BELOW_KEY))
+            for report in terminal.stats.get("below", ())
+        ]
+        if below and terminal.verbosity >= 0:
+            terminal.write_sep("=", "BELOW")
+        is_detailed = terminal.verbosity > 0 or "P" in terminal.reportchars  # -v, -rA
+        if is_detailed and self._config.option.tbstyle != "no":
+            for nodeid, (_, *lines) in below:
+                terminal.write_sep("_", nodeid.partition("::")[2], yellow=True, bold=True)
+                for line in lines:
+                    terminal.write_line(line)
+        for nodeid, (message, *_) in below if "f" in terminal.reportchars else ():
+            terminal.ensure_newline()
+            terminal.write("BELOW", yellow=True)
+            terminal.write_line(f" {nodeid} - {shorten(message, _MAX_SHOWN, placeholder='...')}")
 
     def reports(self) -> list[BenchRunReport]:
         """Return the report of each task class; call it when all cases are over."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 BENCH: pytest.StashKey[BenchSession] = pytest.StashKey()
 """In the stash of the configuration: the bench of this process."""
 
+BELOW: pytest.StashKey[CaseFailedError] = pytest.StashKey()
+"""In the stash of an item: how its case did not pass, where only the gate decides."""
+
 SYSTEM_FIXTURE: Final = "system_under_test"
 CASE_ARGUMENT: Final = "case"
 """The argument by which a test with the mark `bench` receives its case."""
@@ -193,9 +196,13 @@ class CaseItem(pytest.Function):
         cancel = getattr(self.ihook, "pytest_timeout_cancel_timer", None)
         if cancel is not None:  # pytest-timeout is installed
             cancel(item=self)
-        outcome = self.config.stash[BENCH].run(self)
+        bench = self.config.stash[BENCH]
+        outcome = bench.run(self)
         if not outcome.score.passed:
-            raise case_failed(self, outcome)
+            error = case_failed(self, outcome)
+            if not bench.gate_decides(self.task_class):
+                raise error
+            self.stash[BELOW] = error
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the case in its file."""

@@ -29,6 +29,8 @@ _EXIT: Final = "_pytest.outcomes.Exit: "
 _CTRL_C: Final = 130
 _STOPPING: Final = ("stopping after ", "session-timeout:")
 """How the reasons begin with which pytest and pytest-timeout set `session.shouldfail`."""
+_GATE: Final = ("the gate of bench ", "bench ")
+"""How the reasons begin with which a bench sets it."""
 _COLLECT: Final = "collect"
 MAX_UNNAMED: Final = 100_000
 """Failures that are only counted; to judge as many takes a second."""
@@ -45,6 +47,7 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> ev.
     errors = tuple(_errors(out, code))
     interruptions = tuple(_interruptions(out, code))
     should_fail = next((b.text for b in out.bangs if b.text.startswith(_STOPPING)), "")
+    gate = next((b.text for b in out.bangs if b.text.startswith(_GATE)), "")
     is_quiet_end = out.header is None and (out.is_complete or out.has_summary)
     finished = bool(out.last_line or errors or interruptions or should_fail or is_quiet_end)
     counts = _counts(out)
@@ -54,6 +57,7 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> ev.
         finished=finished,
         exit=ev.ProcessExit(code=None, source="log"),
         should_fail=should_fail,
+        gate=gate,
         counts=counts,
         failures=failures,
         collection_failures=_collection_failures(out),
@@ -72,7 +76,7 @@ def _counts(out: PytestOutput) -> ev.Counts:
         for number, word in pattern("count").findall(out.last_line.text):
             name = packaged_table("output")["counts"].get(word)
             if name is not None:
-                found[name] = min(int(number[:9]), 10**9)
+                found[name] = found.get(name, 0) + min(int(number[:9]), 10**9)
     deselected = found.get("deselected", 0)
     collected = max(0, (out.collected or 0) - deselected)
     return ev.Counts(collected=collected, **found)
@@ -175,7 +179,7 @@ def _session_code(out: PytestOutput, run: ev.RunEvidence) -> int | None:
     if run.interruptions:
         return 2
     is_red = run.failures or counts.failed or counts.errors or out.results or out.blocks
-    if is_red or run.should_fail:
+    if is_red or run.should_fail or run.gate:
         return 1
     if out.too_many_warnings is not None:
         return 6
@@ -405,5 +409,5 @@ def _lines_of_pytest(out: PytestOutput) -> dict[str, tuple[ev.OutputLine, ...]]:
         "process": death,
         "worker": _of(*out.lost.nodes_down[:5], *out.lost.crashes[:5]),
         "exit_status": _of(out.job_exit_code),
-        "tests": _of(*out.bangs),
+        **dict.fromkeys(("tests", "bench"), _of(*out.bangs)),
     }
