@@ -382,6 +382,44 @@ def read_earlier_runs(
         raise BenchError(f"{where}: no run of a task class ({what}); {_RIGHT}") from None
 
 
+def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
+    """Return the one run that a user names, as `read_earlier_runs` does.
+
+    Args:
+        given: What names it.
+        storage: Where runs are kept.
+        name: The task class; by default, the only one.
+
+    Raises:
+        BenchError: There is no such run, or there are several, or it has no score.
+    """
+    runs = [
+        run
+        for run in read_earlier_runs(given, storage)
+        if name in ("", run.task_class) and run.cases
+    ]
+    if len(runs) != 1:
+        what = f"has {len(runs)} runs with scores" + (f" of {shown(name)}" if name else "")
+        raise BenchError(f"{shown(given)}: {what}; name one run, by the path of its file or its id")
+    return runs[0]
+
+
+def paired_differences(old: ComparedRun, new: ComparedRun) -> list[float]:
+    """Return the newer score less the older one of each case that both runs have.
+
+    Raises:
+        BenchError: They must not be compared.
+    """
+    problems = refusals(old, new, only_common=True)
+    if problems:
+        raise BenchError("\n".join(problems))
+    return [
+        new.cases[name].mean - old.cases[name].mean
+        for name in sorted(old.cases)
+        if name in new.cases
+    ]
+
+
 def _kept_paths(given: str, storage: Path) -> list[Path]:
     """Return the files of the runs that an id or its beginning names; none if it names no run.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing
+from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
@@ -650,18 +652,99 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     """
     from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 
-    gate, source = run.header.gate, "the run's own"
+    own, source = run.header.gate, "the run's own"
     if options.task_class is not None:
         task_class = load_task_class(run_file.folder_of(run, options.task_class))
-        gate, source = task_class.settings.gate, "the task class's"
-    asked = {name: getattr(options, name) for name in ("lower_bound_95", "min_passed_cases")}
-    given = {name: each for name, each in asked.items() if each is not None}
-    if gate is None and not given:
+        own, source = task_class.settings.gate, "the task class's"
+    gate = _with_options(own, options)
+    if gate is None:
         raise BenchError(
             f"{run.path}: there is no gate to decide by; give --lower-bound-95 or"
             " --min-passed-cases, or a --task-class with a gate: in its bench.yaml"
         )
-    if given:
-        source = f"{source}, with the options" if gate is not None else "that of the options"
+    if gate is not own:
+        source = f"{source}, with the options" if own is not None else "that of the options"
+    return gate, source
+
+
+def _with_options(gate: GateSettings | None, options: argparse.Namespace) -> GateSettings | None:
+    """Return a gate with what the options ask for; the same one if they ask for nothing."""
+    asked = {name: getattr(options, name) for name in ("lower_bound_95", "min_passed_cases")}
+    given = {name: each for name, each in asked.items() if each is not None}
     base = {} if gate is None else gate.model_dump()
-    return GateSettings.model_validate({**base, **given}), source
+    return GateSettings.model_validate({**base, **given}) if given else gate
+
+
+# Plan.
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Print how many cases a gate needs, and which loss a number of cases can show."""
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+
+    task_class = None if options.folder is None else load_task_class(options.folder)
+    name = "" if task_class is None else task_class.name
+    if len(options.source) > 2:
+        raise BenchError(f"--from: {len(options.source)} runs are given; give one, or two")
+    runs = [comparing.read_earlier_run(each, options.storage, name) for each in options.source]
+    gate = _with_options(None if task_class is None else task_class.settings.gate, options)
+    counts = options.cases
+    if not counts and runs:
+        counts = [len(runs[-1].cases)]
+    elif not counts and task_class is not None:
+        counts = [len({case.id_in_file for case in task_class.cases})]
+    if gate is None and not counts:
+        raise BenchError(
+            "bench plan: there is nothing to plan; name a task class, or give --lower-bound-95 or"
+            " --cases"
+        )
+    if not options.truth and not runs:
+        raise BenchError(
+            "--truth: is missing; say what the true mean may be, such as --truth 0.9 0.95, or give"
+            " an earlier run by --from"
+        )
+    try:
+        from pytest_failure_taxonomy.bench import planning
+    except ImportError:
+        raise BenchError(f"bench plan: {NO_SCIPY.removeprefix('none: ')}") from None
+    found = planning.plan(
+        gate,
+        counts,
+        options.power,
+        truths=options.truth,
+        scores=[case.mean for case in runs[0].cases.values()] if runs else (),
+        differences=comparing.paired_differences(*runs) if len(runs) > 1 else (),
+    )
+    if options.format == "json":
+        output.answer_json(found)
+    else:
+        answer_lines(map(_line, _plan_lines(found)))
+    return 0
+
+
+def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    chance = f"with a chance of {_percent(found['power'])}"
+    if found["gate"] is not None:
+        asked = ", ".join(f"{name} {each:g}" for name, each in found["gate"].items() if each)
+        yield f"to pass the gate ({asked or 'a passed case'}) {chance} it takes"
+    for needed in found["cases_needed"]:
+        words = f"more than {found['most_cases']:,} cases"
+        if needed["cases"] is not None:
+            words = f"{needed['cases']:,} cases"
+        elif needed["is_never"]:
+            words = "more than any number of cases: what they prove is less than the true mean"
+        yield f"  {words} if the true mean is {needed['truth']:.3g}"
+    for able in found["with_cases"]:
+        loss, easiest = able["least_loss"], able["least_loss_if_none_improves"]
+        words = "show no loss" if loss is None else f"show a loss of {loss:.3f}"
+        words += "" if easiest is None else f" ({easiest:.3f} if no case improves)"
+        yield f"{able['cases']:,} cases, if the true mean is {able['truth']:.3g}"
+        if able["chance_of_gate"] is not None:
+            yield f"  pass the gate with a chance of {_percent(able['chance_of_gate'])}"
+        yield f"  {words} {chance}"
+    yield found["method"]
+
+
+def _percent(share: float) -> str:
+    """Return a chance in words; only a certain one is 100 %."""
+    return f"{math.floor(share * 100 + 1e-9)} %"

@@ -1,0 +1,332 @@
+"""Plan a bench: how many cases a gate needs, and which loss a number of pairs can show.
+
+For scores of 0 and 1 each chance is computed over all samples. Others are drawn from those of an
+earlier run, with a fixed seed. What is assumed, and why: docs/explanation/bench-aggregates.md and
+bench-comparisons.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betainc
+
+from pytest_failure_taxonomy.bench import bounds
+from pytest_failure_taxonomy.errors import BenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pytest_failure_taxonomy.bench.models import GateSettings
+
+    Shares = Mapping[float, float]
+    """How often each score, or each difference of two, occurs: shares that add up to 1."""
+
+MOST_CASES: Final = 2**17
+SAMPLES: Final = 1_000
+"""That are drawn for a chance that is not computed."""
+_SEED: Final = 20_240
+_THOUSAND: Final = 1_000
+_SAME: Final = 1e-9
+_FARTHEST: Final = 60.0
+"""A tilt by which all but e**-60 of the mass is at one end."""
+
+
+def shares_of(scores: Iterable[float]) -> Shares:
+    """Return how often each score occurs among some."""
+    counts = Counter(scores)
+    return {score: count / counts.total() for score, count in sorted(counts.items())}
+
+
+def with_mean(shares: Shares, mean: float) -> Shares:
+    """Return the shares of the same scores that have another mean and differ least from the given.
+
+    That is an exponential tilt: it has the least relative entropy.
+
+    Raises:
+        ValueError: All scores are above the mean, or all below.
+    """
+    if shares.keys() <= {0.0, 1.0}:
+        return {0.0: 1 - mean, 1.0: mean}
+    least, greatest = min(shares), max(shares)
+    if not least - _SAME <= mean <= greatest + _SAME:
+        raise ValueError(f"the scores are from {least:g} to {greatest:g}")
+    if least == greatest:
+        return dict(shares)
+    values, weights = np.array([*shares]), np.array([*shares.values()])
+
+    def tilted(tilt: float) -> NDArray[Any]:
+        end = greatest if tilt > 0 else least
+        masses = weights * np.exp(tilt * (values - end) / (greatest - least))
+        return np.asarray(masses / masses.sum())
+
+    def excess(tilt: float) -> float:
+        return float(tilted(tilt) @ values) - mean
+
+    if excess(-_FARTHEST) >= 0 or excess(_FARTHEST) <= 0:
+        return {least if mean < (least + greatest) / 2 else greatest: 1.0}
+    tilt: float = brentq(excess, -_FARTHEST, _FARTHEST)
+    return dict(zip(shares, tilted(tilt).tolist(), strict=True))
+
+
+def _at_least(passes: Any, n: Any, share: Any) -> NDArray[Any]:
+    """Return the chance of so many passes or more in n cases, each with a chance of `share`."""
+    tail = betainc(np.clip(passes, 1, n), np.maximum(n - passes + 1, 1), share)
+    return np.asarray(np.where(passes < 1, 1.0, np.where(passes > n, 0.0, tail)))
+
+
+def _fewest_passes(n: NDArray[Any], share: float, alpha: float) -> NDArray[Any]:
+    """Return the fewest passes in n cases that prove more than a share; n + 1 where none do."""
+    low, high = np.zeros_like(n), n + 1  # the first do not, the second do
+    while (apart := high - low > 1).any():
+        middle = (low + high) // 2
+        proves = _at_least(middle, np.maximum(n, 1), share) <= alpha
+        high = np.where(apart & proves, middle, high)
+        low = np.where(apart & ~proves, middle, low)
+    return high
+
+
+def _draw(shares: Shares, n: int) -> Iterable[Counter[float]]:
+    """Yield samples of n scores: how often each score occurs in it."""
+    drawn = np.random.default_rng(_SEED).multinomial(n, [*shares.values()], size=SAMPLES)
+    for sample in drawn:
+        yield Counter({score: int(k) for score, k in zip(shares, sample, strict=True) if k})
+
+
+def plan(
+    gate: GateSettings | None,
+    counts: Iterable[int],
+    power: float,
+    *,
+    truths: Sequence[float] = (),
+    scores: Sequence[float] = (),
+    differences: Sequence[float] = (),
+) -> dict[str, Any]:
+    """Return the whole plan, as `bench plan --format json` prints it.
+
+    Args:
+        gate: What a run must reach; `None` for no gate.
+        counts: Numbers of cases to say of what they can do.
+        power: The chance that is asked for.
+        truths: What the true mean may be; by default, the mean of the scores.
+        scores: Of an earlier run's distinct cases; by default, scores are 0 or 1.
+        differences: Of the pairs of two earlier runs; by default, runs answer independently.
+
+    Raises:
+        BenchError: The scores can't have one of the means.
+    """
+    base = shares_of(round(score, 9) for score in scores) if scores else {0.0: 0.5, 1.0: 0.5}
+    by_truth = {}
+    for truth in truths or [math.fsum(scores) / len(scores)]:
+        try:
+            by_truth[truth] = with_mean(base, truth)
+        except ValueError as error:
+            right = "give a mean between, or leave out --from to plan with scores of 0 and 1"
+            raise BenchError(
+                f"--truth: {truth:g} can't be the mean, because {error}; {right}"
+            ) from None
+    of_pairs = shares_of(round(difference, 9) for difference in differences)
+    is_exact = base.keys() <= {0.0, 1.0} and of_pairs.keys() <= {-1.0, 0.0, 1.0}
+    needed, able = [], []
+    if gate is not None:
+        for truth, shares in by_truth.items():
+            is_never = truth <= (gate.lower_bound_95 or 0.0)
+            cases = None if is_never else cases_needed(shares, gate, power)
+            needed.append({"truth": truth, "cases": cases, "is_never": is_never})
+    for count in counts:
+        for truth, shares in by_truth.items():
+            most = truth - min(shares)
+            find, easiest = partial(independent_runs, shares), None
+            if of_pairs:
+                most, find = max(map(abs, of_pairs)), partial(as_in_pairs, of_pairs)
+            elif is_exact:
+                easiest = least_loss(no_case_better, count, power, most)
+            able.append(
+                {
+                    "cases": count,
+                    "truth": truth,
+                    "chance_of_gate": None if gate is None else chance_of_gate(shares, count, gate),
+                    "least_loss": least_loss(find, count, power, most),
+                    "least_loss_if_none_improves": easiest,
+                }
+            )
+    drawn = f"drawn {SAMPLES:,} times from what --from names"
+    return {
+        "gate": gate and gate.model_dump(mode="json"),
+        "power": power,
+        "method": "computed for scores of 0 and 1" if is_exact else drawn,
+        "most_cases": MOST_CASES,
+        "cases_needed": needed,
+        "with_cases": able,
+    }
+
+
+# A gate.
+
+
+def chance_of_gate(shares: Shares, n: int, gate: GateSettings) -> float:
+    """Return the chance that a run of n cases passes a gate, if no failure mode blocks.
+
+    Args:
+        shares: How the scores lie, from 0 to 1. A score above 0 has passed.
+        n: Independent cases, at least one.
+        gate: What the run must reach.
+    """
+    if shares.keys() <= {0.0, 1.0}:
+        return float(_exact_chances(shares.get(1.0, 0.0), np.array([n]), gate)[0])
+    least = gate.lower_bound_95
+    passing = sum(
+        sample.total() - sample[0.0] >= _needed_passes(gate)
+        and (least is None or (n >= bounds.FEWEST_SCORES and bounds.proves(sample, least)))
+        for sample in _draw(shares, n)
+    )
+    return passing / SAMPLES
+
+
+def _needed_passes(gate: GateSettings) -> int:
+    return max(
+        gate.min_passed_cases or 1, 1 if gate.lower_bound_95 is None else bounds.FEWEST_SCORES
+    )
+
+
+def _exact_chances(truth: float, n: NDArray[Any], gate: GateSettings) -> NDArray[Any]:
+    needed: Any = _needed_passes(gate)
+    if gate.lower_bound_95 is not None:
+        needed = np.maximum(needed, _fewest_passes(n, gate.lower_bound_95, bounds.ALPHA))
+    return _at_least(needed, n, truth)
+
+
+def cases_needed(shares: Shares, gate: GateSettings, power: float) -> int | None:
+    """Return from how many cases on a gate passes with a chance; `None`: more than `MOST_CASES`.
+
+    One case more can lower the chance a little, because passes are whole numbers: from the returned
+    number on it never falls below `power`. Where chances are drawn, it is beyond their noise.
+    """
+    if shares.keys() <= {0.0, 1.0}:
+        most = 64
+        while most <= MOST_CASES:
+            chances = _exact_chances(shares.get(1.0, 0.0), np.arange(1, most + 1), gate)
+            too_few = np.flatnonzero(chances < power)  # of these the last is one case less
+            last = int(too_few[-1]) + 1 if too_few.size else 0
+            if last < most // 2:  # the least chances rise, so none follows
+                return last + 1
+            most *= 2
+        return None
+
+    def suffices(n: int) -> bool:
+        passing = round(chance_of_gate(shares, n, gate) * SAMPLES)
+        noisy = bounds.lower_bound_95([1.0] * passing + [0.0] * (SAMPLES - passing)).value
+        return noisy is not None and noisy >= power
+
+    high = 1
+    while not suffices(high):
+        high *= 2
+        if high > MOST_CASES:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+# Pairs.
+
+
+def least_loss(
+    differences: Callable[[float], Shares], pairs: int, power: float, most: float
+) -> float | None:
+    """Return the least loss of the mean that pairs show with a chance, rounded up to thousandths.
+
+    Args:
+        differences: Gives the shares of the differences of pairs, -1 to 1, for a loss of the mean.
+        pairs: Independent cases that both runs have.
+        power: The chance that the whole interval of the difference is below 0.
+        most: The greatest loss there can be.
+
+    Returns:
+        `None` if even the greatest is shown less often.
+    """
+    low, high = 0, int(most * _THOUSAND + 1e-9)
+    if not high or chance_of_finding(differences(high / _THOUSAND), pairs) < power:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        is_found = chance_of_finding(differences(middle / _THOUSAND), pairs) >= power
+        low, high = (low, middle) if is_found else (middle, high)
+    return high / _THOUSAND
+
+
+def chance_of_finding(differences: Shares, pairs: int) -> float:
+    """Return the chance that the interval of so many pairs lies wholly below 0."""
+    if pairs < bounds.FEWEST_SCORES:
+        return 0.0
+    if differences.keys() <= {-1.0, 0.0, 1.0}:  # McNemar's exact test
+        flips = np.arange(pairs + 1)
+        worse, better = differences.get(-1.0, 0.0), differences.get(1.0, 0.0)
+        differ = min(1.0, worse + better)
+        if not differ:
+            return 0.0
+        chances = _at_least(flips, pairs, differ) - _at_least(flips + 1, pairs, differ)
+        needed = _fewest_passes(flips, 1 / 2, bounds.EACH_SIDE)
+        shown = _at_least(needed, np.maximum(flips, 1), worse / differ)
+        return float(np.where(needed > flips, 0.0, chances * shown).sum())
+    return (
+        sum(
+            bounds.proves(
+                Counter({(1 - difference) / 2: k for difference, k in sample.items()}),
+                1 / 2,
+                bounds.EACH_SIDE,
+            )
+            for sample in _draw(differences, pairs)
+        )
+        / SAMPLES
+    )
+
+
+def no_case_better(loss: float) -> Shares:
+    """Return the differences of pairs of which none gets better: the easiest loss to show."""
+    return {-1.0: loss, 0.0: 1 - loss}
+
+
+def independent_runs(shares: Shares, loss: float) -> Shares:
+    """Return the differences where the runs agree on no case more often than by chance.
+
+    Args:
+        shares: How the scores of the older run lie.
+        loss: The mean of the older run less that of the newer one.
+    """
+    mean = sum(score * share for score, share in shares.items())
+    newer = with_mean(shares, mean - loss)
+    return _added(
+        (round(after - before, 9), of_before * of_after)
+        for before, of_before in shares.items()
+        for after, of_after in newer.items()
+    )
+
+
+def as_in_pairs(differences: Shares, loss: float) -> Shares:
+    """Return the differences that vary as those of two earlier runs did, with a loss of the mean.
+
+    Which of the two was the better one is left out: each difference counts half as its opposite.
+    """
+    both = _added(
+        (sign * difference, share / 2)
+        for difference, share in differences.items()
+        for sign in (1, -1)
+    )
+    return with_mean(both, -loss)
+
+
+def _added(shares: Iterable[tuple[float, float]]) -> Shares:
+    found: dict[float, float] = {}
+    for key, share in sorted(shares):
+        found[key + 0.0] = found.get(key + 0.0, 0.0) + share
+    return found
