@@ -5,7 +5,8 @@ They are pydantic models because files and rubrics fill them. They are immutable
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -270,7 +271,8 @@ class BenchCase(ClosedModel):
     """One case; `case["name"]` returns a field of its file, or raises `KeyError`."""
 
     case_id: Annotated[str, Field(min_length=1)]
-    """The `id` of the file, unique in its task class."""
+    """The `id` of the file, unique in its task class. In a plan, the cases of a class that repeats
+    them have the number of the repetition behind it, as in `empty#2`; no system sees that."""
     input: Any = None
     """What the system under test is given to work on."""
     tags: Listed[str] = ()
@@ -291,6 +293,8 @@ class BenchCase(ClosedModel):
     """Which of the class's `repeat` runs of this case it is, from 1."""
 
     _spending: Spending | None = PrivateAttr(default=None)
+    _hidden: frozenset[str] = PrivateAttr(default=frozenset())
+    """Fields that were taken out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -309,7 +313,42 @@ class BenchCase(ClosedModel):
 
     def __getitem__(self, name: str) -> Any:
         """Return a field of the case's file."""
+        if name in self._hidden:
+            raise KeyError(f"{name} is hidden from the system; see `hidden:` of bench.yaml")
         return self.fields[name]
+
+    def as_repetition(self, number: int) -> Self:
+        """Return one of several runs of the case, with an id of its own."""
+        return self.model_copy(
+            update={"case_id": f"{self.id_in_file}#{number}", "repetition": number}
+        )
+
+    def as_in_file(self) -> Self:
+        """Return the case with the id of its file, as systems and rubrics get it."""
+        ending = f"#{self.repetition}"
+        if self.case_id != f"{self.id_in_file}{ending}":
+            return self
+        return self.model_copy(update={"case_id": self.case_id.removesuffix(ending)})
+
+    def for_system(self, hidden: Collection[str], spending: Spending) -> Self:
+        """Return what the system gets: a copy to work on, so that a rubric sees no changes.
+
+        Args:
+            hidden: The fields that only rubrics get. With some, it isn't told the file, either.
+            spending: Where `spend` adds what was spent.
+        """
+        fields = {name: given for name, given in self.fields.items() if name not in hidden}
+        update: dict[str, Any] = {"fields": deepcopy(fields)}
+        if self.input is self.fields.get("input"):
+            update["input"] = update["fields"].get("input")
+        else:
+            update["input"] = deepcopy(self.input)
+        if hidden:
+            own = BenchCase.model_fields
+            update |= {name: own[name].default for name in ("path", "line", *hidden) if name in own}
+        case = self.as_in_file().model_copy(update=update).spending_to(spending)
+        case._hidden = frozenset(hidden)  # noqa: SLF001 - of the same class
+        return case
 
     def spend(self, usd: float = 0.0, /, **usage: float) -> None:
         """Add what the system under test has just spent on this case.
@@ -453,6 +492,8 @@ class BenchSettings(ClosedModel):
     """Further figures of repeated cases: `mean`, `majority`, `pass@K`, `pass^K`, `best@K`."""
     gate: GateSettings | None = None
     """What a run must reach."""
+    hidden: Listed[str] = ()
+    """Fields of the cases that rubrics get and the system does not."""
 
 
 class TaskClass(ClosedModel):

@@ -657,11 +657,24 @@ def test_option_over_file_over_ini(runs: PytestRuns) -> None:
 
 
 def test_repeat(runs: PytestRuns) -> None:
-    """`repeat` runs each case so often, each with an id of its own."""
-    runs.write(task_class_files(passing_cases(2), settings="repeat: 3\n"))
-    run = runs.run("bench", plugins=[BENCH])
-    assert calls(runs) == [f"case-00{n}#{k}" for n in range(2) for k in (1, 2, 3)]
-    assert run.outcomes == {"passed": 6}
+    """`repeat` runs each case so often; a system and a test see the id of the file each time."""
+    marked = """\
+import pytest
+
+@pytest.mark.bench("echo")
+def test_marked(case, bench):
+    assert case.case_id == case["id"]
+    bench.score(case.input if case.repetition == 1 else "wrong")
+"""
+    files = task_class_files(passing_cases(2), settings="repeat: 3\n")
+    runs.write({**files, "test_marked.py": marked})
+    run = runs.run("bench", "test_marked.py", plugins=[BENCH])
+    assert calls(runs) == 3 * ["case-000"] + 3 * ["case-001"]
+    assert run.outcomes == {"passed": 6 + 2, "failed": 4}
+    of_items, of_test = run.report["bench"]
+    keys = [f"case-00{n}#{k}" for n in range(2) for k in (1, 2, 3)]
+    assert [key for key, _ in of_items["per_case"]] == keys
+    assert [key for key, score in of_test["per_case"] if score["passed"]] == [keys[0], keys[3]]
 
 
 @SERIAL
@@ -672,7 +685,7 @@ def test_the_bare_id_selects_all_repetitions(runs: PytestRuns, workers: tuple[st
     file = "bench/echo/cases/a.jsonl"
     args = (f"{file}::case-001", f"{file}::case-002#2")
     assert runs.run(*args, *workers, plugins=plugins).outcomes == {"passed": 4}
-    assert calls(runs) == [*(f"case-001#{number}" for number in (1, 2, 3)), "case-002#2"]
+    assert calls(runs) == [*3 * ["case-001"], "case-002"]
     run = runs.run("bench", "-k", "case-002", *workers, plugins=plugins)
     assert (run.outcomes or {}).get("passed") == 3
     assert runs.run(f"{file}::case-00", plugins=plugins).exit_status == 4

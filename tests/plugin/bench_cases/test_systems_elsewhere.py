@@ -93,3 +93,61 @@ def is_gone(process_id: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+CURIOUS: Final = """\
+import pickle
+
+
+def answer(case):
+    for of_the_rubric in ("expected", "tags"):
+        with pytest_raises() as raised:
+            case[of_the_rubric]
+        assert "is hidden" in str(raised), raised
+    assert set(case.fields) == {"id", "input"}
+    assert (case.tags, case.path, case.line) == ((), None, None)
+    assert b"secret" not in pickle.dumps(case), pickle.dumps(case)
+    return "the secret"
+
+
+class pytest_raises:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self.error = error
+        return kind is KeyError
+
+    def __str__(self):
+        return str(self.error)
+"""
+CURIOUS_FIXTURE: Final = """\
+import pytest
+from named import answer
+
+
+@pytest.fixture(scope="session")
+def system_under_test():
+    return answer
+"""
+GRADES_EXPECTED: Final = """\
+def grade(case, output):
+    passed = output == case["expected"] and case["tags"] == ["secretive"]
+    return {"passed": passed, "score": float(passed), "breakdown": {}}
+"""
+
+
+@pytest.mark.parametrize("where", ["process", "thread", "fixture"])
+def test_hidden_fields_are_for_the_rubric_alone(runs: PytestRuns, where: str) -> None:
+    """A system has neither the fields nor the file, wherever it runs; the rubric has them all."""
+    case = {"id": "a", "input": 1, "expected": "the secret", "tags": ["secretive"]}
+    named = "" if where == "fixture" else f"sut: named:answer\nsut_isolation: {where}\n"
+    files = task_class_files(
+        [case],
+        settings=f"hidden: [expected, tags]\n{named}",
+        system=CURIOUS_FIXTURE if where == "fixture" else "",
+        rubric=GRADES_EXPECTED,
+    )
+    runs.write({**files, "named.py": CURIOUS})
+    run = runs.run("bench", "-m", "secretive", plugins=[BENCH])
+    assert run.outcomes == {"passed": 1}

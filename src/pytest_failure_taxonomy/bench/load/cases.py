@@ -151,10 +151,8 @@ def repeated(cases: list[BenchCase], times: int) -> Iterator[BenchCase]:
     for case in cases:
         if times == 1:
             yield case
-            continue
-        for number in range(1, times + 1):
-            changes = {"case_id": f"{case.case_id}#{number}", "repetition": number}
-            yield case.model_copy(update=changes)
+        else:
+            yield from map(case.as_repetition, range(1, times + 1))
 
 
 def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:

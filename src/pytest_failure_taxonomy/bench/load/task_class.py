@@ -300,12 +300,15 @@ class _SettingsInFile(FileModel, models.BenchSettings):
         return given
 
 
-def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.BenchSettings:
+def read_settings(
+    folder: ClassFolder, rubrics: Collection[str], fields: Collection[str]
+) -> models.BenchSettings:
     """Return the settings of a task class; the defaults if the file has problems.
 
     Args:
         folder: The folder of the task class.
         rubrics: The names of its rubrics.
+        fields: The names of the fields of its cases; empty if not all could be read.
     """
     if not folder.has(_SETTINGS):
         return models.BenchSettings()
@@ -332,7 +335,22 @@ def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.Bench
             problems.add(part.line, f"{what}; give one, 0 for a rubric that decides nothing")
         elif not any(weights.values()):
             problems.add(part.line, "rubrics: no weight is more than 0; give one that decides")
+    _check_hidden(settings.hidden, tree, fields, problems)
     return models.BenchSettings.model_validate(settings.model_dump(exclude_unset=True))
+
+
+def _check_hidden(
+    hidden: Iterable[str], tree: Tree, fields: Collection[str], problems: Problems
+) -> None:
+    for number, name in enumerate(hidden):
+        what = ""
+        if name == "id":
+            what = "'id' can't be hidden: the system is called by it; leave it out"
+        elif fields and name not in fields:
+            right = right_words(name, fields, otherwise="name a field of a case in cases/")
+            what = f"no case has a field {quoted(name)}; {right}"
+        if what:
+            problems.add(tree.at("hidden", number).line, f"hidden: {what}")
 
 
 # failure_modes.yaml.
@@ -482,10 +500,12 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     rubrics = rubric_files(folder)
     modes = read_failure_modes(folder)
     keys = read_breakdown_keys(folder, rubrics)
-    settings = read_settings(folder, rubrics)
+    found, case_ids = cases.read_cases(folder)
+    all_read = len(found) == len(case_ids)
+    fields = dict.fromkeys(name for case in found for name in case.fields) if all_read else ()
+    settings = read_settings(folder, rubrics, fields)
     for name in rubrics.values():
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
-    found, case_ids = cases.read_cases(folder)
     oracle = cases.read_oracle(folder, case_ids)
     folder.raise_problems()
     return models.TaskClass(

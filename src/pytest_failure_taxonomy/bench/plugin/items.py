@@ -290,6 +290,8 @@ def marked_case(item: pytest.Item, classes: TaskClasses) -> MarkedCase | None:
     if not isinstance(case, BenchCase):
         return None
     task_class = classes.find(named_by(mark))
+    if task_class.settings.repeat > 1:
+        case = case.as_repetition(case.repetition)
     test = item.nodeid.partition("[")[0]
     # With further parameters a test runs each case several times: these are several runs.
     before, _, after = f"-{callspec.id}-".partition(f"-{case.case_id}-")
@@ -319,5 +321,5 @@ def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
     cases = []
     for case in found:
         marks = [getattr(pytest.mark, tag) for tag in case.tags]
-        cases.append(pytest.param(case, id=case.case_id, marks=marks))
+        cases.append(pytest.param(case.as_in_file(), id=case.case_id, marks=marks))
     metafunc.parametrize(CASE_ARGUMENT, cases)

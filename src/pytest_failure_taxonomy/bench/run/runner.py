@@ -8,7 +8,6 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -331,7 +330,9 @@ class PlanRun:
         limit = None
         if not self._rubric_keeps_limit:
             limit = case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
-        rubric = await self._made(self._call_rubric(case, answer.output, limit_seconds=limit))
+        rubric = await self._made(
+            self._call_rubric(case.as_in_file(), answer.output, limit_seconds=limit)
+        )
         if rubric.fatal_error is not None:
             raise _CaseLostError(rubric.fatal_error)
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
@@ -354,15 +355,7 @@ class PlanRun:
         while True:
             number = len(calls.done) + 1
             calls.begin(Spending(partial(self._spend, case.case_id, number)))
-            # A copy to work on, so that the rubric doesn't see its changes.
-            fields = deepcopy(case.fields)
-            is_field = case.input is case.fields.get("input")
-            given = case.model_copy(
-                update={
-                    "fields": fields,
-                    "input": fields.get("input") if is_field else deepcopy(case.input),
-                }
-            ).spending_to(calls.spending)
+            given = case.for_system(self._plan.task_class.settings.hidden, calls.spending)
             attempt = await self._made(self._call_system(given, limit_seconds=limit))
             error = attempt.error
             if error is None or attempt.fatal_error is not None:

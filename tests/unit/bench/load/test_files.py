@@ -295,6 +295,9 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
             "max_cost_usd: 0",
             "1: max_cost_usd: a cap of 0 lets no case run; give more than 0, or leave it out",
         ),
+        ("hidden: expected", "1: hidden: 'expected' is not a list; write one in brackets"),
+        ("hidden: [input, id]", "1: hidden: 'id' can't be hidden: the system is called by it; "),
+        ("hidden:\n- inptu", "2: hidden: no case has a field 'inptu'; did you mean input?"),
         ("gate: {min_cases: 0}", "1: gate.min_passed_cases: "),
         (
             "repeat: 2\ngate: {min_cases: 3, min_passed_cases: 3}",
