@@ -12,6 +12,8 @@ import pytest
 
 from pytest_failure_taxonomy.rules.files import load_rules
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
+from tests.helpers.kept_runs import write_files
+from tests.helpers.task_classes import passing_cases, task_class_files
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-rules.md"
@@ -129,3 +131,28 @@ def test_any_file_of_a_class_stands_for_it(tmp_path: Path) -> None:
     run = validate(tmp_path, *(f"bench/mail/{name}" for name in names))
     assert (run.status, run.stdout) == (0, "ok bench/mail (task class, 2 cases)\n")
     assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_the_oracle_is_run_on_demand(tmp_path: Path) -> None:
+    """With --oracle the rubrics grade their examples; a wrong one is a problem with its line."""
+    write_files(tmp_path, task_class_files(passing_cases(2)))
+    oracle = tmp_path / "bench/echo/oracle/examples.yaml"
+    oracle.parent.mkdir()
+    gold = "- {id: right, case: case-000, output: 0, expect: gold}\n"
+    oracle.write_text(gold + "- {id: wrong, case: case-000, output: 1, expect: null}\n", "utf-8")
+    run = validate(tmp_path, "--oracle", "bench")
+    said = "ok bench/echo (task class, 2 cases, 2 examples graded as expected)\n"
+    assert (run.status, run.stdout, run.stderr) == (0, said, "")
+    bad = "- {id: other, case: case-001, output: '2\u202e', expect: gold}\n"
+    oracle.write_text(gold.replace("gold", "null") + bad, "utf-8")
+    run = validate(tmp_path, "--oracle", "bench/echo")
+    at = os.path.join("bench", "echo", "oracle", "examples.yaml")
+    said = r"score 0.25 (counts 0): answer.wrong: got '2\u202e'"
+    assert run.status == 1
+    assert run.stderr.splitlines() == [
+        f"{at}:1: right: null: must not pass, and passed; the rubric said score 1.00",
+        f"{at}:2: other: gold: must pass, and did not; the rubric said {said}",
+    ]
+    assert validate(tmp_path, "bench").status == 0
+    (oracle.parents[1] / "bench.yaml").write_text("rubric_env: [NO_SUCH_KEY]\n", "utf-8")
+    assert "rubric_env: NO_SUCH_KEY is not set" in validate(tmp_path, "--oracle", "bench").stderr

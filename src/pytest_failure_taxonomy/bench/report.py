@@ -507,6 +507,7 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
     for key in report.by_breakdown_key if detail else ():
         words = f"mean {key.mean:.3f}, least {key.least:.3f}, n={key.n}"
         facts.append((f"key {key.key}", words))
+    facts.append(("partial credit", _partial_words(report)))
     measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
     measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
     times = (f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:_SLOWEST])
@@ -532,6 +533,12 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         passed = "1 case passed" if blocked == 1 else f"{blocked} cases passed"
         facts.append(("no gate", f"{passed} with a code of severity block; a gate would fail"))
     return [f"{name}: {words}" for name, words in facts if words]
+
+
+def _partial_words(report: models.BenchRunReport) -> str:
+    """Return how many scores count 0 because their cases failed; '' where there are none."""
+    scored = sum(score.score > score.counted_score for _, score in report.per_case)
+    return f"{counted(scored, 'failed case')} scored above 0; each counts 0" if scored else ""
 
 
 def _missing_words(report: models.BenchRunReport) -> list[str]:

@@ -154,6 +154,7 @@ _CHOICES: Final = {
 
 
 _EXIT_USAGE = 2
+_EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,6 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FailureTaxonomyError as error:
         tell(str(error))
         return _EXIT_USAGE
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
     except FileNotFoundError:
         try:
             os.getcwd()

@@ -21,7 +21,12 @@ from pytest_failure_taxonomy.documents.content import (
     why_no_file,
     why_unread,
 )
-from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
+from pytest_failure_taxonomy.errors import (
+    BenchError,
+    FailureTaxonomyError,
+    ReportError,
+    SettingsError,
+)
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.render import render, terminal
 from pytest_failure_taxonomy.report.render.terminal import Line
@@ -321,7 +326,7 @@ def validate(options: argparse.Namespace) -> int:
             # A class is checked once, however many of its files are given.
             real = os.path.realpath(each) if is_task_class(each) else ""
             if real not in seen:
-                code = max(code, _validate(each))
+                code = max(code, _validate(each, runs_oracle=options.oracle))
             if real:
                 seen.add(real)
     return code
@@ -362,13 +367,13 @@ def _task_classes(place: Path) -> Iterator[Path]:
             yield from _task_classes(place / entry.name)
 
 
-def _validate(path: Path) -> int:
+def _validate(path: Path, *, runs_oracle: bool) -> int:
     unread = None if is_task_class(path) else _why_unread(path)
     if unread is not None:
         tell_plainly(f"{_shown(path)}: {unread}; {_RIGHT}")
         return _NOT_READ
     try:
-        what = _checked(path)
+        what = _checked(path, runs_oracle=runs_oracle)
     except FailureTaxonomyError as error:
         tell_plainly(str(error))
         return _BAD
@@ -389,8 +394,12 @@ def _why_unread(path: Path) -> str | None:
     return why
 
 
-def _checked(path: Path) -> str:
+def _checked(path: Path, *, runs_oracle: bool) -> str:
     """Return in words what is in a good file.
+
+    Args:
+        path: the file, or the folder of a task class.
+        runs_oracle: whether the rubric of a task class has to grade its examples as they expect.
 
     Raises:
         FailureTaxonomyError: it is not good.
@@ -401,7 +410,22 @@ def _checked(path: Path) -> str:
         task_class = load_task_class(path)
         times = task_class.settings.repeat
         cases = counted(len(task_class.cases) // times, "case")
-        return f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
+        what = f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
+        if not runs_oracle:
+            return what
+        from pytest_failure_taxonomy.bench.oracle import grade_examples, why_wrong
+        from pytest_failure_taxonomy.bench.scores import one_line
+
+        outcomes, problems = grade_examples(task_class, task_class.oracle), []
+        for example in task_class.oracle:
+            score = outcomes[example.example_id].score
+            if why := why_wrong(example, score):
+                where = f"{path / 'oracle' / (example.path or path).name}:{example.line}"
+                what = f"{example.example_id}: {why}; the rubric said {one_line(score)}"
+                problems.append(safe_text(f"{where}: {what}", 2_000))
+        if problems:
+            raise BenchError("\n".join(problems))
+        return f"{what}, {counted(len(task_class.oracle), 'example')} graded as expected"
     suffix = path.suffix.lower()
     is_report = suffix == ".json"
     if suffix not in (".json", ".yaml", ".yml"):

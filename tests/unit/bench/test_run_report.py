@@ -491,6 +491,13 @@ def test_what_is_missing_stands_in_the_first_line(run: dict[str, Any], first: st
     assert summary_lines(make_run(**run))[0] == f"bench vuln: {first}"
 
 
+def test_lost_partial_credit_is_said() -> None:
+    """A failed case with a score above 0 counts 0, and a line says how many there are."""
+    failed = [make_score(0.5, passed=False), make_score(0.25, passed=False)]
+    lines = summary_lines(make_run([make_score(1.0), *failed, make_score(0.0)]))
+    assert "  partial credit: 2 failed cases scored above 0; each counts 0" in lines
+
+
 def test_a_gate_that_passes_says_so() -> None:
     """A passed gate has no reasons and no colon."""
     lines = summary_lines(make_run([PASSED] * 6, gate=GateSettings(lower_bound_95=0.5)))

@@ -13,6 +13,7 @@ import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
+from pytest_failure_taxonomy.bench.oracle import why_wrong
 from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.scores import failure_lines, one_line
 from pytest_failure_taxonomy.bench.user_code import import_callable
@@ -229,10 +230,9 @@ class OracleItem(pytest.Item):
         answered = self.example.case_id  # the example stands for all repetitions of the case
         case = next(each for each in self.task_class.cases if each.id_in_file == answered)
         outcome = self.config.stash[BENCH].runs.grade(self.task_class, case, self.example.output)
-        passed = outcome.score.passed
-        if passed == (self.example.expect == "gold"):
+        what = why_wrong(self.example, outcome.score)
+        if not what:
             return
-        what = "null: must not pass, and passed" if passed else "gold: must pass, and did not"
         lines = failure_lines(self.task_class.name, case, outcome, self.task_class.descriptions)
         lines[0] = f"the rubric on the example {self.name} ({what}): {one_line(outcome.score)}"
         raise CaseFailedError(f"{what}: {one_line(outcome.score)}", lines)
