@@ -88,9 +88,9 @@ class KeyScores(ClosedModel):
     key: str
     """The key."""
     n: _Count
-    """Cases whose breakdown has the key."""
+    """Cases whose breakdown has the key, and those that failed without any breakdown."""
     mean: float
-    """The mean of their scores on it."""
+    """The mean of their scores on it, 0 for those without a breakdown."""
     least: float
     """The least of them."""
 

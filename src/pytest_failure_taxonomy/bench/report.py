@@ -159,12 +159,21 @@ def scores_by_tag(
     return tuple(found)
 
 
-def scores_by_key(breakdowns: Iterable[Mapping[str, float]]) -> tuple[models.KeyScores, ...]:
-    """Return the scores on each key, sorted by key; a case without the key doesn't count."""
+def scores_by_key(runs: Iterable[models.BenchScore]) -> tuple[models.KeyScores, ...]:
+    """Return the scores on each key, sorted by key.
+
+    A case that failed without any breakdown, because the system gave no answer or none that could
+    be read, counts as 0 on each key: else the figures would be best where most answers are useless.
+    A key that the rubric left out of a breakdown doesn't count, since that case has no such part.
+    """
     by_key: dict[str, list[float]] = {}
-    for breakdown in breakdowns:
-        for key, number in breakdown.items():
+    unread = 0
+    for run in runs:
+        unread += not run.breakdown and not run.passed
+        for key, number in run.breakdown.items():
             by_key.setdefault(key, []).append(number)
+    for given in by_key.values():
+        given.extend([0.0] * unread)
     return tuple(
         [
             models.KeyScores(key=key, n=len(given), mean=_mean(given), least=min(given))
@@ -274,7 +283,7 @@ def aggregate(
         gate=None,
         reduced=reduce_runs(plan.task_class.settings.reducers, distinct, why_none),
         by_tag=scores_by_tag(distinct, why_none),
-        by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),
+        by_breakdown_key=scores_by_key(runs.values()),
         digests=digests,
         system=system,
         shard=None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, TOO_FEW, lower_bound_95
+from pytest_failure_taxonomy.bench.models import BenchScore
 from pytest_failure_taxonomy.bench.report import (
     DistinctCase,
     scores_by_key,
@@ -48,14 +49,28 @@ def test_picked_cases_have_no_bound() -> None:
 
 
 def test_each_key_has_the_figures_of_the_cases_that_have_it() -> None:
-    """A case whose breakdown lacks the key doesn't count as 0."""
-    found, right = scores_by_key([{"right": 1.0, "found": 0.5}, {"right": 0.25}, {}])
+    """A case that failed without a breakdown counts as 0, one whose breakdown lacks the key not."""
+    runs = [
+        BenchScore(passed=passed, score=0.0, breakdown=breakdown)
+        for passed, breakdown in (
+            (True, {"right": 1.0, "found": 0.5}),
+            (False, {"right": 0.25}),
+            (True, {}),
+        )
+    ]
+    found, right = scores_by_key(runs)
     assert (found.key, found.n, found.mean, found.least) == ("found", 1, 0.5, 0.5)
     assert (right.key, right.n, right.mean, right.least) == ("right", 2, 0.625, 0.25)
+    unread = BenchScore(passed=False, score=0.0)
+    found, right = scores_by_key([*runs, unread])
+    assert (found.n, found.mean, found.least) == (2, 0.25, 0.0)
+    assert (right.n, right.least) == (3, 0.0)
+    assert right.mean == pytest.approx(1.25 / 3)
+    assert scores_by_key([unread]) == ()
     assert scores_by_key([]) == ()
 
 
 def test_huge_numbers_have_a_mean() -> None:
     """A breakdown may hold any finite number."""
-    (scores,) = scores_by_key([{"x": 1.5e308}, {"x": 1.5e308}])
+    (scores,) = scores_by_key(2 * [BenchScore(passed=True, score=1.0, breakdown={"x": 1.5e308})])
     assert scores.mean == pytest.approx(1.5e308)
