@@ -110,6 +110,25 @@ def _end(differences: Sequence[float]) -> float:
     return round(2 * bound - 1, _DIGITS) + 0.0
 
 
+def interval_95(scores: Sequence[float], each_side: float = EACH_SIDE) -> tuple[float, float]:
+    """Return the two-sided confidence interval of the mean; for zeros and ones it is exact.
+
+    Args:
+        scores: from 0 to 1, one for each independent case, at least one.
+        each_side: how often each end may be beyond the mean.
+
+    Raises:
+        ImportError: scipy is not installed.
+    """
+    low, high = (
+        _clopper_pearson(counts[1.0], len(scores), each_side)
+        if counts.keys() <= {0.0, 1.0}
+        else _gaffke(counts, each_side)
+        for counts in (_counted(scores), _counted([1 - score for score in scores]))
+    )
+    return low, 1 - high
+
+
 def mcnemar_p_value(worse: int, better: int) -> float:
     """Return the two-sided p value of McNemar's exact test.
 
@@ -139,13 +158,13 @@ def _counted(scores: Sequence[float]) -> Counter[float]:
     return Counter(sorted(round(score, _DIGITS) for score in scores))
 
 
-def _clopper_pearson(ones: int, n: int) -> float:
+def _clopper_pearson(ones: int, n: int, alpha: float = ALPHA) -> float:
     """Return the least share that gives so many ones, or more, in 5 % of all samples."""
     if ones in (0, n):  # in closed form; most runs that a gate lets through
-        return float(ALPHA ** (1 / n)) if ones else 0.0
+        return float(alpha ** (1 / n)) if ones else 0.0
     from scipy.special import betaincinv
 
-    return float(betaincinv(ones, n - ones + 1, ALPHA))
+    return float(betaincinv(ones, n - ones + 1, alpha))
 
 
 def _gaffke(counts: Counter[float], alpha: float = ALPHA) -> float:

@@ -388,8 +388,10 @@ class OracleExample(ClosedModel):
     """The case that the output answers."""
     output: Any = None
     """What a system under test would have returned."""
-    expect: Literal["gold", "null"]
-    """`gold`: it must pass; `null`: it must not."""
+    expect: Literal["gold", "null"] | None = None
+    """`gold`: it must pass; `null`: it must not; `None`: it is a measure, no test."""
+    label: Literal["pass", "fail"] | None = None
+    """What people say of it."""
     path: Path | None = None
     """The file that the example stands in."""
     line: int | None = None
@@ -476,6 +478,8 @@ class BenchSettings(ClosedModel):
     """The weight of each rubric by its name; `None`: all weigh the same."""
     rubric_env: Listed[str] = ()
     """Names of environment variables that the rubrics see, such as the key of a judge's model."""
+    rubric_version: str | None = None
+    """What else the rubrics' judgement depends on, such as a model; `$NAME` is a variable."""
     rubric_memory_mb: _AtLeastOne = DEFAULT_RUBRIC_MEMORY_MB
     """Address space of a rubric's process, in MiB (Linux)."""
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
@@ -649,6 +653,46 @@ class BenchShard(RunShard):
     """What all shards together must reach."""
 
 
+class MeasuredRate(ClosedModel):
+    """A share of labelled outputs, with its exact two-sided 95 % interval."""
+
+    value: _Share
+    """The share."""
+    low: _Share
+    """The lower end of the interval."""
+    high: _Share
+    """The upper end."""
+    n: Annotated[int, Field(ge=1)]
+    """Outputs that it is a share of."""
+
+
+class RubricAgreement(ClosedModel):
+    """How far a rubric agrees with people's labels of outputs, as `bench judge` measured it."""
+
+    task_class: str
+    """The class's name."""
+    rubric: str | None
+    """The digest of the rubric that was measured, its version included."""
+    measured_at: str
+    """When, as RFC 3339 in UTC."""
+    base_rate: _Share
+    """The share of the outputs that people pass."""
+    agreement: MeasuredRate
+    """The share of the outputs of which the rubric says what people say."""
+    kappa: float | None
+    """Cohen's kappa: 1 for full agreement, 0 for that by chance; null where both say one thing."""
+    true_positive_rate: MeasuredRate | None
+    """The share of what people pass that the rubric passes; null where they pass nothing."""
+    true_negative_rate: MeasuredRate | None
+    """The share of what people fail that the rubric fails; null where they fail nothing."""
+    wrongly_passed: Listed[str]
+    """The ids of the outputs that the rubric passes and people fail."""
+    wrongly_failed: Listed[str]
+    """The ids of the outputs that the rubric fails and people pass."""
+    is_stale: bool = False
+    """Whether the run was graded by another rubric, or another version of it."""
+
+
 class BenchRunReport(ClosedModel):
     """What a run of a task class came to."""
 
@@ -693,6 +737,8 @@ class BenchRunReport(ClosedModel):
     """The scores on each key of the breakdown, sorted by key."""
     digests: BenchDigests | None = None
     """What cases were judged by; null where that is not known."""
+    rubric_agreement: RubricAgreement | None = None
+    """How far the rubric agrees with people; null where `bench judge` has not measured it."""
     baseline: BenchComparison | None = None
     """How the run differs from that of `--bench-baseline`; null without one to compare with."""
     shard: BenchShard | None = None

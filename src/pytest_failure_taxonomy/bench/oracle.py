@@ -1,17 +1,28 @@
-"""Grade the examples of a task class's oracle: the self-test of its rubric."""
+"""The oracle of a task class: the self-test of its rubric, and outputs that people have labelled.
+
+How agreement is measured, and what it corrects: docs/explanation/judges.md.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import itertools
+from contextlib import suppress
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
-from pytest_failure_taxonomy.bench.models import RunPlan
-from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.scores import check_variables
+from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.bounds import EACH_SIDE, interval_95
+from pytest_failure_taxonomy.bench.sharding import rubric_digest
+from pytest_failure_taxonomy.documents.content import read_content
+from pytest_failure_taxonomy.documents.problems import WrongError
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.system.files import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pytest_failure_taxonomy.bench.models import (
         BenchCase,
@@ -30,6 +41,11 @@ def grade_examples(
     Raises:
         BenchError: The class has no rubric of its own, or its variables are not set.
     """
+    # These start processes: what only reads a measured agreement needs none of them.
+    from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
+    from pytest_failure_taxonomy.bench.run.runner import Runner
+    from pytest_failure_taxonomy.bench.scores import check_variables
+
     check_variables(task_class, task_class.name)
     outcomes: dict[str, CaseOutcome] = {}
     outputs = {example.example_id: example.output for example in examples}
@@ -51,7 +67,7 @@ def grade_examples(
             on_outcome=lambda outcome: outcomes.update({outcome.case_id: outcome}),
             is_logging=False,
         )
-        plan = RunPlan.of(task_class, cases).model_copy(
+        plan = models.RunPlan.of(task_class, cases).model_copy(
             update={"max_cost_usd": None, "stop_after_same_failure": 0}
         )
         try:
@@ -68,3 +84,109 @@ def why_wrong(example: OracleExample, score: BenchScore) -> str:
     if score.passed == (example.expect == "gold"):
         return ""
     return "null: must not pass, and passed" if score.passed else "gold: must pass, and did not"
+
+
+# Agreement with people.
+
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_SUFFIX: Final = ".judge.json"
+_A_THIRD: Final = EACH_SIDE / 3
+
+
+def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.RubricAgreement:
+    """Return how far the rubric agrees with the labels of the examples that it has graded.
+
+    Args:
+        task_class: The class.
+        scores: Those of its labelled examples, at least one, by id.
+
+    Raises:
+        ImportError: scipy is not installed.
+    """
+    labels = {example.example_id: example.label for example in task_class.oracle if example.label}
+    says = {name: "pass" if scores[name].passed else "fail" for name in labels}
+    wrong = {name: label for name, label in labels.items() if says[name] != label}
+
+    def rate(*of: str) -> models.MeasuredRate | None:
+        agrees = [float(name not in wrong) for name, label in labels.items() if label in of]
+        if not agrees:
+            return None
+        low, high = interval_95(agrees)
+        return models.MeasuredRate(value=fmean(agrees), low=low, high=high, n=len(agrees))
+
+    base_rate, passed = (fmean(each == "pass" for each in of.values()) for of in (labels, says))
+    by_chance = base_rate * passed + (1 - base_rate) * (1 - passed)
+    observed = 1 - len(wrong) / len(labels)
+    return models.RubricAgreement.model_validate(
+        {
+            "task_class": task_class.name,
+            "rubric": rubric_digest(task_class),
+            "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "base_rate": base_rate,
+            "agreement": rate("pass", "fail"),
+            "kappa": (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None,
+            "true_positive_rate": rate("pass"),
+            "true_negative_rate": rate("fail"),
+            "wrongly_passed": [name for name, label in wrong.items() if label == "fail"],
+            "wrongly_failed": [name for name, label in wrong.items() if label == "pass"],
+        }
+    )
+
+
+def corrected_pass_rate(
+    found: models.RubricAgreement, passes: Sequence[float]
+) -> tuple[float, float, float] | str:
+    """Return the pass rate that people would see, and its 95 % interval, or why it is not known.
+
+    It is Rogan and Gladen's estimate. Its interval takes the worst of three exact ones, of the pass
+    rate and of the rubric's two rates, each of which is wrong in a third of 5 %.
+
+    Args:
+        found: The agreement of the rubric.
+        passes: The share of the runs of each distinct case that passed.
+    """
+    positive, negative = found.true_positive_rate, found.true_negative_rate
+    if positive is None or negative is None:
+        return f"people {'pass' if positive is None else 'fail'} none of the labelled outputs"
+    if positive.value + negative.value <= 1:
+        return "the rubric passes what people fail as often as what they pass"
+    rate = _corrected(fmean(passes), positive.value, negative.value)
+    three = [interval_95(passes, _A_THIRD)]
+    for each in (positive, negative):
+        ones = round(each.value * each.n)
+        three.append(interval_95([1.0] * ones + [0.0] * (each.n - ones), _A_THIRD))
+    if three[1][0] + three[2][0] <= 1:
+        return rate, 0.0, 1.0
+    corners = [_corrected(*each) for each in itertools.product(*three)]
+    return rate, min(corners), max(corners)
+
+
+def _corrected(passed: float, positive: float, negative: float) -> float:
+    return min(1.0, max(0.0, (passed + negative - 1) / (positive + negative - 1)))
+
+
+def keep(found: models.RubricAgreement, storage: Path) -> Path:
+    """Write an agreement to the storage of the runs, and return its file.
+
+    Raises:
+        BenchError: It can't be written.
+    """
+    path = storage / f"{found.task_class}{_SUFFIX}"
+    try:
+        storage.mkdir(parents=True, exist_ok=True)
+        replace_file(path, found.model_dump_json(indent=2).encode())
+    except OSError as error:
+        why = error.strerror or error
+        raise BenchError(f"{path}: can't be written ({why}); name another --storage") from None
+    return path
+
+
+def with_agreement(report: models.BenchRunReport, storage: Path) -> models.BenchRunReport:
+    """Return a report with what is kept of its rubric's agreement with people, if anything is."""
+    with suppress(WrongError, ValueError):
+        content = read_content(storage / f"{report.task_class}{_SUFFIX}", _MAX_BYTES)
+        found = models.RubricAgreement.model_validate_json(content)
+        is_stale = report.digests is None or report.digests.rubric != found.rubric
+        update = {"rubric_agreement": found.model_copy(update={"is_stale": is_stale})}
+        return report.model_copy(update=update)
+    return report

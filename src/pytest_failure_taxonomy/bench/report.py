@@ -517,6 +517,7 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         words = f"mean {key.mean:.3f}, least {key.least:.3f}, n={key.n}"
         facts.append((f"key {key.key}", words))
     facts.append(("partial credit", _partial_words(report)))
+    facts.append(("judge", _agreement_words(report.rubric_agreement)))
     measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
     measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
     times = (f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:_SLOWEST])
@@ -548,6 +549,22 @@ def _partial_words(report: models.BenchRunReport) -> str:
     """Return how many scores count 0 because their cases failed; '' where there are none."""
     scored = sum(score.score > score.counted_score for _, score in report.per_case)
     return f"{counted(scored, 'failed case')} scored above 0; each counts 0" if scored else ""
+
+
+def _agreement_words(found: models.RubricAgreement | None) -> str:
+    """Return how far the rubric agrees with people, in one line; '' where that is not known."""
+    if found is None:
+        return ""
+    if found.is_stale:
+        return f"stale: the rubric has changed since {found.measured_at}; run bench judge again"
+    words = f"agrees with {found.agreement.value:.3f} of {found.agreement.n} labels"
+    rates = {
+        "kappa": found.kappa,
+        "true positive rate": found.true_positive_rate and found.true_positive_rate.value,
+        "true negative rate": found.true_negative_rate and found.true_negative_rate.value,
+    }
+    parts = (f"{name} {each:.3f}" for name, each in rates.items() if each is not None)
+    return ", ".join([words, *parts])
 
 
 def _missing_words(report: models.BenchRunReport) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,7 +92,7 @@ def taxonomy_digest(task_class: TaskClass) -> str:
 
 
 def rubric_digest(task_class: TaskClass) -> str | None:
-    """Return the digest of the rubrics, their weights and the Python files beside them.
+    """Return the digest of the rubrics, their weights, version and the Python files beside them.
 
     A rubric may import the files of its folder. What it imports from elsewhere is not looked at,
     nor are conftest.py, tests, the breakdown keys and the cases.
@@ -105,6 +106,8 @@ def rubric_digest(task_class: TaskClass) -> str | None:
     digest = hashlib.sha256()
     weights = sorted((task_class.settings.rubrics or {}).items())
     digest.update(json.dumps(weights).encode("ascii"))
+    version = os.path.expandvars(task_class.settings.rubric_version or "")
+    digest.update(version.encode("utf-8", "surrogateescape"))
     try:
         for path in _files_of(rubrics):
             content = path.read_bytes()

@@ -9,16 +9,19 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.bench import comparing
+from pytest_failure_taxonomy.bench import comparing, oracle
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
 from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
+from pytest_failure_taxonomy.bench.oracle import with_agreement
 from pytest_failure_taxonomy.bench.report import (
     cost_words,
     cut_share,
@@ -27,6 +30,7 @@ from pytest_failure_taxonomy.bench.report import (
     signed,
     summary_lines,
 )
+from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import answer, answer_lines, tell
 from pytest_failure_taxonomy.documents.problems import nearest
@@ -40,7 +44,7 @@ from pytest_failure_taxonomy.taxonomy.words import counted, listed
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
     from pytest_failure_taxonomy.bench.kept.regrading import Regrading
-    from pytest_failure_taxonomy.bench.models import BenchComparison
+    from pytest_failure_taxonomy.bench.models import BenchComparison, RubricAgreement
 
 _DIGITS: Final = 8
 """Of a digest that is shown for people to compare."""
@@ -90,7 +94,7 @@ def _report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunRepor
         BenchError: What its file holds makes no report.
     """
     try:
-        return run_file.report_of(run, gate)
+        return with_agreement(run_file.report_of(run, gate), run.path.parent)
     except ValueError:  # a ValidationError is one
         raise BenchError(
             f"{run.path}: its amounts can't be added up; name a file that pytest wrote"
@@ -669,10 +673,14 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
 
 def _with_options(gate: GateSettings | None, options: argparse.Namespace) -> GateSettings | None:
     """Return a gate with what the options ask for; the same one if they ask for nothing."""
-    asked = {name: getattr(options, name) for name in ("lower_bound_95", "min_passed_cases")}
+    asked = {name: getattr(options, name) for name in _ASKED}
     given = {name: each for name, each in asked.items() if each is not None}
     base = {} if gate is None else gate.model_dump()
     return GateSettings.model_validate({**base, **given}) if given else gate
+
+
+_ASKED: Final = ("lower_bound_95", "min_passed_cases")
+"""What a gate asks for that an option can ask for, too."""
 
 
 # Plan.
@@ -725,7 +733,9 @@ def plan(options: argparse.Namespace) -> int:
 def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
     chance = f"with a chance of {_percent(found['power'])}"
     if found["gate"] is not None:
-        asked = ", ".join(f"{name} {each:g}" for name, each in found["gate"].items() if each)
+        asked = ", ".join(
+            f"{name} {found['gate'][name]:g}" for name in _ASKED if found["gate"][name] is not None
+        )
         yield f"to pass the gate ({asked or 'a passed case'}) {chance} it takes"
     for needed in found["cases_needed"]:
         words = f"more than {found['most_cases']:,} cases"
@@ -748,3 +758,81 @@ def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
 def _percent(share: float) -> str:
     """Return a chance in words; only a certain one is 100 %."""
     return f"{math.floor(share * 100 + 1e-9)} %"
+
+
+# Judge.
+
+
+def judge(options: argparse.Namespace) -> int:
+    """Grade the labelled outputs of a class, and print how far the rubric agrees with people."""
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+
+    task_class = load_task_class(options.folder)
+    labelled = [example for example in task_class.oracle if example.label is not None]
+    if not labelled:
+        raise BenchError(
+            f"{options.folder}: no example in its oracle/ has a label; give outputs that people"
+            " have judged a label: pass or label: fail"
+        )
+    if find_spec("scipy") is None:
+        raise BenchError(f"bench judge: {NO_SCIPY.removeprefix('none: ')}")
+    run = None
+    if options.run is not None:
+        run = comparing.read_earlier_run(options.run, options.storage, task_class.name)
+        why = "was graded by another rubric, or another version of it; regrade it, or run again"
+        if run.missing or run.was_picked:
+            why = "has not run all cases of the class, so its pass rate is no figure of the class"
+        if run.missing or run.was_picked or run.digests.rubric != rubric_digest(task_class):
+            raise BenchError(f"--run: {run.where}: {why}")
+    outcomes = oracle.grade_examples(task_class, labelled)
+    found = oracle.measure(task_class, {name: each.score for name, each in outcomes.items()})
+    kept = oracle.keep(found, options.storage)
+    facts: dict[str, Any] = {"agreement": found.model_dump(mode="json"), "run": None}
+    if run is not None:
+        passes = [case.passed for case in run.cases.values()]
+        corrected = oracle.corrected_pass_rate(found, passes)
+        rate, low, high = (None,) * 3 if isinstance(corrected, str) else corrected
+        facts["run"] = {
+            "run_id": run.run_id,
+            "pass_rate": fmean(passes),
+            "n": len(passes),
+            "corrected": rate,
+            "low": low,
+            "high": high,
+            "why_not": corrected if isinstance(corrected, str) else None,
+        }
+    if options.format == "json":
+        output.answer_json(facts)
+    else:
+        answer_lines(map(_line, _agreement_lines(found, facts["run"])))
+        answer(f"  kept as {kept}\n")
+    return 0
+
+
+def _agreement_lines(found: RubricAgreement, run: Mapping[str, Any] | None) -> Iterator[str]:
+    outputs = counted(found.agreement.n, "labelled output")
+    yield f"bench {found.task_class}: its rubric on {outputs}"
+    rates = {
+        "agreement": found.agreement,
+        "true positive rate": found.true_positive_rate,
+        "true negative rate": found.true_negative_rate,
+    }
+    for name, rate in rates.items():
+        words = "not known: no output has such a label"
+        if rate is not None:
+            words = f"{rate.value:.3f} ({_between(rate.low, rate.high)}, n={rate.n})"
+        yield f"  {name}: {words}"
+    kappa = "not known: all say the same" if found.kappa is None else f"{found.kappa:.3f}"
+    yield f"  Cohen's kappa: {kappa}, where people pass {found.base_rate:.3f}"
+    for name, ids in (("passes", found.wrongly_passed), ("fails", found.wrongly_failed)):
+        if ids:
+            yield f"  {name} against the label ({len(ids)}): {_listed(ids)}"
+    if run is not None:
+        words = f"not corrected, because {run['why_not']}"
+        if run["why_not"] is None:
+            words = f"corrected {run['corrected']:.3f} ({_between(run['low'], run['high'])})"
+        yield f"  pass rate of {run['run_id']}: {run['pass_rate']:.3f}, {words}"
+
+
+def _between(low: float, high: float) -> str:
+    return f"95 % between {low:.3f} and {high:.3f}"

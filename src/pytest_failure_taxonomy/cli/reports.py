@@ -416,8 +416,9 @@ def _checked(path: Path, *, runs_oracle: bool) -> str:
         from pytest_failure_taxonomy.bench.oracle import grade_examples, why_wrong
         from pytest_failure_taxonomy.bench.scores import one_line
 
-        outcomes, problems = grade_examples(task_class, task_class.oracle), []
-        for example in task_class.oracle:
+        tests = [example for example in task_class.oracle if example.expect is not None]
+        outcomes, problems = grade_examples(task_class, tests), []
+        for example in tests:
             score = outcomes[example.example_id].score
             if why := why_wrong(example, score):
                 where = f"{path / 'oracle' / (example.path or path).name}:{example.line}"
@@ -425,7 +426,7 @@ def _checked(path: Path, *, runs_oracle: bool) -> str:
                 problems.append(safe_text(f"{where}: {what}", 2_000))
         if problems:
             raise BenchError("\n".join(problems))
-        return f"{what}, {counted(len(task_class.oracle), 'example')} graded as expected"
+        return f"{what}, {counted(len(tests), 'example')} graded as expected"
     suffix = path.suffix.lower()
     is_report = suffix == ".json"
     if suffix not in (".json", ".yaml", ".yml"):

@@ -85,17 +85,22 @@ class _CaseInFile(FileModel):
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None
 
 
-class _ExampleInFile(FileModel):
+# YAML reads a plain `null` as no value.
+_null = BeforeValidator(lambda given: "null" if given is None else given)
+
+
+class _LabelledInFile(FileModel):
     may_be_null: ClassVar[frozenset[str]] = frozenset({"output", "expect"})
 
     id: _Id
     case: str
     output: Any
-    expect: Annotated[
-        Literal["gold", "null"],
-        # YAML reads a plain `null` as no value.
-        BeforeValidator(lambda given: "null" if given is None else given),
-    ]
+    expect: Annotated[Literal["gold", "null"] | None, _null] = None
+    label: Literal["pass", "fail"] | None = None
+
+
+class _ExampleInFile(_LabelledInFile):
+    expect: Annotated[Literal["gold", "null"], _null]
 
 
 _MISSING: Final = packaged_table("wrong_values")["missing"]
@@ -191,8 +196,9 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
                 right = right_words(case_id, case_ids, otherwise="write the id of a case in cases/")
                 what = f"case: there is no case {quoted(case_id)}; {right}"
                 problems.add(entry.at("case").line, what)
+            form = _LabelledInFile if "label" in entry.value else _ExampleInFile
             example = validate(
-                _ExampleInFile, entry, problems, subject="the example", missing=_MISSING["example"]
+                form, entry, problems, subject="the example", missing=_MISSING["example"]
             )
             if example is None:
                 continue
@@ -207,6 +213,7 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
                     case_id=example.case,
                     output=example.output,
                     expect=example.expect,
+                    label=example.label,
                     path=folder.path / name,
                     line=entry.line,
                 )

@@ -268,6 +268,7 @@ class _SettingsInFile(FileModel, models.BenchSettings):
     most_of = MappingProxyType({"repeat": _MAX_REPEAT})
 
     sut_version: Line | None = None
+    rubric_version: Line | None = None
     rubric_env: models.Listed[Annotated[str, AfterValidator(_check_variable)]] = ()
     retry: _RetryInFile | None = None
     gate: _GateInFile | None = None

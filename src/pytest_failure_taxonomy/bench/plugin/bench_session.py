@@ -16,6 +16,7 @@ import pytest
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.bench.oracle import with_agreement
 from pytest_failure_taxonomy.bench.plugin import items, results, scheduler, storage, task_classes
 from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
@@ -463,7 +464,10 @@ class BenchSession:
             reports = self._results.reports(self.classes)
             if self._baseline is not None:
                 reports = [self._baseline.judge(each, self.classes) for each in reports]
-            self._reports = reports
+            folder, _ = storage.storage_of(self._config)
+            self._reports = [
+                each._replace(report=with_agreement(each.report, folder)) for each in reports
+            ]
         return self._reports
 
 

@@ -107,7 +107,9 @@ class BenchFile(pytest.Module):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield the file's items."""
         task_class = load_for_collection(self, self.folder)
-        examples = (example for example in task_class.oracle if example.path == self.path)
+        examples = (
+            example for example in task_class.oracle if example.path == self.path and example.expect
+        )
         make = partial(OracleItem.from_parent, self, task_class=task_class)
         oracle = [make(name=example.example_id, example=example) for example in examples]
         return [*self._cases(task_class), *oracle]
