@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, MOST_USAGE, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
@@ -218,15 +218,14 @@ _Weight = Annotated[float, Field(ge=0, le=1e9)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
 
-def _check_cap(max_cost_usd: float) -> float:
-    if max_cost_usd <= 0:
-        raise WrongError(
-            f"a cap of {max_cost_usd:g} lets no case run; give more than 0, or leave it out"
-        )
-    return max_cost_usd
+def _check_cap(cap: float) -> float:
+    if cap <= 0:
+        raise WrongError(f"a cap of {cap:g} lets no case run; give more than 0, or leave it out")
+    return cap
 
 
 _Cap = Annotated[float, AfterValidator(_check_cap)]
+_UsageCaps = Mapping[Annotated[str, Field(min_length=1)], Annotated[_Cap, Field(le=MOST_USAGE)]]
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 DEFAULT_RUBRIC_SECONDS = 60.0
@@ -486,6 +485,8 @@ class BenchSettings(ClosedModel):
     """How many cases run at a time, over all xdist workers together."""
     max_cost_usd: _Cap | None = None
     """No case is started once more was spent."""
+    max_usage: _UsageCaps | None = None
+    """The same of other amounts that the system tells, by name, such as `output_tokens`."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
     retry: RetrySettings | None = None
@@ -560,6 +561,8 @@ class RunPlan(ClosedModel):
     """Cases that run at a time."""
     max_cost_usd: _Cap | None = None
     """No case is started once more was spent."""
+    max_usage: _UsageCaps | None = None
+    """The same of other amounts that the system tells, by name, such as `output_tokens`."""
     retry: RetrySettings | None = None
     """When to call the system again for a case whose call failed."""
     stop_after_same_failure: _Count = 0

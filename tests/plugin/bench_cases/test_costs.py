@@ -80,6 +80,27 @@ def test_a_cap_holds_for_all_workers_together(
     assert run.outcomes["skipped"] == 80 - len(calls(runs))
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_a_cap_on_tokens_is_one_for_all_workers_and_continued_runs(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """What `spend` and `Answer` tell adds up, and a run that is continued has spent it already."""
+    cases = [{**each, "sleep": 0.02} for each in passing_cases(40)]
+    settings = "concurrency: 4\nmax_usage: {tokens: 1e9}\n"
+    runs.write(task_class_files(cases, settings=settings, system=SPENDS))
+    args = ("bench", *workers, "--bench-max-usage=tokens=100,others=1")
+    run = runs.run(*args, plugins=[BENCH, "xdist"])
+    report, started = only_bench(run), len(calls(runs))
+    assert 7 <= started == report["counts"]["started"] <= 7 + 4  # 15 tokens each
+    assert report["stopped"] == "the cap on tokens was reached"
+    assert report["run_id"].startswith("partial:")
+    assert (run.exit_status, run.verdict) == (1, ("TESTS_FAILED", "bench.gate"))
+    assert f"  stopped: {report['stopped']}" in run.stdout
+    again = only_bench(runs.run(*args, "--bench-resume=latest", plugins=[BENCH, "xdist"]))
+    assert len(calls(runs)) == started
+    assert again["stopped"] == report["stopped"]
+
+
 def test_cases_that_know_their_bound_stay_below_the_cap(runs: PytestRuns) -> None:
     """A case whose own `max_cost_usd` would exceed the cap is not started."""
     cases = [

@@ -11,7 +11,7 @@ Several processes append to one file; each line is one write. Each is a JSON obj
 | cases   | second, and when the run is continued | the cases to run, with their digests          |
 | resumed | when another pytest continues the run | when, and at which commit                     |
 | started | before a case's system is called      | case, number of the call, worker, process     |
-| spent   | when the system tells a cost          | case, amount                                  |
+| spent   | when the system tells a cost          | case, amount, usage                           |
 | attempt | when a call of the system has ended   | case, times, costs; with the last, the score  |
 | stopped | when no more cases are started        | why                                           |
 
@@ -33,6 +33,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError
@@ -367,9 +368,16 @@ class RunFile:
             **{name: each for name, each in more.items() if each is not None},
         )
 
-    def note_spent(self, case_id: str, attempt: int, cost_usd: float) -> None:
+    def note_spent(
+        self,
+        case_id: str,
+        attempt: int,
+        cost_usd: float,
+        usage: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         """Write what a call of a system says it has just spent."""
-        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd)
+        more = {"usage": dict(usage)} if usage else {}
+        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd, **more)
 
     def note_attempt(self, case_id: str, attempt: CaseAttempt, *, is_lost: bool = False) -> None:
         """Write a call of the system without a score; another one follows unless that is lost."""

@@ -133,11 +133,9 @@ class SourceResults:
         self.started.add(case_id)
 
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
-        """Note what a call of a case's system has spent."""
+        """Note what a call of a case's system has spent; its admission has written that."""
         if (case_id, attempt) in self._ended:
             self.late_cost_usd += cost_usd
-        if self.file is not None:
-            self.file.note_spent(case_id, attempt, cost_usd)
 
     def fail(self, case_id: str, call: CaseAttempt) -> None:
         """Note a call that failed, after which the system is called again."""

@@ -111,9 +111,13 @@ class TaskClasses:
                 if given is not None:
                     values[option.name] = _converted(option.dest, option, given)
             settings = BenchSettings(**values)
-            if self.shard is not None and settings.max_cost_usd is not None:
-                part = settings.max_cost_usd / self.shard[1]
-                settings = settings.model_copy(update={"max_cost_usd": part})
+            if self.shard is not None:
+                parts, usd, usage = self.shard[1], settings.max_cost_usd, settings.max_usage
+                caps = {
+                    "max_cost_usd": usd and usd / parts,
+                    "max_usage": usage and {name: cap / parts for name, cap in usage.items()},
+                }
+                settings = settings.model_copy(update=caps)
             self._settings[key] = settings
         return self._settings[key]
 
@@ -337,7 +341,12 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
 
 
 def _converted(where: str, option: Option, given: str) -> Any:
-    convert: Callable[[str], Any] = {"number": float, "count": int}.get(option.type, str)
+    converters: dict[str, Callable[[str], Any]] = {
+        "number": float,
+        "count": int,
+        "amounts": _amounts,
+    }
+    convert = converters.get(option.type, str)
     try:
         value = convert(given)
         BenchSettings.model_validate({option.name: value})
@@ -350,6 +359,16 @@ def _converted(where: str, option: Option, given: str) -> Any:
         what = form.format(msg=message, **problem.get("ctx", {}))
         raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}") from None
     except ValueError:
-        right = "a whole number" if convert is int else "a number"
-        raise pytest.UsageError(f"{where}: {given!r} is no number; give {right}") from None
+        right = {int: "a whole number", _amounts: "names and numbers: output_tokens=1e6,calls=100"}
+        what = f"is no number; give {right.get(convert, 'a number')}"
+        raise pytest.UsageError(f"{where}: {given!r} {what}") from None
     return value
+
+
+def _amounts(given: str) -> dict[str, float]:
+    """Return `output_tokens=1e6,calls=100` as amounts by name."""
+    amounts = {}
+    for each in given.split(","):
+        name, _, amount = each.partition("=")
+        amounts[name.strip()] = float(amount)
+    return amounts

@@ -1,17 +1,19 @@
-"""Whether another case may start: not above the cost cap, nor while all fail for one cause.
+"""Whether another case may start: not above a cap on what it spends, nor if all fail for one cause.
 
 Several processes may work on one run together. What they have started and spent stands in the run's
 file. Each process reads there what the others have done, and writes there that it starts a case,
-while it holds the file's lock. So the cost cap and the stop after one cause hold for the whole run:
+while it holds the file's lock. So the caps and the stop after one cause hold for the whole run:
 over xdist's workers, over those that crashed, and when another pytest continues the run.
 """
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile
@@ -24,6 +26,21 @@ if TYPE_CHECKING:
 
 Admitted = Literal["go", "wait", "stop"]
 _READ: Final = frozenset({"started", "spent", "attempt", "stopped", "resumed"})
+_COST: Final = ""
+"""The name of the amount in US dollars among those of usages."""
+_NO_USAGE: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+class _Amounts(defaultdict[str, Decimal]):
+    """Amounts by name, such as `output_tokens`."""
+
+    def __init__(self) -> None:
+        super().__init__(Decimal)
+
+    def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
+        """Add what was spent."""
+        for name, amount in {**usage, _COST: cost_usd}.items():
+            self[name] += exact(amount)
 
 
 class _InFlight:
@@ -34,10 +51,10 @@ class _InFlight:
         """The most that it can cost; `None`: that is not known."""
         self.first_attempt = attempt
         self.process_id = process_id
-        self.spent = Decimal(0)
+        self.spent = _Amounts()
         """What its calls have told that they spent."""
-        self.ended = 0.0
-        """What the calls cost that have ended, the last one not among them."""
+        self.ended = _Amounts()
+        """What the calls spent that have ended, the last one not among them."""
 
 
 class Admission:
@@ -46,7 +63,8 @@ class Admission:
     A case in flight reserves what it may cost: its own `max_cost_usd`, or else the mean cost of the
     cases that are done. The cap is reached once more was spent than it allows. Until then a case
     that would exceed it together with those in flight waits for them. So no more is spent above the
-    cap than the cases cost that are in flight when it is reached.
+    cap than the cases cost that are in flight when it is reached. The same holds of each usage that
+    `max_usage` limits, of which a case has no bound of its own.
     """
 
     def __init__(self, plan: RunPlan, run: RunFile | None = None) -> None:
@@ -57,9 +75,10 @@ class Admission:
             run: The file by which the processes of the run know of each other; `None`: there is
                 none, and what is decided here is all there is.
         """
-        self._cap = None if plan.max_cost_usd is None else exact(plan.max_cost_usd)
+        caps = {_COST: plan.max_cost_usd, **(plan.max_usage or {})}
+        self._caps = {name: exact(cap) for name, cap in caps.items() if cap is not None}
         self._stop_after = plan.stop_after_same_failure
-        self.is_needed = run is not None or self._cap is not None or self._stop_after > 0
+        self.is_needed = run is not None or bool(self._caps) or self._stop_after > 0
         """Whether a case can be refused, or the file is to say that it has started."""
         self.nodeids: dict[str, str] = {}
         """The tests that wait for the cases, by case."""
@@ -67,7 +86,7 @@ class Admission:
         """Why no more cases are started; empty as long as they are."""
         self.stop_cause = ""
         """The fingerprint of the cause that many in a row failed with, if that is why."""
-        self._spent = Decimal(0)
+        self._spent = _Amounts()
         self._done = 0
         self._in_flight: dict[str, _InFlight] = {}
         self._last_cause = ""
@@ -115,27 +134,27 @@ class Admission:
     def _decide(self, case: BenchCase) -> Admitted:
         if self.stop_reason:
             return "stop"
-        if self._cap is None:
-            return "go"
         flights = self._in_flight.values()
-        if self._spent + sum(each.spent for each in flights) > self._cap:
-            self.stop_reason = COST_CAP
-            return "stop"
-        bound = case.max_cost_usd
-        own = Decimal(0) if bound is None else exact(bound)
-        if self._spent + sum(map(self._claim, flights)) + own <= self._cap:
-            return "go"
-        if self._in_flight:
+        above = ""
+        for name, cap in self._caps.items():
+            reached = f"the cap on {name} was reached" if name else COST_CAP
+            if self._spent[name] + sum(each.spent[name] for each in flights) > cap:
+                self.stop_reason = reached
+                return "stop"
+            own = Decimal(0) if name or case.max_cost_usd is None else exact(case.max_cost_usd)
+            if self._spent[name] + sum(self._claim(each, name) for each in flights) + own > cap:
+                above = above or reached
+        if above and self._in_flight:
             return "wait"
-        self.stop_reason = COST_CAP  # by its own bound, the case would exceed the cap
-        return "stop"
+        self.stop_reason = above  # by its own bound, the case would exceed the cap
+        return "stop" if above else "go"
 
-    def _claim(self, flight: _InFlight) -> Decimal:
-        """Return what a case in flight has reserved, or spent if that is more."""
-        bound = flight.bound
+    def _claim(self, flight: _InFlight, name: str) -> Decimal:
+        """Return what a case in flight has reserved of an amount, or spent if that is more."""
+        bound = None if name else flight.bound
         if bound is None:
-            bound = self._spent / self._done if self._done else Decimal(0)
-        return max(flight.spent, bound)
+            bound = self._spent[name] / self._done if self._done else Decimal(0)
+        return max(flight.spent[name], bound)
 
     def begin(
         self,
@@ -153,39 +172,53 @@ class Admission:
             process_id: The process that calls it; this one by default.
         """
         if case_id in self._in_flight:
-            self._spent += self._in_flight[case_id].spent
+            self._count(self._in_flight[case_id].spent)
         bound = None if max_cost_usd is None else exact(max_cost_usd)
         self._in_flight[case_id] = _InFlight(bound, attempt, process_id or os.getpid())
 
-    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
-        """Count what a call of a case's system has just spent.
+    def _count(self, amounts: Mapping[str, Decimal]) -> None:
+        for name, amount in amounts.items():
+            self._spent[name] += amount
+
+    def spend(
+        self, case_id: str, attempt: int, cost_usd: float, usage: Mapping[str, float] = _NO_USAGE
+    ) -> None:
+        """Count what a call of a case's system has just spent; any thread may call this.
 
         With a file that can be written, the amount comes back from there.
         """
+        if self._run is not None:
+            self._run.note_spent(case_id, attempt, cost_usd, usage)
         if self._counts_itself:
-            self._spend(case_id, attempt, cost_usd)
+            self._spend(case_id, attempt, cost_usd, usage)
 
-    def _spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+    def _spend(
+        self, case_id: str, attempt: int, cost_usd: float, usage: Mapping[str, float]
+    ) -> None:
         flight = self._in_flight.get(case_id)
-        if flight is not None and attempt >= flight.first_attempt:
-            flight.spent += exact(cost_usd)
-        else:  # a call that was given up goes on
-            self._spent += exact(cost_usd)
+        is_in_flight = flight is not None and attempt >= flight.first_attempt
+        # Else a call goes on that was given up.
+        (flight.spent if flight and is_in_flight else self._spent).add(cost_usd, usage)
 
-    def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
+    def settle(
+        self, case_id: str, cost_usd: float, cause: str, usage: Mapping[str, float] = _NO_USAGE
+    ) -> None:
         """Count a case as done; with a file that can be written, it comes back from there.
 
         Args:
             case_id: The case.
             cost_usd: What it cost since it began.
             cause: The fingerprint of its failure; empty for any other result.
+            usage: What else it spent since then, by name.
         """
         if self._counts_itself:
-            self._settle(case_id, cost_usd, cause)
+            self._settle(case_id, cost_usd, cause, usage)
 
-    def _settle(self, case_id: str, cost_usd: float, cause: str) -> None:
+    def _settle(
+        self, case_id: str, cost_usd: float, cause: str, usage: Mapping[str, float]
+    ) -> None:
         self._in_flight.pop(case_id, None)
-        self._spent += exact(cost_usd)
+        self._spent.add(cost_usd, usage)
         self._done += 1
         self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
         self._last_cause = cause
@@ -197,7 +230,8 @@ class Admission:
 
     def _lose(self, case_id: str) -> None:
         """Count a case as done whose process is gone; it cost what it had reserved."""
-        self._spent += self._claim(self._in_flight.pop(case_id))
+        flight = self._in_flight.pop(case_id)
+        self._count({name: self._claim(flight, name) for name in {*self._caps, *flight.spent}})
 
     def _take(self, record: Mapping[str, Any]) -> None:
         """Take in a line of the file."""
@@ -207,18 +241,18 @@ class Admission:
                 self.begin(record["case_id"], record.get("max_cost_usd"), attempt, process_id)
             case "spent":
                 attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
-                self._spend(record["case_id"], attempt, cost_usd)
+                self._spend(record["case_id"], attempt, cost_usd, record.get("usage", {}))
             case "attempt":
                 case_id, cost_usd = record["case_id"], float(record["cost_usd"])
                 flight = self._in_flight.get(case_id)
+                usage = record.get("usage", {})
                 if record.get("score") is not None or record.get("is_lost") is True:
-                    cost_usd += float(record.get("rubric_cost_usd", 0.0))
-                    cost_usd += 0.0 if flight is None else flight.ended
-                    fingerprint = str(record.get("fingerprint", ""))
+                    self._count({} if flight is None else flight.ended)
                     # Without the last digits of what was added up.
-                    self._settle(case_id, round(cost_usd, 12), fingerprint)
+                    cost_usd = round(cost_usd + float(record.get("rubric_cost_usd", 0.0)), 12)
+                    self._settle(case_id, cost_usd, str(record.get("fingerprint", "")), usage)
                 elif flight is not None:
-                    flight.ended += cost_usd
+                    flight.ended.add(cost_usd, usage)
             case "stopped":
                 self.stop_reason = str(record["reason"])
                 self._is_stop_written = True
@@ -230,6 +264,6 @@ class Admission:
                     self._lose(case_id)
 
 
-def exact(cost_usd: float) -> Decimal:
+def exact(amount: float) -> Decimal:
     """Return an amount as a decimal number, so that three times 0.1 does not exceed 0.3."""
-    return Decimal(repr(cost_usd))
+    return Decimal(repr(amount))

@@ -172,6 +172,13 @@ class _Calls:
         self.done = list(done)
         self.spending: Spending
 
+    def since(self, count: int) -> Spending:
+        """Return what the calls after the first `count` have spent together."""
+        spending = Spending()
+        for call in self.done[count:]:
+            spending.add(call.cost_usd, call.usage)
+        return spending
+
     def begin(self, spending: Spending) -> None:
         """Begin the next call."""
         self.spending = spending
@@ -287,15 +294,15 @@ class PlanRun:
         self.started.add(case.case_id)
         self._runner.on_start(case.case_id)
         calls = _Calls(self._earlier.get(case.case_id, ()))
-        before = math.fsum(each.cost_usd for each in calls.done)
+        before, before_usd = len(calls.done), math.fsum(each.cost_usd for each in calls.done)
         try:
             outcome = await self._outcome_of(case, calls)
         except _CaseLostError as lost:
             if self._runner.on_lost is None:
                 raise lost.error from None
             if self._admission.is_needed:
-                cost_usd = math.fsum(each.cost_usd for each in calls.done) - before
-                self._admission.settle(case.case_id, cost_usd, "")
+                spent = calls.since(before)
+                self._admission.settle(case.case_id, spent.cost_usd, "", spent.usage)
             self._runner.on_lost(case.case_id, calls.done[-1], lost.error)
             return
         self.per_case.append((case.case_id, outcome.score))
@@ -303,8 +310,8 @@ class PlanRun:
         if user_code.is_infrastructure(last.kind):
             self.lost_to[case.case_id] = last.kind or ""
         if self._admission.is_needed:
-            cost_usd = outcome.score.cost_usd - before
-            self._admission.settle(case.case_id, cost_usd, last.fingerprint)
+            cost_usd, usage = outcome.score.cost_usd - before_usd, calls.since(before).usage
+            self._admission.settle(case.case_id, cost_usd, last.fingerprint, usage)
         self._runner.tell(outcome)
 
     async def _outcome_of(self, case: BenchCase, calls: _Calls) -> CaseOutcome:
@@ -344,8 +351,7 @@ class PlanRun:
     def _spend(
         self, case_id: str, attempt: int, cost_usd: float, usage: Mapping[str, float]
     ) -> None:
-        del usage
-        self._admission.spend(case_id, attempt, cost_usd)
+        self._admission.spend(case_id, attempt, cost_usd, usage)
         self._runner.on_spend(case_id, attempt, cost_usd)
 
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
