@@ -8,13 +8,14 @@ bench-comparisons.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import betainc
+from scipy.stats import binom
 
 from pytest_failure_taxonomy.bench import bounds
 from pytest_failure_taxonomy.errors import BenchError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     Shares = Mapping[float, float]
     """How often each score, or each difference of two, occurs: shares that add up to 1."""
 
-MOST_CASES: Final = 2**17
+MOST_CASES: Final = 100_000
 SAMPLES: Final = 1_000
 """That are drawn for a chance that is not computed."""
 _SEED: Final = 20_240
@@ -39,10 +40,16 @@ _FARTHEST: Final = 60.0
 """A tilt by which all but e**-60 of the mass is at one end."""
 
 
-def shares_of(scores: Iterable[float]) -> Shares:
+def shares_of(scores: Sequence[float]) -> Shares:
     """Return how often each score occurs among some."""
-    counts = Counter(scores)
-    return {score: count / counts.total() for score, count in sorted(counts.items())}
+    return _added((score, 1 / len(scores)) for score in scores)
+
+
+def _added(shares: Iterable[tuple[float, float]]) -> Shares:
+    found: dict[float, float] = {}
+    for score, share in sorted((round(score, 9) + 0.0, share) for score, share in shares):
+        found[score] = found.get(score, 0.0) + share
+    return found
 
 
 def with_mean(shares: Shares, mean: float) -> Shares:
@@ -76,23 +83,6 @@ def with_mean(shares: Shares, mean: float) -> Shares:
     return dict(zip(shares, tilted(tilt).tolist(), strict=True))
 
 
-def _at_least(passes: Any, n: Any, share: Any) -> NDArray[Any]:
-    """Return the chance of so many passes or more in n cases, each with a chance of `share`."""
-    tail = betainc(np.clip(passes, 1, n), np.maximum(n - passes + 1, 1), share)
-    return np.asarray(np.where(passes < 1, 1.0, np.where(passes > n, 0.0, tail)))
-
-
-def _fewest_passes(n: NDArray[Any], share: float, alpha: float) -> NDArray[Any]:
-    """Return the fewest passes in n cases that prove more than a share; n + 1 where none do."""
-    low, high = np.zeros_like(n), n + 1  # the first do not, the second do
-    while (apart := high - low > 1).any():
-        middle = (low + high) // 2
-        proves = _at_least(middle, np.maximum(n, 1), share) <= alpha
-        high = np.where(apart & proves, middle, high)
-        low = np.where(apart & ~proves, middle, low)
-    return high
-
-
 def _draw(shares: Shares, n: int) -> Iterable[Counter[float]]:
     """Yield samples of n scores: how often each score occurs in it."""
     drawn = np.random.default_rng(_SEED).multinomial(n, [*shares.values()], size=SAMPLES)
@@ -122,7 +112,7 @@ def plan(
     Raises:
         BenchError: The scores can't have one of the means.
     """
-    base = shares_of(round(score, 9) for score in scores) if scores else {0.0: 0.5, 1.0: 0.5}
+    base = shares_of(scores) if scores else {0.0: 0.5, 1.0: 0.5}
     by_truth = {}
     for truth in truths or [math.fsum(scores) / len(scores)]:
         try:
@@ -132,7 +122,7 @@ def plan(
             raise BenchError(
                 f"--truth: {truth:g} can't be the mean, because {error}; {right}"
             ) from None
-    of_pairs = shares_of(round(difference, 9) for difference in differences)
+    of_pairs = shares_of(differences)
     is_exact = base.keys() <= {0.0, 1.0} and of_pairs.keys() <= {-1.0, 0.0, 1.0}
     needed, able = [], []
     if gate is not None:
@@ -198,9 +188,9 @@ def _needed_passes(gate: GateSettings) -> int:
 
 def _exact_chances(truth: float, n: NDArray[Any], gate: GateSettings) -> NDArray[Any]:
     needed: Any = _needed_passes(gate)
-    if gate.lower_bound_95 is not None:
-        needed = np.maximum(needed, _fewest_passes(n, gate.lower_bound_95, bounds.ALPHA))
-    return _at_least(needed, n, truth)
+    if gate.lower_bound_95 is not None:  # passes that so low a share exceeds in 5 % of samples
+        needed = np.maximum(needed, binom.isf(bounds.ALPHA, n, gate.lower_bound_95) + 1)
+    return np.asarray(binom.sf(needed - 1, n, truth))
 
 
 def cases_needed(shares: Shares, gate: GateSettings, power: float) -> int | None:
@@ -210,31 +200,18 @@ def cases_needed(shares: Shares, gate: GateSettings, power: float) -> int | None
     number on it never falls below `power`. Where chances are drawn, it is beyond their noise.
     """
     if shares.keys() <= {0.0, 1.0}:
-        most = 64
-        while most <= MOST_CASES:
-            chances = _exact_chances(shares.get(1.0, 0.0), np.arange(1, most + 1), gate)
-            too_few = np.flatnonzero(chances < power)  # of these the last is one case less
-            last = int(too_few[-1]) + 1 if too_few.size else 0
-            if last < most // 2:  # the least chances rise, so none follows
-                return last + 1
-            most *= 2
-        return None
+        chances = _exact_chances(shares.get(1.0, 0.0), np.arange(MOST_CASES) + 1, gate)
+        too_few = np.flatnonzero(chances < power) + 1
+        most = int(too_few[-1]) if too_few.size else 0
+    else:
 
-    def suffices(n: int) -> bool:
-        passing = round(chance_of_gate(shares, n, gate) * SAMPLES)
-        noisy = bounds.lower_bound_95([1.0] * passing + [0.0] * (SAMPLES - passing)).value
-        return noisy is not None and noisy >= power
+        def suffices(n: int) -> bool:
+            passing = round(chance_of_gate(shares, n, gate) * SAMPLES)
+            noisy = bounds.lower_bound_95([1.0] * passing + [0.0] * (SAMPLES - passing)).value
+            return noisy is not None and noisy >= power
 
-    high = 1
-    while not suffices(high):
-        high *= 2
-        if high > MOST_CASES:
-            return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high
+        most = bisect_left(range(1, MOST_CASES + 1), x=True, key=suffices)
+    return most + 1 if most < MOST_CASES else None
 
 
 # Pairs.
@@ -254,14 +231,11 @@ def least_loss(
     Returns:
         `None` if even the greatest is shown less often.
     """
-    low, high = 0, int(most * _THOUSAND + 1e-9)
-    if not high or chance_of_finding(differences(high / _THOUSAND), pairs) < power:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        is_found = chance_of_finding(differences(middle / _THOUSAND), pairs) >= power
-        low, high = (low, middle) if is_found else (middle, high)
-    return high / _THOUSAND
+    losses = [number / _THOUSAND for number in range(1, int(most * _THOUSAND + _SAME) + 1)]
+    found = bisect_left(
+        losses, x=True, key=lambda loss: chance_of_finding(differences(loss), pairs) >= power
+    )
+    return losses[found] if found < len(losses) else None
 
 
 def chance_of_finding(differences: Shares, pairs: int) -> float:
@@ -274,10 +248,9 @@ def chance_of_finding(differences: Shares, pairs: int) -> float:
         differ = min(1.0, worse + better)
         if not differ:
             return 0.0
-        chances = _at_least(flips, pairs, differ) - _at_least(flips + 1, pairs, differ)
-        needed = _fewest_passes(flips, 1 / 2, bounds.EACH_SIDE)
-        shown = _at_least(needed, np.maximum(flips, 1), worse / differ)
-        return float(np.where(needed > flips, 0.0, chances * shown).sum())
+        most = binom.isf(bounds.EACH_SIDE, flips, 1 / 2)  # losses that still prove nothing
+        shown = binom.sf(most, flips, worse / differ)
+        return float(binom.pmf(flips, pairs, differ) @ shown)
     return (
         sum(
             bounds.proves(
@@ -306,7 +279,7 @@ def independent_runs(shares: Shares, loss: float) -> Shares:
     mean = sum(score * share for score, share in shares.items())
     newer = with_mean(shares, mean - loss)
     return _added(
-        (round(after - before, 9), of_before * of_after)
+        (after - before, of_before * of_after)
         for before, of_before in shares.items()
         for after, of_after in newer.items()
     )
@@ -323,10 +296,3 @@ def as_in_pairs(differences: Shares, loss: float) -> Shares:
         for sign in (1, -1)
     )
     return with_mean(both, -loss)
-
-
-def _added(shares: Iterable[tuple[float, float]]) -> Shares:
-    found: dict[float, float] = {}
-    for key, share in sorted(shares):
-        found[key + 0.0] = found.get(key + 0.0, 0.0) + share
-    return found
