@@ -88,7 +88,7 @@ def test_runs_of_the_class_show_it_until_the_rubric_changes(tmp_path: Path) -> N
     assert f"  judge: stale: the rubric has changed since {since}; run bench judge" in run.stdout
     refused = judge(tmp_path, "--run", "latest", JUDGE_MODEL="a")
     assert refused.status == 2
-    assert "was graded by another rubric, or another version of it; regrade it" in refused.stderr
+    assert "was graded by another rubric, or another version of it; regrade" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_a_part_of_the_class_has_no_rate_to_correct(tmp_path: Path) -> None:
     run_bench(tmp_path, "-k", "case-000 or case-001")
     said = judge(tmp_path, "--run", "latest")
     assert (said.status, said.stdout) == (2, "")
-    assert "has not run all cases of the class, so its pass rate is no figure of" in said.stderr
+    assert "has not run all cases of its class, and those that it has are no sample" in said.stderr

@@ -383,7 +383,7 @@ def read_earlier_runs(
 
 
 def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
-    """Return the one run that a user names, as `read_earlier_runs` does.
+    """Return the one run that a user names, as `read_earlier_runs` does, if it is a sample.
 
     Args:
         given: What names it.
@@ -391,17 +391,18 @@ def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
         name: The task class; by default, the only one.
 
     Raises:
-        BenchError: There is no such run, or there are several, or it has no score.
+        BenchError: There is no such run, or there are several, or cases of its class are missing.
     """
-    runs = [
-        run
-        for run in read_earlier_runs(given, storage)
-        if name in ("", run.task_class) and run.cases
-    ]
+    runs = read_earlier_runs(given, storage)
+    runs = [run for run in runs if name in ("", run.task_class)]
     if len(runs) != 1:
-        what = f"has {len(runs)} runs with scores" + (f" of {shown(name)}" if name else "")
-        raise BenchError(f"{shown(given)}: {what}; name one run, by the path of its file or its id")
-    return runs[0]
+        what = f"has {len(runs)} runs" + (f" of {shown(name)}" if name else "")
+        raise BenchError(f"{shown(given)}: {what}; name one, by the path of its file or its id")
+    (run,) = runs
+    if run.missing or run.was_picked or not run.cases:
+        what = "has not run all cases of its class, and those that it has are no sample"
+        raise BenchError(f"{run.where}: {what}; give a run that has")
+    return run
 
 
 def paired_differences(old: ComparedRun, new: ComparedRun) -> list[float]:

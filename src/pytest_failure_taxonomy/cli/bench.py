@@ -779,11 +779,9 @@ def judge(options: argparse.Namespace) -> int:
     run = None
     if options.run is not None:
         run = comparing.read_earlier_run(options.run, options.storage, task_class.name)
-        why = "was graded by another rubric, or another version of it; regrade it, or run again"
-        if run.missing or run.was_picked:
-            why = "has not run all cases of the class, so its pass rate is no figure of the class"
-        if run.missing or run.was_picked or run.digests.rubric != rubric_digest(task_class):
-            raise BenchError(f"--run: {run.where}: {why}")
+        if run.digests.rubric != rubric_digest(task_class):
+            what = "was graded by another rubric, or another version of it"
+            raise BenchError(f"--run: {run.where}: {what}; regrade it, or run the class again")
     outcomes = oracle.grade_examples(task_class, labelled)
     found = oracle.measure(task_class, {name: each.score for name, each in outcomes.items()})
     kept = oracle.keep(found, options.storage)
