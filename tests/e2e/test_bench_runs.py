@@ -148,11 +148,11 @@ def test_the_list_has_a_line_for_each_run(bench: Bench, tmp_path: Path) -> None:
     said = bench("list")
     assert (said.code, said.err) == (0, "")
     heads, late, early = said.lines
-    columns = "  class  system        began                 passed   mean     cost  gate  state"
+    columns = "  class  system        began                 passed   mean   cost  gate  state"
     assert heads == "run".ljust(len(RUN_ID)) + columns
     assert late.split()[0] == "20261124T120000Z-ffffff-echo-01234567"
     assert early.split() == [
-        *(RUN_ID, "echo", "app:answer", "7", "2026-11-23T12:00:00Z", "2/6", "0.400", "$0.3000"),
+        *(RUN_ID, "echo", "app:answer", "7", "2026-11-23T12:00:00Z", "2/6", "0.400", "$0.30"),
         *["FAIL", "1", "lost,", "1", "not", "run,", "the", "cost", "cap", "was", "reached"],
     ]
     rows = json.loads(bench("list", "--format", "json").out)
@@ -189,7 +189,7 @@ def test_a_run_is_shown_with_its_summary_and_its_cases(bench: Bench, tmp_path: P
     )
     table = [line.split() for line in said.lines[said.lines.index("lost: lost") - 7 :]]
     assert table[0] == ["case", "result", "score", "cost", "time", "calls", "codes"]
-    assert table[2] == ["bad", "failed", "0.250", "$0.3000", "260", "ms", "2", "answer.wrong"]
+    assert table[2] == ["bad", "failed", "0.250", "$0.30", "260", "ms", "2", "answer.wrong"]
     assert said.lines[-2:] == ["lost: lost", "not run: never"]
     shown = json.loads(bench("show", RUN_ID, "--format", "json").out)
     assert shown["run"]["run_id"] == RUN_ID
@@ -223,10 +223,10 @@ def test_a_case_is_shown_whole(bench: Bench, tmp_path: Path) -> None:
         "case bad of echo: failed",
         (
             "  call 1: no output: RateLimitError: slow [llm.rate_limited]"
-            " (2026-11-23 12:00:00Z, 250 ms, $0.1000)"
+            " (2026-11-23 12:00:00Z, 250 ms, $0.10)"
         ),
-        "  call 2: gave an output (2026-11-23 12:00:00Z, 250 ms, $0.2000, input_tokens 12)",
-        "  score 0.250, 260 ms, $0.3000",
+        "  call 2: gave an output (2026-11-23 12:00:00Z, 250 ms, $0.20, input_tokens 12)",
+        "  score 0.250, 260 ms, $0.30",
         "  block answer.wrong",
         "        the answer is not the input",
         "output",
@@ -435,6 +435,7 @@ def test_what_can_not_be_graded_is_told(bench: Bench, tmp_path: Path) -> None:
         "scheduled": 6,
         "started": 5,
         "graded": 3,
+        "lost": 2,
         "passed": 1,
         "not_run": 1,
     }

@@ -185,23 +185,11 @@ def _system(row: dict[str, Any]) -> str:
     return " ".join(str(row[name]) for name in ("system", "version", "label") if row[name])
 
 
-def _share(share: float | None) -> str:
-    return "" if share is None else cut_share(share)
-
-
-def _usd(cost_usd: float) -> str:
-    return f"${cost_usd:.4f}" if cost_usd else ""
-
-
-def _time(wall_clock_ms: float | None) -> str:
-    return "" if wall_clock_ms is None else duration(wall_clock_ms)
-
-
 _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "system": _system,
-    "share": _share,
-    "usd": _usd,
-    "time": _time,
+    "share": lambda share: "" if share is None else cut_share(share),
+    "usd": cost_words,
+    "time": lambda wall_clock_ms: "" if wall_clock_ms is None else duration(wall_clock_ms),
     "state": lambda missing: missing or "complete",
     "count": lambda count: str(count or ""),
     "codes": ", ".join,
@@ -339,8 +327,8 @@ def case_lines(run: KeptRun, case_id: str) -> Iterator[Line]:
 
 
 def _call(call: KeptAttempt) -> str:
-    took = _time(max(0.0, call.seconds) * 1000)
-    parts = [*filter(None, (shown.began_words(call), took, _usd(call.cost_usd)))]
+    took = duration(max(0.0, call.seconds) * 1000)
+    parts = [*filter(None, (shown.began_words(call), took, cost_words(call.cost_usd)))]
     parts += [f"{name} {amount:g}" for name, amount in call.usage.items()]
     if call.worker:
         parts.append(f"on {call.worker}")
@@ -353,9 +341,9 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
     score = last.score
     if score is None:
         return
-    cost = f", of the rubric {_usd(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
-    money = f", {_usd(score.cost_usd)}{cost}" if score.cost_usd else ""
-    yield Line(text=f"  score {score.score:.3f}, {_time(score.wall_clock_ms)}{money}")
+    cost = f", of the rubric {cost_words(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
+    money = f", {cost_words(score.cost_usd)}{cost}" if score.cost_usd else ""
+    yield Line(text=f"  score {score.score:.3f}, {duration(score.wall_clock_ms)}{money}")
     known = {**RUNNER_CODES, **run_file.descriptions_of(run)}
     for mode in score.failure_modes:
         yield _line(f"  {mode.severity:<5} {mode.code}")

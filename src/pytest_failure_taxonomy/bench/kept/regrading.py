@@ -167,7 +167,9 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
             write(case_id, calls, outcome)
 
     async def kept_answer(case: BenchCase) -> Answer:
-        last = kept[case.case_id].last  # only cases with a score are graded
+        # A system is not told which repetition of a case it is called for.
+        case_id = case.case_id if case.case_id in kept else f"{case.case_id}#{case.repetition}"
+        last = kept[case_id].last  # only cases with a score are graded
         return Answer(output=last and last.output, transcript=last and last.transcript)
 
     def write_score(outcome: CaseOutcome) -> None:
