@@ -38,6 +38,7 @@ FIRST_REPORT: Final = ROOT / "tests/data/reports/full-1.0.json"
 OPEN: Final = {"$.properties.extensions"}
 MAPS: Final = {
     "$.$defs.BenchScore.properties.breakdown",
+    "$.$defs.BenchRunReport.properties.clusters",
     "$.$defs.Order.properties.seeds",
     "$.$defs.Order.properties.workers",
 }
@@ -98,7 +99,7 @@ def test_the_schema_is_valid() -> None:
 
 
 def test_objects_are_closed_and_every_key_is_required() -> None:
-    """Only extensions are open, and a breakdown has keys of its task class's own."""
+    """Only extensions are open; keys of a breakdown and ids of cases are a task class's own."""
     found = dict(objects(packaged_schema()))
     assert len(found) > 20
     assert {path for path, each in found.items() if each["additionalProperties"] is True} == OPEN

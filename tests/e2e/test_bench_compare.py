@@ -56,7 +56,7 @@ def test_flips_difference_cost_and_time(tmp_path: Path) -> None:
     assert (run.status, run.stderr) == (0, "")
     by = "-0.104 (95 % between -0.460 and +0.285, n=12)"
     assert run.stdout.splitlines() == [
-        f"bench vuln: 12 cases, mean 0.916 -> 0.812, changed by {by}",
+        f"bench vuln: 12 cases, mean 0.917 -> 0.812, changed by {by}",
         "  undecided: these cases don't prove a difference",
         "  no longer pass (2): c002, c005",
         "  now pass (1): c000",
@@ -95,7 +95,7 @@ def test_markdown_is_a_table_and_lists(tmp_path: Path) -> None:
     lines = compare(tmp_path, "--format", "markdown").stdout.splitlines()
     assert lines[0] == "| task class | cases | mean | difference | 95 % interval | |"
     assert re.fullmatch(
-        r"\| vuln \| 12 \| 1.000 -> 0.916 \| -0.083 \| -0.\d+ to \+0.\d+ \| undecided \|", lines[2]
+        r"\| vuln \| 12 \| 1.000 -> 0.917 \| -0.083 \| -0.\d+ to \+0.\d+ \| undecided \|", lines[2]
     )
     assert "- no longer pass (1): c003" in lines
 

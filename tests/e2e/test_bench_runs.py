@@ -392,7 +392,7 @@ def test_a_new_rubric_grades_kept_outputs(bench: Bench, tmp_path: Path) -> None:
     said = bench("regrade", "latest")
     assert (said.code, said.err) == (0, "")
     assert said.lines[0] == f"regraded 3 cases of {RUN_ID}"
-    assert said.lines[1].startswith("bench echo: 2 of 3 passed; mean 0.666")
+    assert said.lines[1].startswith("bench echo: 2 of 3 passed; mean 0.667 ± 0.333")
     assert "  now pass (2): case-0, case-1" in said.lines
     new = tmp_path / said.lines[-1].removeprefix("  kept as ")
     run, old = read_run(new), read_run(path)

@@ -67,6 +67,7 @@ def test_bugfix_passes_its_gate(project: PytestRuns, workers: tuple[str, ...]) -
         "scheduled": 15,
         "started": 15,
         "graded": 15,
+        "lost": 0,
         "passed": 15,
         "not_run": 0,
     }
@@ -101,7 +102,9 @@ def test_six_endings_end_in_six_codes(project: PytestRuns, workers: tuple[str, .
     assert report["mean_score"] == pytest.approx(0.1)
     assert report["gate"]["verdict"] == "FAIL"
     summary = summary_of(run)
-    assert "bench six_endings: 1 of 10 passed; mean 0.100; at least 0.005 (95 %, " in summary
+    assert (
+        "bench six_endings: 1 of 10 passed; mean 0.100 ± 0.100; at least 0.005 (95 %, " in summary
+    )
     assert (
         "  gate: FAIL: 9 of 10 cases ended with a failure mode of severity block: "
         "sut.exception (3), rubric.malformed_output (2), " in summary

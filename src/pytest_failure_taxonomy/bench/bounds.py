@@ -1,23 +1,29 @@
 """Bound the mean of scores, and the mean of paired differences, by what they prove.
 
-What the bound is, and why it is no bootstrap: docs/decisions/0011-lower-bound.md.
+What the bound is, and why it is no bootstrap: docs/decisions/0011-lower-bound.md. What is drawn at
+random is a unit: a case, or a cluster of cases that have something in common.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.models import DifferenceInterval, LowerBound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy import float64
     from numpy.typing import NDArray
 
     Floats = NDArray[float64]
+    Clusters = Sequence[object]
+    """The cluster of each score, `None` for one that stands by itself; empty if all do."""
+    Units = Mapping[tuple[float, int], int]
+    """How many units have a mean and a size."""
 
 FEWEST_SCORES: Final = 5
 """With fewer there is no bound."""
@@ -28,6 +34,7 @@ GAFFKE: Final = "gaffke"
 """For any scores from 0 to 1: the bound that extends Clopper and Pearson's to them."""
 NO_SCIPY: Final = 'none: scipy is not installed; pip install "pytest-failure-taxonomy[bench]"'
 TOO_FEW: Final = f"none: fewer than {FEWEST_SCORES} cases"
+TOO_FEW_CLUSTERS: Final = f"none: fewer than {FEWEST_SCORES} clusters"
 
 BY_HAND: Final = "none: cases were picked by hand"
 """What was picked proves nothing about the cases that were not."""
@@ -50,35 +57,39 @@ _MOST_AT_ONCE: Final = 250_000
 """Complex numbers in memory at a time."""
 
 
-def lower_bound_95(scores: Sequence[float], why_none: str = "") -> LowerBound:
-    """Return the one-sided 95 % lower confidence bound of the mean.
+def lower_bound_95(
+    scores: Sequence[float], why_none: str = "", clusters: Clusters = ()
+) -> LowerBound:
+    """Return the one-sided 95 % lower confidence bound of the mean over all cases.
 
     The same scores in any order have the same bound. One more score of 0 never raises it, nor
     does a lower score in the place of a higher one.
 
     Args:
-        scores: from 0 to 1, one for each independent case.
+        scores: from 0 to 1, one for each distinct case.
+        clusters: of the cases.
         why_none: why the cases are no sample, such as `BY_HAND`; there is no bound then.
 
     Raises:
         ValueError: for a score outside 0 to 1.
     """
-    n = len(scores)
-    if why_none:
-        return LowerBound(value=None, method=why_none, n=n)
-    _refuse_outside(scores, 0)
-    if n < FEWEST_SCORES:
-        return LowerBound(value=None, method=TOO_FEW, n=n)
-    counts = _counted(scores)
-    method = CLOPPER_PEARSON if counts.keys() <= {0.0, 1.0} else GAFFKE
-    try:
-        value = _clopper_pearson(counts[1.0], n) if method == CLOPPER_PEARSON else _gaffke(counts)
-    except ImportError:
-        return LowerBound(value=None, method=NO_SCIPY, n=n)
-    return LowerBound(value=value, method=method, n=n)
+    units, of_clusters = _units(scores, clusters)
+    value: float | None = None
+    method = why_none
+    if not why_none:
+        _refuse_outside(scores, 0)
+        method = _why_too_few(len(scores), of_clusters)
+    if not method:
+        try:
+            method, value = _bound(units, ALPHA)
+        except ImportError:
+            method = NO_SCIPY
+    return LowerBound(value=value, method=method, n=len(scores), clusters=of_clusters)
 
 
-def difference_interval_95(differences: Sequence[float]) -> DifferenceInterval:
+def difference_interval_95(
+    differences: Sequence[float], why_none: str = "", clusters: Clusters = ()
+) -> DifferenceInterval:
     """Return the two-sided 95 % confidence interval of the mean of paired differences.
 
     Each end is Gaffke's bound of 97.5 % on the differences, brought from -1..1 to 0..1. For
@@ -86,28 +97,28 @@ def difference_interval_95(differences: Sequence[float]) -> DifferenceInterval:
     rejects equality at 5 %.
 
     Args:
-        differences: from -1 to 1, one for each independent case.
+        differences: from -1 to 1, one for each distinct case.
+        clusters: of the cases.
+        why_none: why the cases are no sample; there is no interval then.
 
     Raises:
         ValueError: for a difference outside -1 to 1.
     """
     _refuse_outside(differences, -1)
-    n = len(differences)
-    if n < FEWEST_SCORES:
-        return DifferenceInterval(low=None, high=None, method=TOO_FEW, n=n)
-    try:
-        low, high = _end(differences), -_end([-each for each in differences])
-    except ImportError:
-        return DifferenceInterval(low=None, high=None, method=NO_SCIPY, n=n)
-    return DifferenceInterval(low=low, high=high, method=GAFFKE, n=n)
-
-
-def _end(differences: Sequence[float]) -> float:
-    """Return the lower end of the interval."""
-    counts = _counted([(each + 1) / 2 for each in differences])
-    bound = _gaffke(counts, EACH_SIDE) if max(counts) > 0 else 0.0
-    # Rounded, so that a computed 1e-12 is not taken for a proof of a difference.
-    return round(2 * bound - 1, _DIGITS) + 0.0
+    ups, of_clusters = _units([(each + 1) / 2 for each in differences], clusters)
+    downs, _ = _units([(1 - each) / 2 for each in differences], clusters)
+    low = high = None
+    method = why_none or _why_too_few(len(differences), of_clusters)
+    if not method:
+        try:
+            # Rounded, so that a computed 1e-12 is not taken for a proof of a difference.
+            ends = (round(2 * _gaffke(each, EACH_SIDE) - 1, _DIGITS) for each in (ups, downs))
+            low, high, method = next(ends) + 0.0, -next(ends) + 0.0, GAFFKE
+        except ImportError:
+            method = NO_SCIPY
+    return DifferenceInterval(
+        low=low, high=high, method=method, n=len(differences), clusters=of_clusters
+    )
 
 
 def interval_95(scores: Sequence[float], each_side: float = EACH_SIDE) -> tuple[float, float]:
@@ -120,11 +131,8 @@ def interval_95(scores: Sequence[float], each_side: float = EACH_SIDE) -> tuple[
     Raises:
         ImportError: scipy is not installed.
     """
-    low, high = (
-        _clopper_pearson(counts[1.0], len(scores), each_side)
-        if counts.keys() <= {0.0, 1.0}
-        else _gaffke(counts, each_side)
-        for counts in (_counted(scores), _counted([1 - score for score in scores]))
+    (_, low), (_, high) = (
+        _bound(_units(each, ())[0], each_side) for each in (scores, [1 - each for each in scores])
     )
     return low, 1 - high
 
@@ -154,44 +162,107 @@ def _refuse_outside(scores: Sequence[float], least: int) -> None:
         raise ValueError(f"{what} is from {least} to 1, and {outside[0]!r} is not")
 
 
-def _counted(scores: Sequence[float]) -> Counter[float]:
-    return Counter(sorted(round(score, _DIGITS) for score in scores))
+def standard_error(scores: Sequence[float], clusters: Clusters = ()) -> float | None:
+    """Return the standard error of the mean; `None` for fewer than two units.
 
-
-def _clopper_pearson(ones: int, n: int, alpha: float = ALPHA) -> float:
-    """Return the least share that gives so many ones, or more, in 5 % of all samples."""
-    if ones in (0, n):  # in closed form; most runs that a gate lets through
-        return float(alpha ** (1 / n)) if ones else 0.0
-    from scipy.special import betaincinv
-
-    return float(betaincinv(ones, n - ones + 1, alpha))
-
-
-def _gaffke(counts: Counter[float], alpha: float = ALPHA) -> float:
-    """Return a quantile, of 5 % by default, of the mean under uniformly random weights.
-
-    The weights, of Dirichlet's distribution with all parameters 1, are spread over the scores
-    and one 0 that was not seen. For zeros and ones this is Clopper and Pearson's bound.
+    It is that of a ratio of means: what a unit adds to the sum, less its share of the mean. Where
+    each score is a unit, that is the standard deviation over the square root of their number.
 
     Args:
-        counts: how often each score occurs; at least one is above 0.
+        scores: of any range.
+        clusters: of the scores; those of one cluster need not be independent of each other.
+    """
+    groups = _grouped(scores, clusters)
+    if len(groups) < 2:
+        return None
+    mean = fmean(scores)
+    squares = math.fsum((math.fsum(group) - mean * len(group)) ** 2 for group in groups)
+    return math.sqrt(squares * len(groups) / (len(groups) - 1)) / len(scores)
+
+
+def _grouped(scores: Sequence[float], clusters: Clusters) -> list[list[float]]:
+    groups: dict[object, list[float]] = {}
+    for number, score in enumerate(scores):
+        name = clusters[number] if clusters else None
+        groups.setdefault(number if name is None else name, []).append(score)
+    return list(groups.values())
+
+
+def _units(
+    scores: Sequence[float], clusters: Clusters
+) -> tuple[Counter[tuple[float, int]], int | None]:
+    """Return the units that scores are of; and how many, where some are clusters."""
+    groups = _grouped(scores, clusters)
+    units = sorted((round(fmean(group), _DIGITS), len(group)) for group in groups)
+    return Counter(units), len(units) if any(name is not None for name in clusters) else None
+
+
+def _why_too_few(cases: int, clusters: int | None) -> str:
+    if clusters is not None and clusters < FEWEST_SCORES <= cases:
+        return TOO_FEW_CLUSTERS
+    return TOO_FEW if cases < FEWEST_SCORES else ""
+
+
+def _bound(units: Counter[tuple[float, int]], alpha: float) -> tuple[str, float]:
+    """Return the lower bound of units, and how it was computed.
+
+    Of zeros and ones that is the least share that gives so many ones, or more, in as few samples as
+    `alpha` says.
+    """
+    size, *others = {size for _, size in units}
+    if others or not {mean for mean, _ in units} <= {0.0, 1.0}:
+        return GAFFKE, _gaffke(units, alpha)
+    ones, n = units[1.0, size], units.total()
+    if ones in (0, n):  # in closed form; most runs that a gate lets through
+        return CLOPPER_PEARSON, float(alpha ** (1 / n)) if ones else 0.0
+    from scipy.special import betaincinv
+
+    return CLOPPER_PEARSON, float(betaincinv(ones, n - ones + 1, alpha))
+
+
+def _gaffke(units: Units, alpha: float) -> float:
+    """Return a quantile of the mean under uniformly random weights.
+
+    The weights, of Dirichlet's distribution with all parameters 1, are spread over the units and
+    one that was not seen: of the greatest size, with nothing but zeros. For zeros and ones this is
+    Clopper and Pearson's bound. A unit counts by its weight times its size, so that the mean stays
+    that over all cases, whether large clusters are harder or not.
+
+    Args:
+        units: from 0 to 1 each.
         alpha: which quantile; below 1/e.
     """
     import numpy as np
     from scipy.optimize import brentq
 
-    # In units of the greatest score, so that small ones lose no digit.
-    greatest = max(counts)
-    values = np.array([0.0, *(score / greatest for score in counts)])
-    weights = np.array([1.0, *counts.values()])
+    # In multiples of the greatest mean, so that small ones lose no digit.
+    greatest, _ = max(units)
+    if not greatest:
+        return 0.0
+    values, sizes, weights = _spread(
+        {(mean / greatest, size): k for (mean, size), k in units.items()}
+    )
 
     def excess(bound: float) -> float:
-        return (_share_below(bound, values, weights) if bound > 0 else 0.0) - alpha
+        return (_share_below(bound, values, sizes, weights) if bound > 0 else 0.0) - alpha
 
-    # At its expectation a weighted mean has at least 1/e of its distribution below it.
-    expectation = math.fsum(values * weights) / math.fsum(weights)
+    # At its expectation what is weighted has at least 1/e of its distribution below it, because
+    # the distribution is log-concave (Grünbaum's inequality).
+    expectation = float(np.average(values, weights=sizes * weights))
     root: float = brentq(excess, 0.0, expectation, xtol=1e-15, rtol=1e-14)
     return root * greatest
+
+
+def _spread(units: Units) -> tuple[Floats, Floats, Floats]:
+    """Return mean, size and number of the units, those of the unseen one first."""
+    import numpy as np
+
+    largest = max(size for _, size in units)
+    return (
+        np.array([0.0, *(mean for mean, _ in units)]),
+        np.array([1.0, *(size / largest for _, size in units)]),
+        np.array([1.0, *units.values()]),
+    )
 
 
 def proves(counts: Counter[float], least: float, alpha: float = ALPHA) -> bool:
@@ -204,27 +275,24 @@ def proves(counts: Counter[float], least: float, alpha: float = ALPHA) -> bool:
         least: the value.
         alpha: how often the bound may be too high; below 1/e.
     """
-    import numpy as np
-
-    values = np.array([0.0, *counts])
-    weights = np.array([1.0, *counts.values()])
+    values, sizes, weights = _spread({(score, 1): k for score, k in counts.items()})
     if least >= (values @ weights) / weights.sum():
         return least <= 0
-    return least <= 0 or _share_below(least, values, weights) <= alpha
+    return least <= 0 or _share_below(least, values, sizes, weights) <= alpha
 
 
-def _share_below(bound: float, values: Floats, weights: Floats) -> float:
+def _share_below(bound: float, values: Floats, sizes: Floats, weights: Floats) -> float:
     """Return the probability that the randomly weighted mean of values is below a bound.
 
     Weights of Dirichlet's distribution are exponential variables over their sum, so this is the
-    probability that the sum of exponentials, each times its value's distance from the bound, is
-    negative: an integral of the sum's transform along a line in the complex plane. Half of the
-    line is enough. The trapezoidal rule of such an integrand doubles its right digits with each
-    halving of its step.
+    probability that the sum of exponentials, each times its size and its value's distance from the
+    bound, is negative: an integral of the sum's transform along a line in the complex plane. Half
+    of the line is enough. The trapezoidal rule of such an integrand doubles its right digits with
+    each halving of its step.
     """
     import numpy as np
 
-    distances = values - bound
+    distances = sizes * (values - bound)
     centre = _saddle(distances, weights, -1 / bound)
 
     def integrand(at: Floats) -> Floats:

@@ -85,7 +85,9 @@ def compared_run(
         task_class=report.task_class,
         system=report.system_label,
         cases={
-            name: DistinctCase(runs=scores, digest=digest_of.get(name))
+            name: DistinctCase(
+                runs=scores, digest=digest_of.get(name), cluster=report.clusters.get(name)
+            )
             for name, scores in sorted(groups.items())
         },
         missing=counts.scheduled - counts.graded,
@@ -235,13 +237,18 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
             )
     changes.sort(key=lambda each: (each.new_score - each.old_score, each.case_id))
     # Cases that were picked by hand, or left over by a cap or a crash, prove nothing of others.
-    why = BY_HAND if old.was_picked or new.was_picked else None
+    why = BY_HAND if old.was_picked or new.was_picked else ""
     if old.missing or new.missing:
         why = NOT_COMPLETE
-    if why is not None:
-        interval = models.DifferenceInterval(low=None, high=None, method=why, n=len(pairs))
-    else:
-        interval = difference_interval_95([two.mean - one.mean for one, two in pairs])
+    # Those of the newer run: the class may name clusters since.
+    clusters = [two.cluster or one.cluster for one, two in pairs]
+    interval = difference_interval_95([two.mean - one.mean for one, two in pairs], why, clusters)
+    # Of a cluster that has several flips, most of them count, once.
+    net: Counter[object] = Counter()
+    for number, flip in enumerate(flips):
+        unit = number if clusters[number] is None else clusters[number]
+        net[unit] += 0 if flip is None else 1 if flip == "now_passes" else -1
+    worse, better = (sum(sign * each > 0 for each in net.values()) for sign in (-1, 1))
     finding: models.Finding = "undecided"
     if interval.high is not None and interval.high < 0:
         finding = "worse"
@@ -269,7 +276,7 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         difference=fmean(two.mean - one.mean for one, two in pairs),
         interval_95=interval,
         finding=finding,
-        mcnemar_p=mcnemar_p_value(flips.count("now_fails"), flips.count("now_passes")),
+        mcnemar_p=mcnemar_p_value(worse, better),
         changes=tuple(changes),
         old_cost_usd=math.fsum(score.cost_usd for score in old_scores),
         new_cost_usd=math.fsum(score.cost_usd for score in new_scores),

@@ -40,7 +40,9 @@ class LowerBound(ClosedModel):
     method: str
     """How it was computed, or why there is none."""
     n: _Count
-    """Scores that it was computed from."""
+    """Distinct cases that it was computed from."""
+    clusters: _Count | None = None
+    """Clusters of cases that were its units; null where each case was one."""
 
 
 class DifferenceInterval(ClosedModel):
@@ -54,6 +56,8 @@ class DifferenceInterval(ClosedModel):
     """How it was computed, or why there is none."""
     n: _Count
     """Pairs that it was computed from."""
+    clusters: _Count | None = None
+    """Clusters of pairs that were its units; null where each pair was one."""
 
 
 class ReducedScore(ClosedModel):
@@ -63,6 +67,8 @@ class ReducedScore(ClosedModel):
     """The reducer, as `bench.yaml` names it."""
     value: float | None
     """The mean over the distinct cases; null where a case has fewer runs than it needs."""
+    standard_error: float | None = None
+    """Of that mean; null where the cases are no sample, or one unit."""
     lower_bound_95: LowerBound
     """The lower bound of that mean; each distinct case counts once."""
 
@@ -78,6 +84,8 @@ class TagScores(ClosedModel):
     """Cases among them that passed."""
     mean_score: float
     """Their mean score, one that failed or was lost counted as 0."""
+    standard_error: float | None = None
+    """Of that mean; null where the cases are no sample, or one unit."""
     lower_bound_95: LowerBound
     """The lower bound of that mean; each distinct case counts once."""
 
@@ -91,6 +99,8 @@ class KeyScores(ClosedModel):
     """Cases whose breakdown has the key, and those that failed without any breakdown."""
     mean: float
     """The mean of their scores on it, 0 for those without a breakdown."""
+    standard_error: float | None = None
+    """Of that mean; null where the cases are no sample, or one unit."""
     least: float
     """The least of them."""
 
@@ -168,7 +178,8 @@ class BenchComparison(ClosedModel):
     finding: Finding
     """`worse` or `better` where the interval lies wholly on one side of 0."""
     mcnemar_p: _Share
-    """Two-sided p value of McNemar's exact test of the flips."""
+    """Two-sided p value of McNemar's exact test of the flips; a cluster counts as one flip, in the
+    direction of most of its own."""
     changes: Listed[CaseChange]
     """The cases whose score or passing changed, the greatest loss first."""
     old_cost_usd: _NotNegative
@@ -215,6 +226,7 @@ def _as_frozenset(given: object) -> object:
 
 Seconds = Annotated[float, Field(gt=0)]
 _Weight = Annotated[float, Field(ge=0, le=1e9)]
+_Part = Annotated[float, Field(ge=-1e9, le=1e9)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
 
@@ -251,7 +263,7 @@ class BenchScore(ClosedModel):
     """Whether the case counts as passed."""
     score: _Share
     """From 0 to 1."""
-    breakdown: dict[str, float] = Field(default_factory=dict)
+    breakdown: dict[str, _Part] = Field(default_factory=dict)
     """Partial scores by the task class's own keys."""
     failure_modes: Listed[FailureMode] = ()
     """What went wrong, in the rubric's order."""
@@ -290,6 +302,9 @@ class BenchCase(ClosedModel):
     """The line of that file in which it begins, from 1."""
     repetition: _AtLeastOne = 1
     """Which of the class's `repeat` runs of this case it is, from 1."""
+    cluster: str | None = None
+    """What cases that are alike have in common: the value of the field that `cluster:` of
+    `bench.yaml` names. `None`: the case is alike to no other."""
 
     _spending: Spending | None = PrivateAttr(default=None)
     _hidden: frozenset[str] = PrivateAttr(default=frozenset())
@@ -495,6 +510,8 @@ class BenchSettings(ClosedModel):
     """Stop once this many cases in a row failed with one cause; 0: never."""
     reducers: Listed[str] = ()
     """Further figures of repeated cases: `mean`, `majority`, `pass@K`, `pass^K`, `best@K`."""
+    cluster: str | None = None
+    """The field of the cases whose equal values make clusters, which are then the units."""
     gate: GateSettings | None = None
     """What a run must reach."""
     hidden: Listed[str] = ()
@@ -711,6 +728,9 @@ class BenchRunReport(ClosedModel):
     """What became of the cases."""
     mean_score: float | None
     """The mean over all started cases, one that failed or was lost counted as 0; null for none."""
+    standard_error: float | None = None
+    """Of that mean; repetitions of a case, and cases of a cluster, are no independent draws. Null
+    where the cases are no sample: the run is not complete, or they were picked by hand."""
     score_stddev: float | None
     """The sample standard deviation of the same scores; null for fewer than two."""
     lower_bound_95: LowerBound
@@ -738,6 +758,8 @@ class BenchRunReport(ClosedModel):
     """The scores of the cases of each tag, sorted by tag."""
     by_breakdown_key: Listed[KeyScores] = ()
     """The scores on each key of the breakdown, sorted by key."""
+    clusters: Mapping[str, str] = Field(default_factory=dict)
+    """The cluster of each started distinct case that has one, by its id."""
     digests: BenchDigests | None = None
     """What cases were judged by; null where that is not known."""
     rubric_agreement: RubricAgreement | None = None

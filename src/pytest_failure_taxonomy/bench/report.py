@@ -29,7 +29,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.bounds import BY_HAND, FEWEST_SCORES, INCOMPLETE, lower_bound_95
+from pytest_failure_taxonomy.bench.bounds import (
+    BY_HAND,
+    FEWEST_SCORES,
+    INCOMPLETE,
+    lower_bound_95,
+    standard_error,
+)
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
@@ -52,6 +58,7 @@ class DistinctCase:
     runs: list[models.BenchScore]
     """At least one."""
     tags: tuple[str, ...] = ()
+    cluster: str | None = None
     digest: str | None = None
     """Of the case as it was asked; `None` if unknown."""
 
@@ -119,16 +126,26 @@ def reduce_runs(
     """
     reduced = []
     for name in names:
-        k, n, mean = needed_runs(name), len(cases), None
+        k, n, mean, error = needed_runs(name), len(cases), None, None
         short = sum(len(case.runs) < k for case in cases)
         if short or not cases:
             why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
             bound = models.LowerBound(value=None, method=f"none: {why}", n=n)
         else:
             values = [reduce_case(name, case.runs) for case in cases]
-            mean, bound = math.fsum(values) / n, lower_bound_95(values, why_none)
-        reduced.append(models.ReducedScore(name=name, value=mean, lower_bound_95=bound))
+            mean, clusters = math.fsum(values) / n, [case.cluster for case in cases]
+            bound = lower_bound_95(values, why_none, clusters)
+            error = None if why_none else standard_error(values, clusters)
+        reduced.append(
+            models.ReducedScore(name=name, value=mean, standard_error=error, lower_bound_95=bound)
+        )
     return tuple(reduced)
+
+
+def _bound_of(cases: Sequence[DistinctCase], why_none: str) -> models.LowerBound:
+    """Return the lower bound of the mean; repetitions of a case are not independent."""
+    means = [case.mean for case in cases]
+    return lower_bound_95(means, why_none, [case.cluster for case in cases])
 
 
 def scores_by_tag(
@@ -146,48 +163,67 @@ def scores_by_tag(
             by_tag.setdefault(tag, []).append(case)
     found = []
     for tag, tagged in sorted(by_tag.items()):
-        runs = [run for case in tagged for run in case.runs]
+        runs = list(_runs(tagged))
         found.append(
             models.TagScores(
                 tag=tag,
                 n=len(runs),
-                passed=sum(run.passed for run in runs),
-                mean_score=statistics.fmean(run.counted_score for run in runs),
-                lower_bound_95=lower_bound_95([case.mean for case in tagged], why_none),
+                passed=sum(run.passed for _, run in runs),
+                mean_score=statistics.fmean(run.counted_score for _, run in runs),
+                standard_error=_error([(unit, run.counted_score) for unit, run in runs], why_none),
+                lower_bound_95=_bound_of(tagged, why_none),
             )
         )
     return tuple(found)
 
 
-def scores_by_key(runs: Iterable[models.BenchScore]) -> tuple[models.KeyScores, ...]:
+def scores_by_key(
+    cases: Sequence[DistinctCase], why_none: str = ""
+) -> tuple[models.KeyScores, ...]:
     """Return the scores on each key, sorted by key.
 
     A case that failed without any breakdown, because the system gave no answer or none that could
     be read, counts as 0 on each key: else the figures would be best where most answers are useless.
     A key that the rubric left out of a breakdown doesn't count, since that case has no such part.
+
+    Args:
+        cases: The distinct cases that were started.
+        why_none: Why the cases are no sample; there is no standard error then.
     """
-    by_key: dict[str, list[float]] = {}
-    unread = 0
-    for run in runs:
-        unread += not run.breakdown and not run.passed
+    by_key: dict[str, list[tuple[object, float]]] = {}
+    unread: list[tuple[object, float]] = []
+    for unit, run in _runs(cases):
+        if not run.breakdown and not run.passed:
+            unread.append((unit, 0.0))
         for key, number in run.breakdown.items():
-            by_key.setdefault(key, []).append(number)
+            by_key.setdefault(key, []).append((unit, number))
     for given in by_key.values():
-        given.extend([0.0] * unread)
+        given.extend(unread)
     return tuple(
-        [
-            models.KeyScores(key=key, n=len(given), mean=_mean(given), least=min(given))
-            for key, given in sorted(by_key.items())
-        ]
+        models.KeyScores(
+            key=key,
+            n=len(given),
+            mean=statistics.fmean(number for _, number in given),
+            standard_error=_error(given, why_none),
+            least=min(number for _, number in given),
+        )
+        for key, given in sorted(by_key.items())
     )
 
 
-def _mean(numbers: Sequence[float]) -> float:
-    """Return the mean; numbers too large to be added are divided first."""
-    try:
-        return math.fsum(numbers) / len(numbers)
-    except OverflowError:
-        return math.fsum(number / len(numbers) for number in numbers)
+def _runs(cases: Iterable[DistinctCase]) -> Iterator[tuple[object, models.BenchScore]]:
+    """Yield each run with its unit: its cluster, or its case, whose repetitions are alike."""
+    for number, case in enumerate(cases):
+        for run in case.runs:
+            yield number if case.cluster is None else case.cluster, run
+
+
+def _error(numbers: Sequence[tuple[object, float]], why_none: str) -> float | None:
+    """Return the standard error of the mean of numbers, which come with their units."""
+    if why_none or not numbers:
+        return None
+    units, given = zip(*numbers, strict=True)
+    return standard_error(given, units)
 
 
 def aggregate(
@@ -245,11 +281,9 @@ def aggregate(
         key = case.case_id
         if key in runs:
             name = key.removesuffix(f"#{case.repetition}") if is_repeated else key
-            groups.setdefault(name, DistinctCase(runs=[], tags=case.tags)).runs.append(runs[key])
+            new = DistinctCase(runs=[], tags=case.tags, cluster=case.cluster)
+            groups.setdefault(name, new).runs.append(runs[key])
     distinct = list(groups.values())
-    # Repetitions of a case are not independent of each other: a bound computed as if they were
-    # would be too high.
-    means = [each.mean for each in distinct]
     modes = [mode for score in scores.values() for mode in score.failure_modes]
     losses = Counter(kind for key, kind in lost_to.items() if key in scores)
     is_complete = len(scores) == len(plan.cases) and not is_part
@@ -268,9 +302,12 @@ def aggregate(
             not_run=len(plan.cases) - len(begun),
         ),
         mean_score=statistics.fmean(values) if values else None,
+        standard_error=_error(
+            [(unit, run.counted_score) for unit, run in _runs(distinct)], why_none
+        ),
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
-        lower_bound_95=lower_bound_95(means, why_none),
+        lower_bound_95=_bound_of(distinct, why_none),
         passed_count=passed,
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
         stopped=stopped,
@@ -283,7 +320,8 @@ def aggregate(
         gate=None,
         reduced=reduce_runs(plan.task_class.settings.reducers, distinct, why_none),
         by_tag=scores_by_tag(distinct, why_none),
-        by_breakdown_key=scores_by_key(runs.values()),
+        by_breakdown_key=scores_by_key(distinct, why_none),
+        clusters={name: each.cluster for name, each in groups.items() if each.cluster is not None},
         digests=digests,
         system=system,
         shard=None
@@ -422,6 +460,17 @@ def cut_share(share: float) -> str:
     return f"{share:.12f}"[:5]
 
 
+def mean_words(mean: float, error: float | None = None) -> str:
+    """Return a mean, rounded once, with its standard error, if that is not 0.
+
+    What is not 1 is not shown as 1, nor as 0 what is not 0.
+    """
+    text = f"{mean:.3f}"
+    if 0 < mean < 1:
+        text = min(max(text, "0.001"), "0.999")
+    return f"{text} ± {error:.3f}" if error and error >= 0.0005 else text
+
+
 _MAX_FLIPS: Final = 5
 _SLOWEST: Final = 3
 """Cases that are listed as the slowest."""
@@ -442,7 +491,8 @@ def summary_lines(
     if report.mean_score is not None:
         # What a stop has left over says nothing of the whole class.
         of = "" if report.complete else f" of the {counts.started} that were started"
-        outcome += f"; mean {cut_share(report.mean_score)}{of}; {_bound(report.lower_bound_95)}"
+        mean = mean_words(report.mean_score, report.standard_error)
+        outcome += f"; mean {mean}{of}; {_bound(report.lower_bound_95)}"
     if report.shard is not None:
         part = f", shard {report.shard.index} of {report.shard.total}"
     return [
@@ -465,7 +515,9 @@ def table_of_systems(reports: Sequence[models.BenchRunReport], *, test: str = ""
         cells = (
             report.system_label,
             f"{counts.passed} of {counts.scheduled}",
-            "-" if report.mean_score is None else cut_share(report.mean_score),
+            "-"
+            if report.mean_score is None
+            else mean_words(report.mean_score, report.standard_error),
             "-" if bound is None else cut_share(bound),
             cost_words(report.total_cost_usd),
             duration(math.fsum(measured) / len(measured)) if measured else "",
@@ -508,14 +560,16 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         if reduced.value is None:
             words = f"not known: {reduced.lower_bound_95.method.removeprefix('none: ')}"
         else:
-            words = f"{cut_share(reduced.value)}; {_bound(reduced.lower_bound_95)}"
+            mean = mean_words(reduced.value, reduced.standard_error)
+            words = f"{mean}; {_bound(reduced.lower_bound_95)}"
         facts.append((reduced.name, words))
     for tag in report.by_tag if detail else ():
-        words = f"{tag.passed} of {tag.n} passed; mean {cut_share(tag.mean_score)}"
-        facts.append((f"tag {tag.tag}", f"{words}; {_bound(tag.lower_bound_95)}"))
+        mean = mean_words(tag.mean_score, tag.standard_error)
+        words = f"{tag.passed} of {tag.n} passed; mean {mean}; {_bound(tag.lower_bound_95)}"
+        facts.append((f"tag {tag.tag}", words))
     for key in report.by_breakdown_key if detail else ():
-        words = f"mean {key.mean:.3f}, least {key.least:.3f}, n={key.n}"
-        facts.append((f"key {key.key}", words))
+        mean = mean_words(key.mean, key.standard_error)
+        facts.append((f"key {key.key}", f"mean {mean}, least {key.least:.3f}, n={key.n}"))
     facts.append(("partial credit", _partial_words(report)))
     facts.append(("judge", _agreement_words(report.rubric_agreement)))
     measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
@@ -585,7 +639,12 @@ def _bound(bound: models.LowerBound) -> str:
     """Return the lower bound with its method, or why there is none."""
     if bound.value is None:
         return f"no lower bound: {bound.method.removeprefix('none: ')}"
-    return f"at least {cut_share(bound.value)} (95 %, {bound.method}, n={bound.n})"
+    return f"at least {cut_share(bound.value)} (95 %, {bound.method}, {_units(bound)})"
+
+
+def _units(found: models.LowerBound | models.DifferenceInterval) -> str:
+    """Return how many cases a figure is computed from, and their clusters if they have some."""
+    return f"n={found.n}" + (f" in {found.clusters} clusters" if found.clusters is not None else "")
 
 
 def difference_words(found: models.BenchComparison) -> str:
@@ -596,7 +655,7 @@ def difference_words(found: models.BenchComparison) -> str:
         return f"{difference} (no interval: {interval.method.removeprefix('none: ')})"
     return (
         f"{difference} (95 % between {signed(interval.low)} and {signed(interval.high)},"
-        f" n={interval.n})"
+        f" {_units(interval)})"
     )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.load.folder import RUBRICS
 from pytest_failure_taxonomy.bench.models import BenchDigests
-from pytest_failure_taxonomy.bench.report import aggregate
+from pytest_failure_taxonomy.bench.report import aggregate, distinct_name_of
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -253,12 +253,13 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     ids = "".join(report.run_id for report in reports)
     run_id = blake2b(ids.encode(), digest_size=16).hexdigest()
     is_partial = any(report.run_id.startswith(models.PARTIAL) for report in reports)
+    clusters = {case_id: name for report in reports for case_id, name in report.clusters.items()}
     cases = tuple(
-        models.BenchCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
-        for each in shards
+        models.BenchCase(**vars(case), cluster=clusters.get(distinct_name_of(report)(case.case_id)))
+        for report, each in zip(reports, shards, strict=True)
         for case in each.scheduled
     )
-    # A report of an earlier version has none.
+    # A report of an earlier version has neither.
     reducers = next((each.reducers for each in shards if each.reducers), ())
     joined = aggregate(
         models.RunPlan(

@@ -24,9 +24,9 @@ from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, G
 from pytest_failure_taxonomy.bench.oracle import with_agreement
 from pytest_failure_taxonomy.bench.report import (
     cost_words,
-    cut_share,
     difference_words,
     duration,
+    mean_words,
     signed,
     summary_lines,
 )
@@ -172,8 +172,8 @@ def _missing(run: KeptRun, report: BenchRunReport) -> str:
         parts.append(f"shard {header.shard.index} of {header.shard.total}")
     elif counts.scheduled < header.cases_in_class:
         parts.append(f"{counts.scheduled} of {header.cases_in_class} cases chosen")
-    if lost := counts.started - counts.graded:
-        parts.append(f"{lost} lost")
+    if counts.lost:
+        parts.append(f"{counts.lost} lost")
     if counts.not_run:
         parts.append(f"{counts.not_run} not run")
     if report.stopped and parts:
@@ -187,7 +187,7 @@ def _system(row: dict[str, Any]) -> str:
 
 _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "system": _system,
-    "share": lambda share: "" if share is None else cut_share(share),
+    "share": lambda share: "" if share is None else mean_words(share),
     "usd": cost_words,
     "time": lambda wall_clock_ms: "" if wall_clock_ms is None else duration(wall_clock_ms),
     "state": lambda missing: missing or "complete",
@@ -457,7 +457,7 @@ def _name(found: BenchComparison) -> str:
 
 
 def _means(found: BenchComparison) -> str:
-    return f"{cut_share(found.old_mean)} -> {cut_share(found.new_mean)}"
+    return f"{mean_words(found.old_mean)} -> {mean_words(found.new_mean)}"
 
 
 def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:

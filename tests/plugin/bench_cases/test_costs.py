@@ -167,7 +167,7 @@ def test_what_a_cap_leaves_over_is_no_sample(runs: PytestRuns) -> None:
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
     run = runs.run("bench", plugins=[BENCH])
     report = only_bench(run)
-    none = {"value": None, "method": "none: the run is not complete", "n": 9}
+    none = {"value": None, "method": "none: the run is not complete", "n": 9, "clusters": None}
     figures = (report, report["by_tag"][0], report["reduced"][0])
     assert [each["lower_bound_95"] for each in figures] == [none] * 3
     assert report["mean_score"] == 1.0

@@ -196,6 +196,7 @@ def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: P
         "scheduled": 16,
         "started": 16,
         "graded": 16,
+        "lost": 0,
         "passed": 16 - len(lost),
         "not_run": 0,
     }

@@ -6,11 +6,14 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.bench.kept.file import read_run, report_of
+from pytest_failure_taxonomy.bench.sharding import join_shards
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
     ON_WORKERS,
     SERIAL,
+    WORKERS,
     calls,
     only_bench,
     passing_cases,
@@ -59,7 +62,7 @@ def test_reducers(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert reduced["pass@2"]["lower_bound_95"]["method"] == "gaffke"
     lines = [line for line in run.stdout if line.startswith("  pass@2: ")]
     assert lines == [lines[0]]
-    assert lines[0].startswith("  pass@2: 0.666; at least 0.")
+    assert lines[0].startswith("  pass@2: 0.667 ± 0.154; at least 0.")
 
 
 @pytest.mark.parametrize(
@@ -101,9 +104,16 @@ def test_slices(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert web["mean_score"] == pytest.approx(4 / 6)
     assert web["lower_bound_95"] == report["lower_bound_95"]
     (key,) = report["by_breakdown_key"]
-    assert key == {"key": "exactness", "n": 5, "mean": pytest.approx(4.25 / 5), "least": 0.25}
-    assert "  key exactness: mean 0.850, least 0.250, n=5" in run.stdout
-    assert any(line.startswith("  tag web: 4 of 6 passed; mean 0.666; at ") for line in run.stdout)
+    assert key == {
+        "key": "exactness",
+        "n": 6,
+        "mean": pytest.approx(4.25 / 6),
+        "standard_error": pytest.approx(0.18726838),
+        "least": 0.0,
+    }
+    assert "  key exactness: mean 0.708 ± 0.187, least 0.000, n=6" in run.stdout
+    words = "  tag web: 4 of 6 passed; mean 0.667 ± 0.211; at least"
+    assert any(line.startswith(words) for line in run.stdout)
     quiet = runs.run("bench", *workers, plugins=plugins(workers))
     assert not any(line.startswith(("  tag ", "  key ")) for line in quiet.stdout)
 
@@ -115,13 +125,56 @@ def test_picked_cases_have_no_bound(runs: PytestRuns, workers: tuple[str, ...]) 
     run = runs.run("bench", "-k", "case-00", *workers, plugins=plugins(workers))
     report = only_bench(run)
     method = "none: cases were picked by hand"
-    assert report["lower_bound_95"] == {"value": None, "method": method, "n": 10}
+    none = {"value": None, "method": method, "n": 10, "clusters": None}
+    assert report["lower_bound_95"] == none
     assert report["reduced"][0]["lower_bound_95"]["method"] == method
     assert report["mean_score"] == 1.0
     words = "bench echo: 20 of 20 passed; mean 1.000; no lower bound: cases were picked by hand"
     assert words in run.stdout
     whole = only_bench(runs.run("bench", *workers, plugins=plugins(workers)))
     assert whole["lower_bound_95"]["value"] > 0.7
+
+
+@WORKERS
+def test_clusters_are_the_units(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """On the terminal, in the report, in the kept run and in what shards are merged to."""
+    cases = [
+        {**case, "repo": f"repo-{number // 3}", **({"answer": "no"} if number < 3 else {})}
+        for number, case in enumerate(passing_cases(18))
+    ]
+    runs.write(task_class_files(cases, settings="cluster: repo\n"))
+    run = runs.run("bench", *workers, plugins=plugins(workers))
+    report = only_bench(run)
+    assert report["lower_bound_95"]["value"] == pytest.approx(0.418, abs=0.001)
+    assert (report["lower_bound_95"]["n"], report["lower_bound_95"]["clusters"]) == (18, 6)
+    assert set(report["clusters"].values()) == {f"repo-{number}" for number in range(6)}
+    line = "mean 0.833 ± 0.167; at least 0.418 (95 %, clopper-pearson, n=18 in 6 clusters)"
+    assert f"bench echo: 15 of 18 passed; {line}" in run.stdout
+    (kept,) = (runs.path / ".bench").glob("*.jsonl")
+    again = report_of(read_run(kept, has_outputs=False))
+    assert again.model_dump(mode="json") == report | {"gate": None}
+    shards = []
+    for index in (1, 2):
+        run = runs.run("bench", f"--bench-shard={index}/2", *workers, plugins=plugins(workers))
+        shards.append(only_bench(run))
+    (joined,) = join_shards(shards)
+    assert joined["lower_bound_95"] == report["lower_bound_95"]
+
+
+def test_cases_that_look_alike_are_told_once(runs: PytestRuns) -> None:
+    """One line, unless `bench.yaml` says something of clusters."""
+    cases = [
+        {**case, "repo": f"repo-{number // 3}"} for number, case in enumerate(passing_cases(18))
+    ]
+    runs.write(task_class_files(cases))
+    run = runs.run("bench", plugins=[BENCH])
+    (told,) = [line for line in run.stdout if "cluster" in line]
+    assert told == (
+        "bench echo: cases share values of repo; if such cases are alike, the bound is too high:"
+        " write `cluster: repo` into bench.yaml, or `cluster: null` if they are not"
+    )
+    runs.write(task_class_files(cases, settings="cluster: null\n"))
+    assert not any("cluster" in line for line in runs.run("bench", plugins=[BENCH]).stdout)
 
 
 def test_a_failure_with_a_score_says_that_it_counts_0(runs: PytestRuns) -> None:

@@ -96,6 +96,7 @@ def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
         "scheduled": 7,
         "started": 7,
         "graded": 7,
+        "lost": 0,
         "passed": 1,
         "not_run": 0,
     }

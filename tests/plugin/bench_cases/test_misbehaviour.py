@@ -105,6 +105,7 @@ def test_fixture_that_raises_starts_no_case(runs: PytestRuns, workers: tuple[str
         "scheduled": 12,
         "started": 0,
         "graded": 0,
+        "lost": 0,
         "passed": 0,
         "not_run": 12,
     }

@@ -146,6 +146,7 @@ def test_a_system_that_ends_the_process_is_named(runs: PytestRuns) -> None:
         "scheduled": 5,
         "started": 5,
         "graded": 4,
+        "lost": 1,
         "passed": 4,
         "not_run": 0,
     }

@@ -55,6 +55,7 @@ def test_every_case_runs_exactly_once(runs: PytestRuns, workers: int, dist: str)
         "scheduled": 24,
         "started": 24,
         "graded": 24,
+        "lost": 0,
         "passed": 23,
         "not_run": 0,
     }
@@ -124,6 +125,7 @@ def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> No
         "scheduled": 9,
         "started": 9,
         "graded": 8,
+        "lost": 1,
         "passed": 8,
         "not_run": 0,
     }

@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.bench.report import (
     cut_share,
     duration,
     evaluate_gate,
+    mean_words,
     summary_lines,
 )
 from tests.helpers.bench_scores import make_plan, make_run, make_score
@@ -441,7 +442,10 @@ def test_a_run_with_everything_fits_in_a_few_lines() -> None:
         gate=GateSettings(lower_bound_95=0.9),
     )
     assert summary_lines(report) == [
-        "bench vuln: 57 of 60 passed; mean 0.950; at least 0.875 (95 %, clopper-pearson, n=60)",
+        (
+            "bench vuln: 57 of 60 passed; mean 0.950 ± 0.028; "
+            "at least 0.875 (95 %, clopper-pearson, n=60)"
+        ),
         "  block: sut.timeout (2), validator.tests_failed (1)",
         "  slowest: c057 5 min 00 s, c058 5 min 00 s, c056 5.6 s",
         "  cost: $1.14",
@@ -504,8 +508,10 @@ def test_a_gate_that_passes_says_so() -> None:
     assert lines[-1] == "  gate: PASS"
 
 
-def test_no_share_is_shown_higher_than_it_is() -> None:
-    """A mean of 0.9996 has not reached 1.000, and 0.3 is not 0.299."""
+def test_a_mean_is_rounded_and_never_to_what_it_has_not_reached() -> None:
+    """A mean of 0.9996 has not reached 1.000, 8 of 9 are 0.889, and 0.3 is not 0.299."""
+    assert mean_words(8 / 9, 0.10476) == "0.889 ± 0.105"
+    assert [mean_words(each) for each in (0, 0.0001, 1)] == ["0.000", "0.001", "1.000"]
     assert "mean 0.999;" in summary_lines(make_run([PASSED] * 4 + [make_score(0.998)]))[0]
     assert "mean 0.300;" in summary_lines(make_run([make_score(0.3)] * 5))[0]
 

@@ -83,6 +83,8 @@ class ScheduledCase(ClosedModel):
     """Which repetition it is, from 1."""
     tags: models.Listed[str] = ()
     """Its tags."""
+    cluster: str | None = None
+    """Its cluster, if its class names one."""
 
 
 class RunHeader(ClosedModel):
@@ -176,6 +178,7 @@ def scheduled(case: models.BenchCase) -> ScheduledCase:
         digest=case_digest(case),
         repetition=case.repetition,
         tags=case.tags,
+        cluster=case.cluster,
     )
 
 
@@ -845,10 +848,7 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
     )
     plan = models.RunPlan(
         task_class=task_class,
-        cases=tuple(
-            models.BenchCase(case_id=each.case_id, tags=each.tags, repetition=each.repetition)
-            for each in cases
-        ),
+        cases=tuple(models.BenchCase(**each.model_dump(exclude={"digest"})) for each in cases),
         gate=gate or header.gate,
         is_selection=len(cases) < header.cases_in_class and header.shard is None,
         shard=header.shard,

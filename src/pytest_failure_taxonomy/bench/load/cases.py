@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -177,6 +177,45 @@ def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
         path=path,
         line=entry.line,
     )
+
+
+def with_clusters(
+    folder: ClassFolder, cases: Iterable[BenchCase], field: str
+) -> Iterator[BenchCase]:
+    """Yield cases with the clusters that a field of theirs names.
+
+    Each case must have the field: if it is misspelled, each case would be a cluster of its own,
+    and the bound too high.
+    """
+    for case in cases:
+        name = case.fields.get(field, ...)
+        if not isinstance(name, str | int | float | None):
+            what = (
+                f"has no {quoted(field)}" if name is ... else f"{quoted(field)} is no single value"
+            )
+            right = "give it a text or a number, or null if no other case is like it"
+            file = os.path.relpath(str(case.path), folder.path)
+            folder.problems_of(file).add(case.line, f"cluster: {case.case_id}: {what}; {right}")
+        yield case.model_copy(update={"cluster": None if name is None else str(name)})
+
+
+def likely_cluster(cases: Iterable[BenchCase]) -> str:
+    """Return a field by which cases seem to be alike, such as `repo`; '' if there is none.
+
+    At least five cases have it, all of them, and no more than half as many values.
+    """
+    values: dict[str, list[object]] = {}
+    distinct = [case for case in cases if case.repetition == 1]
+    for case in distinct:
+        for key, given in case.fields.items():
+            if key.lower() in packaged_table("bench")["like_clusters"]:
+                values.setdefault(key, []).append(given)
+    for key, given in sorted(values.items()):
+        are_names = all(isinstance(each, str | int) for each in given)  # which have a hash, too
+        is_of_all = len(given) == len(distinct) >= 5
+        if are_names and is_of_all and 2 <= len(set(given)) <= len(given) / 2:
+            return key
+    return ""
 
 
 def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleExample, ...]:

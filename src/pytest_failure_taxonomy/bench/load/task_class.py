@@ -266,9 +266,11 @@ class _RetryInFile(FileModel, models.RetrySettings):
 class _SettingsInFile(FileModel, models.BenchSettings):
     most = cases.MAX_NUMBER
     most_of = MappingProxyType({"repeat": _MAX_REPEAT})
+    may_be_null = frozenset({"cluster"})
 
     sut_version: Line | None = None
     rubric_version: Line | None = None
+    cluster: Line | None = None
     rubric_env: models.Listed[Annotated[str, AfterValidator(_check_variable)]] = ()
     retry: _RetryInFile | None = None
     gate: _GateInFile | None = None
@@ -507,6 +509,8 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     settings = read_settings(folder, rubrics, fields)
     for name in rubrics.values():
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
+    if settings.cluster is not None:
+        found = list(cases.with_clusters(folder, found, settings.cluster))
     oracle = cases.read_oracle(folder, case_ids)
     folder.raise_problems()
     return models.TaskClass(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
+from pytest_failure_taxonomy.bench.load.cases import likely_cluster
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.oracle import with_agreement
@@ -417,6 +418,7 @@ class BenchSession:
         notes = [_NOT_RERUN] if self._results.is_not_rerun else []
         notes += [f"bench: the run is not kept: {each}" for each in self._results.note_problems()]
         notes += self._baseline.notes if self._baseline is not None else ()
+        notes += dict.fromkeys(self._likely_clusters(reports))
         for note in notes:
             terminal.write_line(note, yellow=True)
         self._print_below(terminal)
@@ -428,6 +430,19 @@ class BenchSession:
             self._results.print_runs(terminal, reports, self.classes.shown)
         if self._json_problem:
             terminal.write_line(f"--bench-json: {self._json_problem}", red=True)
+
+    def _likely_clusters(self, reports: Iterable[SourcedReport]) -> Iterator[str]:
+        """Yield which bounds take cases that seem to be alike for independent ones."""
+        for report, _, folder, _ in reports:
+            if folder and report.lower_bound_95.value is not None:
+                task_class = self.classes.load(Path(folder))
+                field = likely_cluster(task_class.cases)
+                if field and "cluster" not in task_class.settings.model_fields_set:
+                    yield (
+                        f"bench {report.task_class}: cases share values of {field}; if such cases"
+                        f" are alike, the bound is too high: write `cluster: {field}` into"
+                        " bench.yaml, or `cluster: null` if they are not"
+                    )
 
     def _print_below(self, terminal: pytest.TerminalReporter) -> None:
         """Print cases that are below as pytest prints failures: a line each, in full if asked."""

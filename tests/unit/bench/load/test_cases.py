@@ -272,3 +272,19 @@ def test_the_oracle_is_not_blamed_for_bad_cases(tmp_path: Path) -> None:
         tmp_path, {"oracle/b.yaml": GOOD + "expect: gold", "cases/a.yaml": "id: one\ntags: 1"}
     )
     assert [told.partition(":")[0] for told in problems_of(tmp_path)] == ["cases/a.yaml"]
+
+
+def test_each_case_names_its_cluster(tmp_path: Path) -> None:
+    """A case without the field is refused, or a misspelled one would make each case a cluster."""
+    right = "give it a text or a number, or null if no other case is like it"
+    wrong = "- {id: a, repo: x}\n- {id: b}\n- {id: c, repo: [x]}\n"
+    write_class(tmp_path, {"bench.yaml": "cluster: repo", "cases/a.yaml": wrong})
+    assert problems_of(tmp_path) == [
+        f"cases/a.yaml:2: cluster: b: has no 'repo'; {right}",
+        f"cases/a.yaml:3: cluster: c: 'repo' is no single value; {right}",
+    ]
+    good = "- {id: a, repo: x}\n- {id: b, repo: 5}\n- {id: c, repo: null}\n"
+    write_class(tmp_path, {"bench.yaml": "cluster: repo", "cases/a.yaml": good})
+    assert [case.cluster for case in load_task_class(tmp_path).cases] == ["x", "5", None]
+    write_class(tmp_path, {"bench.yaml": "cluster: null", "cases/a.yaml": good})
+    assert [case.cluster for case in load_task_class(tmp_path).cases] == [None] * 3
