@@ -96,3 +96,25 @@ def test_what_is_missing_is_said(
     said = capsys.readouterr().err
     assert why in said
     assert said.count("\n") == 1
+
+
+def test_clusters_are_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cases of one cluster count once: a class of six in two clusters has two."""
+    cases = [{**each, "repo": "ab"[number % 2]} for number, each in enumerate(passing_cases(6))]
+    settings = "cluster: repo\ngate: {lower_bound_95: 0.5, min_passed_cases: 6}\n"
+    write_files(tmp_path, task_class_files(cases, settings=settings))
+    said = [
+        "to pass the gate (lower_bound_95 0.5) with a chance of 80 % it takes",
+        "  5 clusters if the true mean is 1",
+        "2 clusters, if the true mean is 1",
+        "  pass the gate with a chance of 0 %",
+        "  show no loss with a chance of 80 %",
+        "computed for scores of 0 and 1",
+    ]
+    assert main(["bench", "plan", "bench/echo", "--truth", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == said
+    scores = [score_of(1.0) for _ in cases]
+    keep_run(tmp_path, [outcome_of(each["id"], s) for each, s in zip(cases, scores, strict=True)])
+    run = ["--from", "latest", "--from", "latest"]
+    assert main(["bench", "plan", "bench/echo", *run]) == 0
+    assert capsys.readouterr().out.splitlines() == said

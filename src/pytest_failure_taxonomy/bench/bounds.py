@@ -121,18 +121,22 @@ def difference_interval_95(
     )
 
 
-def interval_95(scores: Sequence[float], each_side: float = EACH_SIDE) -> tuple[float, float]:
+def interval_95(
+    scores: Sequence[float], clusters: Clusters = (), each_side: float = EACH_SIDE
+) -> tuple[float, float]:
     """Return the two-sided confidence interval of the mean; for zeros and ones it is exact.
 
     Args:
-        scores: from 0 to 1, one for each independent case, at least one.
+        scores: from 0 to 1, at least one.
+        clusters: of the scores.
         each_side: how often each end may be beyond the mean.
 
     Raises:
         ImportError: scipy is not installed.
     """
     (_, low), (_, high) = (
-        _bound(_units(each, ())[0], each_side) for each in (scores, [1 - each for each in scores])
+        _bound(_units(each, clusters)[0], each_side)
+        for each in (scores, [1 - each for each in scores])
     )
     return low, 1 - high
 
@@ -172,7 +176,7 @@ def standard_error(scores: Sequence[float], clusters: Clusters = ()) -> float | 
         scores: of any range.
         clusters: of the scores; those of one cluster need not be independent of each other.
     """
-    groups = _grouped(scores, clusters)
+    groups = grouped(scores, clusters)
     if len(groups) < 2:
         return None
     mean = fmean(scores)
@@ -180,7 +184,8 @@ def standard_error(scores: Sequence[float], clusters: Clusters = ()) -> float | 
     return math.sqrt(squares * len(groups) / (len(groups) - 1)) / len(scores)
 
 
-def _grouped(scores: Sequence[float], clusters: Clusters) -> list[list[float]]:
+def grouped(scores: Sequence[float], clusters: Clusters) -> list[list[float]]:
+    """Return the scores of each unit: those of a cluster, or one that stands by itself."""
     groups: dict[object, list[float]] = {}
     for number, score in enumerate(scores):
         name = clusters[number] if clusters else None
@@ -192,7 +197,7 @@ def _units(
     scores: Sequence[float], clusters: Clusters
 ) -> tuple[Counter[tuple[float, int]], int | None]:
     """Return the units that scores are of; and how many, where some are clusters."""
-    groups = _grouped(scores, clusters)
+    groups = grouped(scores, clusters)
     units = sorted((round(fmean(group), _DIGITS), len(group)) for group in groups)
     return Counter(units), len(units) if any(name is not None for name in clusters) else None
 

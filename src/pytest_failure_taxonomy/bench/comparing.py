@@ -19,7 +19,12 @@ from typing import Final
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
+from pytest_failure_taxonomy.bench.bounds import (
+    BY_HAND,
+    difference_interval_95,
+    grouped,
+    mcnemar_p_value,
+)
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.report import DistinctCase, difference_words, distinct_name_of
@@ -412,8 +417,15 @@ def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
     return run
 
 
-def paired_differences(old: ComparedRun, new: ComparedRun) -> list[float]:
-    """Return the newer score less the older one of each case that both runs have.
+def scores_of_units(run: ComparedRun) -> list[float]:
+    """Return the mean score of each cluster, and of each case that is in none."""
+    cases = run.cases.values()
+    groups = grouped([case.mean for case in cases], [case.cluster for case in cases])
+    return [fmean(group) for group in groups]
+
+
+def differences_of_units(old: ComparedRun, new: ComparedRun) -> list[float]:
+    """Return the newer score less the older one of the cases that both runs have, by units.
 
     Raises:
         BenchError: They must not be compared.
@@ -421,11 +433,10 @@ def paired_differences(old: ComparedRun, new: ComparedRun) -> list[float]:
     problems = refusals(old, new, only_common=True)
     if problems:
         raise BenchError("\n".join(problems))
-    return [
-        new.cases[name].mean - old.cases[name].mean
-        for name in sorted(old.cases)
-        if name in new.cases
-    ]
+    names = sorted(old.cases.keys() & new.cases.keys())
+    differences = [new.cases[name].mean - old.cases[name].mean for name in names]
+    groups = grouped(differences, [new.cases[name].cluster for name in names])
+    return [fmean(group) for group in groups]
 
 
 def _kept_paths(given: str, storage: Path) -> list[Path]:

@@ -134,7 +134,7 @@ def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.R
 
 
 def corrected_pass_rate(
-    found: models.RubricAgreement, passes: Sequence[float]
+    found: models.RubricAgreement, passes: Sequence[float], clusters: Sequence[object] = ()
 ) -> tuple[float, float, float] | str:
     """Return the pass rate that people would see, and its 95 % interval, or why it is not known.
 
@@ -144,6 +144,7 @@ def corrected_pass_rate(
     Args:
         found: The agreement of the rubric.
         passes: The share of the runs of each distinct case that passed.
+        clusters: Of these cases.
     """
     positive, negative = found.true_positive_rate, found.true_negative_rate
     if positive is None or negative is None:
@@ -151,10 +152,10 @@ def corrected_pass_rate(
     if positive.value + negative.value <= 1:
         return "the rubric passes what people fail as often as what they pass"
     rate = _corrected(fmean(passes), positive.value, negative.value)
-    three = [interval_95(passes, _A_THIRD)]
+    three = [interval_95(passes, clusters, _A_THIRD)]
     for each in (positive, negative):
         ones = round(each.value * each.n)
-        three.append(interval_95([1.0] * ones + [0.0] * (each.n - ones), _A_THIRD))
+        three.append(interval_95([1.0] * ones + [0.0] * (each.n - ones), (), _A_THIRD))
     if three[1][0] + three[2][0] <= 1:
         return rate, 0.0, 1.0
     corners = [_corrected(*each) for each in itertools.product(*three)]

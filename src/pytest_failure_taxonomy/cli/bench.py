@@ -684,20 +684,26 @@ def plan(options: argparse.Namespace) -> int:
         raise BenchError(f"--from: {len(options.source)} runs are given; give one, or two")
     runs = [comparing.read_earlier_run(each, options.storage, name) for each in options.source]
     gate = _with_options(None if task_class is None else task_class.settings.gate, options)
-    counts = options.cases
-    if not counts and runs:
-        counts = [len(runs[-1].cases)]
-    elif not counts and task_class is not None:
-        counts = [len({case.id_in_file for case in task_class.cases})]
-    if gate is None and not counts:
+    scores = comparing.scores_of_units(runs[0]) if runs else []
+    differences = comparing.differences_of_units(*runs) if len(runs) > 1 else []
+    cases = () if task_class is None else task_class.cases
+    clusters = [*{case.id_in_file: case.cluster for case in cases}.values()]
+    if runs:
+        clusters = [case.cluster for case in runs[0].cases.values()]
+    of_clusters = any(clusters)
+    units = {number if name is None else name for number, name in enumerate(clusters)}
+    counts = options.cases or [len(units)]
+    if gate is not None and of_clusters:  # what pass are cases
+        gate = gate.model_copy(update={"min_passed_cases": None})
+    if gate is None and not any(counts):
         raise BenchError(
             "bench plan: there is nothing to plan; name a task class, or give --lower-bound-95 or"
             " --cases"
         )
     if not options.truth and not runs:
         raise BenchError(
-            "--truth: is missing; say what the true mean may be, such as --truth 0.9 0.95, or give"
-            " an earlier run by --from"
+            "--truth: is missing; say what the true mean may be, such as --truth 0.9, or give an"
+            " earlier run by --from"
         )
     try:
         from pytest_failure_taxonomy.bench import planning
@@ -705,12 +711,13 @@ def plan(options: argparse.Namespace) -> int:
         raise BenchError(f"bench plan: {NO_SCIPY.removeprefix('none: ')}") from None
     found = planning.plan(
         gate,
-        counts,
+        filter(None, counts),
         options.power,
         truths=options.truth,
-        scores=[case.mean for case in runs[0].cases.values()] if runs else (),
-        differences=comparing.paired_differences(*runs) if len(runs) > 1 else (),
+        scores=scores,
+        differences=differences,
     )
+    found["unit"] = "cluster" if of_clusters else "case"
     if options.format == "json":
         output.answer_json(found)
     else:
@@ -720,23 +727,24 @@ def plan(options: argparse.Namespace) -> int:
 
 def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
     chance = f"with a chance of {_percent(found['power'])}"
+    units = f"{found['unit']}s"
     if found["gate"] is not None:
         asked = ", ".join(
             f"{name} {found['gate'][name]:g}" for name in _ASKED if found["gate"][name] is not None
         )
         yield f"to pass the gate ({asked or 'a passed case'}) {chance} it takes"
     for needed in found["cases_needed"]:
-        words = f"more than {found['most_cases']:,} cases"
+        words = f"more than {found['most_cases']:,} {units}"
         if needed["cases"] is not None:
-            words = f"{needed['cases']:,} cases"
+            words = f"{needed['cases']:,} {units}"
         elif needed["is_never"]:
-            words = "more than any number of cases: what they prove is less than the true mean"
+            words = f"more than any number of {units}: what they prove is less than the true mean"
         yield f"  {words} if the true mean is {needed['truth']:.3g}"
     for able in found["with_cases"]:
         loss, easiest = able["least_loss"], able["least_loss_if_none_improves"]
         words = "show no loss" if loss is None else f"show a loss of {loss:.3f}"
-        words += "" if easiest is None else f" ({easiest:.3f} if no case improves)"
-        yield f"{able['cases']:,} cases, if the true mean is {able['truth']:.3g}"
+        words += "" if easiest is None else f" ({easiest:.3f} if no {found['unit']} improves)"
+        yield f"{able['cases']:,} {units}, if the true mean is {able['truth']:.3g}"
         if able["chance_of_gate"] is not None:
             yield f"  pass the gate with a chance of {_percent(able['chance_of_gate'])}"
         yield f"  {words} {chance}"
@@ -776,7 +784,8 @@ def judge(options: argparse.Namespace) -> int:
     facts: dict[str, Any] = {"agreement": found.model_dump(mode="json"), "run": None}
     if run is not None:
         passes = [case.passed for case in run.cases.values()]
-        corrected = oracle.corrected_pass_rate(found, passes)
+        clusters = [case.cluster for case in run.cases.values()]
+        corrected = oracle.corrected_pass_rate(found, passes, clusters)
         rate, low, high = (None,) * 3 if isinstance(corrected, str) else corrected
         facts["run"] = {
             "run_id": run.run_id,
