@@ -32,7 +32,7 @@ from pytest_failure_taxonomy.bench.report import (
 )
 from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.cli import output
-from pytest_failure_taxonomy.cli.output import answer, answer_lines, tell
+from pytest_failure_taxonomy.cli.output import MAX_LINE, answer, answer_lines, escaped, tell
 from pytest_failure_taxonomy.documents.problems import nearest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
@@ -49,12 +49,9 @@ if TYPE_CHECKING:
 _DIGITS: Final = 8
 """Of a digest that is shown for people to compare."""
 _MAX_IDS: Final = 20
-_MAX_LINE: Final = 2_000
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 _COLORS: Final = {"PASS": "green", "FAIL": "red", "INCOMPLETE": "yellow"}
-_AS_JSON: Final = ("tags", "usage", "breakdown", "failure_modes", "transcript", "truncated")
-"""Columns of CSV that hold JSON, beside `output`."""
 
 
 def init(options: argparse.Namespace) -> int:
@@ -81,9 +78,9 @@ def _load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptR
     try:
         run = read_run(run_file.find_run(options.run, options.storage), has_outputs=has_outputs)
     except BenchError as error:  # it names files, whose names may hold anything
-        raise BenchError(safe_text(str(error), _MAX_LINE)) from None
+        raise BenchError(safe_text(str(error), MAX_LINE)) from None
     for problem in run.problems:
-        tell(safe_text(problem, _MAX_LINE))
+        tell(safe_text(problem, MAX_LINE))
     return run
 
 
@@ -111,7 +108,7 @@ def _summary(report: BenchRunReport, test: str = "") -> Iterator[Line]:
 
 def _line(words: str, *, color: str | None = None, bold: bool = False) -> Line:
     """Return one line of what may hold anything."""
-    return Line(text=safe_text(words, _MAX_LINE), color=color, bold=bold)
+    return Line(text=safe_text(words, MAX_LINE), color=color, bold=bold)
 
 
 # The list.
@@ -124,7 +121,7 @@ def list_runs(options: argparse.Namespace) -> int:
             safe_text(
                 f"--storage: {options.storage} is a file; name a folder, or show the run by"
                 f" bench show {options.storage}",
-                _MAX_LINE,
+                MAX_LINE,
             )
         )
     rows, code = [], 0
@@ -132,7 +129,7 @@ def list_runs(options: argparse.Namespace) -> int:
         try:
             rows.append(_row(read_run(path, has_outputs=False)))
         except BenchError as error:
-            tell(safe_text(str(error), _MAX_LINE))
+            tell(safe_text(str(error), MAX_LINE))
             code = 2
     if options.format == "json":
         output.answer_json(rows)
@@ -185,6 +182,16 @@ def _system(row: dict[str, Any]) -> str:
     return " ".join(str(row[name]) for name in ("system", "version", "label") if row[name])
 
 
+def _name(found: BenchComparison) -> str:
+    """Return the class's name, with the labels of the systems if there are any."""
+    labels = dict.fromkeys((found.old_system_label, found.new_system_label))
+    return found.task_class + (f"[{' -> '.join(labels)}]" if any(labels) else "")
+
+
+def _means(found: BenchComparison) -> str:
+    return f"{mean_words(found.old_mean)} -> {mean_words(found.new_mean)}"
+
+
 _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "system": _system,
     "share": lambda share: "" if share is None else mean_words(share),
@@ -193,6 +200,14 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "state": lambda missing: missing or "complete",
     "count": lambda count: str(count or ""),
     "codes": ", ".join,
+    "name": _name,
+    "means": _means,
+    "change": signed,
+    "interval": lambda interval: (
+        interval.method
+        if interval.low is None
+        else f"{signed(interval.low)} to {signed(interval.high)}"
+    ),
 }
 
 
@@ -247,7 +262,7 @@ def _refuse_unknown(run: KeptRun, case_id: str) -> None:
     right = f"near it are {', '.join(near)}" if near else "the run has no cases"
     if repeated:
         right = f"it was repeated, so name {' or '.join(repeated)}"
-    raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", _MAX_LINE))
+    raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", MAX_LINE))
 
 
 def run_lines(run: KeptRun) -> Iterator[Line]:
@@ -258,7 +273,7 @@ def run_lines(run: KeptRun) -> Iterator[Line]:
     """
     report = _report_for(run)
     for name, words in _facts(run):
-        yield Line(text=f"{name + ':':10}{safe_text(words, _MAX_LINE)}")
+        yield Line(text=f"{name + ':':10}{safe_text(words, MAX_LINE)}")
     yield Line(text="")
     yield from _summary(report, run.header.test)
     yield Line(text="")
@@ -399,19 +414,15 @@ def export(options: argparse.Namespace) -> int:
 
 
 def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as CSV holds it: nested values as JSON, and what is missing as nothing."""
+    """Return a row as CSV holds it: JSON for what may be anything, nothing for what is missing."""
     cells = {
         name: str(each).lower() if isinstance(each, bool) else each for name, each in row.items()
     }
-    cells |= {name: json.dumps(row[name]) for name in _AS_JSON}
-    output = row["output"]
+    transcript, output = row["transcript"], row["output"]
+    cells["transcript"] = None if transcript is None else json.dumps(transcript)
     # As a text, -5 would be taken for a formula.
-    is_number = isinstance(output, int | float) and not isinstance(output, bool)
-    cells["output"] = None
-    if row["has_output"]:
-        cells["output"] = output if is_number else json.dumps(output)
-    if row["transcript"] is None:
-        cells["transcript"] = None
+    if isinstance(output, bool) or not isinstance(output, int | float):
+        cells["output"] = json.dumps(output) if row["has_output"] else None
     return cells
 
 
@@ -447,17 +458,7 @@ def _lines(found: BenchComparison) -> Iterator[Line]:
     finding, *color = packaged_table("bench")["findings"][found.finding]
     yield Line(text=f"  {finding}", color=next(iter(color), None), bold=found.finding == "worse")
     for name, words in _comparison_facts(found):
-        yield Line(text=f"  {name}: {safe_text(words, _MAX_LINE)}")
-
-
-def _name(found: BenchComparison) -> str:
-    """Return the class's name, with the labels of the systems if there are any."""
-    labels = dict.fromkeys((found.old_system_label, found.new_system_label))
-    return found.task_class + (f"[{' -> '.join(labels)}]" if any(labels) else "")
-
-
-def _means(found: BenchComparison) -> str:
-    return f"{mean_words(found.old_mean)} -> {mean_words(found.new_mean)}"
+        yield Line(text=f"  {name}: {safe_text(words, MAX_LINE)}")
 
 
 def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
@@ -486,38 +487,13 @@ def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
 
 def _as_markdown(found: Sequence[BenchComparison]) -> str:
     """Return a table of all classes, and a list of facts for each."""
-    rows = [
-        "| task class | cases | mean | difference | 95 % interval | |",
-        "|---|---|---|---|---|---|",
-    ]
+    columns = output.columns_of(packaged_table("bench")["comparisons"], _WORDS)
+    text = output.markdown_table(columns, found)
     for each in found:
-        low, high = each.interval_95.low, each.interval_95.high
-        interval = each.interval_95.method
-        if low is not None and high is not None:
-            interval = f"{signed(low)} to {signed(high)}"
-        cells = (
-            _escaped(_name(each)),
-            str(each.n),
-            _means(each),
-            signed(each.difference),
-            interval,
-            each.finding,
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    text = "\n".join(rows) + "\n"
-    for each in found:
-        facts = [f"- {name}: {_escaped(words)}" for name, words in _comparison_facts(each)]
+        facts = [f"- {name}: {escaped(words)}" for name, words in _comparison_facts(each)]
         if facts:
-            text += "\n".join(["", f"**{_escaped(_name(each))}**", "", *facts, ""])
+            text += "\n".join(["", f"**{escaped(_name(each))}**", "", *facts, ""])
     return text
-
-
-def _escaped(text: str) -> str:
-    """Return a text of which Markdown and HTML make nothing."""
-    shown = safe_text(text, _MAX_LINE)
-    for character in "\\`*_[]<>|~#&":
-        shown = shown.replace(character, f"\\{character}")
-    return shown.replace("-\\>", "->")
 
 
 # Regrade.
@@ -559,12 +535,12 @@ def regrade(options: argparse.Namespace) -> int:
     try:
         asyncio.run(grade_and_close())
     except KeyboardInterrupt:
-        tell(f"interrupted; what was graded is in {safe_text(os.fspath(path), _MAX_LINE)}")
+        tell(f"interrupted; what was graded is in {safe_text(os.fspath(path), MAX_LINE)}")
         return _INTERRUPTED
     finally:
         file.close()
     if file.problem:
-        tell(safe_text(file.problem, _MAX_LINE))
+        tell(safe_text(file.problem, MAX_LINE))
     new = read_run(path, has_outputs=False)
     report = _report_for(new)
     answer_lines(_regraded_lines(plan, new, report))

@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.system.interpreter import drop_unwritten, write_wor
 
 STDOUT: Final = "-"
 """The value of `--output` for stdout."""
+MAX_LINE: Final = 2_000
 MAX_CELL: Final = 100
 """Characters of a cell."""
 _BEGINS_A_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -228,15 +229,18 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterable[Line
         yield Line(text="  ".join(padded).rstrip(), bold=row is cells[0])
 
 
+def escaped(text: str, limit: int = MAX_LINE) -> str:
+    """Return a line of which Markdown and HTML make nothing, cut to a number of characters."""
+    return safe_text(text, limit).translate(_MARKUP).replace("-&#62;", "->")
+
+
 def markdown_table(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     """Return rows as a table in Markdown."""
     lines = [
         [each.heading for each in columns],
         ["--:" if each.is_number else "---" for each in columns],
     ]
-    for row in rows:
-        cells = [safe_text(str(each.words(row)), MAX_CELL) for each in columns]
-        lines.append([cell.translate(_MARKUP) for cell in cells])
+    lines += [[escaped(str(each.words(row)), MAX_CELL) for each in columns] for row in rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
