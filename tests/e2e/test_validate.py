@@ -154,5 +154,19 @@ def test_the_oracle_is_run_on_demand(tmp_path: Path) -> None:
         f"{at}:2: other: gold: must pass, and did not; the rubric said {said}",
     ]
     assert validate(tmp_path, "bench").status == 0
-    (oracle.parents[1] / "bench.yaml").write_text("rubric_env: [NO_SUCH_KEY]\n", "utf-8")
-    assert "rubric_env: NO_SUCH_KEY is not set" in validate(tmp_path, "--oracle", "bench").stderr
+
+
+def test_an_oracle_shows_no_secret(tmp_path: Path) -> None:
+    """What a rubric was given by a variable is taken out of what it says; it has to be given."""
+    rubric = "import os\n\n\ndef grade(case, output):\n    raise ValueError(os.environ['JUDGE'])\n"
+    settings = "rubric_env: [JUDGE]\n"
+    write_files(tmp_path, task_class_files(passing_cases(1), rubric=rubric, settings=settings))
+    gold = "{id: right, case: case-000, output: 0, expect: gold}\n"
+    write_files(tmp_path, {"bench/echo/oracle/examples.yaml": gold})
+    said = validate(tmp_path, "--oracle", "bench").stderr
+    assert "rubric_env: JUDGE is not set, or empty; set what the rubric needs" in said
+    call = [*CLI, "validate", "--oracle", "bench"]
+    run = run_child(tmp_path, call, env={"JUDGE": "tulip-9481-orchard"})
+    assert run.status == 1
+    assert "rubric.malformed_output: ValueError: " in run.stderr
+    assert "tulip" not in run.stderr

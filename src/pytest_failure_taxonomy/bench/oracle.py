@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.documents.content import read_content
 from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.system.files import replace_file
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def grade_examples(
     from pytest_failure_taxonomy.bench.scores import check_variables
 
     check_variables(task_class, task_class.name)
+    declare_secret_variables(task_class.settings.rubric_env)
     outcomes: dict[str, CaseOutcome] = {}
     outputs = {example.example_id: example.output for example in examples}
     answered = {case.id_in_file: case for case in task_class.cases}

@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.errors import (
     ReportError,
     SettingsError,
 )
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.render import render, terminal
 from pytest_failure_taxonomy.report.render.terminal import Line
@@ -186,7 +187,6 @@ def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
 
 def _read(options: argparse.Namespace) -> str:
     from pytest_failure_taxonomy.recorder.machine import describe_environment
-    from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.report.read.foreign import report_from
 
     report = report_from(
@@ -288,7 +288,6 @@ def finalize(options: argparse.Namespace) -> int:
 
 def classify(options: argparse.Namespace) -> int:
     """Print why a run failed of which there is only a log."""
-    from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.report.read.log_answer import classify_log
     from pytest_failure_taxonomy.report.read.log_lines import open_log
 
@@ -418,12 +417,13 @@ def _checked(path: Path, *, runs_oracle: bool) -> str:
 
         tests = [example for example in task_class.oracle if example.expect is not None]
         outcomes, problems = grade_examples(task_class, tests), []
+        redact = Secrets().redact
         for example in tests:
             score = outcomes[example.example_id].score
             if why := why_wrong(example, score):
                 where = f"{path / 'oracle' / (example.path or path).name}:{example.line}"
                 what = f"{example.example_id}: {why}; the rubric said {one_line(score)}"
-                problems.append(safe_text(f"{where}: {what}", 2_000))
+                problems.append(safe_text(redact(f"{where}: {what}"), output.MAX_LINE))
         if problems:
             raise BenchError("\n".join(problems))
         return f"{what}, {counted(len(tests), 'example')} graded as expected"
