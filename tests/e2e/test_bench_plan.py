@@ -69,7 +69,7 @@ def test_an_earlier_run_gives_its_scores(
     assert capsys.readouterr().out.splitlines() == [
         "8 cases, if the true mean is 0.5",
         "  show no loss with a chance of 80 %",
-        "drawn 1,000 times from what --from names",
+        "drawn 400 times from what --from names",
     ]
 
 
@@ -85,6 +85,7 @@ def test_an_earlier_run_gives_its_scores(
             ["--from", "a", "--from", "b", "--from", "c"],
             "--from: 3 runs are given; give one, or two",
         ),
+        (["--cases", "100001", "--truth", "1"], "--cases: 100001 is more than can be planned for;"),
         (["--from", "a"], "a: there is no such file; give a kept run"),
     ],
 )

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     """How often each score, or each difference of two, occurs: shares that add up to 1."""
 
 MOST_CASES: Final = 100_000
-SAMPLES: Final = 1_000
-"""That are drawn for a chance that is not computed."""
+SAMPLES: Final = 400
+"""That are drawn for a chance that is not computed: its standard error is 2 % at most."""
+_MOST_DISTINCT: Final = 100
+"""Scores; more are rounded to hundredths, or each sample would take too long."""
 _SEED: Final = 20_240
 _THOUSAND: Final = 1_000
 _SAME: Final = 1e-9
@@ -42,7 +44,8 @@ _FARTHEST: Final = 60.0
 
 def shares_of(scores: Sequence[float]) -> Shares:
     """Return how often each score occurs among some."""
-    return _added((score, 1 / len(scores)) for score in scores)
+    digits = 9 if len(set(scores)) <= _MOST_DISTINCT else 2
+    return _added((round(score, digits), 1 / len(scores)) for score in scores)
 
 
 def _added(shares: Iterable[tuple[float, float]]) -> Shares:
@@ -92,7 +95,7 @@ def _draw(shares: Shares, n: int) -> Iterable[Counter[float]]:
 
 def plan(
     gate: GateSettings | None,
-    counts: Iterable[int],
+    counts: Sequence[int],
     power: float,
     *,
     truths: Sequence[float] = (),
@@ -110,8 +113,11 @@ def plan(
         differences: Of the pairs of two earlier runs; by default, runs answer independently.
 
     Raises:
-        BenchError: The scores can't have one of the means.
+        BenchError: The scores can't have one of the means, or there are too many cases.
     """
+    if too_many := [count for count in counts if count > MOST_CASES]:
+        what = f"{too_many[0]} is more than can be planned for"
+        raise BenchError(f"--cases: {what}; give {MOST_CASES} or less")
     base = shares_of(scores) if scores else {0.0: 0.5, 1.0: 0.5}
     by_truth = {}
     for truth in truths or [math.fsum(scores) / len(scores)]:

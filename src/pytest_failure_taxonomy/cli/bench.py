@@ -668,10 +668,10 @@ def plan(options: argparse.Namespace) -> int:
         clusters = [case.cluster for case in runs[0].cases.values()]
     of_clusters = any(clusters)
     units = {number if name is None else name for number, name in enumerate(clusters)}
-    counts = options.cases or [len(units)]
+    counts = options.cases or [len(units)] * bool(units)
     if gate is not None and of_clusters:  # what pass are cases
         gate = gate.model_copy(update={"min_passed_cases": None})
-    if gate is None and not any(counts):
+    if gate is None and not counts:
         raise BenchError(
             "bench plan: there is nothing to plan; name a task class, or give --lower-bound-95 or"
             " --cases"
@@ -687,7 +687,7 @@ def plan(options: argparse.Namespace) -> int:
         raise BenchError(f"bench plan: {NO_SCIPY.removeprefix('none: ')}") from None
     found = planning.plan(
         gate,
-        filter(None, counts),
+        counts,
         options.power,
         truths=options.truth,
         scores=scores,

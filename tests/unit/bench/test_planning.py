@@ -199,3 +199,13 @@ def test_the_tables_of_the_docs_are_what_is_planned() -> None:
     for kind, (_, *cells) in zip(kinds, table(page), strict=True):
         for n, cell in zip((20, 60, 100, 200, 1000), cells, strict=True):
             assert float(cell) == least_loss(kind, n, 0.8, 0.9)
+
+
+@pytest.mark.slow
+def test_many_different_scores_are_planned_by_in_hundredths() -> None:
+    """Each sample would take too long otherwise; the mean stays that of the run."""
+    scores = [number / 997 for number in range(998)]
+    assert len(shares_of(scores)) == 101
+    (able,) = plan(gate(0.2), [50], 0.8, scores=scores)["with_cases"]
+    assert able["truth"] == pytest.approx(0.5)
+    assert able["chance_of_gate"] > 0.9
