@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.oracle import with_agreement
 from pytest_failure_taxonomy.bench.plugin import items, results, scheduler, storage, task_classes
 from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
+from pytest_failure_taxonomy.bench.plugin.live_line import LiveLine
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.report import name_with_system
@@ -88,6 +89,7 @@ class BenchSession:
         self.why_gate_failed = ""
         """Why the benches are not good enough, whatever tests say; known when the session ends."""
         self._is_checked = False
+        self._live_line: LiveLine | None = None
         self.classes = task_classes.TaskClasses(config)
         workers = int(given.get("workercount", 0))
         self.runs = scheduler.CaseScheduler(self.classes, self._results, workers)
@@ -96,7 +98,8 @@ class BenchSession:
         """Return the outcome of an item's case, and add the score to the item's report."""
         source = item.source
         try:
-            outcome = self.runs.outcome_of(item)
+            with nullcontext() if self._live_line is None else self._live_line.while_waiting():
+                outcome = self.runs.outcome_of(item)
         except NotStartedError as error:
             reported_by(item).append(("stop", *source, str(error)))
             pytest.skip(f"not started: {error}")
@@ -231,6 +234,8 @@ class BenchSession:
             folders[folder] = self.classes.load(folder)
             source = Source(str(folder), system=system)
             self._results.sources[source].scheduled[task_classes.case_and_system(nodeid)[0]] = None
+        if folders and self._live_line is None:
+            self._live_line = LiveLine.begin(self._config, self._results.progress)
         self._check(folders.values())
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
@@ -288,7 +293,9 @@ class BenchSession:
             self._check(by_class.values())
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Say in CI that a system could end this process, and nothing would notice."""
+        """Begin the live line; say in CI that a system could end this process unnoticed."""
+        if not self._is_worker and any(isinstance(each, CaseItem) for each in session.items):
+            self._live_line = LiveLine.begin(self._config, self._results.progress)
         supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
         is_watched = supervisor == str(os.getppid()) or (supervisor and sys.platform == "win32")
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -357,17 +364,28 @@ class BenchSession:
         """Name the cases that did not pass where only the gate decides: to pytest, they passed."""
         return ("below", "b", ("BELOW", {"yellow": True})) if hasattr(report, _BELOW_KEY) else None
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        """Make room for what pytest writes."""
+        if self._live_line is not None:
+            self._live_line.erase()
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
         """Collect the scores that a report carries.
 
         They are dropped when all plugins have seen the report: pytest keeps it until the end.
         """
-        if not hasattr(report, storage.WIRE_KEY):
-            return (yield)
-        self._results.take(getattr(report, storage.WIRE_KEY))
+        live_line = self._live_line if hasattr(report, "node") else None  # of xdist's worker
+        if live_line is not None:
+            live_line.erase()
+        if hasattr(report, storage.WIRE_KEY):
+            self._results.take(getattr(report, storage.WIRE_KEY))
         yield
-        delattr(report, storage.WIRE_KEY)
+        if hasattr(report, storage.WIRE_KEY):
+            delattr(report, storage.WIRE_KEY)
+        if live_line is not None:
+            live_line.draw()
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -378,6 +396,8 @@ class BenchSession:
         for and can't be written. At this point xdist's workers have ended and the terminal summary
         is still to come.
         """
+        if self._live_line is not None:
+            self._live_line.close()
         self.runs.fan_out.close()
         yield
         if self._is_worker:

@@ -6,6 +6,7 @@ A test's report carries its results to the process that collects them, xdist's c
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import time
@@ -208,6 +209,8 @@ class Results:
         self.sources: defaultdict[Source, SourceResults] = defaultdict(SourceResults)
         """Of whom anything is known."""
         self._whole_runs: list[SourcedReport] = []
+        self._first_progress: tuple[float, int] | None = None
+        """When it was first asked, and how many cases were done by then."""
         self.is_not_rerun = False
         """Whether a case failed that a plugin would have run again."""
 
@@ -235,6 +238,26 @@ class Results:
                         self.sources[Source(*source)].started.add(case_id)
                 case ("stop", *source, why):
                     self.sources[Source(*source)].stopped = why
+
+    def progress(self) -> list[str]:
+        """Return how far the cases are, in words; nothing when all are done."""
+        sources = list(self.sources.values())
+        total = sum(len(each.scheduled) for each in sources)
+        scores = [score for each in sources for score in list(each.scores.values())]
+        done, now = len(scores), time.monotonic()
+        self._first_progress = self._first_progress or (now, done)
+        since, done_before = self._first_progress
+        if done >= total:
+            return []
+        words = [f"{done} of {total} cases"]
+        if failed := sum(not score.passed for score in scores):
+            words.append(f"{failed} failed")
+        if cost := run_report.cost_words(math.fsum(score.cost_usd for score in scores)):
+            words.append(cost)
+        if done > done_before:
+            left_ms = 1_000 * (now - since) * (total - done) / (done - done_before)
+            words.append(f"{run_report.duration(left_ms)} left")
+        return words
 
     def reports(self, classes: TaskClasses) -> list[SourcedReport]:
         """Return a report for each source that has cases to run, then those of whole runs."""
