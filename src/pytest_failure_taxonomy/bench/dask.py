@@ -102,19 +102,19 @@ class DaskSystem:
     """
 
     def __init__(
-        self, target: str, address: str, *, isolation: str = "thread", limit_seconds: float = 300.0
+        self, target: str, address: str, *, is_isolated: bool = True, limit_seconds: float = 300.0
     ) -> None:
         """Prepare; nothing is connected yet.
 
         Args:
             target: `package.module:callable`, which the workers import.
             address: The scheduler's, as `scheduler_address` returns it.
-            isolation: `process` calls it in a process of its own for each case, on the worker.
+            is_isolated: Whether the worker calls it in processes of its own.
             limit_seconds: Limit of cases that set none. The caller cancels a call that exceeds it;
                 the worker does so later, in case the caller is gone.
         """
         self._target = target
-        self._isolation = isolation
+        self._is_isolated = is_isolated
         self._limit_seconds = limit_seconds
         self._cluster = _Cluster(address)
 
@@ -133,7 +133,7 @@ class DaskSystem:
         except BenchError as error:
             raise SchedulerLost(str(error)) from None
         limit_seconds = (case.timeout_per_case_seconds or self._limit_seconds) + _SPARE_SECONDS
-        said = await self._cluster.call(self._target, self._isolation, limit_seconds, case)
+        said = await self._cluster.call(self._target, self._is_isolated, limit_seconds, case)
         if "error" in said:
             raise user_code.raised_elsewhere(said["error"])
         answer = json.loads(said["answer"])
@@ -274,7 +274,7 @@ class _Cluster:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def call(
-        self, target: str, isolation: str, limit_seconds: float, case: BenchCase
+        self, target: str, is_isolated: bool, limit_seconds: float, case: BenchCase
     ) -> dict[str, Any]:
         """Call the system for a case on a worker, as `call_system` does."""
         body = pickle.dumps(case)
@@ -289,7 +289,7 @@ class _Cluster:
                     case.spend(cost_usd, **usage)
 
         self._calls[token] = spend
-        arguments = (target, isolation, self._topic, token, limit_seconds, body)
+        arguments = (target, is_isolated, self._topic, token, limit_seconds, body)
         try:
             worker = await self._choose()
             self._in_flight[worker] += 1
@@ -385,7 +385,7 @@ async def greet(target: str) -> dict[str, str]:
 
 async def call_system(
     target: str,
-    isolation: str,
+    is_isolated: bool,
     topic: str,
     token: str,
     limit_seconds: float,
@@ -396,7 +396,7 @@ async def call_system(
 
     Args:
         target: The system as `package.module:callable`.
-        isolation: `process` for a process of its own for each case.
+        is_isolated: Whether it is called in processes of its own.
         topic: Each amount that the system spends is logged as an event of this topic.
         token: Names this call.
         limit_seconds: When to end the call if nobody else has: its client may be gone.
@@ -410,7 +410,7 @@ async def call_system(
     spends = _Spends(dask_worker, topic, token)
     try:
         case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here
-        system = await asyncio.to_thread(calls.system, target, isolation)
+        system = await asyncio.to_thread(calls.system, target, is_isolated)
     except Exception as error:  # noqa: BLE001 - it is the result of the case
         return {"spends": [], "error": _described(error)}
     given = case.spending_to(Spending(spends.add))
@@ -454,14 +454,14 @@ class _Calls:
     def __init__(self) -> None:
         self.background = BackgroundLoop()
         self.running: dict[str, tuple[asyncio.Future[Any], _Spends]] = {}
-        self._systems: dict[tuple[str, str], Callable[..., Any]] = {}
+        self._systems: dict[tuple[str, bool], Callable[..., Any]] = {}
 
-    def system(self, target: str, isolation: str) -> Callable[..., Any]:
+    def system(self, target: str, is_isolated: bool) -> Callable[..., Any]:
         """Return a system; import it at the first call."""
-        key = (target, isolation)
+        key = (target, is_isolated)
         if key not in self._systems:
             imported = user_code.import_callable(target, "sut")
-            self._systems[key] = IsolatedSystem(target) if isolation == "process" else imported
+            self._systems[key] = IsolatedSystem(target) if is_isolated else imported
         return self._systems[key]
 
 

@@ -5,6 +5,7 @@ They are pydantic models because files and rubrics fill them. They are immutable
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from fnmatch import fnmatchcase
@@ -480,8 +481,8 @@ class BenchSettings(ClosedModel):
     """The system under test as `package.module:callable`."""
     sut_version: str | None = None
     """The version of the system, as its author gives it."""
-    sut_isolation: Literal["thread", "process"] = "thread"
-    """Where a plain callable runs; a process can be killed."""
+    sut_isolation: Literal["process", "thread"] | None = None
+    """Where a system that has a name runs; `None`: as `is_system_isolated` tells."""
     rubric_isolation: Literal["warm", "fresh"] = "warm"
     """A fork of a warm server, or a new interpreter, for each case."""
     timeout_per_case_seconds: Seconds = DEFAULT_TIMEOUT_SECONDS
@@ -516,6 +517,13 @@ class BenchSettings(ClosedModel):
     """What a run must reach."""
     hidden: Listed[str] = ()
     """Fields of the cases that rubrics get and the system does not."""
+
+    @property
+    def is_system_isolated(self) -> bool:
+        """Whether the system has processes of its own: by default where they can be forked."""
+        if self.sut is None or self.sut_isolation is None:
+            return self.sut is not None and hasattr(os, "fork")
+        return self.sut_isolation == "process"
 
 
 class TaskClass(ClosedModel):

@@ -41,7 +41,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
 def write(
     runs: PytestRuns, cases: list[dict[str, Any]], *, system: str = "answer", settings: str = ""
 ) -> None:
-    """Write a task class whose cases note the calls of the system in `calls.txt`."""
+    """Write a task class whose cases note the calls of the system, and its process, in `calls.txt`.
+
+    By default that process is the worker.
+    """
+    if "sut_isolation" not in settings:
+        settings += "sut_isolation: thread\n"
     noted = [{**case, "note": str(runs.path / "calls.txt")} for case in cases]
     runs.write(task_class_files(noted, settings=f"sut: {SYSTEMS}:{system}\n{settings}", system=""))
 

@@ -10,8 +10,9 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -33,11 +34,11 @@ class Printed:
         self._dropped += max(0, given - room)
         return given
 
-    def content(self) -> bytes:
-        """Return what was kept, and a line about what was dropped."""
-        if not self._dropped:
-            return bytes(self._kept)
-        return bytes(self._kept) + f"\n({self._dropped:,} more bytes were dropped)\n".encode()
+    def take(self) -> bytes:
+        """Return what was kept, and a line about what was dropped; begin anew."""
+        kept, dropped = bytes(self._kept), self._dropped
+        self._kept, self._dropped = bytearray(), 0
+        return kept + f"\n({dropped:,} more bytes were dropped)\n".encode() if dropped else kept
 
 
 class _Stream(io.RawIOBase):
@@ -121,8 +122,7 @@ def load_target(target: str, path: list[str]) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]  # callable() says no more about it
 
 
-_SPENDS_DESCRIPTOR = 254
-_VERDICT_DESCRIPTOR = 255
+_REQUESTS_DESCRIPTOR, _SPENDS_DESCRIPTOR, _VERDICT_DESCRIPTOR = 253, 254, 255
 """High, but within the limit of open files."""
 _MAX_DESCRIPTORS = 65_536
 _PLACES = ("HOME", "TMPDIR") if os.name == "posix" else ("USERPROFILE", "TEMP", "TMP")
@@ -138,6 +138,7 @@ _VERDICT_CLOSED = 71
 _dumps = json.dumps
 _exit = os._exit
 _getpid = os.getpid
+_loads = pickle.loads
 _write = os.write
 
 
@@ -152,19 +153,28 @@ class Verdict:
         self._process_id = _getpid()
         self.printed = printed
 
-    def give(self, what: bytes, body: bytes) -> NoReturn:
-        """Write the answer and end the process.
+    def tell(self, what: bytes, body: bytes, *, is_free: bool) -> None:
+        """Write an answer.
 
-        If the rubric has forked, the other process may get here, too; it only ends.
+        If the case has forked, the other process may get here, too; it only ends.
+
+        Args:
+            what: A code of `wire`.
+            body: What belongs to it.
+            is_free: Whether this process can run another case.
         """
         if _getpid() != self._process_id:
             _exit(0)
-        printed = self.printed.content()
+        printed = self.printed.take()
         try:
-            head = wire.MESSAGE.pack(self._token, what, len(body), len(printed))
+            head = wire.MESSAGE.pack(self._token, what, is_free, len(body), len(printed))
             _write_all(self._descriptor, head + body + printed)
         except OSError:
             _exit(_VERDICT_CLOSED)
+
+    def give(self, what: bytes, body: bytes) -> NoReturn:
+        """Write the only answer and end the process."""
+        self.tell(what, body, is_free=False)
         _exit(0)
 
 
@@ -174,14 +184,15 @@ def _write_all(descriptor: int, data: bytes) -> None:
         rest = rest[_write(descriptor, rest) :]
 
 
-def leave_server(parent: int, library: Any, descriptor: int, spends: int | None) -> int:
+def leave_server(parent: int, library: Any, ends: Sequence[int]) -> int:
     """Detach a new child from the server: its session, signals and descriptors.
 
     Args:
         parent: The server's process.
         library: The C library.
-        descriptor: Where the verdict goes.
-        spends: Where a system tells what it spends; that is `_SPENDS_DESCRIPTOR` from now on.
+        ends: The descriptors that the child keeps, under new numbers: where the verdict goes;
+            where a system tells what it spends, `_SPENDS_DESCRIPTOR`; and where its next cases
+            come from, `_REQUESTS_DESCRIPTOR`.
 
     Returns:
         The new descriptor of the verdict.
@@ -190,12 +201,11 @@ def leave_server(parent: int, library: Any, descriptor: int, spends: int | None)
     signal.set_wakeup_fd(-1)
     processes.die_with_parent(library, parent)
     os.setsid()
-    if spends is not None:
-        if descriptor == _SPENDS_DESCRIPTOR:
-            descriptor = os.dup(descriptor)
-        os.dup2(spends, _SPENDS_DESCRIPTOR, inheritable=False)
-    os.dup2(descriptor, _VERDICT_DESCRIPTOR, inheritable=False)
-    os.closerange(3, _VERDICT_DESCRIPTOR if spends is None else _SPENDS_DESCRIPTOR)
+    numbers = range(_VERDICT_DESCRIPTOR, _VERDICT_DESCRIPTOR - len(ends), -1)
+    free = [os.dup(end) if end in numbers else end for end in ends]
+    for end, number in zip(free, numbers, strict=True):
+        os.dup2(end, number, inheritable=False)
+    os.closerange(3, numbers[-1])
     os.closerange(_VERDICT_DESCRIPTOR + 1, _MAX_DESCRIPTORS)
     return _VERDICT_DESCRIPTOR
 
@@ -239,19 +249,33 @@ def grade(verdict: Verdict, call: Callable[..., Any] | None, path: str, body: by
             raise NotUsableError(f"answered with {len(text):,} bytes of JSON; {most}")
         return wire.VERDICT, text
 
-    _answer(verdict, call_rubric, pack)
+    def wait(answer: Any) -> Any:
+        import asyncio
+
+        return asyncio.run(_awaited(answer))
+
+    gc.enable()
+    verdict.give(*_result_of(call_rubric, wait, pack))
 
 
 def run_system(
-    verdict: Verdict, call: Callable[..., Any], body: bytes, spends: int = _SPENDS_DESCRIPTOR
+    verdict: Verdict,
+    call: Callable[..., Any],
+    body: bytes | None,
+    *,
+    spends: int = _SPENDS_DESCRIPTOR,
+    requests: int | None = _REQUESTS_DESCRIPTOR,
 ) -> NoReturn:
-    """Call a system under test and answer with what it returns.
+    """Call a system under test and answer with what it returns; then for the next case.
+
+    A case that leaves something behind is the last one of its process.
 
     Args:
-        verdict: Where the answer goes.
+        verdict: Where the answers go.
         call: The system.
         body: The pickled case.
         spends: The descriptor of the pipe by which each amount is told as soon as it is spent.
+        requests: That of the socket by which further cases come; `None` if there are none.
     """
     from pytest_failure_taxonomy.bench.answers import Answer, Spending
     from pytest_failure_taxonomy.bench.user_code import facts_of
@@ -270,37 +294,82 @@ def run_system(
             raise
 
     def call_system() -> Any:
-        case = pickle.loads(body)  # noqa: S301 - our own client pickled it
+        case = _loads(body)
         return call(case.spending_to(Spending(tell)))
 
-    _answer(verdict, call_system, pack, facts_of)
+    loop = _Loop()
+    gc.enable()
+    before = processes.surroundings()
+    while body is not None:
+        what, answer = copy_context().run(_result_of, call_system, loop.wait, pack, facts_of)
+        is_free = requests is not None and loop.is_idle() and processes.surroundings() == before
+        verdict.tell(what, answer, is_free=is_free)
+        body = None
+        if is_free and requests is not None and (head := _read(requests, wire.LENGTH.size)):
+            body = _read(requests, *wire.LENGTH.unpack(head))
+    _exit(0)
 
 
-def _answer(
-    verdict: Verdict,
+def _read(source: int, size: int) -> bytes | None:
+    """Return as many bytes from a descriptor; `None` at its end."""
+    received = bytearray()
+    while len(received) < size:
+        data = os.read(source, size - len(received))
+        if not data:
+            return None
+        received += data
+    return bytes(received)
+
+
+class _Loop:
+    """The event loop of the systems that run in this process one after another."""
+
+    def __init__(self) -> None:
+        self._runner: Any = None
+
+    def wait(self, answer: Any) -> Any:
+        """Wait for what a system has returned."""
+        import asyncio
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(_awaited(answer), context=copy_context())
+
+    def is_idle(self) -> bool:
+        """Tell whether the last system has left nothing to be done."""
+        if self._runner is None:
+            return True
+        import asyncio
+
+        try:
+            self._runner.run(asyncio.sleep(0))  # what was due anyway, such as closing a transport
+            loop = self._runner.get_loop()
+            left = (*getattr(loop, "_ready", ()), *getattr(loop, "_scheduled", ()))
+            return not asyncio.all_tasks(loop) and all(each.cancelled() for each in left)
+        except BaseException:  # noqa: BLE001 - the loop is closed, or a callback has raised
+            return False
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+def _result_of(
     call: Callable[[], Any],
+    wait: Callable[[Any], Any],
     pack: Callable[[Any], tuple[bytes, bytes]],
     facts_of: Callable[[BaseException], dict[str, Any]] | None = None,
-) -> NoReturn:
-    """Answer with what a call returns, or with what is to be said of its exception."""
-    gc.enable()
+) -> tuple[bytes, bytes]:
+    """Return what a call returns, or what is to be said of its exception."""
     try:
         answer = call()
-        if hasattr(answer, "__await__"):
-            import asyncio
-
-            async def wait() -> Any:
-                return await answer
-
-            answer = asyncio.run(wait())
-        what, body = pack(answer)
+        return pack(wait(answer) if hasattr(answer, "__await__") else answer)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
         facts = {}
         if facts_of is not None:
-            with suppress(Exception):  # methods of the exception are called
+            with suppress(BaseException):  # methods of the exception are called
                 facts = facts_of(error)
-        what, body = wire.RAISED, describe(error, facts)
-    verdict.give(what, body)
+        return wire.RAISED, describe(error, facts)
 
 
 def _to_json(answer: Any) -> bytes:

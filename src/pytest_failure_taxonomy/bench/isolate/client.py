@@ -185,11 +185,15 @@ class ProcessDied(SystemUnderTestError):  # noqa: N818 - users read the name as 
 
 
 class IsolatedSystem:
-    """Calls a system under test in a separate process for each case.
+    """Calls a system under test in other processes, where nothing that it does reaches us.
 
     The processes are forks of one that has imported the system's module. They have the path, the
-    environment and the working directory of this process.
+    environment and the working directory of this process. Each runs one case at a time, and another
+    one after it unless the case has left something behind, such as a thread.
     """
+
+    most_at_once = 64
+    """How many cases it should be given at a time."""
 
     def __init__(self, target: str) -> None:
         """Prepare; no process is started yet.
@@ -228,6 +232,11 @@ class IsolatedSystem:
         if reply.what == wire.NOT_STARTED:
             why = f"could not be started: {reply.body.decode(errors='replace')}"
         raise ProcessDied(f"the system's process {why}")
+
+    async def connect(self) -> None:
+        """Start the process that imports the system, so that no case waits for that."""
+        if _CAN_FORK:
+            await self._servers.get("main", self._task, None).loaded()
 
     async def _ask(self, body: bytes, on_spends: OnSpends) -> Reply:
         if not _CAN_FORK:

@@ -130,7 +130,7 @@ class Reply:
         """Return the reply that a server has sent."""
         if what != wire.ANSWERED:
             return cls(what=what, status=status, body=body)
-        _, what, body_bytes, _ = wire.MESSAGE.unpack_from(body)
+        _, what, _, body_bytes, _ = wire.MESSAGE.unpack_from(body)
         end = wire.MESSAGE.size + body_bytes
         printed = body[end:].decode("utf-8", "backslashreplace")
         return cls(what=what, status=status, body=body[wire.MESSAGE.size : end], printed=printed)

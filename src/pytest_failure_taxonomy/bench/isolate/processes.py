@@ -5,6 +5,8 @@ What an operating system does not offer is left out.
 
 from __future__ import annotations
 
+import builtins
+import gc
 import math
 import os
 import shutil
@@ -27,6 +29,8 @@ except ImportError:  # Windows
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MIB = 1 << 20
+
+_LIMITS = ("AS", "CPU", "FSIZE", "NOFILE")
 
 MAX_OPEN_FILES = 256
 MAX_FILE_BYTES = 1 << 30
@@ -57,6 +61,40 @@ def limit_process(memory_mb: int, limit_seconds: float) -> None:
             _, hard = resource.getrlimit(which)
             limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(which, (limit, limit))
+
+
+_SIGNALS = ("SIGALRM", "SIGCHLD", "SIGHUP", "SIGINT", "SIGPIPE", "SIGTERM", "SIGUSR1", "SIGUSR2")
+
+
+def surroundings() -> object:
+    """Return what a system has around it in its process, to be compared after it has run.
+
+    A case that changes it, or leaves a thread or a process, could reach the next one.
+    """
+    try:
+        has_children = True
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except (ChildProcessError, AttributeError):  # macOS before Python 3.13 has no `waitid`
+            has_children = False
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return (
+            has_children,
+            set(sys._current_frames()),  # noqa: SLF001 - threads that `threading` doesn't know, too
+            os.getcwd(),
+            os.environ.copy(),
+            mask,
+            (sys.stdin, sys.stdout, sys.stderr),
+            (sys.path[:], "sys" in sys.modules, len(vars(builtins))),
+            (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(), gc.isenabled()),
+            [os.fstat(each)[:3] for each in (0, 1, 2)],
+            [signal.getsignal(getattr(signal, each)) for each in _SIGNALS],
+            [signal.getitimer(each) for each in (0, 1, 2)],
+            [resource.getrlimit(getattr(resource, f"RLIMIT_{each}")) for each in _LIMITS],
+        )
+    except Exception:  # noqa: BLE001 - the folder or a stream is gone
+        return object()  # like nothing else
 
 
 def load_library() -> Any:

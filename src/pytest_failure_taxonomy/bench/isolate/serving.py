@@ -42,7 +42,9 @@ class RunningCase:
         self.received: dict[int, bytearray] = {}
         """By descriptor: first the verdict, then a script's stderr or what a system spends."""
         self.ends: list[int] = []
-        """The child's ends of these pipes."""
+        """The child's ends of these pipes, and of the socket."""
+        self.requests: socket.socket | None = None
+        """By which the process of a system gets its next case."""
 
     def open_pipes(self, count: int) -> None:
         """Create the pipes.
@@ -55,6 +57,42 @@ class RunningCase:
             os.set_blocking(mine, False)
             self.received[mine] = bytearray()
             self.ends.append(its)
+
+    def open_socket(self) -> None:
+        """Create the socket by which further cases are sent, after the pipes.
+
+        Raises:
+            OSError: As for `open_pipes`.
+        """
+        self.requests, its = socket.socketpair()
+        self.requests.settimeout(_SECONDS_TO_SEND)
+        self.ends.append(its.detach())
+
+    def begin(self, number: int, body: bytes) -> bool:
+        """Give the process another case; return whether it takes it."""
+        self.number = number
+        with suppress(OSError):  # it is dead, or was stopped
+            if self.requests is not None:
+                self.requests.sendall(wire.LENGTH.pack(len(body)) + body)
+                return True
+        return False
+
+    def is_too_large(self, max_bytes: int) -> bool:
+        """Tell whether the child has written more than the limit."""
+        answer, *_ = self.received.values()
+        return len(answer) > max_bytes + wire.MESSAGE_OVERHEAD_BYTES
+
+    def take_answer(self, max_bytes: int) -> bytes | None:
+        """Return the answer of a system that is complete while its process goes on."""
+        first, *_ = self.received
+        answer = self.received[first]
+        if not (answer.startswith(self.token) and wire.is_complete(answer)):
+            return None
+        for descriptor in self.received:  # what it spent was told before
+            while self.read(descriptor, max_bytes):
+                pass
+        self.received[first] = bytearray()
+        return bytes(answer)
 
     def read(self, descriptor: int, max_bytes: int) -> bool | None:
         """Read from the child; return whether there may be more to read, or `None` at the end.
@@ -76,13 +114,15 @@ class RunningCase:
             while self.read(descriptor, max_bytes):
                 pass
             os.close(descriptor)
+        if self.requests is not None:
+            self.requests.close()
 
     def outcome(self, status: int, max_bytes: int, *, is_script: bool) -> tuple[bytes, bytes]:
         """Return the reply to the client, code and body, when the process has ended."""
         received, *errors = (bytes(each) for each in self.received.values())
         if self.has_timed_out and os.WIFSIGNALED(status):
             return wire.TIMED_OUT, b""
-        if len(received) > max_bytes + wire.MESSAGE_OVERHEAD_BYTES:
+        if self.is_too_large(max_bytes):
             return wire.TOO_LARGE, b""
         if is_script:
             received = wire.pack_script(self.token, received, errors[0])
@@ -106,6 +146,8 @@ class Server:
         """By process id."""
         self._pipes: dict[int, RunningCase] = {}
         """By descriptor."""
+        self._idle: list[RunningCase] = []
+        """Processes of systems that wait for their next case."""
         self._strays: dict[int, set[int]] = {}
         """Orphans, with the process ids of the cases that may have started them."""
         self._untouched_folders: list[str] = []
@@ -198,6 +240,12 @@ class Server:
         return bool(data)
 
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
+        while self._idle:
+            idle = self._idle.pop()
+            if idle.begin(number, body):
+                return
+            idle.number = 0
+            processes.kill_group(idle.process_id)
         folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
         is_folder_new = True
         while self._untouched_folders and is_folder_new:
@@ -209,6 +257,8 @@ class Server:
         case = RunningCase(number, limit_seconds, folder, is_folder_new=is_folder_new)
         try:
             case.open_pipes(2 if self._hello["is_script"] or self._hello["target"] else 1)
+            if self._hello["target"]:
+                case.open_socket()
             case.process_id = os.fork()
         except OSError as error:
             case.close_pipes(0)
@@ -226,10 +276,10 @@ class Server:
     def _be_child(self, case: RunningCase, limit_seconds: float, body: bytes) -> NoReturn:
         verdict = None
         try:
+            ends = case.ends
             if self._hello["is_script"]:
-                os.dup2(case.ends[1], 2)
-            spends = case.ends[1] if self._hello["target"] else None
-            output = child.leave_server(self._process_id, self._library, case.ends[0], spends)
+                os.dup2(ends.pop(), 2)
+            output = child.leave_server(self._process_id, self._library, ends)
             verdict = child.Verdict(output, case.token, self._printed)
             if self._hello["target"]:
                 child.run_system(verdict, self._call, body)
@@ -247,6 +297,23 @@ class Server:
             self._poll.unregister(descriptor)
             del self._pipes[descriptor]
         self._tell_spends(case)
+        if not self._hello["target"]:
+            return
+        most = self._hello["max_bytes"]
+        if case.is_too_large(most):
+            processes.kill_group(case.process_id)  # else it would wait for its next case
+        answer = case.take_answer(most)
+        if answer is None:
+            return
+        self._tell_spends(case)
+        self._tell(wire.ANSWERED, case.number, 0, answer)
+        case.number = 0
+        # An orphan may be the work of this case.
+        orphans = set(processes.children()) - set(self._running) - self._own_children
+        if wire.is_free(answer) and not orphans:
+            self._idle.append(case)
+        else:
+            processes.kill_group(case.process_id)
 
     def _reap(self) -> None:
         """Reap all children that have ended, adopted ones included."""
@@ -287,8 +354,10 @@ class Server:
             else:
                 processes.remove_case_folder(case.folder)
         self._tell_spends(case)
+        if case in self._idle:
+            self._idle.remove(case)
         # The client of a cancelled system still waits for the last that it has spent.
-        if self._hello["target"] or not case.is_cancelled:
+        if case.number and (self._hello["target"] or not case.is_cancelled):
             is_script = self._hello["is_script"]
             what, body = case.outcome(status, self._hello["max_bytes"], is_script=is_script)
             self._tell(what, case.number, status, body)
@@ -351,7 +420,8 @@ def run_one() -> NoReturn:
     verdict = child.Verdict(output, bytes(wire.TOKEN_BYTES), capture())
     try:
         if hello["target"]:
-            child.run_system(verdict, load_target(hello["target"], hello["path"]), body, spends)
+            call = load_target(hello["target"], hello["path"])
+            child.run_system(verdict, call, body, spends=spends, requests=None)
         child.settle(f"{hello['folder']}/1")
         processes.limit_process(hello["memory_mb"], 0)
         child.grade(verdict, None, hello["rubric"], body)

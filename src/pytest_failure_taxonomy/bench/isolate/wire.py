@@ -31,9 +31,10 @@ NOT_STARTED = b"s"
 SPENT = b"u"
 """The system has spent something; the body is lines as `pack_spent` writes them."""
 
-MESSAGE = struct.Struct("<8scII")
-"""From a child, on its own descriptor: its token, code, length of the body, length of what it
-printed; then both. The token tells our messages from what a rubric may write there itself."""
+MESSAGE = struct.Struct("<8sc?II")
+"""From a child, on its own descriptor: its token, code, whether it can run another case, length of
+the body, length of what it printed; then both. The token tells our messages from what a rubric may
+write there itself."""
 
 VERDICT = b"v"
 """The body is the verdict as JSON."""
@@ -43,6 +44,9 @@ ANSWER = b"w"
 """The body is a JSON object with the fields of a system's `Answer`."""
 OUTPUT = b"o"
 """The body is the standard output of a script, unchecked."""
+
+LENGTH = struct.Struct("<I")
+"""To a child that runs one case after another: the length of the body that follows."""
 
 MAX_VERDICT_BYTES = 1 << 20
 MAX_PRINTED_BYTES = 64 << 10
@@ -55,12 +59,17 @@ MARK = "FAILURE_TAXONOMY_ISOLATED"
 """The environment variable that identifies the processes of a server that died."""
 
 
-def is_complete(message: bytes) -> bool:
+def is_complete(message: bytes | bytearray) -> bool:
     """Return whether these bytes are one complete `MESSAGE`."""
     if len(message) < MESSAGE.size:
         return False
-    _, _, body_bytes, printed_bytes = MESSAGE.unpack_from(message)
+    *_, body_bytes, printed_bytes = MESSAGE.unpack_from(message)
     return len(message) == MESSAGE.size + int(body_bytes) + int(printed_bytes)
+
+
+def is_free(message: bytes) -> bool:
+    """Return whether the child that sent a `MESSAGE` can run another case."""
+    return bool(MESSAGE.unpack_from(message)[2])
 
 
 def pack_spent(cost_usd: float, usage: Mapping[str, float]) -> bytes:
@@ -71,7 +80,7 @@ def pack_spent(cost_usd: float, usage: Mapping[str, float]) -> bytes:
 def pack_script(token: bytes, output: bytes, errors: bytes) -> bytes:
     """Return what a script printed to stdout and stderr as a `MESSAGE`."""
     errors = errors[:MAX_PRINTED_BYTES]
-    return MESSAGE.pack(token, OUTPUT, len(output), len(errors)) + output + errors
+    return MESSAGE.pack(token, OUTPUT, False, len(output), len(errors)) + output + errors
 
 
 class Inbox:

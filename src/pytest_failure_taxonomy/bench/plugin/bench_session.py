@@ -306,8 +306,8 @@ class BenchSession:
             if found is None:
                 continue
             settings = self.classes.settings(found.task_class)
-            has_own = settings.sut is not None and settings.sut_isolation == "process"
-            if found.source.test or not (has_own or self.classes.backend is not None):
+            is_elsewhere = settings.is_system_isolated or self.classes.backend is not None
+            if found.source.test or not is_elsewhere:
                 terminal.write_line(_UNWATCHED, yellow=True)
                 return
 

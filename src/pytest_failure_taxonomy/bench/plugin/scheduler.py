@@ -182,7 +182,7 @@ class CaseScheduler:
                 self.fan_out.call(system.check())
 
     def _named_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
-        key = f"{settings.sut_isolation} {name}"
+        key = f"{settings.is_system_isolated} {name}"
         if key in self._systems:
             return self._systems[key]
         system: SystemUnderTest
@@ -190,15 +190,16 @@ class CaseScheduler:
             system = DaskSystem(
                 name,
                 self._classes.backend,
-                isolation=settings.sut_isolation,
+                is_isolated=settings.is_system_isolated,
                 limit_seconds=settings.timeout_per_case_seconds,
             )
             self.fan_out.at_close(system.aclose)
             with suppress(BenchError):  # each case says so
                 self.fan_out.call(system.connect())
-        elif settings.sut_isolation == "process":
+        elif settings.is_system_isolated:
             system = IsolatedSystem(name)
             self.fan_out.at_close(system.aclose)
+            self.fan_out.call(system.connect())
         else:
             system = import_callable(name, "sut")
         self._systems[key] = system

@@ -239,7 +239,8 @@ class PlanRun:
         """Calls that continued after they were cancelled."""
         self._ended = self._here.loop.create_future()
         self._error: BaseException | None = None
-        self._working = min(plan.concurrency, len(plan.cases))
+        most = getattr(system_under_test, "most_at_once", plan.concurrency)
+        self._working = min(plan.concurrency, len(plan.cases), most)
 
     async def run_all(self) -> None:
         """Run the cases; end all of them before returning or raising."""

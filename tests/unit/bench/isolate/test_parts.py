@@ -47,7 +47,7 @@ def test_what_is_printed_is_kept_up_to_a_limit(pieces: list[bytes]) -> None:
     dropped = max(0, len(whole) - wire.MAX_PRINTED_BYTES)
     kept = whole[: wire.MAX_PRINTED_BYTES]
     note = f"\n({dropped:,} more bytes were dropped)\n".encode() if dropped else b""
-    assert printed.content() == kept + note
+    assert printed.take() == kept + note
 
 
 def test_both_streams_are_captured_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_both_streams_are_captured_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     sys.stderr.write("b")
     sys.stdout.buffer.write(b"c")
     assert (sys.stdout.fileno(), sys.stderr.fileno()) == (1, 2)
-    assert printed.content() == b"a\\ud800bc"
+    assert printed.take() == b"a\\ud800bc"
 
 
 def test_the_environment_of_a_rubric_has_no_secrets() -> None:
