@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,16 @@ def hanging(*_: Any, **__: Any) -> Any:
     hang()
 
 
+def made(base: Any, slot: str, value: Any, *args: Any) -> Any:
+    """Return an object of a class with an odd method or property."""
+    return type("Odd", (base,), {slot: value})(*args)
+
+
+def made_in_list(base: Any, slot: str, value: Any) -> Any:
+    """Return a list of such an object."""
+    return [made(base, slot, value)]
+
+
 def pytest_outcome(name: str) -> BaseException:
     """Return what a function of pytest raises."""
     try:
@@ -129,30 +140,33 @@ for _name, _method in {"raises": fatal, "exits": stop, "hangs": hanging}.items()
         _value = property(_method) if _slot == "__class__" else _method
         raising(
             f"exception_{_slot.strip('_')}_{_name}",
-            lambda slot=_slot, value=_value: type("Odd", (Exception,), {slot: value})("x"),
+            partial(made, Exception, _slot, _value, "x"),
         )
     for _attribute in ("failure_kind", "retry_after", "traceback", "bases", "is_systemic"):
         raising(
             f"exception_{_attribute}_{_name}",
-            lambda name=_attribute, value=_method: type(
-                "Odd", (Exception,), {name: property(value)}
-            )("x"),
+            partial(made, Exception, _attribute, property(_method), "x"),
         )
     for _slot in ("__str__", "__repr__", "__getattr__", "__iter__", "__len__", "__await__"):
         answering(
             f"object_{_slot.strip('_')}_{_name}",
-            lambda slot=_slot, value=_method: type("Odd", (), {slot: value})(),
+            partial(made, object, _slot, _method),
         )
     for _slot in ("items", "keys", "__iter__", "__len__", "__getitem__", "__class__"):
         _value = property(_method) if _slot == "__class__" else _method
         answering(
             f"dict_{_slot.strip('_')}_{_name}",
-            lambda slot=_slot, value=_value: type("Odd", (dict,), {slot: value})(a=1),
+            partial(made, dict, _slot, _value, [("a", 1)]),
         )
-    for _kind, _slot in ((list, "__iter__"), (str, "__str__"), (int, "__repr__"), (float, "__repr__")):
+    for _kind, _slot in (
+        (list, "__iter__"),
+        (str, "__str__"),
+        (int, "__repr__"),
+        (float, "__repr__"),
+    ):
         answering(
             f"{_kind.__name__}_{_slot.strip('_')}_{_name}",
-            lambda kind=_kind, slot=_slot, value=_method: [type("Odd", (kind,), {slot: value})()],
+            partial(made_in_list, _kind, _slot, _method),
         )
 
 answering("not_a_number", lambda: float("nan"))
@@ -161,7 +175,7 @@ answering("bytes", lambda: b"\xff")
 answering("odd_keys", lambda: {1: "a", "1": "b"})
 answering("a_long_integer", lambda: 10**5000)
 answering("a_long_text", lambda: "x" * 80_000_000)
-answering("a_generator", lambda: (each for each in ()))
+answering("a_generator", lambda: iter([]))
 answering("a_module", lambda: sys)
 answering("surrogates_as_text", lambda: "\ud800")
 
@@ -184,12 +198,13 @@ def deep(_: Any) -> Any:
 
 
 def _usage(method: Attack) -> Attack:
-    class Usage(Mapping[str, float]):
-        __getitem__ = __iter__ = __len__ = items = method
+    usage: Any = type(
+        "Usage", (Mapping,), dict.fromkeys(("__getitem__", "__iter__", "__len__"), method)
+    )
 
     def answer(_: Any) -> Any:
         bench = importlib.import_module("pytest_failure_taxonomy.bench")
-        return bench.Answer(1, usage=Usage())
+        return bench.Answer(1, usage=usage())
 
     return answer
 
@@ -315,11 +330,20 @@ doing("exit_at_once_0", lambda: os._exit(0))
 doing("exit_at_once_3", lambda: os._exit(3))
 doing("abort", os.abort)
 doing("segfault", lambda: ctypes.string_at(0))
+
+
+def own_session() -> None:
+    """Leave the session, and then a process."""
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            hang()
+        os._exit(0)
+
+
 for _signal in ("KILL", "STOP", "TERM", "INT", "HUP", "SEGV", "ALRM", "PIPE", "XCPU"):
-    doing(
-        f"signal_{_signal.lower()}",
-        lambda number=getattr(signal, f"SIG{_signal}"): os.kill(os.getpid(), number),
-    )
+    _number = getattr(signal, f"SIG{_signal}")
+    doing(f"signal_{_signal.lower()}", partial(signal.raise_signal, _number))
 doing("kill_the_group", lambda: os.killpg(0, signal.SIGKILL))
 doing("close_input", lambda: os.close(0))
 doing("close_output", lambda: os.close(1))
@@ -327,11 +351,11 @@ doing("close_errors", lambda: os.close(2))
 doing("close_everything", lambda: os.closerange(0, 65_536))
 doing("close_all_but_the_standard_ones", lambda: os.closerange(3, 65_536))
 doing("close_streams", lambda: (sys.stdout.close(), sys.stderr.close()))
-doing("no_streams", lambda: [setattr(sys, each, None) for each in ("stdin", "stdout", "stderr")])
+doing("no_streams", lambda: vars(sys).update(stdin=None, stdout=None, stderr=None))
 doing("fork", lambda: os.fork() or os._exit(0))
 doing("fork_that_answers", os.fork)
 doing("fork_that_stays", lambda: os.fork() or hang())
-doing("fork_in_a_session_of_its_own", lambda: os.fork() or (os.setsid(), os.fork() or hang()))
+doing("fork_in_a_session_of_its_own", own_session)
 doing("alarm", lambda: signal.setitimer(signal.ITIMER_REAL, 0.05))
 doing("no_handlers", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
 doing("environment_gone", os.environ.clear)

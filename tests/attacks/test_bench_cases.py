@@ -27,7 +27,9 @@ def grade(case, output):
 """
 
 
-def run_attacks(runs: PytestRuns, attacks: Iterable[str], settings: str, system: str) -> FinishedRun:
+def run_attacks(
+    runs: PytestRuns, attacks: Iterable[str], settings: str, system: str
+) -> FinishedRun:
     """Run a bench in which every second case attacks."""
     cases = []
     for number, name in enumerate(attacks):
@@ -47,5 +49,7 @@ def test_in_a_process_of_its_own_each_case_is_graded(runs: PytestRuns, system: s
     run = run_attacks(runs, [*attacks, *loop], f"sut: bench_attacks:{system}\n", "")
     report = only_bench(run)
     scores = dict(report["per_case"])
-    assert [name for name in report["per_case"] if name[0].startswith("good") and not name[1]["passed"]] == []
+    assert [
+        name for name in report["per_case"] if name[0].startswith("good") and not name[1]["passed"]
+    ] == []
     assert len(scores) == report["counts"]["scheduled"] == 2 * len([*attacks, *loop])

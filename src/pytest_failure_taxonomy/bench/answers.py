@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pytest_failure_taxonomy.bench.user_code import raised_elsewhere
+
 MOST_COST_USD: Final = 1e9
 """The maximal cost of one case; larger amounts are mistakes, and could not be added exactly."""
 MOST_USAGE: Final = 1e15
@@ -42,12 +44,6 @@ class Answer:
     def __post_init__(self) -> None:
         """Refuse amounts that could not be added."""
         check_amounts("Answer", self.cost_usd, self.usage or {})
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields by name, to be sent from the process that called the system."""
-        usage = None if self.usage is None else dict(self.usage)
-        said = {"output": self.output, "cost_usd": self.cost_usd, "usage": usage}
-        return {**said, "transcript": self.transcript}
 
 
 def check_amounts(where: str, cost_usd: object, usage: object) -> None:
@@ -126,6 +122,56 @@ class Spending:
     def __reduce__(self) -> tuple[type[Spending], tuple[()]]:
         # A case that is sent to another process begins with nothing spent there.
         return Spending, ()
+
+
+_SCALARS: Final = frozenset({type(None), bool, int, float, str})
+
+
+def is_plain(value: object) -> bool:
+    """Tell whether a value is made of built-in types alone: to read it runs no code of others.
+
+    An `Answer` is looked into.
+    """
+    seen: set[int] = set()
+    pending: list[Any] = [value]
+    while pending:
+        each = pending.pop()
+        kind = type(each)
+        if kind in _SCALARS or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if kind is dict:
+            pending += [*each, *each.values()]
+        elif kind in (list, tuple):
+            pending += each
+        elif kind is Answer:
+            pending += (each.output, each.usage, each.transcript)
+        else:
+            return False
+    return True
+
+
+def read_output(count: OnSpend, value: object) -> Answer:
+    """Return the output and the transcript that a system gave, as plain data.
+
+    Args:
+        count: Called with what the system says that it cost, and its usage, whatever else it gave.
+        value: What it returned.
+
+    Raises:
+        ToldError: JSON can't represent it; of the type that `json_problem` names.
+    """
+    answer = value if isinstance(value, Answer) else Answer(output=value)
+    if answer.cost_usd or answer.usage:
+        count(answer.cost_usd, dict(answer.usage or {}))
+    for where, given in (("", answer.output), ("in the transcript: ", answer.transcript)):
+        problem = json_problem(given)
+        if problem is not None:
+            kind, _, why = problem.partition(": ")
+            raise raised_elsewhere({"type": kind, "message": where + why, "traceback": ""})
+    told = [answer.output, answer.transcript]
+    output, transcript = told if is_plain(told) else json.loads(_encode(told))
+    return Answer(output, transcript=transcript)
 
 
 _encode: Final = json.JSONEncoder(allow_nan=False).encode

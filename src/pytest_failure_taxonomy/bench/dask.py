@@ -19,13 +19,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import user_code
-from pytest_failure_taxonomy.bench.answers import Answer, Spending, json_problem
+from pytest_failure_taxonomy.bench.answers import Answer, Spending, read_output
 from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
 from pytest_failure_taxonomy.bench.run.calls import Attempt, is_async
 from pytest_failure_taxonomy.bench.run.fan_out import BackgroundLoop
@@ -45,9 +46,6 @@ _SECONDS_TO_CLOSE: Final = 3.0
 _SPARE_SECONDS: Final = 30.0
 """How long after the limit of a case its worker ends it by itself."""
 _EXTENSION: Final = "pytest-failure-taxonomy"
-_MAX_MESSAGE: Final = 2_000
-_writing_tracebacks = threading.Lock()
-"""Python 3.11 fails if two threads write one at a time."""
 
 Spent = tuple[int, float, dict[str, float]]
 """An amount: its number within a call, from 1, what it cost, and the usage."""
@@ -55,7 +53,7 @@ CountSpends = Callable[[Iterable[Spent]], None]
 """Counts the amounts of a call that were not counted before."""
 
 
-class WorkerLost(user_code.SystemUnderTestError):
+class WorkerLost(user_code.ToldError):
     """The worker ended before the system had returned. The case is not called again by itself."""
 
     failure_kind = "sandbox.worker_lost"
@@ -63,7 +61,7 @@ class WorkerLost(user_code.SystemUnderTestError):
     """One worker takes all its cases with it, which says nothing about the others."""
 
 
-class SchedulerLost(user_code.SystemUnderTestError):
+class SchedulerLost(user_code.ToldError):
     """The scheduler is gone, and with it the cluster."""
 
     failure_kind = "sandbox.worker_lost"
@@ -101,6 +99,9 @@ class DaskSystem:
     goes to the worker with the fewest of ours for each of its threads.
     """
 
+    is_isolated = True
+    """What it returns or raises is plain data."""
+
     def __init__(
         self, target: str, address: str, *, is_isolated: bool = True, limit_seconds: float = 300.0
     ) -> None:
@@ -126,18 +127,19 @@ class DaskSystem:
         Raises:
             WorkerLost: The worker ended, or there is none.
             SchedulerLost: The scheduler can't be reached any more.
-            SystemUnderTestError: The system raised.
+            ToldError: The system raised.
         """
         try:
             await self.connect()
         except BenchError as error:
             raise SchedulerLost(str(error)) from None
         limit_seconds = (case.timeout_per_case_seconds or self._limit_seconds) + _SPARE_SECONDS
-        said = await self._cluster.call(self._target, self._is_isolated, limit_seconds, case)
+        said = await self._cluster.call(
+            self._target, limit_seconds, case, is_isolated=self._is_isolated
+        )
         if "error" in said:
             raise user_code.raised_elsewhere(said["error"])
-        answer = json.loads(said["answer"])
-        return Answer(**answer) if answer.pop("is_answer") else answer["output"]
+        return Answer(**json.loads(said["answer"]))
 
     async def connect(self) -> None:
         """Connect now, so that no case waits for it.
@@ -274,7 +276,12 @@ class _Cluster:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def call(
-        self, target: str, is_isolated: bool, limit_seconds: float, case: BenchCase
+        self,
+        target: str,
+        limit_seconds: float,
+        case: BenchCase,
+        *,
+        is_isolated: bool,
     ) -> dict[str, Any]:
         """Call the system for a case on a worker, as `call_system` does."""
         body = pickle.dumps(case)
@@ -336,9 +343,7 @@ class _Cluster:
             raise await self._why_lost(worker, said)
         raise said
 
-    async def _why_lost(
-        self, worker: str, error: Exception | None
-    ) -> user_code.SystemUnderTestError:
+    async def _why_lost(self, worker: str, error: Exception | None) -> user_code.ToldError:
         """Return whether a worker or the scheduler is gone, when the last amounts are told."""
         await asyncio.sleep(_SECONDS_FOR_LAST_SPENDS)
         try:
@@ -385,7 +390,7 @@ async def greet(target: str) -> dict[str, str]:
 
 async def call_system(
     target: str,
-    is_isolated: bool,
+    is_isolated: bool,  # noqa: FBT001 - `distributed` calls this by position
     topic: str,
     token: str,
     limit_seconds: float,
@@ -410,7 +415,7 @@ async def call_system(
     spends = _Spends(dask_worker, topic, token)
     try:
         case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here
-        system = await asyncio.to_thread(calls.system, target, is_isolated)
+        system = await asyncio.to_thread(calls.system, target, is_isolated=is_isolated)
     except Exception as error:  # noqa: BLE001 - it is the result of the case
         return {"spends": [], "error": _described(error)}
     given = case.spending_to(Spending(spends.add))
@@ -420,7 +425,8 @@ async def call_system(
     try:
         said = await asyncio.wait_for(running, limit_seconds)
     except (TimeoutError, asyncio.CancelledError) as error:
-        if _ends_this_task(error):
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # not the call alone
             raise
         said = {"error": _described(error)}
     finally:
@@ -456,7 +462,7 @@ class _Calls:
         self.running: dict[str, tuple[asyncio.Future[Any], _Spends]] = {}
         self._systems: dict[tuple[str, bool], Callable[..., Any]] = {}
 
-    def system(self, target: str, is_isolated: bool) -> Callable[..., Any]:
+    def system(self, target: str, *, is_isolated: bool) -> Callable[..., Any]:
         """Return a system; import it at the first call."""
         key = (target, is_isolated)
         if key not in self._systems:
@@ -493,51 +499,30 @@ async def _answered(
     system: Callable[..., Any], case: Any, spends: _Spends, loop: BackgroundLoop
 ) -> dict[str, Any]:
     """Return what a system answers or raises, as plain data."""
-    try:
-        attempt = Attempt(
-            system,
-            case,
-            is_async=is_async(system),
-            loop=lambda: loop,
-            here=loop,
-            limit_seconds=None,
-            grace_seconds=_SECONDS_TO_CLOSE,
-        )
-        await attempt.run()
-        if attempt.error is not None:
-            raise attempt.error
-        value = attempt.value
-        is_answer = isinstance(value, Answer)
-        answer = value if is_answer else Answer(output=value)
-        problem = json_problem(answer.output) or json_problem(answer.transcript)
-        text = "" if problem else json.dumps({"is_answer": is_answer, **answer.as_json()})
-        if len(text) > MAX_OUTPUT_BYTES:
-            most = f"{MAX_OUTPUT_BYTES:,} bytes of JSON"
-            problem = f"ValueError: the system returned more than {most}"
-        if problem:
-            spends.add(answer.cost_usd, answer.usage or {})  # it counts without an output, too
-            name, _, words = problem.partition(": ")
-            raise type(name, (Exception,), {})(words)
-    except BaseException as error:
-        if _ends_this_task(error):
-            raise
-        return {"error": _described(error)}  # whatever it is, it is the case's result
+    attempt = Attempt(
+        system,
+        case,
+        read=partial(read_output, spends.add),
+        is_async=is_async(system),
+        loop=lambda: loop,
+        here=loop,
+        limit_seconds=None,
+        grace_seconds=_SECONDS_TO_CLOSE,
+    )
+    await attempt.run()
+    if attempt.error is not None:
+        return {"error": _described(attempt.error)}
+    answer: Answer = attempt.value
+    text = json.dumps({"output": answer.output, "transcript": answer.transcript})
+    if len(text) > MAX_OUTPUT_BYTES:
+        most = f"{MAX_OUTPUT_BYTES:,} bytes of JSON"
+        return {"error": _described(ValueError(f"the system returned more than {most}"))}
     return {"answer": text}
 
 
-def _ends_this_task(error: BaseException) -> bool:
-    """Tell whether the task that runs this was cancelled, and not one that the system made."""
-    task = asyncio.current_task()
-    is_cancelled = task is not None and task.cancelling() > 0
-    return is_cancelled and isinstance(error, asyncio.CancelledError)
-
-
 def _described(error: BaseException) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
-    message = ""
-    with suppress(Exception):  # methods of the exception are called
-        message = str(error)[:_MAX_MESSAGE]
-        facts = user_code.facts_of(error)
-    with _writing_tracebacks:
-        text = user_code.Traceback(error).text()
-    return {**facts, "type": type(error).__name__, "message": message, "traceback": text}
+    """Return an exception as plain data."""
+    said = user_code.told(error)
+    facts = {name: getattr(said, name) for name in user_code.FACTS}
+    what = {"type": type(said).__name__, "message": str(said), "traceback": said.traceback.text()}
+    return {**facts, **what}

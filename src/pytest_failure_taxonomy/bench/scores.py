@@ -26,7 +26,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode, TaskClass
-from pytest_failure_taxonomy.bench.user_code import describe, safe
+from pytest_failure_taxonomy.bench.user_code import ToldError, describe, safe
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -87,17 +87,18 @@ class RubricAnswer:
     printed: str = ""
 
 
-class RubricError(Exception):
+class RubricError(ToldError):
     """The rubric gave no verdict; the message says why in one line."""
 
-    def __init__(
-        self, message: str, *, traceback: str = "", printed: str = "", cost_usd: float = 0.0
-    ) -> None:
-        super().__init__(message)
-        self.traceback = traceback
-        self.printed = printed
+    def __init__(self, message: str, *, cost_usd: float = 0.0, **known: Any) -> None:
+        super().__init__(message, **known)
         self.cost_usd = cost_usd
         """What other rubrics of the case have cost."""
+
+    @property
+    def words(self) -> str:
+        """Return why."""
+        return str(self)
 
 
 class RubricTimeoutError(RubricError):
@@ -241,6 +242,16 @@ def read_answer(given: object) -> Verdict:
     raise RubricError(f"the answer is of type {type(given).__name__}; a mapping would be right")
 
 
+def read_verdict(given: object) -> tuple[Verdict, str]:
+    """Return a rubric's answer as `read_answer` does, and what the rubric printed."""
+    printed = given.printed if isinstance(given, RubricAnswer) else ""
+    try:
+        return read_answer(given), printed
+    except RubricError as error:
+        error.printed = printed
+        raise
+
+
 def _show(given: object) -> str:
     """Return the `repr` of a value, shortened."""
     try:
@@ -334,7 +345,7 @@ def check_variables(task_class: TaskClass, where: str) -> None:
 class CombinedRubrics:
     """Grades each output with several isolated rubrics at a time."""
 
-    enforces_limit = True
+    is_isolated = True
 
     def __init__(
         self,
@@ -412,7 +423,7 @@ def combine(
         kind = RubricTimeoutError if isinstance(first, RubricTimeoutError) else RubricError
         raise kind(
             "; ".join(f"{name}: {error}" for name, error in counting.items()),
-            traceback=next((each.traceback for each in counting.values() if each.traceback), ""),
+            traceback=next(filter(None, (each.traceback for each in counting.values())), ""),
             printed="".join(each.printed for each in counting.values()),
             cost_usd=cost_usd,
         )

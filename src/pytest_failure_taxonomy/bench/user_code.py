@@ -133,13 +133,13 @@ def attribute_of(error: BaseException, name: str) -> object:
     """Return an attribute of an exception; `None` if it has none, or if reading it raises."""
     try:
         return getattr(error, name, None)
-    except Exception:  # noqa: BLE001 - a property may raise anything
+    except BaseException:  # noqa: BLE001 - a property may raise anything
         return None
 
 
 def describe(error: BaseException) -> str:
     """Return the type of an exception and the beginning of its message."""
-    return safe(f"{type(error).__name__}: {_message_of(error, MAX_MESSAGE)}")
+    return safe(f"{type(error).__name__}: {_message_of(error)[:MAX_MESSAGE]}")
 
 
 def safe(text: str) -> str:
@@ -155,38 +155,39 @@ class Traceback:
     """The traceback of an exception, taken where it was raised and written where it is read.
 
     Python 3.11 parses source code while it writes a traceback, and fails if two threads do so at
-    once (`SystemError: AST constructor recursion depth mismatch`). So the thread that runs the
-    cases writes none.
+    once (`SystemError: AST constructor recursion depth mismatch`). So the threads that run the
+    cases write none.
     """
 
-    def __init__(self, error: BaseException) -> None:
-        """Take the traceback without our own frames; nothing of the frames is kept alive.
+    def __init__(self, taken: str | traceback.TracebackException = "") -> None:
+        """Keep a text, or what one is to be made of."""
+        self._taken = taken
 
-        An exception from another process has its traceback in an attribute, as `RubricError` has.
-        """
-        self._taken: str | traceback.TracebackException = ""
-        brought = attribute_of(error, "traceback")
-        if isinstance(brought, str):
-            self._taken = brought
-            return
+    @classmethod
+    def of(cls, error: BaseException) -> Traceback:
+        """Take the traceback without our own frames; nothing of the frames is kept alive."""
         begin = error.__traceback__
         while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
             begin = begin.tb_next
-        with suppress(Exception):  # methods of the exception are called
-            self._taken = traceback.TracebackException(type(error), error, begin)
+        with suppress(BaseException):  # methods of the exception are called
+            return cls(traceback.TracebackException(type(error), error, begin))
+        return cls()
+
+    def __bool__(self) -> bool:
+        return self._taken != ""
 
     def text(self) -> str:
         """Return the text, shortened in the middle; empty where there is none."""
         if isinstance(self._taken, traceback.TracebackException):
             try:
                 self._taken = "".join(self._taken.format())
-            except Exception:  # noqa: BLE001 - as above
+            except Exception:  # noqa: BLE001 - it was made of what the exception said
                 self._taken = ""
         return cap(safe(self._taken), MAX_TRACEBACK)
 
 
 _BENCH: Final = __name__.rpartition(".")[0]
-_OURS: Final = frozenset({f"{_BENCH}.run.calls", f"{_BENCH}.dask"})
+_OURS: Final = frozenset({f"{_BENCH}.run.calls", f"{_BENCH}.dask", f"{_BENCH}.answers"})
 
 
 def cap(text: str, limit: int) -> str:
@@ -200,6 +201,7 @@ def cap(text: str, limit: int) -> str:
 LONGEST_PAUSE_SECONDS: Final = 120.0
 """A server that asks for a longer pause is asked again after this one."""
 _MAX_KIND: Final = 100
+_MAX_MESSAGE_READ: Final = 2_000
 _INFRASTRUCTURE: Final = ("llm.", "sandbox.")
 _JITTER: Final = 0.25
 """The share by which a pause is longer or shorter, so that cases don't all come back at once."""
@@ -208,9 +210,8 @@ _JITTER: Final = 0.25
 def kind_of(error: BaseException) -> str | None:
     """Return the kind of a well-known library's exception, such as `llm.rate_limited`.
 
-    An exception can also name its kind in an attribute `failure_kind`; that of another process
-    does, or has the names of its classes in an attribute `bases`. An exception without a kind of
-    its own has that of its cause.
+    An exception can also name its kind in an attribute `failure_kind`. An exception without a kind
+    of its own has that of its cause.
     """
     seen: set[int] = set()
     each: BaseException | None = error
@@ -221,11 +222,10 @@ def kind_of(error: BaseException) -> str | None:
             if len(named) <= _MAX_KIND and named.isprintable():
                 return named
         else:
-            bases = names_of_classes(each)
-            module, _, name = bases[0].rpartition(".") if bases else ("", "", "")
-            message = _message_of(each)
+            bases = tuple(f"{one.__module__}.{one.__qualname__}" for one in type(each).__mro__[:-1])
+            module, _, name = bases[0].rpartition(".")
             found = classify_exception(
-                RaisedException(type=name, module=module, message=message, bases=bases)
+                RaisedException(type=name, module=module, message=_message_of(each), bases=bases)
             )
             if found is not None:
                 return found[1]
@@ -233,21 +233,10 @@ def kind_of(error: BaseException) -> str | None:
     return None
 
 
-def names_of_classes(error: BaseException) -> tuple[str, ...]:
-    """Return the names of an exception's classes, with their modules, the most derived one first.
-
-    Those of an exception of another process are in its attribute `bases`.
-    """
-    bases = attribute_of(error, "bases")
-    if isinstance(bases, tuple) and all(isinstance(each, str) for each in bases):
-        return bases
-    return tuple(f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__[:-1])
-
-
-def _message_of(error: BaseException, limit: int = 2_000) -> str:
+def _message_of(error: BaseException) -> str:
     try:
-        return str(error)[:limit]
-    except Exception as problem:  # noqa: BLE001 - `__str__` may raise anything
+        return str(error)[:_MAX_MESSAGE_READ]
+    except BaseException as problem:  # noqa: BLE001 - `__str__` may raise anything
         return f"<no message: {type(problem).__name__} in __str__>"
 
 
@@ -256,27 +245,21 @@ def is_infrastructure(kind: str | None) -> bool:
     return kind is not None and kind.startswith(_INFRASTRUCTURE)
 
 
-def fingerprint_of_error(code: str, error: BaseException) -> str:
-    """Return 16 hexadecimal digits that are the same for exceptions with one cause.
+def fingerprint(code: str, words: str, name: str = "") -> str:
+    """Return 16 hexadecimal digits that are the same for failures with one cause.
 
-    Numbers, paths, quoted texts and the like in the message don't count. An exception whose
-    attribute `is_systemic` is false has no cause that others could have, too; that is ''.
+    Numbers, paths, quoted texts and the like don't count.
+
+    Args:
+        code: The failure's.
+        words: The message of an exception, or the detail of another failure.
+        name: The exception's type, with its module.
     """
-    if attribute_of(error, "is_systemic") is False:
-        return ""
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
-    return fingerprint_of_words(code, _message_of(error), name)
-
-
-def fingerprint_of_words(code: str, words: str, name: str = "") -> str:
-    """Return 16 hexadecimal digits as `fingerprint_of_error`, of what a failure's detail says."""
     told = f"{code}\0{name}\0{normalize_message(words)}".encode("utf-8", "replace")
     return blake2b(told, digest_size=8).hexdigest()
 
 
-def pause_seconds(
-    retry: RetrySettings | None, number: int, kind: str | None, error: BaseException
-) -> float | None:
+def pause_seconds(retry: RetrySettings | None, number: int, error: ToldError) -> float | None:
     """Return how long to wait before a case's system is called again.
 
     The pause doubles with each call. A pause that the server asked for is kept if it is longer.
@@ -284,12 +267,12 @@ def pause_seconds(
     Args:
         retry: When to try again.
         number: How many calls there were.
-        kind: The kind of the exception that ended the last one.
-        error: This exception.
+        error: What the last one raised.
 
     Returns:
         `None` if the system is not to be called again.
     """
+    kind = error.failure_kind
     if retry is None or kind is None or number >= retry.attempts:
         return None
     if not any(fnmatchcase(kind, pattern) for pattern in retry.on):
@@ -297,10 +280,7 @@ def pause_seconds(
     jitter = 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - nobody gains by guessing it
     # Ten doublings exceed the longest pause already; more would overflow.
     pause = retry.backoff_seconds * 2.0 ** min(number - 1, 10) * jitter
-    asked = retry_after_seconds(error)
-    if asked is not None:
-        pause = max(pause, asked)
-    return min(pause, LONGEST_PAUSE_SECONDS)
+    return min(max(pause, error.retry_after or 0.0), LONGEST_PAUSE_SECONDS)
 
 
 def retry_after_seconds(error: BaseException) -> float | None:
@@ -309,7 +289,7 @@ def retry_after_seconds(error: BaseException) -> float | None:
     That is an attribute `retry_after`, or the header `Retry-After` of a `response`: a number of
     seconds or a date (RFC 9110, section 10.2.3).
     """
-    with suppress(Exception):  # the attributes may be anything
+    with suppress(BaseException):  # the attributes may be anything
         asked: Any = attribute_of(error, "retry_after")
         if asked is None:
             headers = getattr(getattr(error, "response", None), "headers", None)
@@ -332,47 +312,79 @@ def retry_after_seconds(error: BaseException) -> float | None:
     return None
 
 
-class SystemUnderTestError(Exception):
-    """An exception of a system under test, raised in its own process.
+class ToldError(Exception):
+    """What is known of an exception, as plain data: to read it runs no code of anybody's.
 
-    The error that reaches the caller is of a subclass named like the original's type.
+    Of an exception that a system under test or a rubric has raised, in this process or another,
+    this is a subclass with the name of the original's type.
     """
 
-    bases: tuple[str, ...] | None = None
-    """The names of the original's classes, with their modules, the most derived one first."""
     failure_kind: str | None = None
     """The kind of failure, such as `llm.rate_limited`, if it is known; maybe its cause's."""
     retry_after: float | None = None
     """The pause that the server of a provider asked for, in seconds."""
+    is_systemic = True
+    """Whether other cases can fail by the same cause."""
+    full_name = ""
+    """The name of the original's type, with its module."""
 
-    def __init__(self, message: str, *, traceback: str = "", printed: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        traceback: Traceback | str = "",
+        printed: str = "",
+    ) -> None:
         super().__init__(message)
-        self.traceback = traceback
+        self.traceback = Traceback(traceback) if isinstance(traceback, str) else traceback
         self.printed = printed
+
+    @property
+    def words(self) -> str:
+        """The type and the beginning of the message."""
+        return describe(self)
+
+    def fingerprint(self, code: str) -> str:
+        """Return what `fingerprint` does; '' if no other case can fail by the same cause."""
+        if not self.is_systemic:
+            return ""
+        return fingerprint(code, str(self), self.full_name or type(self).__name__)
+
+
+FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic")
 
 
 def facts_of(error: BaseException) -> dict[str, Any]:
-    """Return as plain data what decides whether the system is called again after an exception."""
+    """Return as plain data what is to be known of an exception besides its text and traceback."""
+    kind: type[BaseException] = type(error)
     return {
-        "bases": names_of_classes(error),
+        "full_name": f"{kind.__module__}.{kind.__qualname__}",
         "failure_kind": kind_of(error),
         "retry_after": retry_after_seconds(error),
+        "is_systemic": attribute_of(error, "is_systemic") is not False,
     }
 
 
-def raised_elsewhere(said: Mapping[str, Any], printed: str = "") -> SystemUnderTestError:
-    """Return an exception like one that was raised in another process.
+def told(error: BaseException) -> ToldError:
+    """Return an exception as plain data; its own methods and attributes are called for that."""
+    if issubclass(type(error), ToldError):  # `isinstance` would ask the exception
+        known: ToldError = error.with_traceback(None)  # type: ignore[assignment]
+        return known
+    said: dict[str, Any] = {"type": type(error).__name__, "message": _message_of(error)}
+    with suppress(BaseException):
+        said.update(facts_of(error))
+    return raised_elsewhere({**said, "traceback": Traceback.of(error)})
+
+
+def raised_elsewhere(said: Mapping[str, Any], printed: str = "") -> ToldError:
+    """Return what is known of an exception that was raised elsewhere.
 
     Args:
         said: Its `type`, `message` and `traceback`, and maybe its `facts_of`.
-        printed: What the process printed.
+        printed: What its process printed.
     """
-    kind = type(said["type"], (SystemUnderTestError,), {"__module__": __name__})
-    error: SystemUnderTestError = kind(
-        said["message"], traceback=said["traceback"], printed=printed
-    )
-    bases = said.get("bases")
-    error.bases = None if bases is None else tuple(bases)
-    error.failure_kind = said.get("failure_kind")
-    error.retry_after = said.get("retry_after")
+    kind = type(said["type"], (ToldError,), {"__module__": __name__})
+    error: ToldError = kind(said["message"], traceback=said["traceback"], printed=printed)
+    for name in said.keys() & FACTS:
+        setattr(error, name, said[name])
     return error

@@ -141,6 +141,7 @@ async def _attempt(function: Callable[..., Any], *args: object) -> Attempt:
     attempt = Attempt(
         function,
         *args,
+        read=lambda value: value,
         is_async=False,
         loop=lambda: here,
         here=here,
@@ -188,7 +189,10 @@ def test_whatever_a_plain_call_raises_is_a_value(error: BaseException) -> None:
     def fail() -> None:
         raise error
 
-    assert asyncio.run(_attempt(fail)).error is error
+    attempt = asyncio.run(_attempt(fail))
+    assert type(attempt.error).__name__ == type(error).__name__
+    is_fatal = not isinstance(error, StopIteration)
+    assert attempt.fatal_error is (error if is_fatal else None)
 
 
 def test_a_coroutine_that_comes_too_late_is_closed() -> None:

@@ -11,11 +11,11 @@ import pytest
 from pytest_failure_taxonomy.bench.models import RetrySettings
 from pytest_failure_taxonomy.bench.user_code import (
     LONGEST_PAUSE_SECONDS,
-    fingerprint_of_error,
     is_infrastructure,
     kind_of,
     pause_seconds,
     retry_after_seconds,
+    told,
 )
 
 
@@ -83,25 +83,24 @@ def test_a_date_asks_for_a_pause_until_then() -> None:
 def test_pauses_double_and_end() -> None:
     """A kind that is not listed, and the last attempt, have none."""
     retry = RetrySettings(on=("llm.*",), attempts=4, backoff_seconds=2)
-    error = make_error("RateLimitError")
-    kind = "llm.rate_limited"
-    pauses = [pause_seconds(retry, number, kind, error) for number in (1, 2, 3, 4)]
+    error = told(make_error("RateLimitError"))
+    pauses = [pause_seconds(retry, number, error) for number in (1, 2, 3, 4)]
     for number, pause in enumerate(pauses[:3]):
         assert pause is not None
         assert 2 * 2**number * 0.75 <= pause <= 2 * 2**number * 1.25
     assert pauses[3] is None
-    assert pause_seconds(retry, 1, "sandbox.docker", error) is None
-    assert pause_seconds(retry, 1, None, error) is None
-    assert pause_seconds(None, 1, kind, error) is None
-    patient = make_error("RateLimitError", retry_after=10_000)
-    assert pause_seconds(retry, 1, kind, patient) == LONGEST_PAUSE_SECONDS
+    assert pause_seconds(RetrySettings(on=("sandbox.*",)), 1, error) is None
+    assert pause_seconds(retry, 1, told(ValueError("no kind"))) is None
+    assert pause_seconds(None, 1, error) is None
+    patient = told(make_error("RateLimitError", retry_after=10_000))
+    assert pause_seconds(retry, 1, patient) == LONGEST_PAUSE_SECONDS
 
 
 def test_one_cause_has_one_fingerprint() -> None:
     """Numbers, ids and paths in a message don't count; type and words do."""
 
     def fingerprint(error: Exception) -> str:
-        return fingerprint_of_error("sut.exception", error)
+        return told(error).fingerprint("sut.exception")
 
     one = fingerprint(RuntimeError("no key for request 17 in /tmp/a/b.py"))
     assert one == fingerprint(RuntimeError("no key for request 3004 in /tmp/c/b.py"))

@@ -305,7 +305,7 @@ def test_a_rubric_that_keeps_its_own_limit_is_not_given_ours() -> None:
     """An isolated one kills its process at the limit and says so itself."""
 
     class Isolated:
-        enforces_limit = True
+        is_isolated = True
 
         async def __call__(self, case: BenchCase, output: object) -> object:
             await asyncio.sleep(0.1)

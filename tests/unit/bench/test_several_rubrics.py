@@ -115,7 +115,7 @@ def test_errors_name_their_rubrics() -> None:
         combine({"right": make_answer(cost_usd=0.25)}, weights, KEYS, errors)
     said = "style: was not done within 1 s; trial: raised ValueError: x"
     assert str(caught.value) == said
-    assert (caught.value.traceback, caught.value.printed) == ("Traceback", "hello\n")
+    assert (caught.value.traceback.text(), caught.value.printed) == ("Traceback", "hello\n")
     assert caught.value.cost_usd == 0.25
 
 

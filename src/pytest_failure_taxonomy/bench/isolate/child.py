@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -261,7 +262,7 @@ def grade(verdict: Verdict, call: Callable[..., Any] | None, path: str, body: by
 def run_system(
     verdict: Verdict,
     call: Callable[..., Any],
-    body: bytes | None,
+    body: bytes,
     *,
     spends: int = _SPENDS_DESCRIPTOR,
     requests: int | None = _REQUESTS_DESCRIPTOR,
@@ -277,36 +278,37 @@ def run_system(
         spends: The descriptor of the pipe by which each amount is told as soon as it is spent.
         requests: That of the socket by which further cases come; `None` if there are none.
     """
-    from pytest_failure_taxonomy.bench.answers import Answer, Spending
-    from pytest_failure_taxonomy.bench.user_code import facts_of
+    from pytest_failure_taxonomy.bench.answers import Spending, read_output
+    from pytest_failure_taxonomy.bench.user_code import ToldError, facts_of
 
     def tell(cost_usd: float, usage: Mapping[str, float]) -> None:
         with suppress(OSError):  # the server is gone, and kills this process at once
             _write(spends, wire.pack_spent(cost_usd, usage))
 
-    def pack(answer: Any) -> tuple[bytes, bytes]:
-        if not isinstance(answer, Answer):
-            return wire.VERDICT, _to_json(answer)
+    def pack(given: Any) -> tuple[bytes, bytes]:
         try:
-            return wire.ANSWER, _to_json(answer.as_json())
-        except BaseException:
-            tell(answer.cost_usd, answer.usage or {})  # it counts without an output, too
-            raise
+            answer = read_output(tell, given)
+        except ToldError as error:
+            raise error.with_traceback(None) from None  # the frames are ours
+        return wire.ANSWER, _to_json({"output": answer.output, "transcript": answer.transcript})
 
-    def call_system() -> Any:
-        case = _loads(body)
+    def call_system(given: bytes) -> Any:
+        case = _loads(given)
         return call(case.spending_to(Spending(tell)))
 
     loop = _Loop()
+    given: bytes | None = body
     gc.enable()
     before = processes.surroundings()
-    while body is not None:
-        what, answer = copy_context().run(_result_of, call_system, loop.wait, pack, facts_of)
+    while given is not None:
+        what, answer = copy_context().run(
+            _result_of, partial(call_system, given), loop.wait, pack, facts_of
+        )
         is_free = requests is not None and loop.is_idle() and processes.surroundings() == before
         verdict.tell(what, answer, is_free=is_free)
-        body = None
+        given = None
         if is_free and requests is not None and (head := _read(requests, wire.LENGTH.size)):
-            body = _read(requests, *wire.LENGTH.unpack(head))
+            given = _read(requests, *wire.LENGTH.unpack(head))
     _exit(0)
 
 

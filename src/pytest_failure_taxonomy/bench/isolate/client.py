@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.bench.isolate.connection import (
     run_directly,
 )
 from pytest_failure_taxonomy.bench.scores import RubricAnswer, RubricError
-from pytest_failure_taxonomy.bench.user_code import SystemUnderTestError, raised_elsewhere
+from pytest_failure_taxonomy.bench.user_code import ToldError, raised_elsewhere
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -49,7 +49,8 @@ class IsolatedRubric:
     Without `fork` (Windows) there are none, and each case gets a new interpreter.
     """
 
-    enforces_limit = True
+    is_isolated = True
+    """It keeps its limit, and what it answers or raises is plain data."""
 
     def __init__(
         self,
@@ -180,7 +181,7 @@ def open_rubrics(
     return scores.CombinedRubrics(opened, scores.weights_of(task_class), task_class.breakdown_keys)
 
 
-class ProcessDied(SystemUnderTestError):  # noqa: N818 - users read the name as the kind of end
+class ProcessDied(ToldError):  # noqa: N818 - users read the name as the kind of end
     """The process ended before the system had returned."""
 
 
@@ -192,6 +193,8 @@ class IsolatedSystem:
     one after it unless the case has left something behind, such as a thread.
     """
 
+    is_isolated = True
+    """What it returns or raises is plain data."""
     most_at_once = 64
     """How many cases it should be given at a time."""
 
@@ -211,7 +214,7 @@ class IsolatedSystem:
         What the system spends there, `case.spend` is told here, whatever becomes of the process.
 
         Raises:
-            SystemUnderTestError: The system raised, or its process ended.
+            ToldError: The system raised, or its process ended.
         """
         body = pickle.dumps(case)
 
@@ -223,9 +226,8 @@ class IsolatedSystem:
         reply = await self._ask(body, spend)
         if reply.what == wire.RAISED:
             raise raised_elsewhere(json.loads(reply.body), reply.printed)
-        if reply.what in (wire.VERDICT, wire.ANSWER) and not reply.status:
-            answer = json.loads(reply.body)
-            return Answer(**answer) if reply.what == wire.ANSWER else answer
+        if reply.what == wire.ANSWER and not reply.status:
+            return Answer(**json.loads(reply.body))
         if reply.what == wire.TOO_LARGE:
             raise ProcessDied(f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON")
         why = how_it_ended(os.waitstatus_to_exitcode(reply.status))

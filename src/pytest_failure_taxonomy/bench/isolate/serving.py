@@ -231,7 +231,8 @@ class Server:
             return False
         for (what, number, limit_seconds), body in self._inbox.feed(data):
             if what == wire.GRADE:
-                self._start(number, limit_seconds, body)
+                if not self._give_to_idle(number, body):
+                    self._start(number, limit_seconds, body)
                 continue
             for case in self._running.values():
                 if case.number == number:  # it is cancelled
@@ -239,13 +240,17 @@ class Server:
                     processes.kill_group(case.process_id)
         return bool(data)
 
-    def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
+    def _give_to_idle(self, number: int, body: bytes) -> bool:
+        """Give a case to a process that waits for one; return whether there was any."""
         while self._idle:
             idle = self._idle.pop()
             if idle.begin(number, body):
-                return
+                return True
             idle.number = 0
             processes.kill_group(idle.process_id)
+        return False
+
+    def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
         folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
         is_folder_new = True
         while self._untouched_folders and is_folder_new:

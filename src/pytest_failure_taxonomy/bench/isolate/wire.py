@@ -31,7 +31,7 @@ NOT_STARTED = b"s"
 SPENT = b"u"
 """The system has spent something; the body is lines as `pack_spent` writes them."""
 
-MESSAGE = struct.Struct("<8sc?II")
+MESSAGE = struct.Struct("<8scBII")
 """From a child, on its own descriptor: its token, code, whether it can run another case, length of
 the body, length of what it printed; then both. The token tells our messages from what a rubric may
 write there itself."""
@@ -41,7 +41,7 @@ VERDICT = b"v"
 RAISED = b"e"
 """The body is a JSON object of `reason`, `type`, `message` and `traceback`."""
 ANSWER = b"w"
-"""The body is a JSON object with the fields of a system's `Answer`."""
+"""The body is a JSON object with the output and the transcript of a system."""
 OUTPUT = b"o"
 """The body is the standard output of a script, unchecked."""
 
@@ -69,7 +69,8 @@ def is_complete(message: bytes | bytearray) -> bool:
 
 def is_free(message: bytes) -> bool:
     """Return whether the child that sent a `MESSAGE` can run another case."""
-    return bool(MESSAGE.unpack_from(message)[2])
+    _, _, is_able, _, _ = MESSAGE.unpack_from(message)
+    return bool(is_able)
 
 
 def pack_spent(cost_usd: float, usage: Mapping[str, float]) -> bytes:
@@ -80,7 +81,8 @@ def pack_spent(cost_usd: float, usage: Mapping[str, float]) -> bytes:
 def pack_script(token: bytes, output: bytes, errors: bytes) -> bytes:
     """Return what a script printed to stdout and stderr as a `MESSAGE`."""
     errors = errors[:MAX_PRINTED_BYTES]
-    return MESSAGE.pack(token, OUTPUT, False, len(output), len(errors)) + output + errors
+    head = MESSAGE.pack(token, OUTPUT, 0, len(output), len(errors))
+    return head + output + errors
 
 
 class Inbox:

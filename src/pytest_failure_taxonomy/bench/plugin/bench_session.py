@@ -104,7 +104,8 @@ class BenchSession:
             reported_by(item).append(("stop", *source, str(error)))
             pytest.skip(f"not started: {error}")
         except CaseLostError as error:
-            raise CaseFailedError(f"no score: {error}") from None
+            what = f"no score: {error}"
+            raise CaseFailedError(what, [what, *error.traceback.text().splitlines()]) from None
         score = outcome.score.model_dump(mode="json")
         reported_by(item).append(("case", *source, item.case.case_id, score))
         return outcome

@@ -6,6 +6,9 @@ systems run, so that nothing that a case does to its loop reaches the runner.
 
 A limit is one of the case's own time: what an event loop, or all threads, were kept from by others
 doesn't count.
+
+What a call returns or raises may run code when it is read. So it is read within the call, and the
+runner is told plain data.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.user_code import ends_run
+from pytest_failure_taxonomy.bench.answers import is_plain
+from pytest_failure_taxonomy.bench.user_code import ToldError, ends_run, told
 
 Function = Callable[..., Any]
 
@@ -116,7 +120,9 @@ class Attempt:
         self,
         function: Function,
         *args: object,
+        read: Callable[[Any], Any],
         is_async: bool,
+        is_ours: bool = False,
         loop: Callable[[], Loop],
         here: Loop,
         limit_seconds: float | None,
@@ -127,23 +133,28 @@ class Attempt:
         Args:
             function: A plain or an async function.
             args: Its arguments.
+            read: Makes plain data of what it returns; an exception that this raises is the call's.
             is_async: As `is_async` tells.
+            is_ours: Whether what it returns and raises is plain already.
             loop: Returns where its coroutine runs, be it async or one that returns an awaitable.
             here: The running loop.
             limit_seconds: When to cancel it; `None` if it enforces a limit of its own.
             grace_seconds: How long it may take to end after it was cancelled.
         """
         self.value: Any = None
-        """What the call returned."""
-        self.error: BaseException | None = None
-        """What the call raised."""
+        """What was read of what the call returned."""
+        self.error: ToldError | None = None
+        """What the call raised, as plain data."""
+        self.fatal_error: BaseException | None = None
+        """What ends the whole run if it was raised, or took the call's loop away; or `None`."""
         self.elapsed_seconds = 0.0
         self.is_expired = False
         """Whether our deadline ended the call."""
         self.is_abandoned = False
         """Whether it continues although it was cancelled."""
         self._call = partial(function, *args)
-        self._is_async = is_async
+        self._read = read
+        self._is_async, self._is_ours = is_async, is_ours
         self._loop, self._here = loop, here
         self._clock = here
         """The loop whose lateness is not the call's own time."""
@@ -194,13 +205,12 @@ class Attempt:
         """Make the call of a plain function; what it returns may be for a loop to await."""
         try:
             value = self._call()
+            is_awaitable = inspect.isawaitable(value)
         except BaseException as error:  # noqa: BLE001 - the caller decides about it
-            self._computed_seconds = time.thread_time()
-            self._here.call(self._end, None, error)
+            self._conclude(None, error)
             return
-        self._computed_seconds = time.thread_time()
-        if not inspect.isawaitable(value):
-            self._here.call(self._end, value, None)
+        if not is_awaitable:
+            self._conclude(value, None)
         elif not self._ended.done():
             self._call, self._is_async = partial(_awaited, value), True
             self._here.call(self._start_coroutine)
@@ -221,30 +231,43 @@ class Attempt:
         try:
             self._steps = _Steps(self._call(), self._end_steps)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._here.call(self._end, None, error)
+            self._conclude(None, error)
             return
         self._task = on.loop.create_task(self._steps)
         if self.is_expired:
             self._task.cancel()
 
     def _end_steps(self, steps: _Steps, value: Any, error: BaseException | None) -> None:
-        if steps is self._steps:
-            self._here.call(self._end, value, error)
+        if steps is not self._steps:
+            return
+        if self._is_ours or (error is None and is_plain(value)):
+            self._conclude(value, error)
+        else:  # its methods may keep the loop for good
+            threading.Thread(
+                target=self._conclude, args=(value, error), name="bench-call", daemon=True
+            ).start()
 
-    def _end(self, value: Any, error: BaseException | None) -> None:
+    def _conclude(self, value: Any, error: BaseException | None) -> None:
+        """Read what came of the call, and tell the runner."""
+        read, shown, fatal = None, None, None
+        try:
+            if error is None:
+                read = self._read(value)
+        except BaseException as raised:  # noqa: BLE001 - as above
+            error = raised
+        if error is not None:
+            shown = told(error)
+            if ends_run(error, is_cancelled_by_us=self.is_expired):
+                fatal = error
+        self._computed_seconds = time.thread_time()
+        self._here.call(self._end, read, shown, fatal)
+
+    def _end(
+        self, value: Any = None, error: ToldError | None = None, fatal: BaseException | None = None
+    ) -> None:
         if not self._ended.done():
-            self.value, self.error = value, error
+            self.value, self.error, self.fatal_error = value, error, fatal
             self._ended.set_result(None)
-
-    @property
-    def fatal_error(self) -> BaseException | None:
-        """What ends the whole run if it was raised, or took the call's loop away; or `None`."""
-        error = self.error
-        if isinstance(error, LoopLostError):
-            return error
-        if error is not None and ends_run(error, is_cancelled_by_us=self.is_expired):
-            return error
-        return None
 
     @property
     def is_too_late(self) -> bool:
@@ -294,17 +317,14 @@ class Attempt:
         """End a call whose loop another one has blocked for good; one that has not begun moves."""
         steps = self._steps
         if steps is not None and steps.has_begun:
-            self._end(None, LoopLostError("another case or task blocked the event loop for good"))
+            lost = LoopLostError("another case or task blocked the event loop for good")
+            self._end(None, told(lost), lost)
             return
         self._steps = self._task = None
         if steps is not None:
             steps.is_to_end = True
         self._began = perf_counter()
         self._start_coroutine()
-
-    def forget(self) -> None:
-        """Drop the exception: its frames keep everything that the call used alive."""
-        self.error = None
 
     def _expire(self) -> None:
         if self._ended.done() or self._limit is None:
@@ -325,7 +345,7 @@ class Attempt:
             return
         self.is_expired = True
         if not self._is_async:  # no thread can be ended
-            self._end(None, asyncio.CancelledError())
+            self._end()
             return
         if self._task is not None:
             self._clock.call(self._task.cancel)

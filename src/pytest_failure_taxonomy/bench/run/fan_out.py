@@ -12,9 +12,8 @@ from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pytest_failure_taxonomy.bench.run.calls import Loop, LoopLostError
+from pytest_failure_taxonomy.bench.run.calls import Loop
 from pytest_failure_taxonomy.bench.run.runner import PlanRun, Runner
-from pytest_failure_taxonomy.bench.user_code import describe
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         RubricRunner,
         SystemUnderTest,
     )
+    from pytest_failure_taxonomy.bench.user_code import ToldError, Traceback
 
 _LOOK_SECONDS: Final = 0.25
 _CLOSE_SECONDS: Final = 5.0
@@ -39,6 +39,10 @@ class NotStartedError(Exception):
 
 class CaseLostError(Exception):
     """The case has no score; the message says why."""
+
+    def __init__(self, message: str, traceback: Traceback) -> None:
+        super().__init__(message)
+        self.traceback = traceback
 
 
 class _StopError(Exception):
@@ -181,17 +185,12 @@ class Unit:
         if waited_for is not None:  # else its item was interrupted
             waited_for.set_result(outcome)
 
-    def _lose(self, case_id: str, call: CaseAttempt, error: BaseException) -> None:
+    def _lose(self, case_id: str, call: CaseAttempt, error: ToldError) -> None:
         """Have the item of a case fail with what its system has raised, and no other item."""
         self._watch.lose(case_id, call)
         waited_for = self._outcomes.get(case_id)
-        if waited_for is None:
-            return
-        if isinstance(error, LoopLostError):
-            error = CaseLostError(str(error))
-        elif not isinstance(error, SystemExit | asyncio.CancelledError):  # it would end pytest
-            error = CaseLostError(describe(error))
-        waited_for.set_exception(error)
+        if waited_for is not None:
+            waited_for.set_exception(CaseLostError(error.words, error.traceback))
 
     def _settle(self, run: Future[PlanRun]) -> None:
         """Set the reason why the run ended as the exception of all cases without an outcome."""
@@ -214,7 +213,6 @@ class Unit:
         Raises:
             NotStartedError: The run was stopped before, by its cost cap for example.
             CaseLostError: The case has no score.
-            BaseException: What a system raised that ends a test, such as SystemExit.
         """
         outcome = self._outcomes[case.case_id]
         try:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench import models, scores, user_code
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending, json_problem
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending, read_output
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.report import aggregate
 from pytest_failure_taxonomy.bench.run.admission import Admission
@@ -29,7 +29,7 @@ OnOutcome = Callable[[CaseOutcome], None]
 OnStart = Callable[[str], None]
 OnAttempt = Callable[[str, CaseAttempt], None]
 OnSpend = Callable[[str, int, float], None]
-OnLost = Callable[[str, CaseAttempt, BaseException], None]
+OnLost = Callable[[str, CaseAttempt, user_code.ToldError], None]
 Earlier = Mapping[str, Sequence[CaseAttempt]]
 
 _SHORTEST_WAIT_SECONDS: Final = 0.005
@@ -223,17 +223,24 @@ class PlanRun:
         self._admission = admission
         self._earlier = earlier
         self._runner = runner
-        self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
+        self._is_rubric_ours = getattr(rubric_runner, "is_isolated", False) is True
         here = self._here = Loop(asyncio.get_running_loop())
         make = partial(Attempt, here=here, grace_seconds=plan.cancellation_grace_seconds)
+        is_ours = getattr(system_under_test, "is_isolated", False) is True
         self._call_system = partial(
             make,
             system_under_test,
             is_async=is_async(system_under_test),
-            loop=runner.loop or (lambda: here),
+            is_ours=is_ours,
+            loop=(not is_ours and runner.loop) or (lambda: here),
         )
         self._call_rubric = partial(
-            make, rubric_runner, is_async=is_async(rubric_runner), loop=lambda: here
+            make,
+            rubric_runner,
+            read=scores.read_verdict,
+            is_async=is_async(rubric_runner),
+            is_ours=self._is_rubric_ours,
+            loop=lambda: here,
         )
         self._abandoned: list[Attempt] = []
         """Calls that continued after they were cancelled."""
@@ -300,11 +307,11 @@ class PlanRun:
             outcome = await self._outcome_of(case, calls)
         except _CaseLostError as lost:
             if self._runner.on_lost is None:
-                raise lost.error from None
+                raise lost.fatal from None
             if self._admission.is_needed:
                 spent = calls.since(before)
                 self._admission.settle(case.case_id, spent.cost_usd, "", spent.usage)
-            self._runner.on_lost(case.case_id, calls.done[-1], lost.error)
+            self._runner.on_lost(case.case_id, calls.done[-1], lost.shown)
             return
         self.per_case.append((case.case_id, outcome.score))
         last = outcome.attempts[-1]
@@ -322,27 +329,23 @@ class PlanRun:
             _CaseLostError: The system or the rubric raised what ends a run, or lost its loop.
         """
         system = await self._try_system(case, calls)
-        answer = system.value
-        if isinstance(answer, Answer):
-            calls.spending.on_spend = None  # the whole cost of a call is told when it has ended
-            calls.spending.add(answer.cost_usd, answer.usage or {})
-        else:
-            answer = Answer(output=answer)
-        failed = _judge_system(system, answer)
+        failed = _judge_system(system)
         if failed is not None:
-            score, kind, fingerprint = failed
+            score, fingerprint = failed
+            kind = None if system.is_too_late or system.error is None else system.error.failure_kind
             mode = score.failure_modes[0]
             calls.end(ended=mode.detail or mode.code, kind=kind, fingerprint=fingerprint)
             return _outcome(case, score, system, calls)
         calls.end()
+        answer: Answer = system.value
         limit = None
-        if not self._rubric_keeps_limit:
+        if not self._is_rubric_ours:
             limit = case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
         rubric = await self._made(
             self._call_rubric(case.as_in_file(), answer.output, limit_seconds=limit)
         )
-        if rubric.fatal_error is not None:
-            raise _CaseLostError(rubric.fatal_error)
+        if rubric.fatal_error is not None and rubric.error is not None:
+            raise _CaseLostError(rubric.fatal_error, rubric.error)
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
         score, fingerprint = _judge_rubric(rubric, self._plan.task_class, wall_clock_ms)
         if fingerprint:
@@ -363,23 +366,22 @@ class PlanRun:
             number = len(calls.done) + 1
             calls.begin(Spending(partial(self._spend, case.case_id, number)))
             given = case.for_system(self._plan.task_class.settings.hidden, calls.spending)
-            attempt = await self._made(self._call_system(given, limit_seconds=limit))
+            read = partial(read_output, calls.spending.add)
+            attempt = await self._made(self._call_system(given, read=read, limit_seconds=limit))
             error = attempt.error
-            if error is None or attempt.fatal_error is not None:
+            if error is None or attempt.is_too_late or attempt.fatal_error is not None:
                 break
-            kind = None if attempt.is_too_late else user_code.kind_of(error)
-            pause = user_code.pause_seconds(self._plan.retry, tries, kind, error)
+            pause = user_code.pause_seconds(self._plan.retry, tries, error)
             if pause is None:
                 break
             tries += 1
-            fingerprint = user_code.fingerprint_of_error(models.SUT_EXCEPTION, error)
-            call = calls.end(ended=user_code.describe(error), kind=kind, fingerprint=fingerprint)
+            fingerprint = error.fingerprint(models.SUT_EXCEPTION)
+            call = calls.end(ended=error.words, kind=error.failure_kind, fingerprint=fingerprint)
             self._runner.on_attempt(case.case_id, call)
-            attempt.forget()
             await asyncio.sleep(pause)
-        if attempt.fatal_error is not None:
-            calls.end(ended=user_code.describe(attempt.fatal_error))
-            raise _CaseLostError(attempt.fatal_error)
+        if attempt.fatal_error is not None and error is not None:
+            calls.end(ended=error.words)
+            raise _CaseLostError(attempt.fatal_error, error)
         return attempt
 
     async def _made(self, attempt: Attempt) -> Attempt:
@@ -392,36 +394,29 @@ class PlanRun:
 class _CaseLostError(Exception):
     """A case has no score: what was raised says no more of its system than that it ends a run."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, fatal: BaseException, shown: user_code.ToldError) -> None:
         super().__init__()
-        self.error = error
+        self.fatal = fatal
+        self.shown = shown
 
 
-def _judge_system(attempt: Attempt, answer: Answer) -> tuple[BenchScore, str | None, str] | None:
-    """Return the score of a case whose system failed, the failure's kind and its fingerprint.
+def _judge_system(attempt: Attempt) -> tuple[BenchScore, str] | None:
+    """Return the score of a case whose system failed, and the failure's fingerprint.
 
     `None` if the rubric is to judge.
     """
-    wall_clock_ms = attempt.elapsed_seconds * 1000
-    code, kind, error = models.SUT_EXCEPTION, None, attempt.error
+    error, wall_clock_ms = attempt.error, attempt.elapsed_seconds * 1000
     if attempt.is_too_late:
-        code, detail = models.SUT_TIMEOUT, attempt.why_late
+        code, why = models.SUT_TIMEOUT, attempt.why_late
+        fingerprint = user_code.fingerprint(code, why or "")
     elif error is not None:
-        kind = user_code.kind_of(error)
-        detail = (
-            user_code.describe(error) if kind is None else f"{kind}: {user_code.describe(error)}"
-        )
+        code, why = models.SUT_EXCEPTION, error.words
+        if error.failure_kind is not None:
+            why = f"{error.failure_kind}: {why}"
+        fingerprint = error.fingerprint(code)
     else:
-        detail = json_problem(answer.output)
-        if detail is None and answer.transcript is not None:
-            problem = json_problem(answer.transcript)
-            detail = problem and f"in the transcript: {problem}"
-        if detail is None:
-            return None
-    score = scores.failed_score(code, detail, wall_clock_ms=wall_clock_ms)
-    if error is not None and code == models.SUT_EXCEPTION:
-        return score, kind, user_code.fingerprint_of_error(code, error)
-    return score, None, user_code.fingerprint_of_words(code, score.failure_modes[0].detail or "")
+        return None
+    return scores.failed_score(code, why, wall_clock_ms=wall_clock_ms), fingerprint
 
 
 def _judge_rubric(
@@ -431,53 +426,40 @@ def _judge_rubric(
 
     And the fingerprint of what kept the rubric from giving a score; empty if it gave one.
     """
-    error = None if attempt.is_too_late else attempt.error
-    problem = error
-    if attempt.is_too_late:
-        score = scores.failed_score(
-            models.RUBRIC_TIMEOUT, attempt.why_late, wall_clock_ms=wall_clock_ms
-        )
-    elif problem is None:
-        try:
-            answer = scores.read_answer(attempt.value)
-            score = scores.graded_score(answer, task_class, wall_clock_ms=wall_clock_ms)
-        except scores.RubricError as wrong:
-            problem = wrong
-    if problem is not None:
-        is_limit = isinstance(problem, scores.RubricTimeoutError)
-        told = problem if isinstance(problem, scores.RubricError) else None
-        score = scores.failed_score(
-            models.RUBRIC_TIMEOUT if is_limit else models.RUBRIC_MALFORMED_OUTPUT,
-            user_code.describe(problem) if told is None else str(told),
-            wall_clock_ms=wall_clock_ms,
-            cost_usd=0.0 if told is None else told.cost_usd,
-        )
-    if error is not None:
-        return score, user_code.fingerprint_of_error(score.failure_modes[0].code, error)
-    for mode in score.failure_modes[:1]:
-        if mode.code in (models.RUBRIC_MALFORMED_OUTPUT, models.RUBRIC_TIMEOUT):
-            return score, user_code.fingerprint_of_words(mode.code, mode.detail or "")
-    return score, ""
+    error = attempt.error
+    if error is None and not attempt.is_too_late:
+        verdict, _ = attempt.value
+        return scores.graded_score(verdict, task_class, wall_clock_ms=wall_clock_ms), ""
+    code, why, cost_usd = models.RUBRIC_TIMEOUT, attempt.why_late, 0.0
+    fingerprint = user_code.fingerprint(code, why or "")
+    if error is not None and not attempt.is_too_late:
+        if not isinstance(error, scores.RubricTimeoutError):
+            code = models.RUBRIC_MALFORMED_OUTPUT
+        why, fingerprint = error.words, error.fingerprint(code)
+        if isinstance(error, scores.RubricError):
+            cost_usd = error.cost_usd
+    score = scores.failed_score(code, why, wall_clock_ms=wall_clock_ms, cost_usd=cost_usd)
+    return score, fingerprint
 
 
 def _outcome(
     case: BenchCase, score: BenchScore, last: Attempt, calls: _Calls, answer: Answer | None = None
 ) -> CaseOutcome:
     """Return the outcome of a case from its score, its last call, and all calls of its system."""
-    error = last.error
-    said = last.value if error is None else error
+    error = None if last.is_expired else last.error
+    printed = "" if error is None else error.printed
+    if error is None and answer is not None and not last.is_expired:
+        _, printed = last.value
     spent = math.fsum(each.cost_usd for each in calls.done)
     if spent:
         cost_usd = min(score.cost_usd + spent, MOST_COST_USD)
         score = score.model_copy(update={"cost_usd": cost_usd})
-    outcome = CaseOutcome(
+    return CaseOutcome(
         case_id=case.case_id,
         score=score,
         output=None if answer is None else answer.output,
         transcript=None if answer is None else answer.transcript,
         attempts=tuple(calls.done),
-        traceback=None if error is None or last.is_expired else user_code.Traceback(error),
-        printed=said.printed if isinstance(said, scores.RubricAnswer | scores.RubricError) else "",
+        traceback=None if error is None else error.traceback,
+        printed=printed,
     )
-    last.forget()
-    return outcome

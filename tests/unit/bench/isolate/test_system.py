@@ -10,7 +10,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.models import BenchCase
-from pytest_failure_taxonomy.bench.user_code import SystemUnderTestError
+from pytest_failure_taxonomy.bench.user_code import ToldError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
 
@@ -23,8 +23,8 @@ def result_of(system: str, **fields: Any) -> Any:
     async def run() -> Any:
         isolated = IsolatedSystem(f"{SYSTEMS}:{system}" if ":" not in system else system)
         try:
-            return await isolated(BenchCase(case_id="c", **fields))
-        except SystemUnderTestError as error:
+            return (await isolated(BenchCase(case_id="c", **fields))).output
+        except ToldError as error:
             return error
         finally:
             await isolated.aclose()
@@ -57,7 +57,7 @@ def test_a_system_may_be_async() -> None:
     [
         ("raises", "OddError", "it is odd"),
         ("leaves", "SystemExit", "bye"),
-        ("returns_object", "TypeError", "Object of type object is not JSON serializable"),
+        ("returns_object", "TypeError", "$ is of type object, which JSON can't hold"),
         ("exits", "ProcessDied", "the system's process exited with code 3"),
         ("dies", "ProcessDied", "the system's process was killed by SIGSEGV"),
         ("kills_parent", "ProcessDied", "the process that starts the system's was killed"),
@@ -72,16 +72,17 @@ def test_an_error_has_the_name_and_words_of_the_original(
     """Whatever ends the system's process is an exception of its case."""
     found = result_of(system)
     assert (type(found).__name__, str(found)) == (name, message)
-    assert isinstance(found, SystemUnderTestError)
+    assert isinstance(found, ToldError)
 
 
 def test_an_error_brings_its_traceback_and_what_was_printed() -> None:
     """Both are of the system's process."""
     found = result_of("raises")
     assert found.printed == "before\n"
-    first, *_, last = found.traceback.splitlines()
+    shown = found.traceback.text()
+    first, *_, last = shown.splitlines()
     assert (first, last) == ("Traceback (most recent call last):", f"{SYSTEMS}.OddError: it is odd")
-    assert found.traceback.count('File "') == 1
+    assert shown.count('File "') == 1
 
 
 def test_a_cancelled_system_is_killed_with_its_children(tmp_path: Path) -> None:
