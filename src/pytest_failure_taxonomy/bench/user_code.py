@@ -120,11 +120,12 @@ def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
     pending = [error]
     while pending:
         each = pending.pop()
-        if isinstance(each, BaseExceptionGroup):
-            pending.extend(each.exceptions)
-        elif isinstance(each, asyncio.CancelledError) and is_cancelled_by_us:
+        kind = type(each)  # `isinstance` would ask the exception
+        if issubclass(kind, BaseExceptionGroup):
+            pending.extend(BaseExceptionGroup.exceptions.__get__(each))
+        elif issubclass(kind, asyncio.CancelledError) and is_cancelled_by_us:
             continue
-        elif isinstance(each, ends):
+        elif issubclass(kind, ends):
             return True
     return False
 
@@ -166,10 +167,10 @@ class Traceback:
     @classmethod
     def of(cls, error: BaseException) -> Traceback:
         """Take the traceback without our own frames; nothing of the frames is kept alive."""
-        begin = error.__traceback__
-        while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
-            begin = begin.tb_next
         with suppress(BaseException):  # methods of the exception are called
+            begin = error.__traceback__
+            while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
+                begin = begin.tb_next
             return cls(traceback.TracebackException(type(error), error, begin))
         return cls()
 
@@ -218,7 +219,7 @@ def kind_of(error: BaseException) -> str | None:
     while each is not None and id(each) not in seen:
         seen.add(id(each))
         named = attribute_of(each, "failure_kind")
-        if isinstance(named, str):
+        if type(named) is str:
             if len(named) <= _MAX_KIND and named.isprintable():
                 return named
         else:
@@ -235,7 +236,8 @@ def kind_of(error: BaseException) -> str | None:
 
 def _message_of(error: BaseException) -> str:
     try:
-        return str(error)[:_MAX_MESSAGE_READ]
+        # Of a subclass of `str`, this is an ordinary text.
+        return str.__getitem__(str(error), slice(_MAX_MESSAGE_READ))
     except BaseException as problem:  # noqa: BLE001 - `__str__` may raise anything
         return f"<no message: {type(problem).__name__} in __str__>"
 
@@ -370,7 +372,8 @@ def told(error: BaseException) -> ToldError:
     if issubclass(type(error), ToldError):  # `isinstance` would ask the exception
         known: ToldError = error.with_traceback(None)  # type: ignore[assignment]
         return known
-    said: dict[str, Any] = {"type": type(error).__name__, "message": _message_of(error)}
+    name = type.__dict__["__name__"].__get__(type(error))  # past a metaclass that has its own
+    said: dict[str, Any] = {"type": name, "message": _message_of(error)}
     with suppress(BaseException):
         said.update(facts_of(error))
     return raised_elsewhere({**said, "traceback": Traceback.of(error)})

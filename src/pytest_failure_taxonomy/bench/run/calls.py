@@ -162,6 +162,8 @@ class Attempt:
         self._grace = grace_seconds
         self._ended: asyncio.Future[None] = here.loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
+        self._lost_before = 0.0
+        """What `_lost_seconds` was on an earlier clock."""
         self._steps: _Steps | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
@@ -240,9 +242,12 @@ class Attempt:
     def _end_steps(self, steps: _Steps, value: Any, error: BaseException | None) -> None:
         if steps is not self._steps:
             return
+        self._clock.attempts.discard(self)  # it needs the loop no longer
         if self._is_ours or (error is None and is_plain(value)):
             self._conclude(value, error)
         else:  # its methods may keep the loop for good
+            self._lost_before, self._clock = self._lost_seconds(), self._here
+            self._late_before = self._clock.late_seconds()
             threading.Thread(
                 target=self._conclude, args=(value, error), name="bench-call", daemon=True
             ).start()
@@ -329,9 +334,7 @@ class Attempt:
     def _expire(self) -> None:
         if self._ended.done() or self._limit is None:
             return
-        late = self._clock.late_seconds() - self._late_before
-        lost = max(0.0, late - self._held_seconds)
-        left = self._limit - (perf_counter() - self._began - lost)
+        left = self._limit - (perf_counter() - self._began - self._lost_seconds())
         if left > _LEAST_SECONDS:
             silent = self._clock.silent_seconds()
             if silent > self._limit + self._grace and not any(
@@ -350,6 +353,11 @@ class Attempt:
         if self._task is not None:
             self._clock.call(self._task.cancel)
         self._timer = self._here.loop.call_later(self._grace, self._abandon)
+
+    def _lost_seconds(self) -> float:
+        """Return how long others kept it from running."""
+        late = self._clock.late_seconds() - self._late_before
+        return self._lost_before + max(0.0, late - self._held_seconds)
 
     def _cpu_seconds(self) -> float:
         """Return how long a thread has computed: if all others stood still, it kept the GIL."""
