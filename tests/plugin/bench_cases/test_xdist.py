@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,43 @@ def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> No
     assert run.verdict == ("TESTS_FAILED", "worker.crashed")
     crashed = [worker["crashed_on"] for worker in run.report["workers"] if worker["crashed_on"]]
     assert crashed == ["bench/echo/cases/a.jsonl::case-004-exits"]
+
+
+@pytest.mark.slow
+def test_scores_of_a_dead_worker_are_not_paid_again(runs: PytestRuns) -> None:
+    """Of a fixture's cases only those in flight are called again."""
+    cases = [
+        *({"id": f"a-{number:02}", "input": number} for number in range(16)),
+        {"id": "b-exits", "input": 1, "sleep": 0.8, "exit": 3},
+        *({"id": f"c-{number}", "input": number, "sleep": 1.2} for number in range(3)),
+    ]
+    runs.write(task_class_files(cases, settings="concurrency: 8\n"))
+    # One unit, whose first item waits while most cases get their scores.
+    first = "import time\ndef pytest_runtest_setup(item):\n    time.sleep(0.1)\n"
+    runs.write({"bench/echo/conftest.py": first})
+    run = runs.run("bench", "-n", "1", plugins=PLUGINS)
+    assert run.outcomes == {"passed": 19, "failed": 1}
+    called = Counter(calls(runs))
+    assert [name for name, count in called.items() if count > 1 and name.startswith("a-")] == []
+    assert max(called.values()) <= 2
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_a_skipped_case_is_not_called_ahead(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """A hook of the user's has marked it, as conftests do that skip what is slow."""
+    skipped = [{"id": "skip", "input": 1}, {"id": "skipif", "input": 1}]
+    runs.write(task_class_files([*passing_cases(3), *skipped]))
+    hook = (
+        "import pytest\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        if item.name == 'skip': item.add_marker(pytest.mark.skip)\n"
+        "        if item.name == 'skipif': item.add_marker(pytest.mark.skipif(True, reason='x'))\n"
+    )
+    runs.write({"bench/echo/conftest.py": hook})
+    run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    assert run.outcomes == {"passed": 3, "skipped": 2}
+    assert sorted(calls(runs)) == ["case-000", "case-001", "case-002"]
 
 
 def test_no_journal_is_left(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:

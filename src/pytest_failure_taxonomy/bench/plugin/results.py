@@ -200,6 +200,8 @@ class Results:
 
     def __init__(self, config: pytest.Config, storage: BenchStorage, worker: str = "") -> None:
         self._storage = storage
+        self.is_shared = bool(worker) and not storage.does_all
+        """Whether other processes run cases that are this one's, too, should one of them die."""
         self.worker = worker
         """The name of this process among those of xdist; empty for a single one."""
         self._config = config

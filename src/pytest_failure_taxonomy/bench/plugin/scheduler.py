@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CombinedRubrics, SystemUnderTest
 
+_SKIPS = ("skip", "skipif")
+"""Marks, of the author's or added by a hook, by which pytest may skip an item."""
 _LONG_LIVED = ("session", "package")
 """Scopes in which a fixture outlives all cases of a task class."""
 
@@ -57,7 +59,10 @@ class CaseScheduler:
         )
         for _, _, unit in self._classes.units(cases, self._workers):
             members = [by_nodeid[each] for each in unit]
-            self._members.update(dict.fromkeys(unit, members))
+            # A case that may be skipped is not called before its item is set up.
+            together = [each for each in members if not any(map(each.get_closest_marker, _SKIPS))]
+            for each in members:
+                self._members[each.nodeid] = together if each in together else [each]
 
     def outcome_of(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case; start its unit first if necessary.
@@ -112,21 +117,27 @@ class CaseScheduler:
             results.file = self._results.open(source, plan.task_class, given, listed, plan.shard)
             results.admission = Admission(plan, results.file)
         is_resumed = results.file is not None and results.file.is_resumed
-        before = results.before() if self._workers or is_resumed else None
+        before = results.before() if self._results.is_shared or is_resumed else None
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}
         if before is not None:
             own = self._results.worker
             known = {each.case.case_id: before.known.get(each.case.case_id) for each in items}
-            if any(each and each.begun_by not in (None, own) for each in known.values()):
+            of_others = [
+                each
+                for each in known.values()
+                if each and each.begun_by not in (None, own) and self._results.is_shared
+            ]
+            if any(each.last is None or each.last.score is None for each in of_others):
                 # The worker that ran the unit crashed on an unknown case: run them one by one.
                 items = [asking]
                 plan = plan.model_copy(update={"cases": (asking.case,)})
             for each in (known[item.case.case_id] for item in items):
                 if each is None:
                     continue
-                calls, last = each.all_calls(), each.last if is_resumed else None
-                if last and last.score and before.settles(last):
+                calls, last = each.all_calls(), each.last
+                is_known = each in of_others or (is_resumed and last and before.settles(last))
+                if last and last.score and is_known:
                     done[each.case_id] = CaseOutcome(
                         case_id=each.case_id, score=last.score, attempts=calls
                     )

@@ -62,6 +62,8 @@ class BenchStorage:
     """The run that is continued, as the user named it; empty if none is."""
     problem: str = ""
     """Why nothing is kept, though that was not asked for."""
+    does_all: bool = False
+    """Whether each of xdist's workers runs all cases, as `--dist each` has it."""
     journal: str = ""
     """The folder of what xdist's workers note for their controller; empty without xdist."""
 
@@ -110,6 +112,7 @@ def share_with_worker(config: pytest.Config, workerinput: dict[str, Any]) -> Non
     """Tell an xdist worker where to write what it knows; nothing is created yet."""
     storage = bench_storage(config)
     if not storage.journal:
+        storage = replace(storage, does_all=config.getoption("dist", "no") == "each")
         own = f"{os.getpid()}-{os.urandom(6).hex()}"
         if storage.folder:
             journal = os.path.join(storage.folder, f"{WORKERS_FOLDER}{own}")
