@@ -45,6 +45,19 @@ def passing(*failed: int, count: int = 12, **more: Any) -> list[BenchScore]:
     return [make_score(0.0 if index in failed else 1.0, **more) for index in range(count)]
 
 
+def test_several_classes_are_judged_together(tmp_path: Path) -> None:
+    """An interval beyond 0 may be chance where there are several; the line says so."""
+    mail = {"task_class": "mail"}
+    old = make_run(passing())
+    new = make_run(passing(*range(6)))
+    write(tmp_path, "old.json", old, old.model_copy(update=mail))
+    write(tmp_path, "new.json", new, old.model_copy(update=mail))
+    run = compare(tmp_path)
+    assert run.status == 0
+    words = "of so many comparisons, one can look like this by chance"
+    assert f"  undecided: {words} (Holm's p = 0.062 for 2 comparisons)" in run.stdout.splitlines()
+
+
 def test_flips_difference_cost_and_time(tmp_path: Path) -> None:
     """A page says what changed, by how much, and what that proves."""
     write_both(

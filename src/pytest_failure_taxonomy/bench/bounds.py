@@ -107,18 +107,39 @@ def difference_interval_95(
     _refuse_outside(differences, -1)
     ups, of_clusters = _units([(each + 1) / 2 for each in differences], clusters)
     downs, _ = _units([(1 - each) / 2 for each in differences], clusters)
-    low = high = None
+    low = high = p_value = None
     method = why_none or _why_too_few(len(differences), of_clusters)
     if not method:
         try:
             # Rounded, so that a computed 1e-12 is not taken for a proof of a difference.
             ends = (round(2 * _gaffke(each, EACH_SIDE) - 1, _DIGITS) for each in (ups, downs))
             low, high, method = next(ends) + 0.0, -next(ends) + 0.0, GAFFKE
+            tails = (_share_below(1 / 2, *_spread(each)) for each in (ups, downs))
+            p_value = min(1.0, 2 * max(0.0, min(tails)))
         except ImportError:
             method = NO_SCIPY
     return DifferenceInterval(
-        low=low, high=high, method=method, n=len(differences), clusters=of_clusters
+        low=low,
+        high=high,
+        method=method,
+        n=len(differences),
+        clusters=of_clusters,
+        p_value=p_value,
     )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p values of several tests, adjusted so that all together seldom find nothing true.
+
+    Where at most 5 % of them are taken for a finding, there is a wrong one among them in 5 % of
+    cases at most, whatever the tests have to do with each other (Holm 1979).
+    """
+    adjusted, least = [0.0] * len(p_values), 0.0
+    ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, number in enumerate(ranked):
+        least = max(least, min(1.0, (len(ranked) - rank) * p_values[number]))
+        adjusted[number] = least
+    return adjusted
 
 
 def interval_95(

@@ -59,6 +59,8 @@ class DifferenceInterval(ClosedModel):
     """Pairs that it was computed from."""
     clusters: _Count | None = None
     """Clusters of pairs that were its units; null where each pair was one."""
+    p_value: _Share | None = None
+    """Two-sided p value of equality; below 0.05 where 0 is outside of the interval."""
 
 
 class ReducedScore(ClosedModel):
@@ -176,8 +178,13 @@ class BenchComparison(ClosedModel):
     """The newer mean less the older one."""
     interval_95: DifferenceInterval
     """What the pairs prove of the true difference."""
+    comparisons: _Count = 1
+    """How many comparisons were made together; each one more makes a chance finding likelier."""
+    adjusted_p: _Share | None = None
+    """The interval's p value, adjusted by Holm's method for all of these; null for no interval."""
     finding: Finding
-    """`worse` or `better` where the interval lies wholly on one side of 0."""
+    """`worse` or `better` where the interval lies wholly on one side of 0 and `adjusted_p` is below
+    0.05."""
     mcnemar_p: _Share
     """Two-sided p value of McNemar's exact test of the flips; a cluster counts as one flip, in the
     direction of most of its own."""
@@ -191,6 +198,26 @@ class BenchComparison(ClosedModel):
     """How long a case took in the older run on average, in milliseconds."""
     new_mean_ms: _NotNegative
     """How long a case took in the newer run on average, in milliseconds."""
+
+
+class SystemDifference(ClosedModel):
+    """How the runs of two systems differ that one pytest run had for a class, paired by case."""
+
+    system_label: str
+    """The other system."""
+    n: _Count
+    """Cases that both runs have."""
+    difference: _Difference
+    """The mean of this system less that of the other one, over these cases."""
+    interval_95: DifferenceInterval
+    """What the pairs prove of the true difference."""
+    comparisons: _Count
+    """How many pairs of systems there are in the pytest run."""
+    adjusted_p: _Share | None
+    """The interval's p value, adjusted by Holm's method for all of these; null for no interval."""
+    finding: Finding
+    """`worse` or `better` where the interval lies wholly on one side of 0 and `adjusted_p` is below
+    0.05."""
 
 
 COST_CAP: Final = "the cost cap was reached"
@@ -774,6 +801,9 @@ class BenchRunReport(ClosedModel):
     """How far the rubric agrees with people; null where `bench judge` has not measured it."""
     baseline: BenchComparison | None = None
     """How the run differs from that of `--bench-baseline`; null without one to compare with."""
+    other_systems: Listed[SystemDifference] = ()
+    """How the run differs from those of the class's other systems in the same pytest run, each pair
+    once: from those that stand before it in the report."""
     shard: BenchShard | None = None
     """Which part of the task class the run was; null for all of it, also where shards were joined
     to that."""

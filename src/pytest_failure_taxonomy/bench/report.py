@@ -472,6 +472,8 @@ def mean_words(mean: float, error: float | None = None) -> str:
 
 
 _MAX_FLIPS: Final = 5
+_MAX_PAIRS: Final = 10
+"""Pairs of systems that are listed."""
 _SLOWEST: Final = 3
 """Cases that are listed as the slowest."""
 
@@ -501,12 +503,15 @@ def summary_lines(
     ]
 
 
-def table_of_systems(reports: Sequence[models.BenchRunReport], *, test: str = "") -> list[str]:
+def table_of_systems(
+    reports: Sequence[models.BenchRunReport], *, test: str = "", has_pairs: bool = True
+) -> list[str]:
     """Return a table of the systems that one task class was run with, a row for each.
 
     Args:
         reports: The reports of the class's runs, at least one.
         test: The test that ran it; empty for the items of the class.
+        has_pairs: Whether to say below it how the systems differ, too.
     """
     rows = [("system", "passed", "mean", "at least", "cost", "time of a case", "gate")]
     for report in reports:
@@ -529,7 +534,8 @@ def table_of_systems(reports: Sequence[models.BenchRunReport], *, test: str = ""
     widths = {n: max(len(row[n]) for row in rows) for n in used}
     title = f"bench {reports[0].task_class}{test and f' in {test}'}: {len(reports)} systems"
     lines = ("  ".join(row[n].ljust(widths[n]) for n in used) for row in rows)
-    return [title, *(f"  {line.rstrip()}" for line in lines)]
+    pairs = _lines_of_pairs(reports) if has_pairs else ()
+    return [title, *(f"  {line.rstrip()}" for line in lines), *pairs]
 
 
 def lines_of_system(report: models.BenchRunReport, *, detail: bool = False) -> list[str]:
@@ -545,6 +551,25 @@ def lines_of_system(report: models.BenchRunReport, *, detail: bool = False) -> l
         lines.append(_bound(bound))
     lines += _facts(report, detail=detail, has_cost=False)
     return [f"  {report.system_label}:", *(f"    {line}" for line in lines)]
+
+
+def _lines_of_pairs(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
+    """Yield how the systems of one task class differ, those pairs first that do beyond doubt."""
+    pairs = [(report.system_label, each) for report in reports for each in report.other_systems]
+    pairs.sort(key=lambda pair: pair[1].finding == "undecided")
+    for label, found in pairs[:_MAX_PAIRS]:
+        words = f"{difference_words(found)}, {found.finding}"
+        yield f"  {found.system_label} -> {label}: {words}{adjusted_words(found)}"
+    if len(pairs) > _MAX_PAIRS:
+        proven = sum(found.finding != "undecided" for _, found in pairs)
+        yield f"  {proven} of {len(pairs)} pairs of systems differ beyond doubt; the report has all"
+
+
+def adjusted_words(found: models.BenchComparison | models.SystemDifference) -> str:
+    """Return that a finding is that of one of several comparisons, if it is; else nothing."""
+    if found.comparisons == 1 or found.adjusted_p is None:
+        return ""
+    return f" (Holm's p = {found.adjusted_p:.2g} for {found.comparisons} comparisons)"
 
 
 def name_with_system(report: models.BenchRunReport) -> str:
@@ -580,7 +605,7 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
     if report.baseline is not None:
         found = report.baseline
-        said = [f"mean {difference_words(found)}, {found.finding}"]
+        said = [f"mean {difference_words(found)}, {found.finding}{adjusted_words(found)}"]
         for flip, verb in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
             names = [each.case_id for each in found.changes if each.flip == flip]
             if names:
@@ -647,7 +672,7 @@ def _units(found: models.LowerBound | models.DifferenceInterval) -> str:
     return f"n={found.n}" + (f" in {found.clusters} clusters" if found.clusters is not None else "")
 
 
-def difference_words(found: models.BenchComparison) -> str:
+def difference_words(found: models.BenchComparison | models.SystemDifference) -> str:
     """Return the difference of two means and its interval in words."""
     difference = f"changed by {signed(found.difference)}"
     interval = found.interval_95

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing, oracle
-from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
+from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
 from pytest_failure_taxonomy.bench.oracle import with_agreement
 from pytest_failure_taxonomy.bench.report import (
+    adjusted_words,
     cost_words,
     difference_words,
     duration,
@@ -455,8 +456,14 @@ def compare(options: argparse.Namespace) -> int:
 def _lines(found: BenchComparison) -> Iterator[Line]:
     words = f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
     yield Line(text=safe_text(f"bench {_name(found)}: {words}"), bold=True)
-    finding, *color = packaged_table("bench")["findings"][found.finding]
-    yield Line(text=f"  {finding}", color=next(iter(color), None), bold=found.finding == "worse")
+    is_apart = found.interval_95.p_value is not None and found.interval_95.p_value < ALPHA
+    is_chance = is_apart and found.finding == "undecided"
+    finding, *color = packaged_table("bench")["findings"]["chance" if is_chance else found.finding]
+    yield Line(
+        text=f"  {finding}{adjusted_words(found)}",
+        color=next(iter(color), None),
+        bold=found.finding == "worse",
+    )
     for name, words in _comparison_facts(found):
         yield Line(text=f"  {name}: {safe_text(words, MAX_LINE)}")
 

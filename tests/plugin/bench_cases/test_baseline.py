@@ -79,6 +79,18 @@ def test_a_loss_beyond_doubt_fails_the_gate(runs: PytestRuns, workers: tuple[str
     assert "gate: FAIL: worse than the baseline" in text
 
 
+def test_of_several_classes_each_has_to_lose_more(runs: PytestRuns) -> None:
+    """The six cases that fail a gate alone are undecided beside those of another class."""
+    runs.write(task_class_files(passing_cases(20), modes=MILD, folder="bench/other"))
+    make_baseline(runs)
+    run = run_bench(runs, 0, "--bench-baseline=base.json", system=FAILING)
+    assert {each["task_class"] for each in run.report["bench"]} == {"echo", "other"}
+    for bench in run.report["bench"]:
+        assert bench["baseline"]["interval_95"]["high"] < 0
+        assert (bench["baseline"]["finding"], bench["gate"]["verdict"]) == ("undecided", "PASS")
+    assert "undecided (Holm's p = 0.062 for 2 comparisons)" in "\n".join(run.stdout)
+
+
 def test_cases_that_were_changed_since_the_file_was_written(runs: PytestRuns) -> None:
     """The file holds one digest of all of them, which the run of the same cases has, too."""
     make_baseline(runs)

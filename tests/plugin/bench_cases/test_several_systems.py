@@ -121,6 +121,11 @@ def test_the_summary_is_a_table(runs: PytestRuns, workers: tuple[str, ...]) -> N
         place = head.index(name)
         assert (large[place:].split()[0], small[place:].split()[0]) == cells
     text = "\n".join(found.stdout)
+    pair = "  large -> small: changed by -0.400 (95 % between -0.639 and -0.097, n=20), worse"
+    assert found.stdout[at + 4] == pair
+    (difference,) = by_label(found)["small"]["other_systems"]
+    assert (difference["system_label"], difference["finding"]) == ("large", "worse")
+    assert by_label(found)["large"]["other_systems"] == []
     assert "\n  small:\n" in text
     assert "\n    gate: FAIL: the lower bound" in text
     assert text.count("    kept: .bench") == 2
@@ -131,6 +136,7 @@ def test_a_quiet_run_has_the_table_alone(runs: PytestRuns) -> None:
     found = run(runs, "-q", cases=wrong_for("small", 8))
     assert "bench echo: 2 systems" in found.stdout
     assert "  small:" not in found.stdout
+    assert " -> " not in "\n".join(found.stdout)
     assert "bench echo" not in "\n".join(run(runs, "-qq").stdout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from pytest_failure_taxonomy.bench.comparing import (
     NOT_COMPLETE,
     ComparedRun,
     compare,
+    compare_systems,
+    compare_with_baseline,
     compared_run,
     evaluate_against_baseline,
 )
@@ -22,7 +25,12 @@ from pytest_failure_taxonomy.bench.models import (
     BenchRunReport,
     GateSettings,
 )
-from pytest_failure_taxonomy.bench.report import DistinctCase, aggregate, summary_lines
+from pytest_failure_taxonomy.bench.report import (
+    DistinctCase,
+    aggregate,
+    summary_lines,
+    table_of_systems,
+)
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.bench_scores import make_plan, make_run, make_score
@@ -215,6 +223,45 @@ def test_classes_are_paired_by_name() -> None:
     assert [each.task_class for each in compare([vuln, mail], [mail, vuln])] == ["mail", "vuln"]
 
 
+def test_of_several_comparisons_each_has_to_prove_more() -> None:
+    """Six flips prove a loss alone, and not beside another class; the intervals stay."""
+    old, new = run_of(*[1] * 20), run_of(*[0] * 6, *[1] * 14)
+    alone = compared(old, new)
+    assert (alone.finding, alone.comparisons, alone.adjusted_p) == ("worse", 1, 0.03125)
+    both = compare([old, replace(old, task_class="mail")], [new, replace(old, task_class="mail")])
+    assert [each.finding for each in both] == ["undecided", "undecided"]
+    assert [each.adjusted_p for each in both] == pytest.approx([0.0625, 1.0])
+    assert {each.comparisons for each in both} == {2}
+    assert both[0].interval_95 == alone.interval_95
+    seven = replace(run_of(*[0] * 7, *[1] * 13), task_class="mail")
+    both = compare([old, replace(old, task_class="mail")], [new, seven])
+    assert [each.finding for each in both] == ["worse", "worse"]
+
+
+def test_systems_of_one_class_are_compared_by_pairs() -> None:
+    """Each pair once, from the ones before; other classes and single runs are left alone."""
+    reports = [report_of(20, 0), report_of(12, 8), report_of(12, 8), report_of(5, 0)]
+    labelled = [
+        each.model_copy(update={"system_label": label})
+        for each, label in zip(reports, ["a", "b", "c", "d"], strict=True)
+    ]
+    first, second, third, other = compare_systems(labelled, ["vuln", "vuln", "vuln", None])
+    assert first.other_systems == other.other_systems == ()
+    (against_a,) = second.other_systems
+    assert against_a.system_label == "a"
+    assert against_a.difference == pytest.approx(-0.4)
+    assert (against_a.comparisons, against_a.finding) == (3, "worse")
+    assert [each.finding for each in third.other_systems] == ["worse", "undecided"]
+    *_, a_b, a_c, b_c = table_of_systems([first, second, third])
+    assert re.fullmatch(
+        r"  a -> b: changed by -0\.400 \(95 % between -0\.\d+ and -0\.\d+, n=20\), worse"
+        r" \(Holm's p = 0\.023 for 3 comparisons\)",
+        a_b,
+    )
+    assert a_c.startswith("  a -> c: ")
+    assert b_c.startswith("  b -> c: changed by 0.000 ")
+
+
 # The gate.
 
 
@@ -225,7 +272,7 @@ def report_of(passed: int, failed: int, **more: Any) -> BenchRunReport:
 
 def judged(report: BenchRunReport, *baseline: ComparedRun) -> tuple[str, str, str]:
     """Return the verdict, the first reason and the problem of a run with a baseline."""
-    found, problem = evaluate_against_baseline(report, baseline)
+    found, problem = evaluate_against_baseline(report, compare_with_baseline(report, baseline))
     gate = found.gate
     assert gate is not None
     return gate.verdict, gate.reasons[0] if gate.reasons else "", problem
@@ -245,7 +292,9 @@ def test_a_loss_beyond_doubt_fails_the_gate() -> None:
 
 def test_the_comparison_is_in_the_report_and_its_lines() -> None:
     """The report has what the gate was decided by; the terminal has it in one line."""
-    report, _ = evaluate_against_baseline(report_of(18, 2), [run_of(*[1] * 20)])
+    run = report_of(18, 2)
+    found = compare_with_baseline(run, [run_of(*[1] * 20)])
+    report, _ = evaluate_against_baseline(run, found)
     assert report.baseline is not None
     assert [each.case_id for each in report.baseline.changes] == ["c018", "c019"]
     (line,) = [each for each in summary_lines(report) if each.startswith("  baseline: ")]

@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.bench.bounds import (
     NO_SCIPY,
     TOO_FEW,
     difference_interval_95,
+    holm,
     mcnemar_p_value,
 )
 
@@ -54,6 +55,30 @@ def test_the_p_value_is_scipys(worse: int, better: int) -> None:
 
     expected = binomtest(worse, worse + better).pvalue if worse + better else 1.0
     assert mcnemar_p_value(worse, better) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("worse", "better"), [(6, 0), (5, 1), (2, 9), (4, 4), (0, 0)])
+def test_its_p_value_is_mcnemars_for_scores_of_0_and_1(worse: int, better: int) -> None:
+    """And below 5 % where it excludes 0."""
+    found = difference_interval_95(flips(worse, better, 5))
+    assert found.p_value == pytest.approx(mcnemar_p_value(worse, better), abs=1e-9)
+    assert found.low is not None
+    assert found.high is not None
+    assert (found.p_value or 0.0) < 0.05 or found.low <= 0 <= found.high
+
+
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([], []),
+        ([0.04], [0.04]),
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
+        ([0.5, 0.9], [1.0, 1.0]),
+    ],
+)
+def test_p_values_of_several_tests(p_values: list[float], adjusted: list[float]) -> None:
+    """The least is multiplied by their number, the next by one less; none is below one before."""
+    assert holm(p_values) == pytest.approx(adjusted)
 
 
 def test_the_p_value_by_hand() -> None:

@@ -75,6 +75,7 @@ BENCH: Final[dict[str, Any]] = {
     "digests": None,
     "rubric_agreement": None,
     "baseline": None,
+    "other_systems": [],
     "shard": None,
 }
 STALL: Final = Stall(

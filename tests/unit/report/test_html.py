@@ -15,7 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.comparing import compared_run, evaluate_against_baseline
+from pytest_failure_taxonomy.bench.comparing import (
+    compare_with_baseline,
+    compared_run,
+    evaluate_against_baseline,
+)
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.report.render.html import overview_of, render
 from pytest_failure_taxonomy.report.render.html.rows import (
@@ -481,7 +485,9 @@ def test_a_bench_has_what_changed_since_its_baseline() -> None:
         for case_id, score in old.per_case
     ]
     older = old.model_copy(update={"per_case": tuple(flipped), "run_id": "earlier"})
-    judged, _ = evaluate_against_baseline(old, [compared_run(older, "old.json")])
+    judged, _ = evaluate_against_baseline(
+        old, compare_with_baseline(old, [compared_run(older, "old.json")])
+    )
     report["bench"] = [judged.model_dump(mode="json")]
     page = unescape(render(report))
     assert "<dt>compared with</dt><dd>earlier</dd>" in page

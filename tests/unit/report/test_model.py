@@ -77,6 +77,7 @@ BENCH_REPORT: Final[dict[str, Any]] = {
     "digests": None,
     "rubric_agreement": None,
     "baseline": None,
+    "other_systems": [],
     "shard": None,
 }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.bench import comparing
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.load.cases import likely_cluster
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
@@ -499,7 +500,14 @@ class BenchSession:
         if self._reports is None:
             reports = self._results.reports(self.classes)
             if self._baseline is not None:
-                reports = [self._baseline.judge(each, self.classes) for each in reports]
+                reports = self._baseline.judge(reports, self.classes)
+            # A whole run of a test stands by itself, and a shard is compared when it is merged.
+            compared = comparing.compare_systems(
+                [each.report for each in reports],
+                [each[1:3] if each.folder and not each.report.shard else None for each in reports],
+            )
+            pairs = zip(reports, compared, strict=True)
+            reports = [each._replace(report=report) for each, report in pairs]
             folder, _ = storage.storage_of(self._config)
             self._reports = [
                 each._replace(report=with_agreement(each.report, folder)) for each in reports

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.bench import comparing
+from pytest_failure_taxonomy.bench import comparing, models
 from pytest_failure_taxonomy.bench import report as run_report
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
@@ -472,7 +472,9 @@ class Results:
         is_detailed = terminal.verbosity > 0
         for (_, test, _), runs in by_class.items():
             if len(runs) > 1:
-                for line in run_report.table_of_systems(runs, test=test):
+                for line in run_report.table_of_systems(
+                    runs, test=test, has_pairs=terminal.verbosity >= 0
+                ):
                     terminal.write_line(line)
                 if terminal.verbosity < 0:
                     continue
@@ -567,24 +569,33 @@ class Baseline:
             raise pytest.UsageError(f"{where}: {NO_SCIPY.removeprefix('none: ')}")
         return baseline
 
-    def judge(self, sourced: SourcedReport, classes: TaskClasses) -> SourcedReport:
-        """Return the report of a class with a gate that asks for no loss, too.
+    def judge(self, reports: Sequence[SourcedReport], classes: TaskClasses) -> list[SourcedReport]:
+        """Return the reports of classes with gates that ask for no loss, too.
 
         A class or a system that the baseline doesn't have is new, and stays as it is. So is what a
         test has run by the mark or the fixture: the file doesn't say which test that was.
         """
-        runs = [] if sourced.test else self._find_runs(sourced.report)
-        if not runs:
-            if not sourced.test:
-                name = run_report.name_with_system(sourced.report)
+        found: dict[int, models.BenchComparison | str] = {}
+        for number, (report, test, folder, _) in enumerate(reports):
+            runs = [] if test else self._find_runs(report)
+            if runs:
+                cases = classes.load(Path(folder)).cases
+                digests = {each.case_id: case_digest(each) for each in cases}
+                found[number] = comparing.compare_with_baseline(report, runs, digests)
+            elif not test:
+                name = run_report.name_with_system(report)
                 self.notes.append(f"bench {name}: the baseline has no whole run to compare with")
-            return sourced
-        cases = classes.load(Path(sourced.folder)).cases
-        digests = {each.case_id: case_digest(each) for each in cases}
-        report, problem = comparing.evaluate_against_baseline(sourced.report, runs, digests)
-        if problem:
-            self.problems.append(f"bench {runs[0].name}: {problem}")
-        return sourced._replace(report=report)
+        compared = {number: each for number, each in found.items() if not isinstance(each, str)}
+        adjusted = comparing.adjusted([*compared.values()])
+        found |= dict(zip(compared, adjusted, strict=True))
+        judged = list(reports)
+        for number, each in found.items():
+            report, problem = comparing.evaluate_against_baseline(reports[number].report, each)
+            judged[number] = reports[number]._replace(report=report)
+            if problem:
+                name = run_report.name_with_system(report)
+                self.problems.append(f"bench {name}: {problem}")
+        return judged
 
 
 def is_gate_failed(report: BenchRunReport) -> bool:
