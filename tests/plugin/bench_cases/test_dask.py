@@ -204,7 +204,6 @@ def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: P
         "lost": 0,
         "passed": 16 - len(lost),
         "not_run": 0,
-        "lost": 0,
     }
     for case_id in lost:
         score = dict(report["per_case"])[case_id]

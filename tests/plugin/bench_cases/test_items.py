@@ -99,7 +99,6 @@ def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
         "lost": 0,
         "passed": 1,
         "not_run": 0,
-        "lost": 0,
     }
     assert report["passed_count"] == 1
     assert report["mean_score"] == pytest.approx(0.9 / 7)

@@ -108,7 +108,6 @@ def test_fixture_that_raises_starts_no_case(runs: PytestRuns, workers: tuple[str
         "lost": 0,
         "passed": 0,
         "not_run": 12,
-        "lost": 0,
     }
     assert (report["complete"], report["mean_score"]) == (False, None)
 

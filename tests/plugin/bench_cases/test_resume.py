@@ -149,7 +149,6 @@ def test_a_system_that_ends_the_process_is_named(runs: PytestRuns) -> None:
         "lost": 1,
         "passed": 4,
         "not_run": 0,
-        "lost": 1,
     }
     assert "exits" not in dict(bench["per_case"])
 

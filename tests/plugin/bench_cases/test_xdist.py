@@ -59,7 +59,6 @@ def test_every_case_runs_exactly_once(runs: PytestRuns, workers: int, dist: str)
         "lost": 0,
         "passed": 23,
         "not_run": 0,
-        "lost": 0,
     }
     assert [case_id for case_id, _ in report["per_case"]] == calls(runs)
     assert report["gate"] is None
@@ -130,7 +129,6 @@ def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> No
         "lost": 1,
         "passed": 8,
         "not_run": 0,
-        "lost": 1,
     }
     assert report["complete"] is False
     assert report["mean_score"] == pytest.approx(8 / 9)
