@@ -560,6 +560,10 @@ class TaskClass(ClosedModel):
     """The folder's name."""
     breakdown_keys: Annotated[frozenset[str], BeforeValidator(_as_frozenset)]  # 2.8: no lax set
     """The keys that a breakdown may have."""
+    breakdown_ranges: Mapping[str, Annotated[tuple[float, float], Field(strict=False)]] = Field(
+        default_factory=dict
+    )
+    """The least and the greatest value of keys that are not from 0 to 1."""
     failure_mode_taxonomy: Mapping[str, Severity]
     """The severity of each code that the rubric may give."""
     descriptions: Mapping[str, str] = Field(default_factory=dict)

@@ -15,6 +15,7 @@ A case fails without a verdict of its rubric in six ways:
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -220,7 +221,10 @@ def read_answer(given: object) -> Verdict:
     """
     try:
         if isinstance(given, RubricAnswer):
-            return Verdict.model_validate_json(given.json)
+            # Of two equal keys pydantic takes the last; so {1: ..., "1": ...} looks like good JSON.
+            answer = Verdict.model_validate_json(given.json)
+            json.loads(given.json, object_pairs_hook=_refuse_equal_keys)
+            return answer
         if isinstance(given, BenchScore):
             return Verdict.model_validate({**vars(given)})
         if isinstance(given, Mapping):
@@ -237,6 +241,8 @@ def read_answer(given: object) -> Verdict:
         text = "; ".join(problems)
         cut = text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 3]}..."
         raise RubricError(cut) from None
+    except RubricError:
+        raise
     except Exception as error:  # the methods of the mapping may raise anything
         raise RubricError(describe(error)) from error
     raise RubricError(f"the answer is of type {type(given).__name__}; a mapping would be right")
@@ -250,6 +256,13 @@ def read_verdict(given: object) -> tuple[Verdict, str]:
     except RubricError as error:
         error.printed = printed
         raise
+
+
+def _refuse_equal_keys(pairs: list[tuple[str, object]]) -> None:
+    keys = [key for key, _ in pairs]
+    twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
+    if twice is not None:
+        raise RubricError(f"the key {safe(_show(twice))} stands twice in the answer")
 
 
 def _show(given: object) -> str:
@@ -298,6 +311,15 @@ def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float
             wall_clock_ms=wall_clock_ms,
             cost_usd=answer.cost_usd,
         )
+    for key, number in sorted(answer.breakdown.items()):
+        low, high = task_class.breakdown_ranges.get(key, (0.0, 1.0))
+        if not low <= number <= high:
+            return failed_score(
+                models.RUBRIC_MALFORMED_OUTPUT,
+                f"breakdown.{key}: {number:g} is not from {low:g} to {high:g}",
+                wall_clock_ms=wall_clock_ms,
+                cost_usd=answer.cost_usd,
+            )
     taxonomy = task_class.failure_mode_taxonomy
     modes = []
     for mode in answer.failure_modes:

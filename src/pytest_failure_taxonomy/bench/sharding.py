@@ -84,10 +84,12 @@ def taxonomy_digest(task_class: TaskClass) -> str:
 
     Their order and their descriptions don't matter.
     """
-    content = [
+    content: list[Any] = [
         sorted(task_class.failure_mode_taxonomy.items()),
         sorted(task_class.breakdown_keys),
     ]
+    if task_class.breakdown_ranges:  # the digests of classes without stay what they were
+        content.append(sorted(task_class.breakdown_ranges.items()))
     return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()
 
 

@@ -64,6 +64,44 @@ def test_a_good_answer_is_kept_but_for_its_time() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("breakdown", "detail"),
+    [
+        ({"correctness": 1.5}, "breakdown.correctness: 1.5 is not from 0 to 1"),
+        ({"correctness": -0.1}, "breakdown.correctness: -0.1 is not from 0 to 1"),
+        ({"stars": 0.5}, "breakdown.stars: 0.5 is not from 1 to 5"),
+        ({"stars": 5.0, "correctness": 1.0}, None),
+    ],
+)
+def test_a_value_outside_of_its_range_is_malformed(
+    breakdown: dict[str, float], detail: str | None
+) -> None:
+    """From 0 to 1, if the class says nothing else; what the rubric has cost is spent."""
+    task_class = TaskClass(
+        name="stub",
+        breakdown_keys=frozenset({"correctness", "stars"}),
+        breakdown_ranges={"stars": (1.0, 5.0)},
+        failure_mode_taxonomy={},
+    )
+    answer = read_answer({"passed": True, "score": 1, "breakdown": breakdown, "cost_usd": 0.5})
+    score = graded_score(answer, task_class, wall_clock_ms=2.0)
+    modes = [(mode.code, mode.detail) for mode in score.failure_modes]
+    assert modes == ([] if detail is None else [("rubric.malformed_output", detail)])
+    assert (score.passed, score.cost_usd) == (detail is None, 0.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"passed": false, "passed": true, "score": 1, "breakdown": {}}',
+        json.dumps({"passed": True, "score": 1, "breakdown": {1: 0.5, "1": 0.6}}).encode(),
+    ],
+)
+def test_equal_keys_are_no_answer(text: bytes) -> None:
+    """Of `{1: ..., "1": ...}` JSON makes one key twice; which value counts would be chance."""
+    assert "stands twice in the answer" in _complaint(RubricAnswer(json=text))
+
+
 def test_the_smallest_offending_key_is_named() -> None:
     """The same answer reads the same in every run."""
     (mode,) = _grade({"breakdown": {"z": 1.0, "b": 1.0, "correctness": 1.0}}).failure_modes

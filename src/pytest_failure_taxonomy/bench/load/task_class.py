@@ -216,6 +216,8 @@ _SETTINGS: Final = "bench.yaml"
 _KEYS_YAML: Final = "breakdown_keys.yaml"
 _KEYS_PYTHON: Final = "breakdown_keys.py"
 _KEYS_EXAMPLE: Final = "write a list of keys, such as `- precision`, or [] for none"
+_RANGE_EXAMPLE: Final = "write `- stars: {range: [1, 5]}`, or the key alone for 0 to 1"
+_MOST_OF_A_KEY: Final = 1e9
 _SUT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_REPEAT: Final = 1_000
@@ -411,8 +413,20 @@ def read_failure_modes(folder: ClassFolder) -> dict[str, ModeInFile]:
 # breakdown_keys.yaml, or the same in Python.
 
 
-def read_breakdown_keys(folder: ClassFolder, rubrics: Collection[str]) -> frozenset[str]:
-    """Return the keys of a task class that can be used.
+def _check_range(given: tuple[float, ...]) -> tuple[float, ...]:
+    if len(given) != 2 or not -_MOST_OF_A_KEY <= given[0] < given[1] <= _MOST_OF_A_KEY:
+        raise WrongError("is no range; write the least value and a greater one, such as [1, 5]")
+    return given
+
+
+class _KeyInFile(FileModel):
+    range: Annotated[models.Listed[float], AfterValidator(_check_range)]
+
+
+def read_breakdown_keys(
+    folder: ClassFolder, rubrics: Collection[str]
+) -> tuple[frozenset[str], dict[str, tuple[float, float]]]:
+    """Return the keys of a task class that can be used, and the ranges of those that have one.
 
     Args:
         folder: The folder of the task class.
@@ -420,23 +434,40 @@ def read_breakdown_keys(folder: ClassFolder, rubrics: Collection[str]) -> frozen
     """
     reserved = frozenset(rubrics) if len(rubrics) > 1 else frozenset()
     if folder.is_outside(_KEYS_YAML) or folder.is_outside(_KEYS_PYTHON):
-        return reserved
+        return reserved, {}
     name = _KEYS_PYTHON if folder.has(_KEYS_PYTHON) else _KEYS_YAML
     problems = folder.problems_of(name)
     keys: list[tuple[str, int]] = []
+    ranges: dict[str, tuple[float, float]] = {}
     if not folder.has(name):
         problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
     elif name == _KEYS_YAML:
         for part in _read(folder, _KEYS_YAML, "a list of keys", list, _KEYS_EXAMPLE) or ():
             if isinstance(part.value, str):
                 keys.append((part.value, part.line))
+            elif isinstance(part.value, dict) and len(part.value) == 1:
+                ((key, given),) = part.items()
+                keys.append((key, given.line))
+                ranges |= _range_of(key, given, problems)
             elif part.value is not WRONG:
                 problems.add(part.line, f"a key {not_a_string(part)}")
     elif folder.has(_KEYS_YAML):
         problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
     else:
         keys = read_enum(folder, _KEYS_PYTHON)
-    return reserved.union(_checked_keys(keys, reserved, problems))
+    return reserved.union(_checked_keys(keys, reserved, problems)), ranges
+
+
+def _range_of(key: str, given: Tree, problems: Problems) -> dict[str, tuple[float, float]]:
+    """Return the range of a key by its name; nothing if it has problems."""
+    if not isinstance(given.value, dict):
+        problems.add(given.line, f"{quoted(key)} is {kind_of(given)}; {_RANGE_EXAMPLE}")
+        return {}
+    missing = {"range": _RANGE_EXAMPLE}
+    found = validate(
+        _KeyInFile, given, problems, subject=quoted(key), missing=missing, prefix=f"{key}."
+    )
+    return {} if found is None else {key: (found.range[0], found.range[1])}
 
 
 def _checked_keys(
@@ -502,7 +533,7 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     folder = ClassFolder(path)
     rubrics = rubric_files(folder)
     modes = read_failure_modes(folder)
-    keys = read_breakdown_keys(folder, rubrics)
+    keys, ranges = read_breakdown_keys(folder, rubrics)
     found, case_ids = cases.read_cases(folder)
     all_read = len(found) == len(case_ids)
     fields = dict.fromkeys(name for case in found for name in case.fields) if all_read else ()
@@ -516,6 +547,7 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     return models.TaskClass(
         name=folder.name,
         breakdown_keys=keys,
+        breakdown_ranges=ranges,
         failure_mode_taxonomy={code: mode.severity for code, mode in modes.items()},
         descriptions={code: mode.description for code, mode in modes.items()},
         cases=tuple(cases.repeated(found, settings.repeat)),

@@ -7,7 +7,9 @@ from typing import Final
 
 import pytest
 
+from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES
+from pytest_failure_taxonomy.bench.sharding import taxonomy_digest
 from tests.unit.bench.load.a_class import problems_of, write_class
 
 CODES: Final = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
@@ -172,6 +174,12 @@ def test_a_runner_code_is_block(tmp_path: Path, code: str, severity: str) -> Non
             "1: the key 'AllMost' holds 'llm', a model's opinion of itself (A[llM]ost); ",
         ),
         ("- self_reported", "1: the key 'self_reported' holds 'self_reported', a model's opinion"),
+        ("- stars: [1, 5]", "1: 'stars' is a list; write `- stars: {range: [1, 5]}`, or the key"),
+        ("- stars: {}", "1: 'stars' has no range; write `- stars: {range: [1, 5]}`, or the key"),
+        ("- stars: {range: [5, 1]}", "1: stars.range: is no range; write the least value and a"),
+        ("- stars: {range: [1]}", "1: stars.range: is no range; write the least value and a"),
+        ("- stars: {rang: [1, 5]}", "1: unknown key 'stars.rang'; did you mean range?"),
+        ("- a\n- a: {range: [1, 5]}", "2: the key 'a' stands in line 1 already; give it once"),
     ],
 )
 def test_breakdown_keys(tmp_path: Path, content: str, problem: str) -> None:
@@ -179,6 +187,16 @@ def test_breakdown_keys(tmp_path: Path, content: str, problem: str) -> None:
     write_class(tmp_path, {"breakdown_keys.yaml": content})
     (told,) = problems_of(tmp_path)
     assert told.startswith(f"breakdown_keys.yaml:{problem}")
+
+
+def test_keys_with_a_range(tmp_path: Path) -> None:
+    """A key may have values beyond 0 to 1 if its class says so; that is part of the taxonomy."""
+    write_class(tmp_path, {"breakdown_keys.yaml": "- right\n- stars: {range: [1, 5]}\n"})
+    loaded = load_task_class(tmp_path)
+    assert loaded.breakdown_keys == {"right", "stars"}
+    assert loaded.breakdown_ranges == {"stars": (1.0, 5.0)}
+    plain = loaded.model_copy(update={"breakdown_ranges": {}})
+    assert taxonomy_digest(loaded) != taxonomy_digest(plain)
 
 
 def test_one_file_of_breakdown_keys(tmp_path: Path) -> None:
