@@ -142,22 +142,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def interval_95(
-    scores: Sequence[float], clusters: Clusters = (), each_side: float = EACH_SIDE
-) -> tuple[float, float]:
+def interval_95(scores: Sequence[float]) -> tuple[float, float]:
     """Return the two-sided confidence interval of the mean; for zeros and ones it is exact.
 
     Args:
-        scores: from 0 to 1, at least one.
-        clusters: of the scores.
-        each_side: how often each end may be beyond the mean.
+        scores: from 0 to 1, one for each independent case, at least one.
 
     Raises:
         ImportError: scipy is not installed.
     """
     (_, low), (_, high) = (
-        _bound(_units(each, clusters)[0], each_side)
-        for each in (scores, [1 - each for each in scores])
+        _bound(_units(each, ())[0], EACH_SIDE) for each in (scores, [1 - each for each in scores])
     )
     return low, 1 - high
 

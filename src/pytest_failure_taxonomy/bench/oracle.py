@@ -6,14 +6,14 @@ How agreement is measured, and what it corrects: docs/explanation/judges.md.
 from __future__ import annotations
 
 import asyncio
-import itertools
+import math
 from contextlib import suppress
 from datetime import UTC, datetime
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.bounds import EACH_SIDE, interval_95
+from pytest_failure_taxonomy.bench.bounds import interval_95
 from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.documents.content import read_content
 from pytest_failure_taxonomy.documents.problems import WrongError
@@ -92,7 +92,7 @@ def why_wrong(example: OracleExample, score: BenchScore) -> str:
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _SUFFIX: Final = ".judge.json"
-_A_THIRD: Final = EACH_SIDE / 3
+_Z: Final = NormalDist().inv_cdf(0.975)
 
 
 def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.RubricAgreement:
@@ -136,36 +136,37 @@ def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.R
 
 
 def corrected_pass_rate(
-    found: models.RubricAgreement, passes: Sequence[float], clusters: Sequence[object] = ()
+    found: models.RubricAgreement, observed: float, n: int
 ) -> tuple[float, float, float] | str:
     """Return the pass rate that people would see, and its 95 % interval, or why it is not known.
 
-    It is Rogan and Gladen's estimate. Its interval takes the worst of three exact ones, of the pass
-    rate and of the rubric's two rates, each of which is wrong in a third of 5 %.
+    Rogan and Gladen's estimate (1978), with Lang and Reiczigel's interval (2014).
 
     Args:
         found: The agreement of the rubric.
-        passes: The share of the runs of each distinct case that passed.
-        clusters: Of these cases.
+        observed: The pass rate of a run.
+        n: How many independent cases, or clusters of cases, it is of.
     """
     positive, negative = found.true_positive_rate, found.true_negative_rate
     if positive is None or negative is None:
         return f"people {'pass' if positive is None else 'fail'} none of the labelled outputs"
     if positive.value + negative.value <= 1:
         return "the rubric passes what people fail as often as what they pass"
-    rate = _corrected(fmean(passes), positive.value, negative.value)
-    three = [interval_95(passes, clusters, _A_THIRD)]
-    for each in (positive, negative):
-        ones = round(each.value * each.n)
-        three.append(interval_95([1.0] * ones + [0.0] * (each.n - ones), (), _A_THIRD))
-    if three[1][0] + three[2][0] <= 1:
+    rate = (observed + negative.value - 1) / (positive.value + negative.value - 1)
+    rate = min(1.0, max(0.0, rate))
+    # As if there were one more output of each kind, and z² more cases, half of each kind.
+    passes, fails = ((each.value * each.n + 1) / (each.n + 2) for each in (positive, negative))
+    share = (n * observed + _Z**2 / 2) / (n + _Z**2)
+    if passes + fails <= 1:
         return rate, 0.0, 1.0
-    corners = [_corrected(*each) for each in itertools.product(*three)]
-    return rate, min(corners), max(corners)
-
-
-def _corrected(passed: float, positive: float, negative: float) -> float:
-    return min(1.0, max(0.0, (passed + negative - 1) / (positive + negative - 1)))
+    middle = (share + fails - 1) / (passes + fails - 1)
+    of_passes = passes * (1 - passes) / positive.n
+    of_fails = fails * (1 - fails) / negative.n
+    variance = share * (1 - share) / (n + _Z**2)
+    variance += middle**2 * of_passes + (1 - middle) ** 2 * of_fails
+    half = _Z * math.sqrt(variance) / (passes + fails - 1)
+    middle += 2 * _Z**2 * (middle * of_passes - (1 - middle) * of_fails)
+    return rate, min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half))
 
 
 def keep(found: models.RubricAgreement, storage: Path) -> Path:

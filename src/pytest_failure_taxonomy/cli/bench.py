@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing, oracle
-from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY
+from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, grouped
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
@@ -767,13 +767,13 @@ def judge(options: argparse.Namespace) -> int:
     facts: dict[str, Any] = {"agreement": found.model_dump(mode="json"), "run": None}
     if run is not None:
         passes = [case.passed for case in run.cases.values()]
-        clusters = [case.cluster for case in run.cases.values()]
-        corrected = oracle.corrected_pass_rate(found, passes, clusters)
+        units = grouped(passes, [case.cluster for case in run.cases.values()])
+        corrected = oracle.corrected_pass_rate(found, fmean(passes), len(units))
         rate, low, high = (None,) * 3 if isinstance(corrected, str) else corrected
         facts["run"] = {
             "run_id": run.run_id,
             "pass_rate": fmean(passes),
-            "n": len(passes),
+            "n": len(units),
             "corrected": rate,
             "low": low,
             "high": high,
