@@ -440,8 +440,11 @@ def read_earlier_runs(
     is_there = False
     with suppress(OSError, ValueError):  # a name that is too long, or has a null character
         is_there = path.exists()
-    if not is_there and (paths := _kept_paths(given, storage)):
-        kept = [run_file.read_run(each, has_outputs=False) for each in paths]
+    found = [] if is_there else run_file.find_runs(given, run_file.run_paths(storage))
+    if len({run_file.session_of(path) for path in found}) > 1 or (given == LATEST and not found):
+        run_file.find_run(given, storage)  # which says what is wrong
+    if found:
+        kept = [run_file.read_run(each, has_outputs=False) for each in found]
         # What tests have run by themselves is in question only where they have run everything.
         items = [run for run in kept if not run.header.test]
         return [_compared_kept(run) for run in items or kept]
@@ -507,25 +510,6 @@ def differences_of_units(old: ComparedRun, new: ComparedRun) -> list[float]:
     differences = [new.cases[name].mean - old.cases[name].mean for name in names]
     groups = grouped(differences, [new.cases[name].cluster for name in names])
     return [fmean(group) for group in groups]
-
-
-def _kept_paths(given: str, storage: Path) -> list[Path]:
-    """Return the files of the runs that an id or its beginning names; none if it names no run.
-
-    Raises:
-        BenchError: It names the runs of several pytest runs.
-    """
-    paths = run_file.run_paths(storage)
-    if given == LATEST:
-        found = [
-            path for path in paths if run_file.session_of(path) == run_file.session_of(paths[-1])
-        ]
-    else:
-        found = run_file.runs_beginning(given, paths)
-    is_unclear = len({run_file.session_of(path) for path in found}) > 1
-    if is_unclear or (given == LATEST and not found):
-        return [run_file.find_run(given, storage)]  # which says what is wrong
-    return found
 
 
 def _compared_kept(run: run_file.KeptRun) -> ComparedRun:

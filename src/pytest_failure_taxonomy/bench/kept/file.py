@@ -761,46 +761,47 @@ def session_of(path: Path) -> str:
     return "-".join(path.stem.split("-", 2)[:2])
 
 
-def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:
-    """Return the files of the runs that a user names: by a file, an id, or the beginning of ids.
+def find_runs(given: str, paths: Sequence[Path]) -> list[Path]:
+    """Return the files of the runs that a user names, the oldest first.
 
     Args:
-        given: The name.
+        given: The path of a file, the id of a run, the beginning of ids, or `latest` for all runs
+            that the last pytest run has kept.
         paths: The files of a storage.
     """
     with suppress(OSError, ValueError):  # a name that is too long for a file, for example
         if Path(given).is_file():
             return [Path(given)]
-    return runs_beginning(given, paths)
-
-
-def runs_beginning(given: str, paths: Sequence[Path]) -> list[Path]:
-    """Return the files of the run with an id, or else of those whose ids begin so."""
+    if given == LATEST:
+        last = next(filter(_has_begun, reversed(paths)), None)
+        of_last = [path for path in paths if last and session_of(path) == session_of(last)]
+        return [path for path in of_last if _has_begun(path)]
     return [path for path in paths if path.stem == given] or [
         path for path in paths if path.stem.startswith(given)
     ]
 
 
+def _has_begun(path: Path) -> bool:
+    """Return whether a file says what was run: one that was cut off may be empty."""
+    with suppress(OSError):
+        return next(LineReader(path).new(["run"]), None) is not None
+    return False
+
+
 def find_run(given: str, storage: Path) -> Path:
-    """Return the file of the run that a user names.
+    """Return the file of the run that a user names, the last one for `latest`.
 
     Args:
-        given: The path of a file, the id of a run, the beginning of one, or `latest`.
+        given: As for `find_runs`.
         storage: Where runs are kept.
 
     Raises:
         BenchError: There is no such run, or there are several.
     """
     paths = run_paths(storage)
-    if given == LATEST and paths and not Path(LATEST).is_file():
-        for path in reversed(paths):
-            with suppress(OSError):  # a run that was cut off may have an empty file
-                if next(LineReader(path).new(["run"]), None) is not None:
-                    return path
-        return paths[-1]
-    found = named_runs(given, paths)
-    if len(found) == 1:
-        return found[0]
+    found = find_runs(given, paths)
+    if found and (given == LATEST or len(found) == 1):
+        return found[-1]
     if not paths:
         raise BenchError(f"{given}: there is no run in {storage}; name a file, or a --storage")
     listed = ", ".join(path.stem for path in (found or paths)[: -_MOST_NAMED - 1 : -1])

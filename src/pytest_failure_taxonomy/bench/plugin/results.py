@@ -319,7 +319,7 @@ class Results:
                     return path, None
             why_not = "no run of it was kept that could be continued"
             return (found[-1], None) if found else (None, why_not)
-        paths = run_file.named_runs(given, earlier)
+        paths = run_file.find_runs(given, earlier)
         headers = [KeptRun(path).header for path in paths]
         for path, header in zip(paths, headers, strict=True):
             if source_of_run(self._rootdir, header) == source:
@@ -621,7 +621,7 @@ def check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
         pytest.UsageError: There is none, or there are several.
     """
     paths = run_file.run_paths(storage)
-    named = run_file.named_runs(given, paths)
+    named = run_file.find_runs(given, paths)
     sessions = list(dict.fromkeys(run_file.session_of(path) for path in reversed(named)))
     listed = ", ".join(path.stem for path in paths[: -_MOST_NAMED - 1 : -1])
     try:
