@@ -292,4 +292,7 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     losses = tuple(
         models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items())
     )
-    return joined.model_copy(update={"lost_to_provider": losses})
+    agreements = (each.rubric_agreement for each in reports if each.rubric_agreement is not None)
+    return joined.model_copy(
+        update={"lost_to_provider": losses, "rubric_agreement": next(agreements, None)}
+    )
