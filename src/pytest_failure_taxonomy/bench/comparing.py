@@ -300,17 +300,16 @@ def adjusted(found: Sequence[models.BenchComparison]) -> list[models.BenchCompar
     The more there are, the likelier is a chance finding: five equal systems gave one in 13 % of
     runs. The intervals stay, each for itself.
     """
-    tested = [each for each in found if each.interval_95.p_value is not None]
-    p_values = iter(holm([each.interval_95.p_value or 0.0 for each in tested]))
-    changed = []
-    for each in found:
-        p_value = None if each.interval_95.p_value is None else next(p_values)
+    changed = list(found)
+    tested = [number for number, each in enumerate(found) if each.interval_95.p_value is not None]
+    p_values = holm([found[number].interval_95.p_value or 0.0 for number in tested])
+    for number, p_value in zip(tested, p_values, strict=True):
         changes = {
             "comparisons": len(tested),
             "adjusted_p": p_value,
-            "finding": _finding(each.interval_95, p_value),
+            "finding": _finding(found[number].interval_95, p_value),
         }
-        changed.append(each if p_value is None else each.model_copy(update=changes))
+        changed[number] = found[number].model_copy(update=changes)
     return changed
 
 
@@ -329,19 +328,15 @@ def compare_systems(
         for before in range(now)
         if name is not None and name == classes[before]
     ]
-    runs = {number: compared_run(reports[number], "") for pair in pairs for number in pair}
+    runs = {number: compared_run(reports[number], _THIS_RUN) for number in {*sum(pairs, ())}}
     pairs = [pair for pair in pairs if runs[pair[0]].cases.keys() & runs[pair[1]].cases.keys()]
-    differences: dict[int, list[models.SystemDifference]] = {}
     found = adjusted([compare_runs(runs[before], runs[now]) for before, now in pairs])
-    shared = models.SystemDifference.model_fields.keys() - {"system_label"}
+    others: list[list[models.BenchComparison]] = [[] for _ in reports]
     for (_, now), each in zip(pairs, found, strict=True):
-        difference = models.SystemDifference(
-            system_label=each.old_system_label, **{name: getattr(each, name) for name in shared}
-        )
-        differences.setdefault(now, []).append(difference)
+        others[now].append(each)
     return [
-        report.model_copy(update={"other_systems": tuple(differences.get(number, ()))})
-        for number, report in enumerate(reports)
+        report.model_copy(update={"other_systems": tuple(each)})
+        for report, each in zip(reports, others, strict=True)
     ]
 
 

@@ -200,26 +200,6 @@ class BenchComparison(ClosedModel):
     """How long a case took in the newer run on average, in milliseconds."""
 
 
-class SystemDifference(ClosedModel):
-    """How the runs of two systems differ that one pytest run had for a class, paired by case."""
-
-    system_label: str
-    """The other system."""
-    n: _Count
-    """Cases that both runs have."""
-    difference: _Difference
-    """The mean of this system less that of the other one, over these cases."""
-    interval_95: DifferenceInterval
-    """What the pairs prove of the true difference."""
-    comparisons: _Count
-    """How many pairs of systems there are in the pytest run."""
-    adjusted_p: _Share | None
-    """The interval's p value, adjusted by Holm's method for all of these; null for no interval."""
-    finding: Finding
-    """`worse` or `better` where the interval lies wholly on one side of 0 and `adjusted_p` is below
-    0.05."""
-
-
 COST_CAP: Final = "the cost cap was reached"
 """Why a run was stopped, as its report says it."""
 
@@ -805,9 +785,9 @@ class BenchRunReport(ClosedModel):
     """How far the rubric agrees with people; null where `bench judge` has not measured it."""
     baseline: BenchComparison | None = None
     """How the run differs from that of `--bench-baseline`; null without one to compare with."""
-    other_systems: Listed[SystemDifference] = ()
-    """How the run differs from those of the class's other systems in the same pytest run, each pair
-    once: from those that stand before it in the report."""
+    other_systems: Listed[BenchComparison] = ()
+    """How the run differs from those of the class's other systems in the same pytest run: from
+    those that stand before it in the report, so that each pair is there once."""
     shard: BenchShard | None = None
     """Which part of the task class the run was; null for all of it, also where shards were joined
     to that."""

@@ -555,17 +555,17 @@ def lines_of_system(report: models.BenchRunReport, *, detail: bool = False) -> l
 
 def _lines_of_pairs(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
     """Yield how the systems of one task class differ, those pairs first that do beyond doubt."""
-    pairs = [(report.system_label, each) for report in reports for each in report.other_systems]
-    pairs.sort(key=lambda pair: pair[1].finding == "undecided")
-    for label, found in pairs[:_MAX_PAIRS]:
-        words = f"{difference_words(found)}, {found.finding}"
-        yield f"  {found.system_label} -> {label}: {words}{adjusted_words(found)}"
+    pairs = [each for report in reports for each in report.other_systems]
+    pairs.sort(key=lambda found: found.finding == "undecided")
+    for found in pairs[:_MAX_PAIRS]:
+        words = f"{difference_words(found)}, {found.finding}{adjusted_words(found)}"
+        yield f"  {found.old_system_label} -> {found.new_system_label}: {words}"
     if len(pairs) > _MAX_PAIRS:
-        proven = sum(found.finding != "undecided" for _, found in pairs)
+        proven = sum(found.finding != "undecided" for found in pairs)
         yield f"  {proven} of {len(pairs)} pairs of systems differ beyond doubt; the report has all"
 
 
-def adjusted_words(found: models.BenchComparison | models.SystemDifference) -> str:
+def adjusted_words(found: models.BenchComparison) -> str:
     """Return that a finding is that of one of several comparisons, if it is; else nothing."""
     if found.comparisons == 1 or found.adjusted_p is None:
         return ""
@@ -672,7 +672,7 @@ def _units(found: models.LowerBound | models.DifferenceInterval) -> str:
     return f"n={found.n}" + (f" in {found.clusters} clusters" if found.clusters is not None else "")
 
 
-def difference_words(found: models.BenchComparison | models.SystemDifference) -> str:
+def difference_words(found: models.BenchComparison) -> str:
     """Return the difference of two means and its interval in words."""
     difference = f"changed by {signed(found.difference)}"
     interval = found.interval_95

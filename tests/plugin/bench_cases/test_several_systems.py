@@ -124,7 +124,7 @@ def test_the_summary_is_a_table(runs: PytestRuns, workers: tuple[str, ...]) -> N
     pair = "  large -> small: changed by -0.400 (95 % between -0.639 and -0.097, n=20), worse"
     assert found.stdout[at + 4] == pair
     (difference,) = by_label(found)["small"]["other_systems"]
-    assert (difference["system_label"], difference["finding"]) == ("large", "worse")
+    assert (difference["old_system_label"], difference["finding"]) == ("large", "worse")
     assert by_label(found)["large"]["other_systems"] == []
     assert "\n  small:\n" in text
     assert "\n    gate: FAIL: the lower bound" in text

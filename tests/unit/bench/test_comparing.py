@@ -248,7 +248,7 @@ def test_systems_of_one_class_are_compared_by_pairs() -> None:
     first, second, third, other = compare_systems(labelled, ["vuln", "vuln", "vuln", None])
     assert first.other_systems == other.other_systems == ()
     (against_a,) = second.other_systems
-    assert against_a.system_label == "a"
+    assert (against_a.old_system_label, against_a.new_system_label) == ("a", "b")
     assert against_a.difference == pytest.approx(-0.4)
     assert (against_a.comparisons, against_a.finding) == (3, "worse")
     assert [each.finding for each in third.other_systems] == ["worse", "undecided"]

@@ -1,6 +1,6 @@
 """Measure how often lower bounds of a mean hold: the tables of bench-aggregates.md in docs/.
 
-Run by hand, it takes minutes: ``python -m tests.e2e.coverage_of_bounds > tables.md``.
+Run by hand, it takes minutes: ``python -m tests.benchmarks.coverage_of_bounds > tables.md``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measure how often the interval of a paired difference holds: the tables of bench-comparisons.md.
 
 Run by hand, it takes minutes: ``OPENBLAS_NUM_THREADS=1 python -m
-tests.e2e.coverage_of_differences > tables.md``. (Without the variable, the two processes and the
-threads of each would wait for one another.)
+tests.benchmarks.coverage_of_differences > tables.md``. (Without the variable, the two processes and
+the threads of each would wait for one another.)
 """
 
 from __future__ import annotations
