@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
 import pytest
@@ -44,7 +44,7 @@ class LiveLine:
         terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
         is_watched = (
             type(terminal) is pytest.TerminalReporter  # no other, which may draw on its own
-            and terminal.isatty()
+            and terminal.isatty  # a bool, which newer versions of pytest let be called
             and terminal.hasmarkup
             and terminal.verbosity >= 0
             and sys.platform != "win32"
@@ -52,7 +52,9 @@ class LiveLine:
         is_shared = config.option.capture == "no" or config.getini("log_cli")
         if not is_watched or is_shared or os.environ.get("CI"):
             return None
-        return cls(terminal, words)
+        with suppress(OSError, ValueError, AttributeError):  # what a plugin made of `sys.stdout`
+            return cls(terminal, words)
+        return None
 
     @contextmanager
     def while_waiting(self) -> Iterator[None]:
