@@ -130,11 +130,15 @@ def test_joined_shards_say_how_far_their_rubric_agrees_with_people() -> None:
     """Where no shard knows, nothing is said; they have one rubric."""
     first, second = shards_of(make_class(6), 2)
     measured = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
+    unknown = dict.fromkeys(["true_positive_rate", "true_negative_rate", "kappa", "rubric"])
     second["rubric_agreement"] = {
-        **dict.fromkeys(["true_positive_rate", "true_negative_rate", "kappa", "rubric"]),
-        **{"task_class": "vuln", "measured_at": "2026-11-23T12:00:00Z", "base_rate": 1.0},
-        **{"agreement": measured, "wrongly_passed": [], "wrongly_failed": ["a"]},
-    }
+        "task_class": "vuln",
+        "measured_at": "2026-11-23T12:00:00Z",
+        "base_rate": 1.0,
+        "agreement": measured,
+        "wrongly_passed": [],
+        "wrongly_failed": ["a"],
+    } | unknown
     (joined,) = join_shards([first, second])
     assert joined["rubric_agreement"]["agreement"] == measured
     assert join_shards([first])[0]["rubric_agreement"] is None
