@@ -248,6 +248,11 @@ KINDS_THAT_LIBRARIES_GIVE: Final = (
         raised("testcontainers.core.exceptions.ContainerStartException"),
     ),
     ("sandbox.worker_lost", "SANDBOX_ERROR", raised("distributed.scheduler.KilledWorker")),
+    (
+        "bench.lost",
+        "TESTS_FAILED",
+        raised("pytest_failure_taxonomy.bench.plugin.items.CaseWithoutScoreError"),
+    ),
     ("llm.rate_limited", "LLM_ERROR", raised("openai.RateLimitError")),
     ("llm.quota_exceeded", "LLM_ERROR", raised("openai.RateLimitError", "insufficient_quota")),
     ("llm.timeout", "LLM_ERROR", raised("openai.APITimeoutError")),

@@ -78,7 +78,7 @@ _NOT_BY_PEOPLE: Final = (
 """One of them is in the text where pytest or a plugin raises the same."""
 _WITHOUT_EXCEPTION: Final = (STRICT_XPASS, "bdb.BdbQuit")
 """How a test's failure begins that has no exception and that a row of the table knows."""
-_PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ")
+_PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ", "CaseWithoutScoreError: ")
 """Exceptions that say nothing by their type: a check has failed."""
 # Only what begins a word is tried: a text of a megabyte without blanks takes no time.
 _CONFTEST: Final = r"(?<![^\s'\"()])[^\s'\"()]*conftest\.py"

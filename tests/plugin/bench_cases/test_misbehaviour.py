@@ -54,8 +54,10 @@ def test_what_ends_a_test_ends_one_case(
     assert "case-003" not in codes_by_case(report)
     assert report["complete"] is False
     assert report["counts"]["started"] == 12
+    assert (report["counts"]["lost"], report["lower_bound_95"]["value"]) == (1, None)
     assert report["mean_score"] == pytest.approx(11 / 12)
     assert run.report["failures"][0]["nodeid"].endswith("::case-003")
+    assert run.verdict == ("TESTS_FAILED", "bench.lost")
 
 
 ODD: Final = (

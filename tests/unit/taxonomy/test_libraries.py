@@ -213,7 +213,7 @@ def test_every_kind_of_the_tables_is_one_of_ours() -> None:
         *(kind for part in ("modules", "git", "http", "phrases") for kind in table[part].values()),
         "sandbox.memory",  # given by how near a limit of memory was
     }
-    prefixes = ("sandbox.", "llm.", "git.", "tool.")
+    prefixes = ("sandbox.", "llm.", "git.", "tool.", "bench.lost")
     assert given | {"sandbox.memory"} == {
         kind for kind in known_kinds() if kind.startswith(prefixes)
     }

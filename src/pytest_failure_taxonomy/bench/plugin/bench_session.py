@@ -106,7 +106,8 @@ class BenchSession:
             pytest.skip(f"not started: {error}")
         except CaseLostError as error:
             what = f"no score: {error}"
-            raise CaseFailedError(what, [what, *error.traceback.text().splitlines()]) from None
+            lines = [what, *error.traceback.text().splitlines()]
+            raise items.CaseWithoutScoreError(what, lines) from None
         score = outcome.score.model_dump(mode="json")
         reported_by(item).append(("case", *source, item.case.case_id, score))
         return outcome

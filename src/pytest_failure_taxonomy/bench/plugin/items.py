@@ -47,6 +47,10 @@ class CaseFailedError(AssertionError):
         self.lines = lines or [message]
 
 
+class CaseWithoutScoreError(CaseFailedError):
+    """A case was started and left no score; `libraries.toml` has its kind."""
+
+
 def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> TaskClass:
     """Return the task class of a node's folder.
 

@@ -307,10 +307,11 @@ def _worker_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
 def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
     for bench in report["bench"]:
         counts, mean = bench["counts"], bench["mean_score"]
+        error = f" ± {bench['standard_error']:.3f}" if bench.get("standard_error") else ""
         least, cost, gate = bench["lower_bound_95"]["value"], bench["total_cost_usd"], bench["gate"]
         words = (
             f"{counts['passed']:,} of {counted(counts['scheduled'], 'case')} passed",
-            "" if mean is None else f"mean score {mean:.3f}",
+            "" if mean is None else f"mean score {mean:.3f}{error}",
             "" if least is None else f"at least {least:.3f} (95 %)",
             f"{cost:.2f} USD" if cost else "",
             f"gate {gate['verdict']}" if gate else "",
