@@ -13,12 +13,12 @@ from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.answers import Answer
 from pytest_failure_taxonomy.bench.bounds import interval_95
 from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.documents.content import read_content
 from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.system.files import replace_file
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_failure_taxonomy.bench.models import (
-        BenchCase,
         BenchScore,
         OracleExample,
         TaskClass,
@@ -42,43 +41,28 @@ def grade_examples(
     Raises:
         BenchError: The class has no rubric of its own, or its variables are not set.
     """
-    # These start processes: what only reads a measured agreement needs none of them.
-    from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
-    from pytest_failure_taxonomy.bench.run.runner import Runner
+    # This starts processes: what only reads a measured agreement needs none.
+    from pytest_failure_taxonomy.bench.kept.regrading import grade_outputs
     from pytest_failure_taxonomy.bench.scores import check_variables
 
     check_variables(task_class, task_class.name)
-    declare_secret_variables(task_class.settings.rubric_env)
     outcomes: dict[str, CaseOutcome] = {}
-    outputs = {example.example_id: example.output for example in examples}
     answered = {case.id_in_file: case for case in task_class.cases}
     # An example is a case that is answered already; several may answer one.
-    cases = tuple(
-        answered[example.case_id].model_copy(
-            update={"case_id": example.example_id, "max_cost_usd": None}
-        )
+    cases = [
+        answered[example.case_id].model_copy(update={"case_id": example.example_id})
         for example in examples
+    ]
+    grading = grade_outputs(
+        task_class,
+        cases,
+        {example.example_id: Answer(output=example.output) for example in examples},
+        on_outcome=lambda outcome: outcomes.update({outcome.case_id: outcome}),
+        max_cost_usd=None,
+        stop_after_same_failure=0,
     )
-
-    async def kept_output(case: BenchCase) -> object:
-        return outputs[case.case_id]
-
-    async def grade() -> None:
-        rubric = open_rubrics(task_class, task_class.settings)
-        runner = Runner(
-            on_outcome=lambda outcome: outcomes.update({outcome.case_id: outcome}),
-            is_logging=False,
-        )
-        plan = models.RunPlan.of(task_class, cases).model_copy(
-            update={"max_cost_usd": None, "stop_after_same_failure": 0}
-        )
-        try:
-            await runner.run_cases(plan, system_under_test=kept_output, rubric_runner=rubric)
-        finally:
-            await rubric.aclose()
-
-    asyncio.run(grade())
-    return {example_id: outcomes[example_id] for example_id in outputs}
+    asyncio.run(grading)
+    return {example.example_id: outcomes[example.example_id] for example in examples}
 
 
 def why_wrong(example: OracleExample, score: BenchScore) -> str:

@@ -30,6 +30,7 @@ from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureM
 from pytest_failure_taxonomy.bench.user_code import ToldError, describe, safe
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -348,6 +349,8 @@ def weights_of(task_class: TaskClass) -> dict[str, float]:
 def check_variables(task_class: TaskClass, where: str) -> None:
     """Refuse a task class whose rubrics need environment variables that are not set.
 
+    The values of those that are set are secrets from now on.
+
     Args:
         task_class: The class.
         where: The place that names them, for messages.
@@ -355,6 +358,7 @@ def check_variables(task_class: TaskClass, where: str) -> None:
     Raises:
         BenchError: One is not set, or empty, as a secret that a CI job doesn't have.
     """
+    declare_secret_variables(task_class.settings.rubric_env)
     missing = [name for name in task_class.settings.rubric_env if not os.environ.get(name)]
     if missing:
         are = "is" if len(missing) == 1 else "are"

@@ -508,22 +508,16 @@ def _as_markdown(found: Sequence[BenchComparison]) -> str:
 
 def regrade(options: argparse.Namespace) -> int:
     """Grade a run again and say what has changed."""
-    from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
     from pytest_failure_taxonomy.bench.kept import regrading
     from pytest_failure_taxonomy.bench.kept.file import RunFile, scheduled
     from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-    from pytest_failure_taxonomy.bench.scores import check_variables
     from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.redaction.names import declare_secret_variables
     from pytest_failure_taxonomy.report.text import change_texts
 
     run = _load_run(options)
     task_class = load_task_class(run_file.folder_of(run, options.task_class))
     plan = regrading.plan_regrading(run, task_class, takes_changed=options.changed)
     secrets = Secrets()
-    declare_secret_variables(task_class.settings.rubric_env)
-    check_variables(task_class, task_class.name)
-    rubric = open_rubrics(task_class, task_class.settings)
     header = regrading.new_header(plan)
     path = run.path.with_name(f"{header.run_id}{RUN_SUFFIX}")
     cases = [scheduled(case) for case in plan.cases.values()]
@@ -533,14 +527,8 @@ def regrade(options: argparse.Namespace) -> int:
     if problem:
         raise BenchError(f"{problem}; copy the run to a folder that can be written")
 
-    async def grade_and_close() -> None:
-        try:
-            await regrading.regrade(plan, file, rubric)
-        finally:
-            await rubric.aclose()
-
     try:
-        asyncio.run(grade_and_close())
+        asyncio.run(regrading.regrade(plan, file))
     except KeyboardInterrupt:
         tell(f"interrupted; what was graded is in {safe_text(os.fspath(path), MAX_LINE)}")
         return _INTERRUPTED

@@ -18,16 +18,17 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
+from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
 from pytest_failure_taxonomy.bench.kept.file import RunHeader, facts_of_class, scheduled
 from pytest_failure_taxonomy.bench.models import RunPlan
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
+from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome, check_variables
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -35,7 +36,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, RunFile
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
-    from pytest_failure_taxonomy.bench.scores import RubricRunner
+    from pytest_failure_taxonomy.bench.run.runner import PlanRun
 
 Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
 """What becomes of a case, in the order of the table above."""
@@ -93,7 +94,7 @@ def plan_regrading(
             now.
 
     Raises:
-        BenchError: None of its outputs can be graded.
+        BenchError: None of its outputs can be graded, or the rubric lacks a variable.
     """
     now_in_class = {case.case_id: scheduled(case).digest for case in task_class.cases}
     changed = {
@@ -107,6 +108,7 @@ def plan_regrading(
         else _fate(case, is_left_out=case_id in changed and not takes_changed)
         for case_id, case in run.cases.items()
     }
+    check_variables(task_class, task_class.name)
     plan = Regrading(run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed)))
     if not plan.having("graded"):
         words = packaged_table("bench")["none_regraded"]
@@ -142,7 +144,7 @@ def new_header(plan: Regrading) -> RunHeader:
     )
 
 
-async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
+async def regrade(plan: Regrading, file: RunFile) -> None:
     """Grade the outputs and write all cases of the new run to its file, which exists.
 
     A cost cap counts what the rubric costs now. The cases' cost is what their system cost when it
@@ -166,12 +168,6 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
                 outcome = CaseOutcome(case_id=case_id, score=last.score, printed=last.printed or "")
             write(case_id, calls, outcome)
 
-    async def kept_answer(case: BenchCase) -> Answer:
-        # A system is not told which repetition of a case it is called for.
-        case_id = case.case_id if case.case_id in kept else f"{case.case_id}#{case.repetition}"
-        last = kept[case_id].last  # only cases with a score are graded
-        return Answer(output=last and last.output, transcript=last and last.transcript)
-
     def write_score(outcome: CaseOutcome) -> None:
         """Write the new score of a case, with what its system has cost then."""
         calls = _calls(kept[outcome.case_id])
@@ -185,24 +181,64 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
         score = outcome.score.model_copy(update=changed)
         write(outcome.case_id, calls, replace(outcome, score=score))
 
-    graded = tuple(
-        case.model_copy(update={"max_cost_usd": None})  # the system's bound
-        for case_id, case in cases.items()
-        if plan.fates[case_id] == "graded"
-    )
-    runner = Runner(
+    to_grade = [cases[case_id] for case_id in cases if plan.fates[case_id] == "graded"]
+    answers = {
+        case_id: Answer(output=last.output, transcript=last.transcript)
+        for case_id, case in kept.items()
+        if (last := case.last) is not None
+    }
+    graded_again = await grade_outputs(
+        plan.task_class,
+        to_grade,
+        answers,
         on_outcome=write_score,
         on_start=lambda case_id: file.note_start(case_id, 1),
-        is_logging=False,
-    )
-    graded_again = await runner.run_cases(
-        RunPlan.of(plan.task_class, graded).model_copy(update={"retry": None}),
-        system_under_test=kept_answer,
-        rubric_runner=rubric,
     )
     stopped = graded_again.stop_reason
     if stopped or (plan.run.stopped and plan.having("not run")):
         file.note_stop(stopped or plan.run.stopped)
+
+
+async def grade_outputs(
+    task_class: TaskClass,
+    cases: Sequence[BenchCase],
+    answers: Mapping[str, Answer],
+    *,
+    on_outcome: Callable[[CaseOutcome], None],
+    on_start: Callable[[str], None] = lambda _: None,
+    **limits: Any,
+) -> PlanRun:
+    """Grade answers that are there already, by the class's rubrics in their isolation.
+
+    Args:
+        task_class: The class.
+        cases: The cases that were answered.
+        answers: Their answers, by id.
+        on_outcome: Is given each outcome.
+        on_start: Is given the id of each case before it is graded.
+        limits: Fields of the plan that are not those of the class.
+
+    Raises:
+        BenchError: The class has no rubric of its own.
+    """
+    # No system is told which repetition of a case it is called for.
+    known = {(case.as_in_file().case_id, case.repetition): answers[case.case_id] for case in cases}
+
+    async def kept_answer(case: BenchCase) -> Answer:
+        return known[case.case_id, case.repetition]
+
+    # What a case may cost is a bound of its system.
+    given = tuple(case.model_copy(update={"max_cost_usd": None}) for case in cases)
+    runner = Runner(on_outcome=on_outcome, on_start=on_start, is_logging=False)
+    rubric = open_rubrics(task_class, task_class.settings)
+    try:
+        return await runner.run_cases(
+            RunPlan.of(task_class, given).model_copy(update={"retry": None, **limits}),
+            system_under_test=kept_answer,
+            rubric_runner=rubric,
+        )
+    finally:
+        await rubric.aclose()
 
 
 def _calls(case: KeptCase) -> list[CaseAttempt]:
