@@ -151,8 +151,8 @@ _BENCH_ROWS = (
     _setting("sut", "text", "The system under test of all task classes", metavar="MODULE:CALLABLE"),
     _setting("sut_version", "text", "The version of the system under test: a run with another one "
              "is not continued", metavar="TEXT"),
-    _setting("sut_isolation", "text", "Run a system that is named by --bench-sut or `sut:` in a "
-             "`thread` or a `process`", metavar="WHERE"),
+    _setting("sut_isolation", "text", "Run a system that is named by --bench-sut or `sut:` in "
+             "`process`es of its own, or in a `thread` of pytest's", metavar="WHERE"),
     _setting("rubric_isolation", "text", "Grade in a fork of a `warm` server or in a `fresh` "
              "interpreter a case", metavar="HOW"),
     _setting("timeout_per_case_seconds", "number", "Limit of the system under test for cases that "

@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from types import CoroutineType
 from typing import Any
 
@@ -279,7 +278,6 @@ def leaving(name: str, does: Callable[[], Any]) -> None:
 leaving("no_garbage_collection", gc.disable)
 leaving("a_recursion_limit", lambda: sys.setrecursionlimit(200))
 leaving("a_default_timeout", lambda: socket.setdefaulttimeout(0.001))
-leaving("a_switch_interval", lambda: sys.setswitchinterval(1.0))
 leaving("another_folder", lambda: os.chdir("/"))
 leaving("a_variable", lambda: os.environ.update(PYTHONPATH="/nowhere", HOME="/nowhere"))
 leaving("a_umask", lambda: os.umask(0o777))
@@ -338,7 +336,7 @@ def own_session() -> None:
     if not os.fork():
         os.setsid()
         if not os.fork():
-            hang()
+            time.sleep(9)
         os._exit(0)
 
 
@@ -355,10 +353,11 @@ doing("close_streams", lambda: (sys.stdout.close(), sys.stderr.close()))
 doing("no_streams", lambda: vars(sys).update(stdin=None, stdout=None, stderr=None))
 doing("fork", lambda: os.fork() or os._exit(0))
 doing("fork_that_answers", os.fork)
-doing("fork_that_stays", lambda: os.fork() or hang())
+doing("fork_that_stays", lambda: os.fork() or time.sleep(9))
 doing("fork_in_a_session_of_its_own", own_session)
 doing("alarm", lambda: signal.setitimer(signal.ITIMER_REAL, 0.05))
 doing("no_handlers", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+doing("a_switch_interval", lambda: sys.setswitchinterval(1.0))
 doing("environment_gone", os.environ.clear)
 doing("built_ins_gone", lambda: vars(builtins).clear())
 doing("modules_gone", sys.modules.clear)
