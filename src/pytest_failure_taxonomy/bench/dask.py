@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import threading
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -115,9 +116,18 @@ class DaskSystem:
                 the worker does so later, in case the caller is gone.
         """
         self._target = target
+        self._address = address
         self._is_isolated = is_isolated
         self._limit_seconds = limit_seconds
-        self._cluster = _Cluster(address)
+        self._client: Any = None
+        self._connecting = asyncio.Lock()
+        self._problem: BenchError | None = None
+        self._topic = ""
+        self._is_listening = asyncio.Event()
+        self._calls: dict[str, CountSpends] = {}
+        self._in_flight: Counter[str] = Counter()
+        self._lost = ""
+        """Why nothing can be called any more."""
 
     async def __call__(self, case: BenchCase) -> Any:
         """Return what the system returns; if cancelled, end the call on the worker.
@@ -133,57 +143,38 @@ class DaskSystem:
             await self.connect()
         except BenchError as error:
             raise SchedulerLost(str(error)) from None
+        counted: set[int] = set()
+
+        def spend(spends: Iterable[Spent]) -> None:
+            for number, cost_usd, usage in spends:
+                if number not in counted:
+                    counted.add(number)
+                    case.spend(cost_usd, **usage)
+
+        worker = await self._choose()
+        token = secrets.token_hex(8)
         limit_seconds = (case.timeout_per_case_seconds or self._limit_seconds) + _SPARE_SECONDS
-        said = await self._cluster.call(
-            self._target, limit_seconds, case, is_isolated=self._is_isolated
-        )
+        how = (self._target, self._is_isolated, self._topic, token, limit_seconds)
+        self._calls[token] = spend
+        self._in_flight[worker] += 1
+        try:
+            said = await self._ask(worker, *how, pickle.dumps(case))
+            spend(said["spends"])
+        except asyncio.CancelledError:
+            with suppress(Exception):  # nobody waits any more, but what it has spent counts
+                async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
+                    spends = await self._client.run(cancel_call, token, workers=[worker])
+                    spend(spends[worker])
+            raise
+        finally:
+            self._in_flight[worker] -= 1
+            del self._calls[token]
         if "error" in said:
             raise user_code.raised_elsewhere(said["error"])
         return Answer(**json.loads(said["answer"]))
 
     async def connect(self) -> None:
-        """Connect now, so that no case waits for it.
-
-        Raises:
-            BenchError: The scheduler can't be reached.
-        """
-        await self._cluster.connect()
-
-    async def check(self) -> None:
-        """Connect, and have each worker import the system; call nothing.
-
-        Raises:
-            BenchError: The scheduler can't be reached, there is no worker, or one can't call the
-                system; the message has a line for each problem.
-        """
-        await self.connect()
-        await self._cluster.greet(self._target)
-
-    async def aclose(self) -> None:
-        """Close the connection; may be called again."""
-        client, self._cluster.client = self._cluster.client, None
-        if client is not None:
-            await _close(client)
-
-
-class _Cluster:
-    """The connection to a cluster."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self.client: Any = None
-        self._connecting = asyncio.Lock()
-        self._problem: BenchError | None = None
-        self._topic = ""
-        self._is_listening = asyncio.Event()
-        self._calls: dict[str, CountSpends] = {}
-        self._numbers = 0
-        self._in_flight: Counter[str] = Counter()
-        self._lost = ""
-        """Why nothing can be called any more."""
-
-    async def connect(self) -> None:
-        """Connect unless that was done before.
+        """Connect now, so that no case waits for it, unless that was done before.
 
         Raises:
             BenchError: The scheduler can't be reached.
@@ -191,7 +182,7 @@ class _Cluster:
         async with self._connecting:
             if self._problem is not None:  # to ask again would take as long again
                 raise self._problem
-            if self.client is not None:
+            if self._client is not None:
                 return
             from distributed import Client
 
@@ -221,31 +212,24 @@ class _Cluster:
                     " or give the address of one that runs"
                 )
                 raise self._problem from None
-            self.client = client
+            self._client = client
 
-    def _take_event(self, event: tuple[float, str]) -> None:
-        text = event[1]
-        if not text:
-            self._is_listening.set()
-            return
-        token, spent = json.loads(text)
-        if token in self._calls:
-            self._calls[token]([spent])
-
-    async def greet(self, target: str) -> None:
-        """Have each worker import the system.
+    async def check(self) -> None:
+        """Connect, and have each worker import the system; call nothing.
 
         Raises:
-            BenchError: There is no worker, or one can't; the message has a line for each.
+            BenchError: The scheduler can't be reached, there is no worker, or one can't call the
+                system; the message has a line for each problem.
         """
+        await self.connect()
         if not await self._workers():
             raise BenchError(
                 f"the cluster {self._address} has no worker; start one: dask worker {self._address}"
             )
         try:
             async with asyncio.timeout(GREETING_SECONDS):
-                said = await self.client.run(greet, target, on_error="return")
-        except Exception as error:  # noqa: BLE001 - as above
+                said = await self._client.run(greet, self._target, on_error="return")
+        except Exception as error:  # noqa: BLE001 - `distributed` has many
             raise BenchError(
                 f"the cluster {self._address} does not answer ({_short(error)}); look at its logs"
             ) from None
@@ -266,48 +250,28 @@ class _Cluster:
         if problems:
             raise BenchError("\n".join(problems))
 
+    async def aclose(self) -> None:
+        """Close the connection; may be called again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await _close(client)
+
+    def _take_event(self, event: tuple[float, str]) -> None:
+        if not event[1]:
+            self._is_listening.set()
+            return
+        token, spent = json.loads(event[1])
+        if token in self._calls:
+            self._calls[token]([spent])
+
     async def _workers(self) -> dict[str, int]:
         """Return the threads of each worker; wait a while if there is none."""
         until = asyncio.get_running_loop().time() + CONNECT_SECONDS
         while True:
-            found: dict[str, int] = dict(await self.client.nthreads())
+            found: dict[str, int] = dict(await self._client.nthreads())
             if found or asyncio.get_running_loop().time() > until:
                 return found
             await asyncio.sleep(_LOOK_SECONDS)
-
-    async def call(
-        self,
-        target: str,
-        limit_seconds: float,
-        case: BenchCase,
-        *,
-        is_isolated: bool,
-    ) -> dict[str, Any]:
-        """Call the system for a case on a worker, as `call_system` does."""
-        body = pickle.dumps(case)
-        self._numbers += 1
-        token = f"{self._topic}-{self._numbers}"
-        counted: set[int] = set()
-
-        def spend(spends: Iterable[Spent]) -> None:
-            for number, cost_usd, usage in spends:
-                if number not in counted:
-                    counted.add(number)
-                    case.spend(cost_usd, **usage)
-
-        self._calls[token] = spend
-        arguments = (target, is_isolated, self._topic, token, limit_seconds, body)
-        try:
-            worker = await self._choose()
-            self._in_flight[worker] += 1
-            try:
-                said = await self._ask(worker, token, spend, arguments)
-            finally:
-                self._in_flight[worker] -= 1
-            spend(said["spends"])
-            return said
-        finally:
-            del self._calls[token]
 
     async def _choose(self) -> str:
         """Return the worker with the fewest of our cases for each of its threads."""
@@ -315,44 +279,42 @@ class _Cluster:
             raise SchedulerLost(self._lost)
         try:
             threads = await self._workers()
-        except Exception as error:  # noqa: BLE001 - `distributed` has many
+        except Exception as error:  # noqa: BLE001 - as above
             raise self._lose(error) from None
         if not threads:
             raise WorkerLost(f"the cluster {self._address} has no worker left")
         return min(threads, key=lambda each: (self._in_flight[each] / (threads[each] or 1), each))
 
-    async def _ask(
-        self, worker: str, token: str, spend: CountSpends, arguments: tuple[Any, ...]
-    ) -> dict[str, Any]:
+    async def _ask(self, worker: str, *arguments: object) -> dict[str, Any]:
+        """Return what `call_system` returns on a worker.
+
+        Raises:
+            WorkerLost: The worker is gone; its last amounts were told.
+            SchedulerLost: The scheduler is gone.
+        """
+        said: Any = None
+        error: Exception | None = None
         try:
-            answers = await self.client.run(
-                call_system, *arguments, workers=[worker], on_error="return"
-            )
-        except asyncio.CancelledError:
-            with suppress(Exception):  # nobody waits any more, but what it has spent counts
-                async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
-                    spends = await self.client.run(cancel_call, token, workers=[worker])
-                    spend(spends[worker])
-            raise
-        except Exception as error:  # noqa: BLE001 - `distributed` has many
-            raise await self._why_lost(worker, error) from None
-        said = answers.get(worker)
+            said = (
+                await self._client.run(call_system, *arguments, workers=[worker], on_error="return")
+            ).get(worker)
+            # The error of a closed connection is an OSError.
+            if isinstance(said, OSError):
+                error = said
+        except Exception as problem:  # noqa: BLE001 - as above
+            error = problem
         if isinstance(said, dict):
             return said
-        if said is None or isinstance(said, OSError):  # that of a closed connection is one, too
-            raise await self._why_lost(worker, said)
-        raise said
-
-    async def _why_lost(self, worker: str, error: Exception | None) -> user_code.ToldError:
-        """Return whether a worker or the scheduler is gone, when the last amounts are told."""
+        if said is not None and error is None:
+            raise said
         await asyncio.sleep(_SECONDS_FOR_LAST_SPENDS)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self.client.nthreads()
+                await self._client.nthreads()
         except Exception as problem:  # noqa: BLE001 - as above
-            return self._lose(problem)
+            raise self._lose(problem) from None
         why = f" ({_short(error)})" if error is not None else ""
-        return WorkerLost(f"the worker {worker} was lost while it ran the case{why}")
+        raise WorkerLost(f"the worker {worker} was lost while it ran the case{why}")
 
     def _lose(self, error: Exception) -> SchedulerLost:
         self._lost = self._lost or (
@@ -412,26 +374,54 @@ async def call_system(
         `spends`, and `answer` or else `error`.
     """
     calls = _calls_of(dask_worker)
-    spends = _Spends(dask_worker, topic, token)
+    spends: list[Spent] = []
+    numbers = count(1)
+
+    def tell(cost_usd: float, usage: Mapping[str, float]) -> None:  # by any thread
+        spent = (next(numbers), cost_usd, dict(usage))
+        spends.append(spent)
+        with suppress(Exception):  # a worker that is closing; the answer has all amounts, too
+            dask_worker.log_event(topic, json.dumps([token, spent]))
+
     try:
+        system = calls.systems.get((target, is_isolated))
+        if system is None:
+            system = await asyncio.to_thread(user_code.import_callable, target, "sut")
+            system = IsolatedSystem(target) if is_isolated else system
+            system = calls.systems.setdefault((target, is_isolated), system)
         case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here
-        system = await asyncio.to_thread(calls.system, target, is_isolated=is_isolated)
     except Exception as error:  # noqa: BLE001 - it is the result of the case
         return {"spends": [], "error": _described(error)}
-    given = case.spending_to(Spending(spends.add))
-    work = _answered(system, given, spends, calls.background)
-    running = asyncio.wrap_future(calls.background.submit(work))
+    attempt = Attempt(
+        system,
+        case.spending_to(Spending(tell)),
+        read=partial(read_output, tell),
+        is_async=is_async(system),
+        loop=lambda: calls.background,
+        here=calls.background,
+        limit_seconds=None,
+        grace_seconds=_SECONDS_TO_CLOSE,
+    )
+    running = asyncio.wrap_future(calls.background.submit(attempt.run()))
     calls.running[token] = (running, spends)
+    failure: BaseException | None
     try:
-        said = await asyncio.wait_for(running, limit_seconds)
+        await asyncio.wait_for(running, limit_seconds)
+        failure = attempt.error
     except (TimeoutError, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # not the call alone
             raise
-        said = {"error": _described(error)}
+        failure = error
     finally:
         del calls.running[token]
-    return {**said, "spends": spends.taken()}
+    answer: Answer = attempt.value
+    if failure is None:
+        text = json.dumps({"output": answer.output, "transcript": answer.transcript})
+        if len(text) <= MAX_OUTPUT_BYTES:
+            return {"answer": text, "spends": list(spends)}
+        failure = ValueError(f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON")
+    return {"error": _described(failure), "spends": list(spends)}
 
 
 async def cancel_call(token: str, dask_worker: Any = None) -> list[Spent]:
@@ -444,7 +434,16 @@ async def cancel_call(token: str, dask_worker: Any = None) -> list[Spent]:
         return []
     running, spends = calls.running[token]
     running.cancel()
-    return spends.taken()
+    return list(spends)
+
+
+class _Calls:
+    """The systems that one worker calls, and the calls that run in it."""
+
+    def __init__(self) -> None:
+        self.background = BackgroundLoop()
+        self.systems: dict[tuple[str, bool], Callable[..., Any]] = {}
+        self.running: dict[str, tuple[asyncio.Future[Any], list[Spent]]] = {}
 
 
 def _calls_of(worker: Any) -> _Calls:
@@ -452,72 +451,6 @@ def _calls_of(worker: Any) -> _Calls:
         worker.extensions[_EXTENSION] = _Calls()
     calls: _Calls = worker.extensions[_EXTENSION]
     return calls
-
-
-class _Calls:
-    """The calls that run in one worker."""
-
-    def __init__(self) -> None:
-        self.background = BackgroundLoop()
-        self.running: dict[str, tuple[asyncio.Future[Any], _Spends]] = {}
-        self._systems: dict[tuple[str, bool], Callable[..., Any]] = {}
-
-    def system(self, target: str, *, is_isolated: bool) -> Callable[..., Any]:
-        """Return a system; import it at the first call."""
-        key = (target, is_isolated)
-        if key not in self._systems:
-            imported = user_code.import_callable(target, "sut")
-            self._systems[key] = IsolatedSystem(target) if is_isolated else imported
-        return self._systems[key]
-
-
-class _Spends:
-    """What a call has spent, each amount with its number."""
-
-    def __init__(self, worker: Any, topic: str, token: str) -> None:
-        self._worker = worker
-        self._topic = topic
-        self._token = token
-        self._lock = threading.Lock()
-        self._entries: list[Spent] = []
-
-    def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
-        """Add an amount, and tell it at once."""
-        with self._lock:
-            spent = (len(self._entries) + 1, cost_usd, dict(usage))
-            self._entries.append(spent)
-        with suppress(Exception):  # a worker that is closing; the answer has all amounts, too
-            self._worker.log_event(self._topic, json.dumps([self._token, spent]))
-
-    def taken(self) -> list[Spent]:
-        """Return all amounts so far, in the order of their numbers."""
-        with self._lock:
-            return list(self._entries)
-
-
-async def _answered(
-    system: Callable[..., Any], case: Any, spends: _Spends, loop: BackgroundLoop
-) -> dict[str, Any]:
-    """Return what a system answers or raises, as plain data."""
-    attempt = Attempt(
-        system,
-        case,
-        read=partial(read_output, spends.add),
-        is_async=is_async(system),
-        loop=lambda: loop,
-        here=loop,
-        limit_seconds=None,
-        grace_seconds=_SECONDS_TO_CLOSE,
-    )
-    await attempt.run()
-    if attempt.error is not None:
-        return {"error": _described(attempt.error)}
-    answer: Answer = attempt.value
-    text = json.dumps({"output": answer.output, "transcript": answer.transcript})
-    if len(text) > MAX_OUTPUT_BYTES:
-        most = f"{MAX_OUTPUT_BYTES:,} bytes of JSON"
-        return {"error": _described(ValueError(f"the system returned more than {most}"))}
-    return {"answer": text}
 
 
 def _described(error: BaseException) -> dict[str, Any]:
