@@ -353,7 +353,7 @@ doing("close_streams", lambda: (sys.stdout.close(), sys.stderr.close()))
 doing("no_streams", lambda: vars(sys).update(stdin=None, stdout=None, stderr=None))
 doing("fork", lambda: os.fork() or os._exit(0))
 doing("fork_that_answers", os.fork)
-doing("fork_that_stays", lambda: os.fork() or os.execvp("sleep", ["sleep", "9"]))
+doing("fork_that_stays", lambda: os.fork() or os.execvp("sleep", ["sleep", "9"]))  # noqa: S606
 doing("fork_in_a_session_of_its_own", own_session)
 doing("alarm", lambda: signal.setitimer(signal.ITIMER_REAL, 0.05))
 doing("no_handlers", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
