@@ -61,8 +61,8 @@ class CaseScheduler:
             members = [by_nodeid[each] for each in unit]
             # A case that may be skipped is not called before its item is set up.
             together = [each for each in members if not any(map(each.get_closest_marker, _SKIPS))]
-            for each in members:
-                self._members[each.nodeid] = together if each in together else [each]
+            self._members.update({each.nodeid: [each] for each in members})
+            self._members.update({each.nodeid: together for each in together})
 
     def outcome_of(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case; start its unit first if necessary.
