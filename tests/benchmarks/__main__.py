@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .bench_absent import measure_absent
-from .bench_items import measure_items
+from .bench_items import measure_items, measure_waits
 from .bench_journal import measure_journal
 from .bench_rubric import measure_rubric
 from .bench_runner import measure_runner
@@ -36,6 +36,7 @@ BENCH_MEASURES: dict[str, Callable[[Bench], list[Table]]] = {
     "bench-runner": measure_runner,
     "bench-rubric": measure_rubric,
     "bench-items": measure_items,
+    "bench-waits": measure_waits,
     "bench-journal": measure_journal,
     "bench-absent": measure_absent,
 }

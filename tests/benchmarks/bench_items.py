@@ -1,11 +1,18 @@
-"""`bench-items`: what a run of pytest costs whose items are the cases of a task class."""
+"""`bench-items` and `bench-waits`: what a run of pytest costs whose items are cases.
+
+`bench-waits` has a system that waits, as for a model, where a runner should have all of them wait
+at a time; and it compares where such a system can run.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .estimates import Figure
@@ -16,7 +23,6 @@ from .variants import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from .measures import Bench
     from .processes import Spent
@@ -98,6 +104,101 @@ def measure_items(bench: Bench) -> list[Table]:
         ),
         _measure_resumed(bench, middle),
     ]
+
+
+NAMED = """\
+import asyncio
+import time
+
+def plain(case):
+    time.sleep({seconds})
+    return {{"number": case.input}}
+
+async def later(case):
+    await asyncio.sleep({seconds})
+    return {{"number": case.input}}
+"""
+SECONDS, WAITING = 0.05, 50
+PLACES = {
+    "plain, processes": ("sut: named:plain", CASES),
+    "async, processes": ("sut: named:later", CASES),
+    "plain, a thread each": ("sut: named:plain\nsut_isolation: thread", CASES),
+    "async, pytest's process": ("sut: named:later\nsut_isolation: thread", CASES),
+    "plain, processes, -n 2": ("sut: named:plain", SPREAD),
+}
+
+
+def measure_waits(bench: Bench) -> list[Table]:
+    """Measure whole runs whose systems wait, by where they run, and pydantic-evals."""
+    tests = bench.tests // 2
+    commands = {
+        row: partial(_wait, bench.workplace, row, tests, settings, variant)
+        for row, (settings, variant) in PLACES.items()
+        if variant.is_installed
+    }
+    peer = "pydantic-evals, Dataset.evaluate: no process, no item, no file"
+    if find_spec("pydantic_evals"):
+        program = Path(__file__).with_name("runner_program.py")
+        arguments = ("pydantic-evals", str(tests), "async", str(SECONDS), str(WAITING))
+        command = [sys.executable, "-P", str(program), *arguments]
+        commands[peer] = partial(spend, command, bench.workplace)
+    spent = take_turns(commands, max(1, bench.rounds // 2))
+
+    def column(heading: str, cost: Callable[[Spent], float]) -> Column:
+        figures = {row: median_of([cost(each) for each in spent[row]]) for row in commands}
+        return Column(heading=heading, figures=figures, is_absolute=True)
+
+    ideal = tests * SECONDS / WAITING
+    return [
+        Table(
+            title=f"Items: {tests} cases of {SECONDS} s, {WAITING} at a time (ideally {ideal:g} s)",
+            columns=(
+                column("wall s", wall),
+                column("CPU s", cpu),
+                column("MiB peak of the biggest process", lambda each: peak_kib(each) / 1024),
+            ),
+            skipped=() if peer in commands else ("pydantic-evals",),
+        ),
+        *([_measure_processes()] if sys.platform == "linux" else []),
+    ]
+
+
+def _measure_processes() -> Table:
+    """Measure what the processes of a system take."""
+    program = Path(__file__).with_name("system_program.py")
+    done = subprocess.run(
+        [sys.executable, "-P", str(program), str(WAITING)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    start, parent, case = map(float, done.stdout.split())
+    row = f"a system that imports nothing, {WAITING} cases at a time"
+    columns = {
+        "ms to start": start * 1000,
+        "private MiB of the one that has imported it": parent / 1024,
+        "private MiB of each case's": case / 1024,
+    }
+    return Table(
+        title="Items: processes of a system",
+        columns=tuple(
+            Column(heading=name, figures={row: Figure(value=value, error=0)}, is_absolute=True)
+            for name, value in columns.items()
+        ),
+    )
+
+
+def _wait(workplace: Path, row: str, tests: int, settings: str, variant: Variant) -> Spent:
+    """Run pytest on cases whose system has a name."""
+    folder = workplace / "".join(each if each.isalnum() else "_" for each in f"waits {row}")
+    if not folder.exists():
+        folder.mkdir()
+        named = NAMED.format(seconds=SECONDS)
+        _write(folder, {"named.py": named, "pytest.ini": "[pytest]\npythonpath = .\n"})
+        _write(folder, {"bench.yaml": f"{settings}\nconcurrency: {WAITING}\n"})
+        _write_task_class(folder, range(tests))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    return spend([*command, *variant.arguments(folder / "artifact")], folder)
 
 
 def _measure_resumed(bench: Bench, tests: int) -> Table:

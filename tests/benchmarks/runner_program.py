@@ -1,7 +1,8 @@
 """Run cases that cost nothing with one runner: the sample of `bench-runner`.
 
-``python -P runner_program.py RUNNER CASES KIND``. The kind of system and rubric is `async` or
-`plain`. It asserts that every case passed.
+``python -P runner_program.py RUNNER CASES KIND [SECONDS AT_A_TIME]``. The kind of system and rubric
+is `async` or `plain`. An async system takes the seconds, by default none. It asserts that every
+case passed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-AT_A_TIME = 8
+AT_A_TIME, SECONDS = 8, 0.0
+if __name__ == "__main__" and len(sys.argv) > 4:
+    AT_A_TIME, SECONDS = int(sys.argv[5]), float(sys.argv[4])
 
 
 async def system(_: object) -> str:
-    """Return at once."""
+    """Wait, if it is to, and return."""
+    if SECONDS:
+        await asyncio.sleep(SECONDS)
     return "done"
 
 
