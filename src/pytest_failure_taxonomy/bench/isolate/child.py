@@ -304,7 +304,7 @@ def run_system(
         what, answer = copy_context().run(
             _result_of, partial(call_system, given), loop.wait, pack, facts_of
         )
-        is_free = requests is not None and loop.is_idle() and processes.surroundings() == before
+        is_free = requests is not None and loop.is_idle() and processes.is_as_before(before)
         verdict.tell(what, answer, is_free=is_free)
         given = None
         if is_free and requests is not None and (head := _read(requests, wire.LENGTH.size)):
@@ -332,10 +332,17 @@ class _Loop:
     def wait(self, answer: Any) -> Any:
         """Wait for what a system has returned."""
         import asyncio
+        from concurrent.futures import ThreadPoolExecutor
 
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner.run(_awaited(answer), context=copy_context())
+        # Its threads end with the case: name resolution and `to_thread` would leave some.
+        executor = ThreadPoolExecutor()
+        self._runner.get_loop().set_default_executor(executor)
+        try:
+            return self._runner.run(_awaited(answer), context=copy_context())
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def is_idle(self) -> bool:
         """Tell whether the last system has left nothing to be done."""

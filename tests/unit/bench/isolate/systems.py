@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -130,6 +132,49 @@ def is_rate_limited(case: BenchCase) -> object:
         if case.input == "as it is":
             raise
         raise OddError("no luck") from error
+
+
+LEFT: list[object] = []
+"""What cases leave behind on purpose."""
+
+
+def leaves_behind(case: BenchCase) -> object:
+    """Do what the case's input says, and answer with the id of the process."""
+    match case.input:
+        case "a thread":
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        case "a process":
+            LEFT.append(subprocess.Popen(["sleep", "60"]))
+        case "an orphan":
+            subprocess.run(["sh", "-c", "sleep 60 &"], check=True)
+        case "a folder":
+            os.chdir("/")
+        case "a variable":
+            os.environ["SOME"] = "thing"
+        case "a timer":
+            signal.setitimer(signal.ITIMER_REAL, 60)
+        case "a handler":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        case "a limit":
+            sys.setrecursionlimit(500)
+        case "a stream":
+            os.close(0)
+    return os.getpid()
+
+
+async def leaves_behind_later(case: BenchCase) -> object:
+    """Do so on an event loop."""
+    match case.input:
+        case "a task":
+            LEFT.append(asyncio.ensure_future(asyncio.sleep(60)))
+        case "a callback":
+            asyncio.get_running_loop().call_later(60, print)
+        case "a closed loop":
+            asyncio.get_running_loop().stop()
+        case "the loop's threads":
+            await asyncio.to_thread(time.sleep, 0.01)
+            await asyncio.wait_for(asyncio.sleep(0), 30)
+    return os.getpid()
 
 
 NOT_CALLABLE = 5

@@ -85,6 +85,41 @@ def test_an_error_brings_its_traceback_and_what_was_printed() -> None:
     assert shown.count('File "') == 1
 
 
+@pytest.mark.parametrize(
+    ("system", "leaves", "is_kept"),
+    [
+        ("leaves_behind", "nothing", True),
+        ("leaves_behind", "a thread", False),
+        ("leaves_behind", "a process", False),
+        ("leaves_behind", "an orphan", False),
+        ("leaves_behind", "a folder", False),
+        ("leaves_behind", "a variable", False),
+        ("leaves_behind", "a timer", False),
+        ("leaves_behind", "a handler", False),
+        ("leaves_behind", "a limit", False),
+        ("leaves_behind", "a stream", False),
+        ("leaves_behind_later", "nothing", True),
+        ("leaves_behind_later", "the loop's threads", True),
+        ("leaves_behind_later", "a task", False),
+        ("leaves_behind_later", "a callback", False),
+    ],
+)
+def test_a_process_runs_another_case_unless_one_left_something(
+    system: str, leaves: str, *, is_kept: bool
+) -> None:
+    """So what a system makes once, such as a client, is there for its next case."""
+
+    async def run() -> list[object]:
+        isolated = IsolatedSystem(f"{SYSTEMS}:{system}")
+        cases = [BenchCase(case_id=str(number), input=leaves) for number in range(3)]
+        try:
+            return [(await isolated(case)).output for case in cases]
+        finally:
+            await isolated.aclose()
+
+    assert len(set(asyncio.run(run()))) == (1 if is_kept else 3)
+
+
 def test_a_cancelled_system_is_killed_with_its_children(tmp_path: Path) -> None:
     """The process group is gone; a call after it finds a server that works."""
     note = tmp_path / "processes"
