@@ -32,6 +32,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     finding,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.words import failed_gates
 
 MAX_GROUPS: Final = 200
 """Groups and causes of one run that its summary keeps, the first ones of each."""
@@ -418,13 +419,13 @@ def _without_shards(part: _Part) -> _Part:
 
 def _failed(joined: Sequence[JSONObject]) -> Iterator[Finding]:
     """Yield a finding if a bench fails whose shards do not say so, each by itself."""
-    failed = [
-        bench["task_class"]
+    failed = {
+        bench["task_class"]: bench["gate"]["reasons"][0]
         for bench in joined
         if bench["gate"] is not None and bench["gate"]["verdict"] == "FAIL"
-    ]
+    }
     if failed:
-        words = f"the gate of bench {', '.join(sorted(set(failed)))} failed"
+        words = failed_gates(failed)
         yield finding("bench.gate", "merge", words, headline=words)
 
 

@@ -47,6 +47,16 @@ def and_more(rest: int) -> str:
     return f" and {rest:,} more" if rest > 0 else ""
 
 
+def failed_gates(reasons: Mapping[str, str]) -> str:
+    """Return that gates failed, and why if it is a single one.
+
+    Args:
+        reasons: The most important reason of each by the name of its bench.
+    """
+    words = f"the gate of bench {', '.join(sorted(reasons))} failed"
+    return f"{words}: {next(iter(reasons.values()))}" if len(reasons) == 1 else words
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """Return the first of some names, and how many more there are: `a, b and 3 more`."""
     return ", ".join(names[:most]) + and_more(len(names) - most)

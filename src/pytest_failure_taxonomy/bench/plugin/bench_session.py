@@ -32,6 +32,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.system.files import replace_file
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import failed_gates
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import RunPlan, TaskClass
@@ -418,9 +419,13 @@ class BenchSession:
             session.shouldfail = why_failed
 
     def _why_gate_failed(self) -> Iterator[str]:
-        failed = [name_with_system(each) for each in self.reports() if results.is_gate_failed(each)]
+        failed = {
+            name_with_system(each): each.gate.reasons[0]
+            for each in self.reports()
+            if each.gate is not None and each.gate.verdict == "FAIL"
+        }
         if failed:
-            yield f"the gate of bench {', '.join(failed)} failed"
+            yield failed_gates(failed)
         for report, test, _, is_judged in self._sourced():
             counts = report.counts
             if is_judged and counts.graded < counts.scheduled:

@@ -485,8 +485,7 @@ class Results:
                     lines = run_report.summary_lines(report, test=test, detail=is_detailed)
                     indent = "  "
                 for line in lines:
-                    is_red = line.lstrip().startswith("gate:") and is_gate_failed(report)
-                    terminal.write_line(line, red=is_red)
+                    terminal.write_line(line, red=line.lstrip().startswith("gate: FAIL"))
                 for line in self._lines_of_kept(report, shown, shows_file=terminal.verbosity >= 0):
                     terminal.write_line(f"{indent}{line}")
 
@@ -596,11 +595,6 @@ class Baseline:
                 name = run_report.name_with_system(report)
                 self.problems.append(f"bench {name}: {problem}")
         return judged
-
-
-def is_gate_failed(report: BenchRunReport) -> bool:
-    """Return whether the task class has a gate and its run failed it."""
-    return report.gate is not None and report.gate.verdict == "FAIL"
 
 
 def _with_part(sourced: SourcedReport) -> SourcedReport:
