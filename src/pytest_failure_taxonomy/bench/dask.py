@@ -22,19 +22,17 @@ from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import user_code
 from pytest_failure_taxonomy.bench.answers import Answer, Spending, read_output
 from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
+from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.bench.run.calls import Attempt, is_async
 from pytest_failure_taxonomy.bench.run.fan_out import BackgroundLoop
 from pytest_failure_taxonomy.errors import BenchError
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase
 
 CONNECT_SECONDS: Final = 10.0
 """How long a scheduler may take to answer, and a cluster to have a worker."""

@@ -27,7 +27,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode, TaskClass
-from pytest_failure_taxonomy.bench.user_code import ToldError, describe, safe
+from pytest_failure_taxonomy.bench.user_code import ToldError, Traceback, describe, safe
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
@@ -36,7 +36,6 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-    from pytest_failure_taxonomy.bench.user_code import Traceback
 
 SystemUnderTest = Callable[[BenchCase], Any]
 """Plain or async; returns anything that JSON can represent."""

@@ -15,16 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.load.folder import RUBRICS
-from pytest_failure_taxonomy.bench.models import BenchDigests
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchDigests, TaskClass
 from pytest_failure_taxonomy.bench.report import aggregate, distinct_name_of
 from pytest_failure_taxonomy.errors import BenchError
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 _NO_PART_OF_A_RUBRIC: Final = ("conftest.py", "breakdown_keys.py", "cases.py")
 _HEX_DIGITS: Final = 32

@@ -185,12 +185,11 @@ def _write_all(descriptor: int, data: bytes) -> None:
         rest = rest[_write(descriptor, rest) :]
 
 
-def leave_server(parent: int, library: Any, ends: Sequence[int]) -> int:
+def leave_server(parent: int, ends: Sequence[int]) -> int:
     """Detach a new child from the server: its session, signals and descriptors.
 
     Args:
         parent: The server's process.
-        library: The C library.
         ends: The descriptors that the child keeps, under new numbers: where the verdict goes;
             where a system tells what it spends, `_SPENDS_DESCRIPTOR`; and where its next cases
             come from, `_REQUESTS_DESCRIPTOR`.
@@ -200,7 +199,7 @@ def leave_server(parent: int, library: Any, ends: Sequence[int]) -> int:
     """
     # The handler of SIGCHLD stays: it does nothing, and removing it costs 50 µs of page faults.
     signal.set_wakeup_fd(-1)
-    processes.die_with_parent(library, parent)
+    processes.die_with_parent(parent)
     os.setsid()
     numbers = range(_VERDICT_DESCRIPTOR, _VERDICT_DESCRIPTOR - len(ends), -1)
     free = [os.dup(end) if end in numbers else end for end in ends]

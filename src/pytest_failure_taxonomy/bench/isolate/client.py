@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import decode_source
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.bench import scores
 from pytest_failure_taxonomy.bench.answers import Answer
@@ -26,13 +26,11 @@ from pytest_failure_taxonomy.bench.isolate.connection import (
     how_it_ended,
     run_directly,
 )
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
 from pytest_failure_taxonomy.bench.scores import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_code import ToldError, raised_elsewhere
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
 
 MAX_OUTPUT_BYTES: Final = 64 << 20
 """Limit of the JSON that a system under test returns."""

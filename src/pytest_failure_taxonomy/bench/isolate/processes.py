@@ -14,8 +14,9 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from . import wire
@@ -107,36 +108,36 @@ def is_as_before(before: object) -> bool:
     return False
 
 
-def load_library() -> Any:
-    """Return the C library on Linux, `None` elsewhere."""
+@cache  # a server asks before it runs code of others, and its forks have the answer
+def _prctl() -> Callable[..., int] | None:
+    """Return the system call of Linux; `None` elsewhere."""
     if sys.platform.startswith("linux"):
-        with suppress(ImportError, OSError):
+        with suppress(ImportError, OSError, AttributeError):
             import ctypes
 
-            library = ctypes.CDLL(None)
-            if hasattr(library, "prctl"):
-                return library
+            call: Callable[..., int] = ctypes.CDLL(None).prctl
+            return call
     return None
 
 
-def die_with_parent(library: Any, parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent dies, or exit if it is dead already."""
-    if library is not None:
-        library.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if prctl := _prctl():
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 
 
-def outlive_parent(library: Any) -> None:
+def outlive_parent() -> None:
     """Undo `die_with_parent`."""
-    if library is not None:
-        library.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    if prctl := _prctl():
+        prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
-def adopt_orphans(library: Any) -> None:
+def adopt_orphans() -> None:
     """Become the parent of orphaned descendants."""
-    if library is not None:
-        library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if prctl := _prctl():
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def prefer_as_oom_victim() -> None:

@@ -46,27 +46,21 @@ class RunningCase:
         self.requests: socket.socket | None = None
         """By which the process of a system gets its next case."""
 
-    def open_pipes(self, count: int) -> None:
-        """Create the pipes.
+    def open(self, pipes: int, *, has_requests: bool) -> None:
+        """Create the pipes, and the socket by which further cases are sent.
 
         Raises:
-            OSError: There are no more descriptors; pipes created before must still be closed.
+            OSError: There are no more descriptors; what was created before must still be closed.
         """
-        for _ in range(count):
+        for _ in range(pipes):
             mine, its = os.pipe()
             os.set_blocking(mine, False)
             self.received[mine] = bytearray()
             self.ends.append(its)
-
-    def open_socket(self) -> None:
-        """Create the socket by which further cases are sent, after the pipes.
-
-        Raises:
-            OSError: As for `open_pipes`.
-        """
-        self.requests, its = socket.socketpair()
-        self.requests.settimeout(_SECONDS_TO_SEND)
-        self.ends.append(its.detach())
+        if has_requests:
+            self.requests, end = socket.socketpair()
+            self.requests.settimeout(_SECONDS_TO_SEND)
+            self.ends.append(end.detach())
 
     def begin(self, number: int, body: bytes) -> bool:
         """Give the process another case; return whether it takes it."""
@@ -137,7 +131,6 @@ class Server:
     def __init__(self, control: socket.socket, hello: dict[str, Any]) -> None:
         self._control = control
         self._hello = hello
-        self._library = processes.load_library()
         self._process_id = os.getpid()
         self._poll = select.poll()
         self._inbox = wire.Inbox(wire.REQUEST)
@@ -158,9 +151,9 @@ class Server:
 
     def load(self) -> bool:
         """Load the rubric or the system, and tell the client whether that worked."""
-        processes.adopt_orphans(self._library)
+        processes.adopt_orphans()
         # Until the rubric is loaded, nothing here watches whether the client lives.
-        processes.die_with_parent(self._library, self._hello["parent"])
+        processes.die_with_parent(self._hello["parent"])
         try:
             if self._hello["target"]:
                 self._call = load_target(self._hello["target"], self._hello["path"])
@@ -170,7 +163,7 @@ class Server:
             self._tell(wire.BROKEN, 0, 0, child.describe(error))
             return False
         finally:
-            processes.outlive_parent(self._library)
+            processes.outlive_parent()
         if self._hello["folder"]:
             os.chdir(self._hello["folder"])
         self._own_children = set(processes.children())
@@ -261,9 +254,8 @@ class Server:
                 processes.remove_folder(earlier)
         case = RunningCase(number, limit_seconds, folder, is_folder_new=is_folder_new)
         try:
-            case.open_pipes(2 if self._hello["is_script"] or self._hello["target"] else 1)
-            if self._hello["target"]:
-                case.open_socket()
+            is_system = bool(self._hello["target"])
+            case.open(2 if self._hello["is_script"] or is_system else 1, has_requests=is_system)
             case.process_id = os.fork()
         except OSError as error:
             case.close_pipes(0)
@@ -284,7 +276,7 @@ class Server:
             ends = case.ends
             if self._hello["is_script"]:
                 os.dup2(ends.pop(), 2)
-            output = child.leave_server(self._process_id, self._library, ends)
+            output = child.leave_server(self._process_id, ends)
             verdict = child.Verdict(output, case.token, self._printed)
             if self._hello["target"]:
                 child.run_system(verdict, self._call, body)

@@ -53,6 +53,7 @@ from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, Journal, create_file, whole_lines
 
 SCHEMA_VERSION: Final = 1
+_RIGHT: Final = "name a file that pytest wrote to --bench-storage"
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -360,7 +361,6 @@ class RunFile:
             max_cost_usd: The most that the case can cost, if that is known.
             nodeid: The test that waits for it.
         """
-        more = {"max_cost_usd": max_cost_usd, "nodeid": nodeid}
         self._note(
             "started",
             case_id=case_id,
@@ -368,7 +368,8 @@ class RunFile:
             worker=self._worker,
             pid=os.getpid(),
             at=time.time(),
-            **{name: each for name, each in more.items() if each is not None},
+            max_cost_usd=max_cost_usd,
+            nodeid=nodeid,
         )
 
     def note_spent(
@@ -379,8 +380,8 @@ class RunFile:
         usage: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Write what a call of a system says it has just spent."""
-        more = {"usage": dict(usage)} if usage else {}
-        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd, **more)
+        told = dict(usage) or None
+        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd, usage=told)
 
     def note_attempt(self, case_id: str, attempt: CaseAttempt, *, is_lost: bool = False) -> None:
         """Write a call of the system without a score; another one follows unless that is lost."""
@@ -479,7 +480,8 @@ class RunFile:
         return self._journal
 
     def _note(self, record: str, **said: Any) -> None:
-        self._append(_line({"record": record, **said}))
+        known = {name: each for name, each in said.items() if each is not None}
+        self._append(_line({"record": record, **known}))
 
     def _append(self, line: bytes) -> None:
         with self._lock:
@@ -616,9 +618,18 @@ class KeptRun:
         """The pytest sessions that continued the run."""
         first = next(self._records(), None)
         if first is None:
-            right = "name a file that pytest wrote to --bench-storage"
-            raise BenchError(f"{path}: holds no run; {right}")
-        self.header = _header(path, first)
+            raise BenchError(f"{path}: holds no run; {_RIGHT}")
+        version = first.get("schema_version")
+        if first["record"] == "run" and isinstance(version, int) and version > SCHEMA_VERSION:
+            raise BenchError(
+                f"{path}: has schema version {version}, and this program reads up to"
+                f" {SCHEMA_VERSION}; read it with a newer pytest-failure-taxonomy"
+            )
+        try:
+            self.header = RunHeader.model_validate(first)
+        except ValidationError:
+            what = "its first line does not describe a run"
+            raise BenchError(f"{path}: {what}; {_RIGHT}") from None
 
     def read(self, *, is_over: bool = False) -> Self:
         """Take in what was added to the file since it was last read, and return the run.
@@ -808,22 +819,6 @@ def find_run(given: str, storage: Path) -> Path:
     if found:
         raise BenchError(f"{given}: {len(found)} runs begin so; name one, such as {listed}")
     raise BenchError(f"{given}: there is no such run in {storage}; the latest are {listed}")
-
-
-def _header(path: Path, record: Mapping[str, Any]) -> RunHeader:
-    version = record.get("schema_version")
-    if record.get("record") == "run" and isinstance(version, int) and version > SCHEMA_VERSION:
-        raise BenchError(
-            f"{path}: has schema version {version}, and this program reads up to"
-            f" {SCHEMA_VERSION}; read it with a newer pytest-failure-taxonomy"
-        )
-    try:
-        return RunHeader.model_validate(record)
-    except ValidationError:
-        raise BenchError(
-            f"{path}: its first line does not describe a run; name a file that pytest wrote to"
-            " --bench-storage"
-        ) from None
 
 
 def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.BenchRunReport:

@@ -21,22 +21,18 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
 from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
-from pytest_failure_taxonomy.bench.kept.file import RunHeader, facts_of_class, scheduled
-from pytest_failure_taxonomy.bench.models import RunPlan
-from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.kept import file as run_file
+from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, RunFile, RunHeader
+from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
+from pytest_failure_taxonomy.bench.run.runner import PlanRun, Runner
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome, check_variables
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, value
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, RunFile
-    from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
-    from pytest_failure_taxonomy.bench.run.runner import PlanRun
 
 Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
 """What becomes of a case, in the order of the table above."""
@@ -96,7 +92,7 @@ def plan_regrading(
     Raises:
         BenchError: None of its outputs can be graded, or the rubric lacks a variable.
     """
-    now_in_class = {case.case_id: scheduled(case).digest for case in task_class.cases}
+    now_in_class = {case.case_id: run_file.scheduled(case).digest for case in task_class.cases}
     changed = {
         each.case_id
         for each in run.scheduled()
@@ -136,7 +132,7 @@ def new_header(plan: Regrading) -> RunHeader:
     source = plan.run.header.run_id[begun.end() :] if begun else "regraded"
     return plan.run.header.model_copy(
         update={
-            **facts_of_class(plan.task_class),
+            **run_file.facts_of_class(plan.task_class),
             "run_id": f"{at}-{secrets.token_hex(3)}-{source}",
             "regraded_from": plan.run.header.run_id,
             "not_resumed": None,

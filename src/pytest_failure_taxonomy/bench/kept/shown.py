@@ -11,16 +11,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.bench.kept.file import read_calls, read_run
+from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, KeptRun, read_calls, read_run
 from pytest_failure_taxonomy.bench.models import PARTIAL
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, KeptRun
-
 
 _TOO_DEEP: Final = "(nested too deeply to be shown)"
 
@@ -138,7 +134,7 @@ def page_run(run: KeptRun) -> PageRun:
             "state": each.state,
             "calls": [_call(call) for call in each.calls[-_MAX_CALLS:]],
             "calls_left_out": max(0, len(each.calls) - _MAX_CALLS),
-            **contents.get(each.case_id, _NO_CONTENT),
+            **(contents.get(each.case_id) or _content(_NO_CALL)),
         }
         texts = [case["output"], case["transcript"], case["printed"]]
         texts += [message["text"] for message in case["messages"]]
@@ -171,13 +167,7 @@ def _call(call: KeptAttempt) -> dict[str, Any]:
     }
 
 
-_NO_CONTENT: Final[dict[str, Any]] = {
-    "notes": [],
-    "output": None,
-    "messages": [],
-    "transcript": None,
-    "printed": None,
-}
+_NO_CALL: Final = KeptAttempt(case_id="", attempt=1, started_at=0.0, seconds=0.0)
 
 
 def _content(last: KeptAttempt) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def read_entries(folder: ClassFolder, name: str) -> Iterator[Entry]:
     """
     problems = folder.problems_of(name)
     if name == CASES_MODULE:
-        yield from generated_entries(folder)
+        yield from _generated_entries(folder.path / name, problems)
         return
     read = _READERS.get(Path(name).suffix, _read_yaml)
     with suppress(BenchError):  # it is among the problems
@@ -313,27 +313,26 @@ _WRITE: Final = "write `def cases():` and yield a dict a case"
 _MEND: Final = "mend it; it has to give the same cases in each process"
 
 
-def generated_entries(folder: ClassFolder) -> Iterator[Entry]:
+def _generated_entries(path: Path, problems: Problems) -> Iterator[Entry]:
     """Yield what `cases()` gives, each with its number and the place for its own problems.
 
     The module runs in this process, once each time that its class is loaded, with its folder on
     `sys.path`. Whatever it raises becomes a problem, `SystemExit` among it; what ends a run on
     purpose (`KeyboardInterrupt`, `pytest.exit`) is raised.
     """
-    path = folder.path / CASES_MODULE
-    problems = folder.problems_of(CASES_MODULE)
     try:
         text = read_text(path, problems, right=_RIGHT, max_bytes=_MAX_BYTES)
     except BenchError:
         return  # it is among the problems
-    sys.path.insert(0, str(folder.path))  # it may import modules from its folder
+    folder = str(path.parent)
+    sys.path.insert(0, folder)  # it may import modules from its folder
     try:
         function = _function(text, path, problems)
         if function is not None:
             yield from _entries(function, path, problems)
     finally:
-        if str(folder.path) in sys.path:
-            sys.path.remove(str(folder.path))
+        if folder in sys.path:
+            sys.path.remove(folder)
 
 
 class _OfEntry(Problems):

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, ValidationInfo, field_validator
 
 from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.isolate.client import defines_grade
 from pytest_failure_taxonomy.bench.isolate.connection import SET_FOR_RUBRICS
 from pytest_failure_taxonomy.bench.load import cases
 from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, RUBRIC, RUBRICS, ClassFolder
@@ -91,14 +92,8 @@ def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None
         return
     grade = next(reversed(list(_definitions(tree.body))), None)
     if grade is None:
-        bound: set[str | None] = set()  # by an import or an assignment: its parameters are unknown
-        for node in tree.body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                bound |= {each.asname or each.name for each in node.names}
-            elif isinstance(node, ast.Assign | ast.AnnAssign):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                bound |= {each.id for each in targets if isinstance(each, ast.Name)}
-        if not may_be_script and "grade" not in bound:
+        # The parameters of one that is imported or assigned are unknown.
+        if not may_be_script and not defines_grade(str(folder.path / name)):
             problems.add(None, f"has no function grade; {_GRADE}")
     elif isinstance(grade, ast.AsyncFunctionDef):
         problems.add(grade.lineno, f"grade is async; {_GRADE} without async")

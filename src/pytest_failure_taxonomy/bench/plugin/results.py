@@ -26,11 +26,12 @@ from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept.file import KeptRun, RunFile, RunHeader
 from pytest_failure_taxonomy.bench.models import (
-    PARTIAL,
+    BenchCase,
     BenchRunReport,
     BenchScore,
     RunPlan,
-    id_of_run,
+    RunShard,
+    TaskClass,
 )
 from pytest_failure_taxonomy.bench.plugin.storage import (
     BenchStorage,
@@ -47,7 +48,6 @@ from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import ask_git
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, RunShard, TaskClass
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.run.admission import Admission
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
@@ -71,9 +71,6 @@ case whose test failed for another reason than its score, and whether it was cal
 cases were not started); or `not_rerun` (a plugin would have run the test again).
 """
 REPORTED = pytest.StashKey[ReportedResults]()
-
-FindRuns = Callable[[BenchRunReport], Sequence[comparing.ComparedRun]]
-"""Returns the older runs of a report's class and system."""
 
 
 class SourcedReport(NamedTuple):
@@ -138,17 +135,15 @@ class SourceResults:
         if (case_id, attempt) in self._ended:
             self.late_cost_usd += cost_usd
 
-    def fail(self, case_id: str, call: CaseAttempt) -> None:
-        """Note a call that failed, after which the system is called again."""
+    def fail(self, case_id: str, call: CaseAttempt, *, is_lost: bool = False) -> None:
+        """Note a call that failed, after which the system is called again unless it is lost."""
         self._ended.add((case_id, call.attempt))
         if self.file is not None:
-            self.file.note_attempt(case_id, call)
+            self.file.note_attempt(case_id, call, is_lost=is_lost)
 
     def lose(self, case_id: str, call: CaseAttempt) -> None:
         """Note the last call of a case that has no score."""
-        self._ended.add((case_id, call.attempt))
-        if self.file is not None:
-            self.file.note_attempt(case_id, call, is_lost=True)
+        self.fail(case_id, call, is_lost=True)
 
     def finish(self, outcome: CaseOutcome) -> None:
         """Note the outcome of a case."""
@@ -169,7 +164,7 @@ class SourceResults:
         return run_report.aggregate(
             plan,
             [(each, score) for each, score in self.scores.items() if each in known - self.broken],
-            run_id=id_of_run(run_id, stopped),
+            run_id=models.id_of_run(run_id, stopped),
             started=self.started & known,
             stopped=stopped or None,
             lost_to=self.lost_to,
@@ -493,7 +488,7 @@ class Results:
         self, report: BenchRunReport, shown: Callable[[Path], str], *, shows_file: bool
     ) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""
-        kept_id = report.run_id.removeprefix(PARTIAL)
+        kept_id = report.run_id.removeprefix(models.PARTIAL)
         found = (each.kept for each in self.sources.values())
         run = next((run for run in found if run and run.header.run_id == kept_id), None)
         if run is None:
@@ -528,7 +523,10 @@ def user_properties(sent: ReportedResults) -> list[tuple[str, object]]:
 class Baseline:
     """The runs that this one must not be worse than, one for each class and system that it has."""
 
-    def __init__(self, find_runs: FindRuns) -> None:
+    def __init__(
+        self, find_runs: Callable[[BenchRunReport], Sequence[comparing.ComparedRun]]
+    ) -> None:
+        """Take what returns the older runs of a report's class and system."""
         self._find_runs = find_runs
         self.problems: list[str] = []
         """Why classes could not be compared, though the user chose no cases."""

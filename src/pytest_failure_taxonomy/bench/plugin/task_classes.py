@@ -6,25 +6,27 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 from pydantic import ValidationError
 
-from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
+from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, open_rubrics
 from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, is_task_class, task_class_folder
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchSettings,
+    RunPlan,
+    RunShard,
+    TaskClass,
+)
 from pytest_failure_taxonomy.bench.scores import CombinedRubrics, check_variables
 from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, shard_of_run
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import BENCH_OPTIONS, Option
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.taxonomy import packaged_table
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-    from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 _UNITS_PER_WORKER: Final = 4
 """Enough that a worker with fast cases can take over some from a worker with slow ones."""
