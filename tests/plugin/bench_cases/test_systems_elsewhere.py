@@ -13,7 +13,14 @@ import pytest
 
 from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.runs import PytestRuns
-from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    WORKERS,
+    calls,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
 from tests.helpers.waiting import wait_until
 
 IN_PROCESSES: Final = "sut: named:answer\nsut_isolation: process\n"
@@ -151,3 +158,21 @@ def test_hidden_fields_are_for_the_rubric_alone(runs: PytestRuns, where: str) ->
     runs.write({**files, "named.py": CURIOUS})
     run = runs.run("bench", "-m", "secretive", plugins=[BENCH])
     assert run.outcomes == {"passed": 1}
+
+
+@WORKERS
+def test_a_module_that_starts_threads_is_told(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """No fork has them, so a system that needs them would hang."""
+    system = (
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "def answer(case):\n    return case.input\n"
+    )
+    files = task_class_files(passing_cases(4), settings="sut: named:answer\n", system="")
+    runs.write({**files, "named.py": system})
+    run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    assert run.outcomes == {"passed": 4}
+    says = (
+        "bench: named:answer starts threads on import; no fork has them: start them in the call, or"
+    )
+    assert sum(line.startswith(says) for line in run.stdout) == 1

@@ -202,6 +202,8 @@ class IsolatedSystem:
         Args:
             target: `package.module:callable`, plain or async, taking a `BenchCase`.
         """
+        self.starts_threads = False
+        """Whether its module has started threads, which no fork has; known when connected."""
         self._task = Task(target=target, max_bytes=MAX_OUTPUT_BYTES)
         self._servers = _Servers()
         weakref.finalize(self, self._servers.close)
@@ -236,7 +238,8 @@ class IsolatedSystem:
     async def connect(self) -> None:
         """Start the process that imports the system, so that no case waits for that."""
         if _CAN_FORK:
-            await self._servers.get("main", self._task, None).loaded()
+            loaded = await self._servers.get("main", self._task, None).loaded()
+            self.starts_threads = loaded is not None and loaded.body == wire.HAS_THREADS
 
     async def _ask(self, body: bytes, on_spends: OnSpends) -> Reply:
         if not _CAN_FORK:

@@ -170,7 +170,8 @@ class Server:
         self._printed = capture()  # once here: it would cost each child 0.2 ms
         gc.collect()
         gc.freeze()
-        self._tell(wire.READY, 0, 0)
+        threads = len(sys._current_frames()) - 1  # noqa: SLF001 - `threading` may be replaced
+        self._tell(wire.READY, 0, 0, wire.HAS_THREADS if threads else b"")
         return True
 
     def serve(self) -> None:

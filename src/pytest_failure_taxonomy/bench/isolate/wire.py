@@ -14,8 +14,8 @@ HELLO, GRADE, CANCEL = b"h", b"g", b"c"
 REPLY = struct.Struct("<cIiI")
 """From the server: code, number of the case, wait status of its process, length of the body."""
 
-READY = b"r"
-"""The rubric is loaded."""
+READY, HAS_THREADS = b"r", b"threads"
+"""The rubric is loaded; and the body if it has started threads."""
 BROKEN = b"b"
 """The rubric can't be loaded; the body is a JSON object like that of `RAISED`."""
 ANSWERED = b"a"

@@ -209,7 +209,7 @@ class BenchSession:
         several.
         """
         if _FAILED in item.stash:
-            reported_by(item).append(("not_rerun",))
+            reported_by(item).append(("note", _NOT_RERUN))
             raise item.stash[_FAILED]
         try:
             yield
@@ -340,7 +340,7 @@ class BenchSession:
             report.longrepr = items.represent(*item.reportinfo()[:2], call.excinfo.value)
         if report.failed and call.excinfo is not None:
             if item.stash.get(_IS_TO_BE_RERUN, False):
-                reported_by(item).append(("not_rerun",))
+                reported_by(item).append(("note", _NOT_RERUN))
             is_scored = any(what == "case" for what, *_ in item.stash.get(results.REPORTED, ()))
             found = self._case_of(item)
             # A case whose test failed for another reason than its score, which then is void.
@@ -443,7 +443,7 @@ class BenchSession:
         if self._is_worker:  # the terminal of an xdist worker is not shown
             return
         terminal, reports = terminalreporter, self._sourced()
-        notes = [_NOT_RERUN] if self._results.is_not_rerun else []
+        notes = [*self._results.notes]
         notes += [f"bench: the run is not kept: {each}" for each in self._results.note_problems()]
         notes += self._baseline.notes if self._baseline is not None else ()
         notes += dict.fromkeys(self._likely_clusters(reports))

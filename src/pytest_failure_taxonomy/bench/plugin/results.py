@@ -68,7 +68,7 @@ ReportedResults = list[tuple[Any, ...]]
 Each begins with what it is: `run` (the test, the report of a whole run that it made, whether it is
 judged); or, followed by the fields of a source, `case` (its id and score), `broken` (the id of a
 case whose test failed for another reason than its score, and whether it was called), `stop` (why
-cases were not started); or `not_rerun` (a plugin would have run the test again).
+cases were not started); or `note` (a line for the summary).
 """
 REPORTED = pytest.StashKey[ReportedResults]()
 
@@ -208,15 +208,15 @@ class Results:
         self._whole_runs: list[SourcedReport] = []
         self._first_progress: tuple[float, int] | None = None
         """When it was first asked, and how many cases were done by then."""
-        self.is_not_rerun = False
-        """Whether a case failed that a plugin would have run again."""
+        self.notes: dict[str, None] = {}
+        """What processes have to say, each once."""
 
     def take(self, sent: ReportedResults) -> None:
         """Add the results that the report of a test carries."""
         for each in sent:
             match each:
-                case ("not_rerun",):
-                    self.is_not_rerun = True
+                case ("note", text):
+                    self.notes[text] = None
                 case ("run", test, run, is_judged):
                     report = BenchRunReport.model_validate(run)
                     self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))

@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     CaseItem,
     system_definition,
 )
+from pytest_failure_taxonomy.bench.plugin.results import reported_by
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.run.runner import Runner
@@ -50,6 +51,8 @@ class CaseScheduler:
         self._members: dict[str, Sequence[CaseItem]] = {}
         self._units: dict[str, Unit] = {}
         self._taken: set[str] = set()
+        self.notes: dict[str, str] = {}
+        """What the user is to be told of systems."""
 
     def arrange(self, items: Sequence[CaseItem]) -> None:
         """Split the selected cases of each task class and system into units."""
@@ -109,6 +112,9 @@ class CaseScheduler:
         task_class, source = asking.task_class, asking.source
         plan = self._classes.plan(task_class, [each.case for each in items], workers=self._workers)
         system = self._system(asking)
+        for note in self.notes.values():
+            reported_by(asking).append(("note", note))
+        self.notes.clear()
         settings, results = plan.task_class.settings, self._results.sources[source]
         given = facts_of_system(system, settings).model_copy(update={"label": source.system})
         results.system = str(given)
@@ -211,6 +217,11 @@ class CaseScheduler:
             system = IsolatedSystem(name)
             self.fan_out.at_close(system.aclose)
             self.fan_out.call(system.connect())
+            if system.starts_threads:
+                right = "start them in the call, or write `sut_isolation: thread`"
+                self.notes[key] = (
+                    f"bench: {name} starts threads on import; no fork has them: {right}"
+                )
         else:
             system = import_callable(name, "sut")
         self._systems[key] = system
