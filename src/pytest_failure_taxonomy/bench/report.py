@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import (
@@ -115,7 +115,7 @@ def reduce_case(name: str, runs: Sequence[models.BenchScore]) -> float:
 def reduce_runs(
     names: Sequence[str], cases: Sequence[DistinctCase], why_none: str = ""
 ) -> tuple[models.ReducedScore, ...]:
-    """Return the mean of each reducer over distinct cases, with its lower bound.
+    """Return the mean of each reducer over distinct cases, with what it proves.
 
     The runs of a case stay together: the bound is over one number for each distinct case.
 
@@ -126,26 +126,35 @@ def reduce_runs(
     """
     reduced = []
     for name in names:
-        k, n, mean, error = needed_runs(name), len(cases), None, None
+        k, n, mean = needed_runs(name), len(cases), None
         short = sum(len(case.runs) < k for case in cases)
         if short or not cases:
             why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
             bound = models.LowerBound(value=None, method=f"none: {why}", n=n)
+            proven: dict[str, Any] = {"lower_bound_95": bound}
         else:
             values = [reduce_case(name, case.runs) for case in cases]
-            mean, clusters = math.fsum(values) / n, [case.cluster for case in cases]
-            bound = lower_bound_95(values, why_none, clusters)
-            error = None if why_none else standard_error(values, clusters)
-        reduced.append(
-            models.ReducedScore(name=name, value=mean, standard_error=error, lower_bound_95=bound)
-        )
+            mean, proven = math.fsum(values) / n, _proven_by(cases, why_none, values)
+        reduced.append(models.ReducedScore(name=name, value=mean, **proven))
     return tuple(reduced)
 
 
-def _bound_of(cases: Sequence[DistinctCase], why_none: str) -> models.LowerBound:
-    """Return the lower bound of the mean; repetitions of a case are not independent."""
-    means = [case.mean for case in cases]
-    return lower_bound_95(means, why_none, [case.cluster for case in cases])
+def _proven_by(
+    cases: Sequence[DistinctCase], why_none: str, values: Sequence[float] | None = None
+) -> dict[str, Any]:
+    """Return standard error and lower bound of a mean, by the names that all reports have for them.
+
+    Args:
+        cases: The distinct cases: repetitions of a case are not independent.
+        why_none: Why the cases are no sample.
+        values: A number for each case; by default, its mean score.
+    """
+    values = [case.mean for case in cases] if values is None else values
+    clusters = [case.cluster for case in cases]
+    return {
+        "standard_error": None if why_none else standard_error(values, clusters),
+        "lower_bound_95": lower_bound_95(values, why_none, clusters),
+    }
 
 
 def scores_by_tag(
@@ -163,15 +172,14 @@ def scores_by_tag(
             by_tag.setdefault(tag, []).append(case)
     found = []
     for tag, tagged in sorted(by_tag.items()):
-        runs = list(_runs(tagged))
+        runs = [run for case in tagged for run in case.runs]
         found.append(
             models.TagScores(
                 tag=tag,
                 n=len(runs),
-                passed=sum(run.passed for _, run in runs),
-                mean_score=statistics.fmean(run.counted_score for _, run in runs),
-                standard_error=_error([(unit, run.counted_score) for unit, run in runs], why_none),
-                lower_bound_95=_bound_of(tagged, why_none),
+                passed=sum(run.passed for run in runs),
+                mean_score=statistics.fmean(run.counted_score for run in runs),
+                **_proven_by(tagged, why_none),
             )
         )
     return tuple(found)
@@ -190,40 +198,30 @@ def scores_by_key(
         cases: The distinct cases that were started.
         why_none: Why the cases are no sample; there is no standard error then.
     """
-    by_key: dict[str, list[tuple[object, float]]] = {}
-    unread: list[tuple[object, float]] = []
-    for unit, run in _runs(cases):
-        if not run.breakdown and not run.passed:
-            unread.append((unit, 0.0))
-        for key, number in run.breakdown.items():
-            by_key.setdefault(key, []).append((unit, number))
-    for given in by_key.values():
-        given.extend(unread)
-    return tuple(
-        models.KeyScores(
-            key=key,
-            n=len(given),
-            mean=statistics.fmean(number for _, number in given),
-            standard_error=_error(given, why_none),
-            least=min(number for _, number in given),
+    # Repetitions of a case are alike, as the cases of a cluster are.
+    runs = [
+        (number if case.cluster is None else case.cluster, run)
+        for number, case in enumerate(cases)
+        for run in case.runs
+    ]
+    found = []
+    for key in sorted({key for _, run in runs for key in run.breakdown}):
+        given = [
+            (unit, run.breakdown.get(key, 0.0))
+            for unit, run in runs
+            if key in run.breakdown or not (run.breakdown or run.passed)
+        ]
+        units, numbers = zip(*given, strict=True)
+        found.append(
+            models.KeyScores(
+                key=key,
+                n=len(given),
+                mean=statistics.fmean(numbers),
+                standard_error=None if why_none else standard_error(numbers, units),
+                least=min(numbers),
+            )
         )
-        for key, given in sorted(by_key.items())
-    )
-
-
-def _runs(cases: Iterable[DistinctCase]) -> Iterator[tuple[object, models.BenchScore]]:
-    """Yield each run with its unit: its cluster, or its case, whose repetitions are alike."""
-    for number, case in enumerate(cases):
-        for run in case.runs:
-            yield number if case.cluster is None else case.cluster, run
-
-
-def _error(numbers: Sequence[tuple[object, float]], why_none: str) -> float | None:
-    """Return the standard error of the mean of numbers, which come with their units."""
-    if why_none or not numbers:
-        return None
-    units, given = zip(*numbers, strict=True)
-    return standard_error(given, units)
+    return tuple(found)
 
 
 def aggregate(
@@ -302,12 +300,9 @@ def aggregate(
             not_run=len(plan.cases) - len(begun),
         ),
         mean_score=statistics.fmean(values) if values else None,
-        standard_error=_error(
-            [(unit, run.counted_score) for unit, run in _runs(distinct)], why_none
-        ),
+        **_proven_by(distinct, why_none),
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
-        lower_bound_95=_bound_of(distinct, why_none),
         passed_count=passed,
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
         stopped=stopped,
