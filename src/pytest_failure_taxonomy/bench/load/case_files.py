@@ -274,31 +274,26 @@ def _fields_of(row: Mapping[str, str], line: int, problems: Problems) -> dict[st
     before = len(problems)
     fields: dict[str, Any] = {}
     for column, cell in row.items():
-        try:
-            if column.endswith(_JSON):
-                if cell.strip():
+        is_json = column.endswith(_JSON)
+        if not (is_json or column == "tags" or column in _NUMBERS):
+            fields[column] = cell
+        elif cell.strip():
+            try:
+                if is_json:
                     fields[column.removesuffix(_JSON)] = parse_value(cell, right=_CELL_RIGHT)
-            elif column == "tags":
-                if cell.strip():
+                elif column == "tags":
                     fields["tags"] = [tag for tag in _SEPARATORS.split(cell) if tag]
-            elif column in _NUMBERS:
-                if cell.strip():
-                    fields[column] = _number(cell)
-            else:
-                fields[column] = cell
-        except WrongError as error:
-            problems.add(line, f"{shown(column)}: {error}")
+                else:
+                    fields[column] = float(cell)
+            except WrongError as error:
+                problems.add(line, f"{shown(column)}: {error}")
+            except ValueError:
+                what = f"{quoted(cell)} is not a number; write one, or nothing"
+                problems.add(line, f"{shown(column)}: {what}")
     return fields if len(problems) == before else None
 
 
 _CELL_RIGHT: Final = 'write a JSON value, such as 5, true, null, "text" or [1, 2]'
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        raise WrongError(f"{quoted(cell)} is not a number; write one, or nothing") from None
 
 
 _READERS: Final = MappingProxyType({".jsonl": _read_json_lines, ".csv": _read_csv})

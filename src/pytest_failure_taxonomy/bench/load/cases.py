@@ -151,15 +151,6 @@ def _where(place: tuple[str, str], name: str) -> str:
     return f"{file}:{at}" if at.isdecimal() else f"{at} of {file}"
 
 
-def repeated(cases: list[BenchCase], times: int) -> Iterator[BenchCase]:
-    """Yield each case `times` times, with an id for each of its runs if there are several."""
-    for case in cases:
-        if times == 1:
-            yield case
-        else:
-            yield from map(case.as_repetition, range(1, times + 1))
-
-
 def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
     case = validate(_CaseInFile, entry, problems, subject="the case", missing=_MISSING["case"])
     for key, part in entry.items():
@@ -250,9 +241,7 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
                 OracleExample(
                     example_id=example.id,
                     case_id=example.case,
-                    output=example.output,
-                    expect=example.expect,
-                    label=example.label,
+                    **example.model_dump(exclude={"id", "case"}),
                     path=folder.path / name,
                     line=entry.line,
                 )

@@ -106,7 +106,7 @@ class ClassFolder:
             raise BenchError(f"{shown(self._given)}: has no name of its own; {_RIGHT}")
         root = os.path.realpath(self.path)
         outside = []
-        for link in _links_below(root, ""):
+        for link in _links_below(root):
             target = os.path.realpath(os.path.join(root, link))
             if target != root and not target.startswith(os.path.join(root, "")):
                 what = "is a link that leaves the folder; put the file itself here"
@@ -150,20 +150,15 @@ class ClassFolder:
             raise BenchError("\n".join(str(problems.as_error()) for problems in bad))
 
 
-def _links_below(root: str, name: str) -> Iterator[str]:
+def _links_below(root: str) -> Iterator[str]:
     """Yield the symbolic links in a folder and its subfolders, except hidden ones."""
-    try:
-        entries = sorted(os.scandir(os.path.join(root, name)), key=lambda entry: entry.name)
-    except OSError:
-        return  # it is reported when the folder is read
-    for entry in entries:
-        if entry.name.startswith(".") or entry.name == "__pycache__":
-            continue
-        below = f"{name}/{entry.name}" if name else entry.name
-        if entry.is_symlink():
-            yield below
-        elif entry.is_dir(follow_symlinks=False):
-            yield from _links_below(root, below)
+    # A folder that can't be read is reported when it is read.
+    for parent, folders, names in os.walk(root):
+        folders[:] = [each for each in folders if each[0] != "." and each != "__pycache__"]
+        for name in (*folders, *(each for each in names if each[0] != ".")):
+            path = Path(parent, name)
+            if path.is_symlink():
+                yield path.relative_to(root).as_posix()
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

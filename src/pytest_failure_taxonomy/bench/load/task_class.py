@@ -6,9 +6,9 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, ValidationInfo, field_validator
 
@@ -123,15 +123,16 @@ def _definitions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFu
                 yield from _definitions(statement.body)
 
 
-def read_enum(folder: ClassFolder, name: str) -> list[tuple[str, int]]:
-    """Return the values of the one enumeration in a file, with their lines.
+def _read_enum(folder: ClassFolder) -> Iterator[tuple[str, int]]:
+    """Yield the values of the one enumeration in the file of the keys, with their lines.
 
     Anything else than an enumeration of string literals is reported as a problem.
     """
-    problems = folder.problems_of(name)
-    tree = _parse(folder, name, f"{name} is Python in UTF-8 with one StrEnum", 1024 * 1024)
+    problems = folder.problems_of(_KEYS_PYTHON)
+    right = f"{_KEYS_PYTHON} is Python in UTF-8 with one StrEnum"
+    tree = _parse(folder, _KEYS_PYTHON, right, _MAX_BYTES)
     if tree is None:
-        return []
+        return
     found: list[ast.ClassDef] = []
     for statement in tree.body:
         match statement:
@@ -156,11 +157,11 @@ def read_enum(folder: ClassFolder, name: str) -> list[tuple[str, int]]:
                 problems.add(statement.lineno, f"{what}; {_ONLY}")
     if not found:
         problems.add(1, f"there is no StrEnum; {_ENUM}")
-        return []
+        return
     for other in found[1:]:
         what = f"{quoted(other.name)} is a second class; keep the one of line {found[0].lineno}"
         problems.add(other.lineno, what)
-    return list(_members(found[0], problems))
+    yield from _members(found[0], problems)
 
 
 def _members(enumeration: ast.ClassDef, problems: Problems) -> Iterator[tuple[str, int]]:
@@ -218,6 +219,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_REPEAT: Final = 1_000
 _MISSING: Final = packaged_table("wrong_values")["missing"]
 _MAX_BYTES: Final = 1024 * 1024
+_M = TypeVar("_M", bound=FileModel)
 
 
 def check_name(text: str) -> str:
@@ -335,22 +337,19 @@ def read_settings(
             problems.add(part.line, f"{what}; give one, 0 for a rubric that decides nothing")
         elif not any(weights.values()):
             problems.add(part.line, "rubrics: no weight is more than 0; give one that decides")
-    _check_hidden(settings.hidden, tree, fields, problems)
+    for number, name in enumerate(settings.hidden):
+        if what := _why_not_hidden(name, fields):
+            problems.add(tree.at("hidden", number).line, f"hidden: {what}")
     return models.BenchSettings.model_validate(settings.model_dump(exclude_unset=True))
 
 
-def _check_hidden(
-    hidden: Iterable[str], tree: Tree, fields: Collection[str], problems: Problems
-) -> None:
-    for number, name in enumerate(hidden):
-        what = ""
-        if name == "id":
-            what = "'id' can't be hidden: the system is called by it; leave it out"
-        elif fields and name not in fields:
-            right = right_words(name, fields, otherwise="name a field of a case in cases/")
-            what = f"no case has a field {quoted(name)}; {right}"
-        if what:
-            problems.add(tree.at("hidden", number).line, f"hidden: {what}")
+def _why_not_hidden(name: str, fields: Collection[str]) -> str:
+    if name == "id":
+        return "'id' can't be hidden: the system is called by it; leave it out"
+    if not fields or name in fields:
+        return ""
+    right = right_words(name, fields, otherwise="name a field of a case in cases/")
+    return f"no case has a field {quoted(name)}; {right}"
 
 
 # failure_modes.yaml.
@@ -383,26 +382,32 @@ def read_failure_modes(folder: ClassFolder) -> dict[str, ModeInFile]:
             check_name(code)
         except WrongError as error:
             problems.add(part.line, f"a code {error}")
-        if part.value is WRONG:
-            continue
-        if not isinstance(part.value, dict):
-            what = f"{quoted(code)} is {kind_of(part)}; write severity: and description: below it"
-            problems.add(part.line, what)
-            continue
-        mode = validate(
-            ModeInFile,
-            part,
-            problems,
-            subject=quoted(code),
-            missing=_MISSING["code"],
-            prefix=f"{code}.",
-        )
+        right = "write severity: and description: below it"
+        mode = _read_part(ModeInFile, code, part, problems, _MISSING["code"], right)
         if mode is not None:
             found[code] = mode
-        if code in models.RUNNER_CODES and part.value.get("severity") in ("warn", "info"):
+        is_own = code in models.RUNNER_CODES and isinstance(part.value, dict)
+        if is_own and part.value.get("severity") in ("warn", "info"):
             what = f"{quoted(code)} is the runner's own code; its severity is block"
             problems.add(part.at("severity").line, what)
     return found
+
+
+def _read_part(
+    model: type[_M],
+    name: str,
+    part: Tree,
+    problems: Problems,
+    missing: Mapping[str, str],
+    right: str,
+) -> _M | None:
+    """Return what stands below a code or a key; `None` if it has problems."""
+    if isinstance(part.value, dict):
+        subject, prefix = quoted(name), f"{name}."
+        return validate(model, part, problems, subject=subject, missing=missing, prefix=prefix)
+    if part.value is not WRONG:
+        problems.add(part.line, f"{quoted(name)} is {kind_of(part)}; {right}")
+    return None
 
 
 # breakdown_keys.yaml, or the same in Python.
@@ -443,30 +448,21 @@ def read_breakdown_keys(
             elif isinstance(part.value, dict) and len(part.value) == 1:
                 ((key, given),) = part.items()
                 keys.append((key, given.line))
-                ranges |= _range_of(key, given, problems)
+                right = _RANGE_EXAMPLE
+                below = _read_part(_KeyInFile, key, given, problems, {"range": right}, right)
+                if below is not None:
+                    ranges[key] = (below.range[0], below.range[1])
             elif part.value is not WRONG:
                 problems.add(part.line, f"a key {not_a_string(part)}")
     elif folder.has(_KEYS_YAML):
         problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
     else:
-        keys = read_enum(folder, _KEYS_PYTHON)
+        keys = list(_read_enum(folder))
     return reserved.union(_checked_keys(keys, reserved, problems)), ranges
 
 
-def _range_of(key: str, given: Tree, problems: Problems) -> dict[str, tuple[float, float]]:
-    """Return the range of a key by its name; nothing if it has problems."""
-    if not isinstance(given.value, dict):
-        problems.add(given.line, f"{quoted(key)} is {kind_of(given)}; {_RANGE_EXAMPLE}")
-        return {}
-    missing = {"range": _RANGE_EXAMPLE}
-    found = validate(
-        _KeyInFile, given, problems, subject=quoted(key), missing=missing, prefix=f"{key}."
-    )
-    return {} if found is None else {key: (found.range[0], found.range[1])}
-
-
 def _checked_keys(
-    keys: list[tuple[str, int]], reserved: frozenset[str], problems: Problems
+    keys: Iterable[tuple[str, int]], reserved: frozenset[str], problems: Problems
 ) -> Iterable[str]:
     lines: dict[str, int] = {}
     for key, line in keys:
@@ -537,6 +533,9 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
     if settings.cluster is not None:
         found = list(cases.with_clusters(folder, found, settings.cluster))
+    if settings.repeat > 1:
+        runs = range(1, settings.repeat + 1)
+        found = [case.as_repetition(number) for case in found for number in runs]
     oracle = cases.read_oracle(folder, case_ids)
     folder.raise_problems()
     return models.TaskClass(
@@ -545,7 +544,7 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
         breakdown_ranges=ranges,
         failure_mode_taxonomy={code: mode.severity for code, mode in modes.items()},
         descriptions={code: mode.description for code, mode in modes.items()},
-        cases=tuple(cases.repeated(found, settings.repeat)),
+        cases=tuple(found),
         oracle=oracle,
         settings=settings,
         folder=folder.path,
