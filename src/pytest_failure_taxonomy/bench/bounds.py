@@ -203,10 +203,14 @@ def standard_error(scores: Sequence[float], clusters: Clusters = ()) -> float | 
 def grouped(scores: Sequence[float], clusters: Clusters) -> list[list[float]]:
     """Return the scores of each unit: those of a cluster, or one that stands by itself."""
     groups: dict[object, list[float]] = {}
-    for number, score in enumerate(scores):
-        name = clusters[number] if clusters else None
-        groups.setdefault(number if name is None else name, []).append(score)
+    for unit, score in zip(units_of(clusters or [None] * len(scores)), scores, strict=True):
+        groups.setdefault(unit, []).append(score)
     return list(groups.values())
+
+
+def units_of(clusters: Clusters) -> list[object]:
+    """Return the unit of each case: its cluster, or its number where it stands by itself."""
+    return [number if name is None else name for number, name in enumerate(clusters)]
 
 
 def _units(

@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.bench.bounds import (
     grouped,
     holm,
     mcnemar_p_value,
+    units_of,
 )
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.models import BenchRunReport
@@ -42,6 +43,7 @@ NOT_COMPLETE: Final = "none: a run is not complete"
 _ONLY_COMMON: Final = "--only-common compares the cases that both have"
 _MAX_NAMES: Final = 5
 _SAME: Final = 1e-9
+_FLIPS: Final[dict[int, models.Flip | None]] = {-1: "now_fails", 0: None, 1: "now_passes"}
 _UNKNOWN: Final = models.BenchDigests(taxonomy=None, rubric=None)
 
 
@@ -226,22 +228,19 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
     pairs = [(old.cases[name], new.cases[name]) for name in names]
     old_scores = [score for one, _ in pairs for score in one.runs]
     new_scores = [score for _, two in pairs for score in two.runs]
-    changes, flips = [], []
-    for name, (one, two) in zip(names, pairs, strict=True):
-        did, does = one.passed > 1 / 2, two.passed > 1 / 2
-        flip: models.Flip | None = None if did == does else "now_passes" if does else "now_fails"
-        flips.append(flip)
-        if abs(two.mean - one.mean) > _SAME or abs(two.passed - one.passed) > _SAME:
-            changes.append(
-                models.CaseChange(
-                    case_id=name,
-                    old_score=one.mean,
-                    new_score=two.mean,
-                    old_passed=one.passed,
-                    new_passed=two.passed,
-                    flip=flip,
-                )
-            )
+    flips = [(two.passed > 1 / 2) - (one.passed > 1 / 2) for one, two in pairs]
+    changes = [
+        models.CaseChange(
+            case_id=name,
+            old_score=one.mean,
+            new_score=two.mean,
+            old_passed=one.passed,
+            new_passed=two.passed,
+            flip=_FLIPS[flip],
+        )
+        for name, (one, two), flip in zip(names, pairs, flips, strict=True)
+        if abs(two.mean - one.mean) > _SAME or abs(two.passed - one.passed) > _SAME
+    ]
     changes.sort(key=lambda each: (each.new_score - each.old_score, each.case_id))
     # Cases that were picked by hand, or left over by a cap or a crash, prove nothing of others.
     why = BY_HAND if old.was_picked or new.was_picked else ""
@@ -252,9 +251,8 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
     interval = difference_interval_95([two.mean - one.mean for one, two in pairs], why, clusters)
     # Of a cluster that has several flips, most of them count, once.
     net: Counter[object] = Counter()
-    for number, flip in enumerate(flips):
-        unit = number if clusters[number] is None else clusters[number]
-        net[unit] += 0 if flip is None else 1 if flip == "now_passes" else -1
+    for unit, flip in zip(units_of(clusters), flips, strict=True):
+        net[unit] += flip
     worse, better = (sum(sign * each > 0 for each in net.values()) for sign in (-1, 1))
     unknown: dict[models.Checked, bool] = {
         "taxonomy": None in (old.digests.taxonomy, new.digests.taxonomy),

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
@@ -18,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, MOST_USAGE, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 _T = TypeVar("_T")
@@ -212,16 +212,7 @@ RUBRIC_TIMEOUT: Final = "rubric.timeout"
 RUBRIC_UNKNOWN_BREAKDOWN_KEY: Final = "rubric.unknown_breakdown_key"
 RUBRIC_UNKNOWN_FAILURE_MODE: Final = "rubric.unknown_failure_mode"
 
-RUNNER_CODES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        SUT_EXCEPTION: "the system under test raised, or returned what JSON can't hold",
-        SUT_TIMEOUT: "the system under test was not done within timeout_per_case_seconds",
-        RUBRIC_MALFORMED_OUTPUT: "the rubric failed, or its answer is no score",
-        RUBRIC_TIMEOUT: "the rubric was not done within rubric_wall_clock_seconds",
-        RUBRIC_UNKNOWN_BREAKDOWN_KEY: "the rubric gave a breakdown key that its class doesn't list",
-        RUBRIC_UNKNOWN_FAILURE_MODE: "the rubric gave a code that its class doesn't list",
-    }
-)
+RUNNER_CODES: Final[Mapping[str, str]] = packaged_table("bench")["runner_codes"]
 """Codes of the runner, with descriptions; always `block`, and valid without being listed."""
 
 BANNED_IN_KEYS: Final = ("confidence", "llm", "self_reported", "model_says")

@@ -35,6 +35,7 @@ from pytest_failure_taxonomy.bench.bounds import (
     INCOMPLETE,
     lower_bound_95,
     standard_error,
+    units_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
@@ -199,11 +200,8 @@ def scores_by_key(
         why_none: Why the cases are no sample; there is no standard error then.
     """
     # Repetitions of a case are alike, as the cases of a cluster are.
-    runs = [
-        (number if case.cluster is None else case.cluster, run)
-        for number, case in enumerate(cases)
-        for run in case.runs
-    ]
+    of_cases = units_of([case.cluster for case in cases])
+    runs = [(unit, run) for unit, case in zip(of_cases, cases, strict=True) for run in case.runs]
     found = []
     for key in sorted({key for _, run in runs for key in run.breakdown}):
         given = [

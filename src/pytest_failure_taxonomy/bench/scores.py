@@ -303,23 +303,16 @@ def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float
     runner's.
     """
     offending = models.offending_keys(answer.breakdown, task_class.breakdown_keys)
-    if offending:
-        # The smallest, so that the detail doesn't depend on their order.
-        return failed_score(
-            models.RUBRIC_UNKNOWN_BREAKDOWN_KEY,
-            safe(min(offending))[:_MAX_NAME],
-            wall_clock_ms=wall_clock_ms,
-            cost_usd=answer.cost_usd,
-        )
-    for key, number in sorted(answer.breakdown.items()):
+    wrong, why = "", ""
+    for key, number in sorted(answer.breakdown.items(), reverse=True):
         low, high = task_class.breakdown_ranges.get(key, (0.0, 1.0))
         if not low <= number <= high:
-            return failed_score(
-                models.RUBRIC_MALFORMED_OUTPUT,
-                f"breakdown.{key}: {number:g} is not from {low:g} to {high:g}",
-                wall_clock_ms=wall_clock_ms,
-                cost_usd=answer.cost_usd,
-            )
+            wrong = models.RUBRIC_MALFORMED_OUTPUT
+            why = f"breakdown.{key}: {number:g} is not from {low:g} to {high:g}"
+    if offending:  # the smallest, so that the detail doesn't depend on their order
+        wrong, why = models.RUBRIC_UNKNOWN_BREAKDOWN_KEY, safe(min(offending))[:_MAX_NAME]
+    if wrong:
+        return failed_score(wrong, why, wall_clock_ms=wall_clock_ms, cost_usd=answer.cost_usd)
     taxonomy = task_class.failure_mode_taxonomy
     modes = []
     for mode in answer.failure_modes:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing, oracle
-from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, grouped
+from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, grouped, units_of
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
@@ -662,8 +662,8 @@ def plan(options: argparse.Namespace) -> int:
     if runs:
         clusters = [case.cluster for case in runs[0].cases.values()]
     of_clusters = any(clusters)
-    units = {number if name is None else name for number, name in enumerate(clusters)}
-    counts = options.cases or [len(units)] * bool(units)
+    units = len(set(units_of(clusters)))
+    counts = options.cases or [units] * bool(units)
     if gate is not None and of_clusters:  # what pass are cases
         gate = gate.model_copy(update={"min_passed_cases": None})
     if gate is None and not counts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -343,34 +343,21 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
 
 
 def _converted(where: str, option: Option, given: str) -> Any:
-    converters: dict[str, Callable[[str], Any]] = {
-        "number": float,
-        "count": int,
-        "amounts": _amounts,
-    }
-    convert = converters.get(option.type, str)
+    value: str | dict[str, str] = given
+    if option.type == "amounts":
+        amounts = (each.partition("=") for each in given.split(","))
+        value = {name.strip(): amount for name, _, amount in amounts}
     try:
-        value = convert(given)
-        BenchSettings.model_validate({option.name: value})
+        return getattr(BenchSettings.model_validate_strings({option.name: value}), option.name)
     except ValidationError as error:
         problem = error.errors()[0]
-        form = packaged_table("wrong_values")["in_options"].get(problem["type"], "{msg}")
-        if problem["type"] == "finite_number" and option.name == "max_cost_usd":
-            form = "it is no finite number; give an amount in US dollars above 0"
-        message = problem["msg"].removeprefix("Value error, ")
-        what = form.format(msg=message, **problem.get("ctx", {}))
-        raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}") from None
-    except ValueError:
-        right = {int: "a whole number", _amounts: "names and numbers: output_tokens=1e6,calls=100"}
-        what = f"is no number; give {right.get(convert, 'a number')}"
-        raise pytest.UsageError(f"{where}: {given!r} {what}") from None
-    return value
-
-
-def _amounts(given: str) -> dict[str, float]:
-    """Return `output_tokens=1e6,calls=100` as amounts by name."""
-    amounts = {}
-    for each in given.split(","):
-        name, _, amount = each.partition("=")
-        amounts[name.strip()] = float(amount)
-    return amounts
+    words = packaged_table("wrong_values")
+    if problem["type"] in ("float_parsing", "int_parsing"):
+        what = f"is no number; give {words['right_in_options'][option.type]}"
+        raise pytest.UsageError(f"{where}: {given!r} {what}")
+    form = words["in_options"].get(problem["type"], "{msg}")
+    if problem["type"] == "finite_number" and option.name == "max_cost_usd":
+        form = "it is no finite number; give an amount in US dollars above 0"
+    message = problem["msg"].removeprefix("Value error, ")
+    what = form.format(msg=message, **problem.get("ctx", {}))
+    raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}")
