@@ -284,8 +284,8 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
         is_part=bool(away),
     )
     lost: Counter[str] = Counter()
-    for report in reports:
-        lost.update({each.kind: each.cases for each in report.lost_to_provider})
+    for each in (loss for report in reports for loss in report.lost_to_provider):
+        lost[each.kind] += each.cases
     losses = tuple(
         models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items())
     )

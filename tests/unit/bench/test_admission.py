@@ -48,7 +48,7 @@ def test_what_is_spent_counts_before_a_case_is_done() -> None:
     admission = Admission(make_stub_plan(case_ids=[], max_cost_usd=1.0))
     admission.admit(case_of("a"))
     admission.spend("a", 1, 0.9)
-    admission.begin("a", None, attempt=2)  # the loop of the first call was given up
+    admission.admit(case_of("a"), attempt=2)  # the loop of the first call was given up
     admission.spend("a", 1, 0.2)
     assert admission.admit(case_of("b")) == "stop"
 

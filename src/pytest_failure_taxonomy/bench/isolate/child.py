@@ -249,13 +249,8 @@ def grade(verdict: Verdict, call: Callable[..., Any] | None, path: str, body: by
             raise NotUsableError(f"answered with {len(text):,} bytes of JSON; {most}")
         return wire.VERDICT, text
 
-    def wait(answer: Any) -> Any:
-        import asyncio
-
-        return asyncio.run(_awaited(answer))
-
     gc.enable()
-    verdict.give(*_result_of(call_rubric, wait, pack))
+    verdict.give(*_result_of(call_rubric, _Loop().wait, pack))
 
 
 def run_system(

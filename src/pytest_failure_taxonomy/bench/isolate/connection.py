@@ -381,6 +381,28 @@ async def run_directly(
         limit_seconds: Time limit of the case; `None` for no limit.
         on_spends: Called with lines of `wire.pack_spent` when the process of a system has ended.
     """
+
+    def communicate() -> Reply:
+        try:
+            output, errors = process.communicate(given, limit_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):  # a grandchild may hold the pipes
+                process.communicate(timeout=_SECONDS_TO_END)
+            return Reply(what=wire.TIMED_OUT)
+        if on_spends is not None:
+            on_spends(errors[: errors.rfind(b"\n") + 1])
+        # In the form of `waitpid`.
+        code = process.returncode
+        status = -code if code < 0 else (code & 0xFF) << 8
+        if len(output) > task.max_bytes + wire.MESSAGE_OVERHEAD_BYTES:
+            return Reply(what=wire.TOO_LARGE)
+        if task.is_script:
+            output = wire.pack_script(bytes(wire.TOKEN_BYTES), output, errors)
+        if wire.is_complete(output):
+            return Reply.of(wire.ANSWERED, status, output)
+        return Reply(what=wire.NO_ANSWER, status=status)
+
     folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
     try:
         process = subprocess.Popen(  # noqa: S603, ASYNC220 - not every event loop of Windows has subprocesses
@@ -395,8 +417,7 @@ async def run_directly(
         )
         try:
             given = body if task.is_script else task.hello(folder) + body
-            work = asyncio.to_thread(_communicate, process, task, given, limit_seconds, on_spends)
-            running = asyncio.ensure_future(work)
+            running = asyncio.ensure_future(asyncio.to_thread(communicate))
             return await asyncio.shield(running)
         finally:
             with suppress(OSError):
@@ -405,30 +426,3 @@ async def run_directly(
             await asyncio.wait([running], timeout=_SECONDS_FOR_LAST_SPENDS)  # tells what it spent
     finally:
         processes.remove_folder(folder)
-
-
-def _communicate(
-    process: subprocess.Popen[bytes],
-    task: Task,
-    given: bytes,
-    limit_seconds: float | None,
-    on_spends: OnSpends | None,
-) -> Reply:
-    try:
-        output, errors = process.communicate(given, limit_seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):  # a grandchild may hold the pipes
-            process.communicate(timeout=_SECONDS_TO_END)
-        return Reply(what=wire.TIMED_OUT)
-    if on_spends is not None:
-        on_spends(errors[: errors.rfind(b"\n") + 1])
-    # In the form of `waitpid`.
-    status = -process.returncode if process.returncode < 0 else (process.returncode & 0xFF) << 8
-    if len(output) > task.max_bytes + wire.MESSAGE_OVERHEAD_BYTES:
-        return Reply(what=wire.TOO_LARGE)
-    if task.is_script:
-        output = wire.pack_script(bytes(wire.TOKEN_BYTES), output, errors)
-    if wire.is_complete(output):
-        return Reply.of(wire.ANSWERED, status, output)
-    return Reply(what=wire.NO_ANSWER, status=status)

@@ -116,7 +116,7 @@ class Admission:
                     nodeid = self.nodeids.get(case.case_id)
                     run.note_start(case.case_id, attempt, case.max_cost_usd, nodeid)
                 if self._counts_itself:
-                    self.begin(case.case_id, case.max_cost_usd, attempt)
+                    self._begin(case.case_id, case.max_cost_usd, attempt, os.getpid())
             elif answer == "stop" and run is not None and not self._is_stop_written:
                 self._is_stop_written = True
                 run.note_stop(self.stop_reason, self.stop_cause)
@@ -156,25 +156,14 @@ class Admission:
             bound = self._spent[name] / self._done if self._done else Decimal(0)
         return max(flight.spent[name], bound)
 
-    def begin(
-        self,
-        case_id: str,
-        max_cost_usd: float | None,
-        attempt: int = 1,
-        process_id: int | None = None,
+    def _begin(
+        self, case_id: str, max_cost_usd: float | None, attempt: int, process_id: int
     ) -> None:
-        """Count a case as in flight, also one that an abandoned loop had begun.
-
-        Args:
-            case_id: The case.
-            max_cost_usd: The most that it can cost; `None`: that is not known.
-            attempt: The number of the first call of its system.
-            process_id: The process that calls it; this one by default.
-        """
+        """Count a case as in flight, also one that an abandoned loop had begun."""
         if case_id in self._in_flight:
             self._count(self._in_flight[case_id].spent)
         bound = None if max_cost_usd is None else exact(max_cost_usd)
-        self._in_flight[case_id] = _InFlight(bound, attempt, process_id or os.getpid())
+        self._in_flight[case_id] = _InFlight(bound, attempt, process_id)
 
     def _count(self, amounts: Mapping[str, Decimal]) -> None:
         for name, amount in amounts.items():
@@ -238,7 +227,7 @@ class Admission:
         match record["record"]:
             case "started":
                 process_id, attempt = int(record["pid"]), int(record["attempt"])
-                self.begin(record["case_id"], record.get("max_cost_usd"), attempt, process_id)
+                self._begin(record["case_id"], record.get("max_cost_usd"), attempt, process_id)
             case "spent":
                 attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
                 self._spend(record["case_id"], attempt, cost_usd, record.get("usage", {}))
