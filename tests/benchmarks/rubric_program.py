@@ -50,9 +50,9 @@ async def grade_isolated(
 ) -> None:
     """Grade by an `IsolatedRubric`."""
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-    from pytest_failure_taxonomy.bench.models import BenchCase
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings
 
-    isolated = IsolatedRubric(rubric, mode=mode)
+    isolated = IsolatedRubric(rubric, BenchSettings(rubric_isolation=mode))
 
     async def grade(number: int) -> dict[str, Any]:
         case = BenchCase(case_id=f"case-{number}", input=number)

@@ -13,7 +13,13 @@ import pytest
 
 from pytest_failure_taxonomy.bench.isolate import connection, processes
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchScore,
+    BenchSettings,
+    RunPlan,
+    TaskClass,
+)
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 
@@ -115,7 +121,8 @@ def scores_of(rubric: str, mode: Literal["warm", "fresh"], place: Path) -> list[
     outcomes: list[CaseOutcome] = []
 
     async def run() -> None:
-        grader = IsolatedRubric(RUBRICS / f"{rubric}.py", mode=mode, memory_mb=512)
+        settings = BenchSettings(rubric_isolation=mode, rubric_memory_mb=512)
+        grader = IsolatedRubric(RUBRICS / f"{rubric}.py", settings)
         try:
             await Runner(on_outcome=outcomes.append).execute(
                 plan, system_under_test=lambda case: case.input, rubric_runner=grader

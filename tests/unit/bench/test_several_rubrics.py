@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchScore,
+    BenchSettings,
+    RunPlan,
+    TaskClass,
+)
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import (
     CombinedRubrics,
@@ -174,11 +180,10 @@ def test_rubrics_in_their_processes(two_rubrics: Mapping[str, Path], mode: Any) 
         cases=cases,
     )
 
+    settings = BenchSettings(rubric_isolation=mode, rubric_wall_clock_seconds=3.0)
+
     async def run() -> dict[str, BenchScore]:
-        rubrics = {
-            name: IsolatedRubric(path, mode=mode, wall_clock_seconds=3.0)
-            for name, path in two_rubrics.items()
-        }
+        rubrics = {name: IsolatedRubric(path, settings) for name, path in two_rubrics.items()}
         combined = CombinedRubrics(rubrics, dict.fromkeys(RUBRICS, 1.0), task_class.breakdown_keys)
         try:
             report = await Runner().execute(

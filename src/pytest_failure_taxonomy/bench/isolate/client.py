@@ -8,7 +8,6 @@ import os
 import pickle
 import symtable
 import weakref
-from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import decode_source
 from pathlib import Path
@@ -50,28 +49,20 @@ class IsolatedRubric:
     is_isolated = True
     """It keeps its limit, and what it answers or raises is plain data."""
 
-    def __init__(
-        self,
-        rubric: Path,
-        *,
-        mode: Literal["warm", "fresh"] = "warm",
-        wall_clock_seconds: float = 60.0,
-        memory_mb: int = 2048,
-        variables: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, rubric: Path, settings: BenchSettings) -> None:
         """Prepare; no process is started yet.
 
         Args:
             rubric: The file.
-            mode: `warm` forks a process that has loaded the file; `fresh` is a new interpreter.
-            wall_clock_seconds: Limit of cases that set none, and of loading the file.
-            memory_mb: Address space of a case's process, in MiB (Linux).
-            variables: Names of variables of this process's environment that the rubric sees.
+            settings: How it is isolated, its limits, which hold for loading the file, too, and the
+                variables of this process's environment that it sees.
         """
-        self._is_warm = mode == "warm"
-        self._limit_seconds = wall_clock_seconds
+        self._is_warm = settings.rubric_isolation == "warm"
+        self._limit_seconds = settings.rubric_wall_clock_seconds
         self._task = Task(
-            rubric=os.path.abspath(rubric), memory_mb=memory_mb, variables=tuple(variables)
+            rubric=os.path.abspath(rubric),
+            memory_mb=settings.rubric_memory_mb,
+            variables=settings.rubric_env,
         )
         self._problem: RubricError | None = None
         self._died_loading: set[Connection] = set()
@@ -164,16 +155,7 @@ def open_rubrics(
     """
     if not task_class.rubrics:
         raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
-    opened = {
-        name: IsolatedRubric(
-            path,
-            mode=settings.rubric_isolation,
-            wall_clock_seconds=settings.rubric_wall_clock_seconds,
-            memory_mb=settings.rubric_memory_mb,
-            variables=settings.rubric_env,
-        )
-        for name, path in task_class.rubrics.items()
-    }
+    opened = {name: IsolatedRubric(path, settings) for name, path in task_class.rubrics.items()}
     if len(opened) == 1:
         return next(iter(opened.values()))
     return scores.CombinedRubrics(opened, scores.weights_of(task_class), task_class.breakdown_keys)

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.isolate import client
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, defines_grade
-from pytest_failure_taxonomy.bench.models import BenchCase
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings
 from pytest_failure_taxonomy.bench.scores import RubricAnswer, RubricError, RubricTimeoutError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
@@ -27,6 +27,11 @@ GRADE = "def grade(case, output):\n    "
 def case(name: str = "c", **fields: Any) -> BenchCase:
     """Return a case with fields of its file."""
     return BenchCase(case_id=name, **fields)
+
+
+def settings_of(limit_seconds: float = 60.0, mode: Mode = "warm") -> BenchSettings:
+    """Return the settings of a class whose rubric has a limit."""
+    return BenchSettings(rubric_isolation=mode, rubric_wall_clock_seconds=limit_seconds)
 
 
 def rubric(folder: Path, source: str) -> Path:
@@ -45,7 +50,7 @@ def graded(path: Path, outputs: list[Any], mode: Mode = "warm", **fields: Any) -
     """Return the answers to outputs that are graded at the same time; errors as values."""
 
     async def run() -> list[Any]:
-        grader = IsolatedRubric(path, mode=mode, wall_clock_seconds=30.0)
+        grader = IsolatedRubric(path, settings_of(30.0, mode))
         try:
             return await asyncio.gather(
                 *(grader(case(**fields), output) for output in outputs), return_exceptions=True
@@ -166,7 +171,7 @@ def grade(case, output):
     path = rubric(tmp_path, source)
 
     async def run() -> list[Any]:
-        grader = IsolatedRubric(path, wall_clock_seconds=30.0)
+        grader = IsolatedRubric(path, settings_of(30.0))
         try:
             return [json.loads((await grader(case(), each)).json) for each in outputs]
         finally:
@@ -236,7 +241,7 @@ def test_loading_has_a_limit_too(tmp_path: Path) -> None:
     path = rubric(tmp_path, "import time\ntime.sleep(60)\n")
 
     async def run() -> None:
-        grader = IsolatedRubric(path, wall_clock_seconds=0.3)
+        grader = IsolatedRubric(path, settings_of(0.3))
         try:
             for _ in range(2):
                 with pytest.raises(RubricTimeoutError, match=r"was not loaded within 0\.3 s"):
@@ -259,7 +264,7 @@ def test_a_cancelled_call_ends_its_process(tmp_path: Path) -> None:
     note = tmp_path / "process"
 
     async def run() -> None:
-        grader = IsolatedRubric(path)
+        grader = IsolatedRubric(path, settings_of())
         try:
             task = asyncio.create_task(grader(case(), str(note)))
             while not (note.exists() and note.read_text()):  # noqa: ASYNC110 - no event of ours
@@ -287,7 +292,7 @@ async def until_gone(process_id: int) -> None:
 
 def test_nothing_is_left_when_it_is_forgotten(tmp_path: Path, private_places: Path) -> None:
     """Without any `aclose`, the end of the object ends its server."""
-    grader = IsolatedRubric(rubric(tmp_path, GRADE + "return output\n"))
+    grader = IsolatedRubric(rubric(tmp_path, GRADE + "return output\n"), settings_of())
 
     async def run() -> None:
         await grader(case(), 1)  # noqa: F821 - it is deleted after the last call
@@ -301,10 +306,10 @@ PROGRAM = """
 import asyncio, sys, tempfile
 from pathlib import Path
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-from pytest_failure_taxonomy.bench.models import BenchCase
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings
 tempfile.tempdir = sys.argv[2]
 async def main():
-    await IsolatedRubric(Path(sys.argv[1]))(BenchCase(case_id="c"), sys.argv[3])
+    await IsolatedRubric(Path(sys.argv[1]), BenchSettings())(BenchCase(case_id="c"), sys.argv[3])
 asyncio.run(main())
 """
 
