@@ -519,29 +519,19 @@ def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[Compar
     Args:
         paths: The files of the runs, the oldest first.
     """
-
-    @cache
-    def header_of(path: Path) -> run_file.RunHeader | None:
-        with suppress(BenchError):
-            return run_file.KeptRun(path).header
-        return None
+    header_of = cache(lambda path: run_file.KeptRun(path).header)
 
     def find(report: BenchRunReport) -> list[ComparedRun]:
+        own = (report.task_class, report.system_label)
         for path in reversed(paths):
-            header = header_of(path)
-            if (
-                header is None
-                or header.task_class != report.task_class
-                or header.system.label != report.system_label
-                or header.test
-                or header.shard is not None
-                or header.run_id == report.run_id.removeprefix(models.PARTIAL)
-            ):
-                continue
             with suppress(BenchError):
-                found = _compared_kept(run_file.read_run(path, has_outputs=False))
-                if not found.missing and not found.was_picked:
-                    return [found]
+                header = header_of(path)
+                is_whole = not header.test and header.shard is None
+                is_own = header.run_id == report.run_id.removeprefix(models.PARTIAL)
+                if is_whole and not is_own and (header.task_class, header.system.label) == own:
+                    found = _compared_kept(run_file.read_run(path, has_outputs=False))
+                    if not found.missing and not found.was_picked:
+                        return [found]
         return []
 
     return find

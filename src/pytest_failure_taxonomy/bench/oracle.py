@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import suppress
-from datetime import UTC, datetime
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import Answer
 from pytest_failure_taxonomy.bench.bounds import interval_95
+from pytest_failure_taxonomy.bench.kept.file import now
 from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.documents.content import read_content
 from pytest_failure_taxonomy.documents.problems import WrongError
@@ -107,7 +107,7 @@ def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.R
         {
             "task_class": task_class.name,
             "rubric": rubric_digest(task_class),
-            "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "measured_at": now(),
             "base_rate": base_rate,
             "agreement": rate("pass", "fail"),
             "kappa": (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None,

@@ -378,15 +378,14 @@ def evaluate_gate(
     failing = tuple(_failures(report, settings))
     if report.shard is not None:
         part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
-        return models.GateResult(verdict="INCOMPLETE", reasons=(part, *missing, *failing))
-    if is_selection:
-        reasons = ("the user chose these cases; a gate needs all of the class", *missing)
-        return models.GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))
-    if report.block_severity_failure_modes or (failing and not missing):
+        missing = (part, *missing)
+    elif is_selection:
+        missing = ("the user chose these cases; a gate needs all of the class", *missing)
+    elif report.block_severity_failure_modes:
         return models.GateResult(verdict="FAIL", reasons=(*failing, *missing))
     if missing:
         return models.GateResult(verdict="INCOMPLETE", reasons=(*missing, *failing))
-    return models.GateResult(verdict="PASS", reasons=())
+    return models.GateResult(verdict="FAIL" if failing else "PASS", reasons=failing)
 
 
 def _failures(report: models.BenchRunReport, settings: models.GateSettings) -> Iterator[str]:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +46,7 @@ def import_callable(target: str, where: str) -> Callable[..., Any]:
     if not name or not path:
         raise BenchError(f"{where}: {target!r} names no callable; write package.module:callable")
     try:
-        found: Any = importlib.import_module(name)
+        module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise BenchError(
             f"{where}: there is no module {error.name!r} (for {target!r}); install it, or add its"
@@ -55,13 +56,10 @@ def import_callable(target: str, where: str) -> Callable[..., Any]:
         raise BenchError(
             f"{where}: {name} can't be imported ({type(error).__name__}: {error}); mend the module"
         ) from error
-    for part in path.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise BenchError(
-                f"{where}: {name} has no {path!r}; name one of its callables"
-            ) from None
+    try:
+        found: Any = attrgetter(path)(module)
+    except AttributeError:
+        raise BenchError(f"{where}: {name} has no {path!r}; name one of its callables") from None
     if not callable(found):
         raise BenchError(f"{where}: {target!r} is {type(found).__name__} and can't be called")
     return found  # type: ignore[no-any-return]  # callable() says no more of it
