@@ -365,16 +365,10 @@ class CombinedRubrics:
 
     is_isolated = True
 
-    def __init__(
-        self,
-        rubrics: Mapping[str, IsolatedRubric],
-        weights: Mapping[str, float],
-        breakdown_keys: frozenset[str],
-    ) -> None:
-        """Take the rubrics by name, the weight of each, and the keys that they may give."""
+    def __init__(self, rubrics: Mapping[str, IsolatedRubric], task_class: TaskClass) -> None:
+        """Take the rubrics by name, and their class, which says what each weighs."""
         self._rubrics = {name: rubrics[name] for name in sorted(rubrics)}
-        self._weights = weights
-        self._keys = breakdown_keys
+        self._task_class = task_class
 
     async def __call__(self, case: BenchCase, output: object) -> object:
         """Grade an output; all rubrics have answered or failed before this returns.
@@ -388,20 +382,19 @@ class CombinedRubrics:
         )
         answers: dict[str, Verdict] = {}
         errors: dict[str, RubricError] = {}
+        printed = ""
         for name, each in zip(self._rubrics, given, strict=True):
+            shown = getattr(each, "printed", "").strip()
             try:
                 if isinstance(each, BaseException):
+                    shown = f"{each}\n{shown}".strip()  # how it failed as well
                     raise each
                 answers[name] = read_answer(each)
             except RubricError as error:
                 errors[name] = error
-        answer = combine(answers, self._weights, self._keys, errors)
-        printed = ""
-        for name, each in zip(self._rubrics, given, strict=True):
-            text = getattr(each, "printed", "").strip()
-            if isinstance(each, BaseException):  # how it failed as well
-                text = f"{each}\n{text}".strip()
-            printed += f"{name}: {text}\n" if text else ""
+            printed += f"{name}: {shown}\n" if shown else ""
+        task_class = self._task_class
+        answer = combine(answers, weights_of(task_class), task_class.breakdown_keys, errors)
         text = answer.model_dump_json(exclude={"wall_clock_ms"})
         return RubricAnswer(json=text.encode(), printed=printed)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchScore,
@@ -21,7 +21,6 @@ from pytest_failure_taxonomy.bench.models import (
 )
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import (
-    CombinedRubrics,
     RubricError,
     RubricTimeoutError,
     Verdict,
@@ -178,13 +177,12 @@ def test_rubrics_in_their_processes(two_rubrics: Mapping[str, Path], mode: Any) 
         breakdown_keys=frozenset({"found", *RUBRICS}),
         failure_mode_taxonomy={},
         cases=cases,
+        rubrics=two_rubrics,
     )
-
     settings = BenchSettings(rubric_isolation=mode, rubric_wall_clock_seconds=3.0)
 
     async def run() -> dict[str, BenchScore]:
-        rubrics = {name: IsolatedRubric(path, settings) for name, path in two_rubrics.items()}
-        combined = CombinedRubrics(rubrics, dict.fromkeys(RUBRICS, 1.0), task_class.breakdown_keys)
+        combined = open_rubrics(task_class, settings)
         try:
             report = await Runner().execute(
                 RunPlan(task_class=task_class, cases=cases),

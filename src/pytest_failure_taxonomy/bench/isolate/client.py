@@ -158,7 +158,7 @@ def open_rubrics(
     opened = {name: IsolatedRubric(path, settings) for name, path in task_class.rubrics.items()}
     if len(opened) == 1:
         return next(iter(opened.values()))
-    return scores.CombinedRubrics(opened, scores.weights_of(task_class), task_class.breakdown_keys)
+    return scores.CombinedRubrics(opened, task_class)
 
 
 class ProcessDied(ToldError):  # noqa: N818 - users read the name as the kind of end
