@@ -38,7 +38,7 @@ from pytest_failure_taxonomy.bench.bounds import (
     units_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import counted, listed
+from pytest_failure_taxonomy.taxonomy.words import counted, listed, seconds_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -517,7 +517,7 @@ def table_of_systems(
             else mean_words(report.mean_score, report.standard_error),
             "-" if bound is None else cut_share(bound),
             cost_words(report.total_cost_usd),
-            duration(math.fsum(measured) / len(measured)) if measured else "",
+            seconds_words(math.fsum(measured) / len(measured) / 1_000) if measured else "",
             "" if report.gate is None else report.gate.verdict,
         )
         rows.append(cells)
@@ -591,7 +591,8 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
     facts.append(("judge", _agreement_words(report.rubric_agreement)))
     measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
     measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
-    times = (f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:_SLOWEST])
+    slowest = ((case_id, score.wall_clock_ms / 1_000) for case_id, score in measured[:_SLOWEST])
+    times = (f"{case_id} {seconds_words(seconds)}" for case_id, seconds in slowest)
     facts.append(("slowest", ", ".join(times)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
@@ -682,22 +683,6 @@ def signed(number: float) -> str:
     if number and float(text) == 0:
         return "<+0.001" if number > 0 else ">-0.001"
     return text if number else "0.000"
-
-
-def duration(wall_clock_ms: float) -> str:
-    """Return a duration in the unit that needs the fewest digits."""
-    if wall_clock_ms < 0.95:
-        return f"{wall_clock_ms:.1g} ms" if wall_clock_ms >= 0.1 else "<0.1 ms"
-    if wall_clock_ms < 999.5:
-        return f"{wall_clock_ms:.0f} ms"
-    if wall_clock_ms < 59_950:
-        return f"{wall_clock_ms / 1_000:.1f} s"
-    seconds = round(wall_clock_ms / 1_000)
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min"
 
 
 def cost_words(cost_usd: float) -> str:

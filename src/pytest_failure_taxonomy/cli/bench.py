@@ -26,7 +26,6 @@ from pytest_failure_taxonomy.bench.report import (
     adjusted_words,
     cost_words,
     difference_words,
-    duration,
     mean_words,
     signed,
     summary_lines,
@@ -40,7 +39,7 @@ from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import encodable, safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.words import counted, listed
+from pytest_failure_taxonomy.taxonomy.words import counted, listed, seconds_words
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
@@ -189,6 +188,10 @@ def _name(found: BenchComparison) -> str:
     return found.task_class + (f"[{' -> '.join(labels)}]" if any(labels) else "")
 
 
+def _time(wall_clock_ms: float) -> str:
+    return seconds_words(wall_clock_ms / 1_000)
+
+
 def _means(found: BenchComparison) -> str:
     return f"{mean_words(found.old_mean)} -> {mean_words(found.new_mean)}"
 
@@ -197,7 +200,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "system": _system,
     "share": lambda share: "" if share is None else mean_words(share),
     "usd": cost_words,
-    "time": lambda wall_clock_ms: "" if wall_clock_ms is None else duration(wall_clock_ms),
+    "time": lambda wall_clock_ms: "" if wall_clock_ms is None else _time(wall_clock_ms),
     "state": lambda missing: missing or "complete",
     "count": lambda count: str(count or ""),
     "codes": ", ".join,
@@ -343,7 +346,7 @@ def case_lines(run: KeptRun, case_id: str) -> Iterator[Line]:
 
 
 def _call(call: KeptAttempt) -> str:
-    took = duration(max(0.0, call.seconds) * 1000)
+    took = seconds_words(max(0.0, call.seconds))
     parts = [*filter(None, (shown.began_words(call), took, cost_words(call.cost_usd)))]
     parts += [f"{name} {amount:g}" for name, amount in call.usage.items()]
     if call.worker:
@@ -359,7 +362,7 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
         return
     cost = f", of the rubric {cost_words(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
     money = f", {cost_words(score.cost_usd)}{cost}" if score.cost_usd else ""
-    yield Line(text=f"  score {score.score:.3f}, {duration(score.wall_clock_ms)}{money}")
+    yield Line(text=f"  score {score.score:.3f}, {_time(score.wall_clock_ms)}{money}")
     known = {**RUNNER_CODES, **run_file.descriptions_of(run)}
     for mode in score.failure_modes:
         yield _line(f"  {mode.severity:<5} {mode.code}")
@@ -484,7 +487,7 @@ def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
         costs = (cost_words(each) or "$0" for each in (found.old_cost_usd, found.new_cost_usd))
         yield "cost", " -> ".join(costs)
     if found.old_mean_ms and found.new_mean_ms:
-        yield "time of a case", f"{duration(found.old_mean_ms)} -> {duration(found.new_mean_ms)}"
+        yield "time of a case", f"{_time(found.old_mean_ms)} -> {_time(found.new_mean_ms)}"
     for what, names in (("older", found.only_old), ("newer", found.only_new)):
         if names:
             yield f"only in the {what} run ({len(names)})", _listed(names)

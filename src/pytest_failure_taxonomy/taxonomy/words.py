@@ -66,8 +66,11 @@ def seconds_words(seconds: float | None) -> str:
     """Return a time in the unit that fits: `12 ms`, `3.4 s`, `2 min 5 s`; nothing for none."""
     if seconds is None:
         return ""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
+    milliseconds = seconds * 1000
+    if milliseconds < 999.5:  # what is more would be 1000 ms
+        digits = "1g" if 0.1 <= milliseconds < 0.95 else "0f"
+        is_tiny = 0 < milliseconds < 0.1
+        return "<0.1 ms" if is_tiny else f"{milliseconds:.{digits}} ms"
     if seconds < _WHOLE_SECONDS:
         return f"{seconds:.1f} s"
     whole = round(seconds)

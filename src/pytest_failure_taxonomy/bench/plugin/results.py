@@ -46,6 +46,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX, STORAGE, chosen
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import ask_git
+from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
@@ -252,8 +253,8 @@ class Results:
         if cost := run_report.cost_words(math.fsum(score.cost_usd for score in scores)):
             words.append(cost)
         if done > done_before:
-            left_ms = 1_000 * (now - since) * (total - done) / (done - done_before)
-            words.append(f"{run_report.duration(left_ms)} left")
+            left = (now - since) * (total - done) / (done - done_before)
+            words.append(f"{seconds_words(left)} left")
         return words
 
     def reports(self, classes: TaskClasses) -> list[SourcedReport]:
