@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NoReturn
 
 from . import processes, wire
@@ -74,6 +73,9 @@ def capture() -> Printed:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     return printed
+
+
+FactsOf = Callable[[BaseException], dict[str, Any]]
 
 
 class NotUsableError(Exception):
@@ -210,15 +212,13 @@ def leave_server(parent: int, ends: Sequence[int]) -> int:
     return _VERDICT_DESCRIPTOR
 
 
-def settle(folder: str, *, is_new: bool = True) -> None:
+def settle(folder: str) -> None:
     """Work one level below the case's folder, so that `../x` is still inside.
 
-    Args:
-        folder: The folder.
-        is_new: Whether it is still to be created. An earlier case may have left one untouched.
+    It is created unless an earlier case has left it untouched.
     """
     work = f"{folder}/work"
-    if is_new:
+    if not processes.is_untouched(folder):
         processes.create_case_folder(folder)
     os.chdir(work)
     for name in _PLACES:
@@ -361,32 +361,28 @@ def _result_of(
     call: Callable[[], Any],
     wait: Callable[[Any], Any],
     pack: Callable[[Any], tuple[bytes, bytes]],
-    facts_of: Callable[[BaseException], dict[str, Any]] | None = None,
+    facts_of: FactsOf | None = None,
 ) -> tuple[bytes, bytes]:
     """Return what a call returns, or what is to be said of its exception."""
     try:
         answer = call()
         return pack(wait(answer) if hasattr(answer, "__await__") else answer)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
-        facts = {}
-        if facts_of is not None:
-            with suppress(BaseException):  # methods of the exception are called
-                facts = facts_of(error)
-        return wire.RAISED, describe(error, facts)
+        return wire.RAISED, describe(error, facts_of)
 
 
 def _to_json(answer: Any) -> bytes:
     return _dumps(answer, allow_nan=False).encode()
 
 
-def describe(error: BaseException, facts: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+def describe(error: BaseException, facts_of: FactsOf | None = None) -> bytes:
     """Describe an exception as a JSON object of `reason`, `type`, `message` and `traceback`.
 
     The traceback is without our own frames and those of the import system.
 
     Args:
         error: The exception.
-        facts: More to say of it.
+        facts_of: Returns more to say of it.
     """
     if isinstance(error, MemoryError):
         traceback.clear_frames(error.__traceback__)  # their locals hold the memory that is missing
@@ -405,7 +401,10 @@ def describe(error: BaseException, facts: Mapping[str, Any] = MappingProxyType({
             lines = traceback.format_exception(type(error), error, frames)
             shown = "".join(lines)[-_MAX_TRACEBACK_CHARACTERS:]
     said = {"reason": reason, "type": name, "message": message, "traceback": shown}
-    return _dumps({**facts, **said}).encode()
+    if facts_of is not None:
+        with suppress(BaseException):  # methods of the exception are called
+            said |= facts_of(error)
+    return _dumps(said).encode()
 
 
 def _message_of(error: BaseException) -> str:

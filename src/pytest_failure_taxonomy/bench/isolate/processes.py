@@ -188,18 +188,14 @@ def ended_children(leaders: Container[int]) -> Iterator[tuple[int, int]]:
         try:
             if hasattr(os, "waitid"):
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if ended is None:
-                    return
-                if ended.si_pid in leaders:
-                    kill_group(ended.si_pid)
-                yield os.waitpid(ended.si_pid, 0)
+                process_id, status = (0 if ended is None else ended.si_pid), None
             else:  # macOS before Python 3.13
                 process_id, status = os.waitpid(-1, os.WNOHANG)
-                if not process_id:
-                    return
-                if process_id in leaders:
-                    kill_group(process_id)
-                yield process_id, status
+            if not process_id:
+                return
+            if process_id in leaders:
+                kill_group(process_id)
+            yield (process_id, status) if status is not None else os.waitpid(process_id, 0)
         except ChildProcessError:
             return
 

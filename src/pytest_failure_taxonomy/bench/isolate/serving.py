@@ -28,12 +28,9 @@ _SECONDS_TO_SEND = 5.0
 class RunningCase:
     """A case, its process, and the pipes from which its answer is read."""
 
-    def __init__(
-        self, number: int, limit_seconds: float, folder: str, *, is_folder_new: bool
-    ) -> None:
+    def __init__(self, number: int, limit_seconds: float, folder: str) -> None:
         self.number = number
         self.folder = folder
-        self.is_folder_new = is_folder_new
         self.deadline = time.monotonic() + limit_seconds if limit_seconds else float("inf")
         self.token = os.urandom(wire.TOKEN_BYTES)
         self.process_id = 0
@@ -246,14 +243,13 @@ class Server:
 
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
         folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
-        is_folder_new = True
-        while self._untouched_folders and is_folder_new:
+        while self._untouched_folders:
             earlier = self._untouched_folders.pop()
-            if processes.is_untouched(earlier):  # a case may have found it meanwhile
-                folder, is_folder_new = earlier, False
-            else:
-                processes.remove_folder(earlier)
-        case = RunningCase(number, limit_seconds, folder, is_folder_new=is_folder_new)
+            if processes.is_untouched(earlier):
+                folder = earlier
+                break
+            processes.remove_folder(earlier)  # a case has found it meanwhile
+        case = RunningCase(number, limit_seconds, folder)
         try:
             is_system = bool(self._hello["target"])
             case.open(2 if self._hello["is_script"] or is_system else 1, has_requests=is_system)
@@ -281,7 +277,7 @@ class Server:
             verdict = child.Verdict(output, case.token, self._printed)
             if self._hello["target"]:
                 child.run_system(verdict, self._call, body)
-            child.settle(case.folder, is_new=case.is_folder_new)
+            child.settle(case.folder)
             processes.limit_process(self._hello["memory_mb"], limit_seconds)
             if self._hello["is_script"]:
                 child.run_script(self._hello["rubric"], body, output)
