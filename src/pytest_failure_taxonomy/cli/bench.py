@@ -91,7 +91,10 @@ def _report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunRepor
         BenchError: What its file holds makes no report.
     """
     try:
-        return with_agreement(run_file.report_of(run, gate), run.path.parent)
+        report = run_file.report_of(run, gate)
+        if run.baseline is not None:  # whatever the gate: a loss stays one
+            report, _ = comparing.evaluate_against_baseline(report, run.baseline)
+        return with_agreement(report, run.path.parent)
     except ValueError:  # a ValidationError is one
         raise BenchError(
             f"{run.path}: its amounts can't be added up; name a file that pytest wrote"

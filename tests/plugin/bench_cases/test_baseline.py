@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -192,11 +193,20 @@ def run_id_of(run: FinishedRun) -> str:
 
 
 @SERIAL
-def test_the_latest_kept_run_is_the_baseline(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_the_latest_kept_run_is_the_baseline(
+    runs: PytestRuns, workers: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     """It is the one before this run, whatever its gate said, and its cases are known by digest."""
     first = run_bench(runs, 0, *workers)
     second = run_bench(runs, 0, "--bench-baseline=latest", *workers, system=FAILING)
     assert gate_of(second)["verdict"] == "FAIL"
+    # What the run was compared with decides whenever it is looked at, by any gate.
+    for command in ("show latest", "list", "regate latest --min-passed-cases=1"):
+        code = main(["bench", *command.split(), f"--storage={runs.path / '.bench'}"])
+        said = capsys.readouterr().out
+        assert "FAIL" in said
+        assert code == int(command.startswith("regate"))
+    assert "gate: FAIL: worse than the baseline" in said
     baseline = only_bench(second)["baseline"]
     assert (baseline["old_run_id"], baseline["finding"]) == (run_id_of(first), "worse")
     assert baseline["not_checked"] == []

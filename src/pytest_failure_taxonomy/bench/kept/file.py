@@ -5,15 +5,16 @@ Each line is written when what it tells has happened.
 Several processes append to one file; each line is one write. Each is a JSON object whose first key,
 `record`, says what it is:
 
-| record  | written                               | holds                                         |
-|---------|---------------------------------------|-----------------------------------------------|
-| run     | first, once                           | what is run: class, taxonomy, system, digests |
-| cases   | second, and when the run is continued | the cases to run, with their digests          |
-| resumed | when another pytest continues the run | when, and at which commit                     |
-| started | before a case's system is called      | case, number of the call, worker, process     |
-| spent   | when the system tells a cost          | case, amount, usage                           |
-| attempt | when a call of the system has ended   | case, times, costs; with the last, the score  |
-| stopped | when no more cases are started        | why                                           |
+| record   | written                               | holds                                         |
+|----------|---------------------------------------|-----------------------------------------------|
+| run      | first, once                           | what is run: class, taxonomy, system, digests |
+| cases    | second, and when the run is continued | the cases to run, with their digests          |
+| resumed  | when another pytest continues the run | when, and at which commit                     |
+| started  | before a case's system is called      | case, number of the call, worker, process     |
+| spent    | when the system tells a cost          | case, amount, usage                           |
+| attempt  | when a call of the system has ended   | case, times, costs; with the last, the score  |
+| stopped  | when no more cases are started        | why                                           |
+| baseline | when compared with an earlier run     | the comparison, or why there is none          |
 
 A process that is killed may leave a line that is cut off: it is skipped, and said so.
 
@@ -429,6 +430,11 @@ class RunFile:
         """
         self._note("stopped", reason=reason, cause=cause, at=time.time())
 
+    def note_baseline(self, found: models.BenchComparison | str) -> None:
+        """Write how the run differs from its baseline, or why they could not be compared."""
+        said = found if isinstance(found, str) else found.model_dump(mode="json")
+        self._note("baseline", found=said)
+
     def _call(self, case_id: str, attempt: CaseAttempt) -> dict[str, Any]:
         return {
             "record": "attempt",
@@ -614,6 +620,8 @@ class KeptRun:
         """Why no more cases were started."""
         self.stop_causes: set[str] = set()
         """The fingerprints of causes that many cases in a row failed with."""
+        self.baseline: models.BenchComparison | str | None = None
+        """How it differs from its baseline, or why that is not known; `None` without one."""
         self.sessions: list[str] = []
         """The pytest sessions that continued the run."""
         first = next(self._records(), None)
@@ -685,7 +693,7 @@ class KeptRun:
                     self.cases[each.case_id].scheduled = each
             case "resumed":
                 self.sessions.append(str(record["session"]))
-                self.stopped = ""
+                self.stopped, self.baseline = "", None
                 now_in_class = int(record.get("cases_in_class", self.header.cases_in_class))
                 self.header = self.header.model_copy(update={"cases_in_class": now_in_class})
                 for case in self.known.values():
@@ -694,6 +702,10 @@ class KeptRun:
                 self.stopped = str(record["reason"])
                 if record.get("cause"):
                     self.stop_causes.add(str(record["cause"]))
+            case "baseline":
+                found = record["found"]
+                is_told = isinstance(found, str)
+                self.baseline = found if is_told else models.BenchComparison.model_validate(found)
 
     def settles(self, call: KeptAttempt) -> bool:
         """Return whether a call with a score is the last one that its case needs.

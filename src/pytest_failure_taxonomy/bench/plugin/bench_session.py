@@ -506,7 +506,7 @@ class BenchSession:
         if self._reports is None:
             reports = self._results.reports(self.classes)
             if self._baseline is not None:
-                reports = self._baseline.judge(reports, self.classes)
+                reports = self._baseline.judge(reports, self.classes, self._results.keep_baseline)
             # A whole run of a test stands by itself, and a shard is compared when it is merged.
             compared = comparing.compare_systems(
                 [each.report for each in reports],

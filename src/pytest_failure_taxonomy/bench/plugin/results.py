@@ -383,6 +383,14 @@ class Results:
         self._files.append(file)
         return file
 
+    def keep_baseline(self, of: SourcedReport, found: models.BenchComparison | str) -> None:
+        """Write into the file of a run how it differs from its baseline."""
+        kept = self.sources[Source(of.folder, of.test, of.report.system_label)].kept
+        if kept is not None:
+            file = RunFile(kept.path, (), self._redact)
+            file.note_baseline(found)
+            file.close()
+
     def note_problems(self) -> Iterator[str]:
         """Yield why runs could not be written."""
         yield from filter(None, [self._storage.problem, *(file.problem for file in self._files)])
@@ -567,11 +575,21 @@ class Baseline:
             raise pytest.UsageError(f"{where}: {NO_SCIPY.removeprefix('none: ')}")
         return baseline
 
-    def judge(self, reports: Sequence[SourcedReport], classes: TaskClasses) -> list[SourcedReport]:
+    def judge(
+        self,
+        reports: Sequence[SourcedReport],
+        classes: TaskClasses,
+        keep: Callable[[SourcedReport, models.BenchComparison | str], None],
+    ) -> list[SourcedReport]:
         """Return the reports of classes with gates that ask for no loss, too.
 
         A class or a system that the baseline doesn't have is new, and stays as it is. So is what a
         test has run by the mark or the fixture: the file doesn't say which test that was.
+
+        Args:
+            reports: The reports.
+            classes: Their classes.
+            keep: Keeps what was found of a report.
         """
         found: dict[int, models.BenchComparison | str] = {}
         for number, (report, test, folder, _) in enumerate(reports):
@@ -590,6 +608,7 @@ class Baseline:
         for number, each in found.items():
             report, problem = comparing.evaluate_against_baseline(reports[number].report, each)
             judged[number] = reports[number]._replace(report=report)
+            keep(judged[number], each)
             if problem:
                 name = run_report.name_with_system(report)
                 self.problems.append(f"bench {name}: {problem}")
