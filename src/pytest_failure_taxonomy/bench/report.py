@@ -514,7 +514,8 @@ def table_of_systems(
             f"{counts.passed} of {counts.scheduled}",
             "-"
             if report.mean_score is None
-            else mean_words(report.mean_score, report.standard_error),
+            else mean_words(report.mean_score, report.standard_error)
+            + ("" if report.complete else f" of {counts.started}"),
             "-" if bound is None else cut_share(bound),
             cost_words(report.total_cost_usd),
             seconds_words(math.fsum(measured) / len(measured) / 1_000) if measured else "",
@@ -530,13 +531,19 @@ def table_of_systems(
     return [title, *(f"  {line.rstrip()}" for line in lines), *pairs]
 
 
-def lines_of_system(report: models.BenchRunReport, *, detail: bool = False) -> list[str]:
+def lines_of_system(
+    report: models.BenchRunReport, *, detail: bool = False, brief: bool = False
+) -> list[str]:
     """Return what the table of systems does not say of one, the first line with its label.
 
     Args:
         report: The report of its run.
         detail: Whether to list failure modes of severity `warn` and `info`, too.
+        brief: Whether to say only why it is not good enough, in a single line; none if it is.
     """
+    if brief:
+        why = "; ".join(report.gate.reasons) if report.gate is not None else report.stopped
+        return [f"  {report.system_label}: {why}"] if why else []
     bound = report.lower_bound_95
     lines = [f"cases: {', '.join(missing)}"] if (missing := _missing_words(report)) else []
     if bound.value is None and report.mean_score is not None:
@@ -551,7 +558,10 @@ def _lines_of_pairs(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
     pairs.sort(key=lambda found: found.finding == "undecided")
     for found in pairs[:_MAX_PAIRS]:
         words = f"{difference_words(found)}, {found.finding}{adjusted_words(found)}"
-        yield f"  {found.old_system_label} -> {found.new_system_label}: {words}"
+        # The table's means count cases without a score; this difference can't.
+        is_whole = found.interval_95.low is not None
+        both = "" if is_whole else f" ({counted(found.n, 'case')} with both scores)"
+        yield f"  {found.old_system_label} -> {found.new_system_label}{both}: {words}"
     if len(pairs) > _MAX_PAIRS:
         proven = sum(found.finding != "undecided" for found in pairs)
         yield f"  {proven} of {len(pairs)} pairs of systems differ beyond doubt; the report has all"

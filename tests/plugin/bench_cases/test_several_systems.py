@@ -131,13 +131,31 @@ def test_the_summary_is_a_table(runs: PytestRuns, workers: tuple[str, ...]) -> N
     assert text.count("    kept: .bench") == 2
 
 
-def test_a_quiet_run_has_the_table_alone(runs: PytestRuns) -> None:
-    """With `-q` there are no details below it, and with `-qq` nothing."""
-    found = run(runs, "-q", cases=wrong_for("small", 8))
-    assert "bench echo: 2 systems" in found.stdout
-    assert "  small:" not in found.stdout
+def test_a_quiet_run_has_the_table_and_why_a_system_is_not_good_enough(runs: PytestRuns) -> None:
+    """With `-q` there are no other details below it, and with `-qq` nothing."""
+    settings = "gate: {lower_bound_95: 0.8}\n"
+    found = run(runs, "-q", cases=wrong_for("small", 8), settings=settings)
+    at = found.stdout.index("bench echo: 2 systems")
+    assert found.stdout[at + 4].startswith("  small: the lower bound 0.3")
+    assert not found.stdout[at + 5].startswith(" ")
     assert " -> " not in "\n".join(found.stdout)
     assert "bench echo" not in "\n".join(run(runs, "-qq").stdout)
+
+
+def test_what_stopped_a_system_is_said_without_a_gate_too(runs: PytestRuns) -> None:
+    """The table says of how many cases a mean is, and what a difference is of."""
+    spends = "case.spend(0.4 if request.param == 'large' else 0)"
+    conftest = SYSTEMS.replace("note(request.param, case)", spends)
+    settings = "max_cost_usd: 2\nconcurrency: 1\n"
+    files = {"cases": passing_cases(12), "settings": settings, "system": conftest}
+    found = run(runs, **files)
+    large = next(line for line in found.stdout if line.startswith("  large  "))
+    assert large.split()[1:7] == ["6", "of", "12", "1.000", "of", "6"], large
+    (pair,) = (line for line in found.stdout if " -> " in line)
+    assert pair.startswith("  large -> small (6 cases with both scores): changed by 0.000 (no in")
+    brief = run(runs, "-q").stdout
+    assert "  large: the cost cap was reached" in brief
+    assert sum("--bench-resume runs what is missing" in line for line in brief) == 1
 
 
 @SERIAL

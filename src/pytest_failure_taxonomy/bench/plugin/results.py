@@ -473,28 +473,25 @@ class Results:
             # A whole run of a test stands alone: the test says how its runs belong together.
             alone = "" if folder else report.run_id
             by_class.setdefault((folder, test, alone), []).append(report)
-        is_detailed = terminal.verbosity > 0
+        is_detailed, is_brief = terminal.verbosity > 0, terminal.verbosity < 0
         for (_, test, _), runs in by_class.items():
             if len(runs) > 1:
-                for line in run_report.table_of_systems(
-                    runs, test=test, has_pairs=terminal.verbosity >= 0
-                ):
+                for line in run_report.table_of_systems(runs, test=test, has_pairs=not is_brief):
                     terminal.write_line(line)
-                if terminal.verbosity < 0:
-                    continue
             for report in runs:
                 if len(runs) > 1:
-                    lines, indent = run_report.lines_of_system(report, detail=is_detailed), "    "
+                    lines = run_report.lines_of_system(report, detail=is_detailed, brief=is_brief)
+                    indent = "    "
                 else:
                     lines = run_report.summary_lines(report, test=test, detail=is_detailed)
                     indent = "  "
                 for line in lines:
                     terminal.write_line(line, red=line.lstrip().startswith("gate: FAIL"))
-                for line in self._lines_of_kept(report, shown, shows_file=terminal.verbosity >= 0):
+                for line in self._lines_of_kept(report, shown, is_brief=is_brief):
                     terminal.write_line(f"{indent}{line}")
 
     def _lines_of_kept(
-        self, report: BenchRunReport, shown: Callable[[Path], str], *, shows_file: bool
+        self, report: BenchRunReport, shown: Callable[[Path], str], *, is_brief: bool
     ) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""
         kept_id = report.run_id.removeprefix(models.PARTIAL)
@@ -505,8 +502,8 @@ class Results:
         if resumed := resumed_line(run):
             yield f"resumed: {resumed}"
         yield from run.problems[:3]
-        if shows_file and not self._storage.is_temporary:
-            is_over = report.counts.graded == report.counts.scheduled
+        is_over = report.counts.graded == report.counts.scheduled
+        if not (is_brief and is_over) and not self._storage.is_temporary:
             more = "" if is_over else "; --bench-resume runs what is missing"
             yield f"kept: {shown(run.path.absolute())}{more}"
 
