@@ -342,9 +342,9 @@ async def greet(target: str) -> dict[str, str]:
     """Return this worker's version of the package, and why it can't call the system, or ''."""
     problem = ""
     try:
-        await asyncio.to_thread(user_code.import_callable, target, "sut")
+        await asyncio.to_thread(user_code.import_callable, target)
     except BenchError as error:
-        problem = str(error)
+        problem = f"sut: {error}"
     return {"version": VERSION, "problem": problem}
 
 
@@ -384,7 +384,7 @@ async def call_system(
     try:
         system = calls.systems.get((target, is_isolated))
         if system is None:
-            system = await asyncio.to_thread(user_code.import_callable, target, "sut")
+            system = await asyncio.to_thread(user_code.import_callable, target)
             system = IsolatedSystem(target) if is_isolated else system
             system = calls.systems.setdefault((target, is_isolated), system)
         case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here

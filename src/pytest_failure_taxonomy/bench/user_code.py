@@ -32,36 +32,34 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import RetrySettings
 
 
-def import_callable(target: str, where: str) -> Callable[..., Any]:
-    """Import a callable.
-
-    Args:
-        target: `package.module:callable`; the callable may have dots.
-        where: The place that names it, for messages.
+def import_callable(target: str) -> Callable[..., Any]:
+    """Import a callable: `package.module:callable`, which may have dots after the colon.
 
     Raises:
         BenchError: It can't be imported, or is not callable.
     """
     name, _, path = target.partition(":")
     if not name or not path:
-        raise BenchError(f"{where}: {target!r} names no callable; write package.module:callable")
+        raise BenchError(f"{target!r} names no callable; write package.module:callable")
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise BenchError(
-            f"{where}: there is no module {error.name!r} (for {target!r}); install it, or add its"
+            f"there is no module {error.name!r} (for {target!r}); install it, or add its"
             " folder to pytest's `pythonpath`"
         ) from None
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise BenchError(
-            f"{where}: {name} can't be imported ({type(error).__name__}: {error}); mend the module"
+            f"{name} can't be imported ({describe(error)}); mend the module"
         ) from error
     try:
         found: Any = attrgetter(path)(module)
     except AttributeError:
-        raise BenchError(f"{where}: {name} has no {path!r}; name one of its callables") from None
+        raise BenchError(f"{name} has no {path!r}; name one of its callables") from None
     if not callable(found):
-        raise BenchError(f"{where}: {target!r} is {type(found).__name__} and can't be called")
+        raise BenchError(f"{target!r} is {type(found).__name__} and can't be called")
     return found  # type: ignore[no-any-return]  # callable() says no more of it
 
 

@@ -176,3 +176,38 @@ def test_a_module_that_starts_threads_is_told(runs: PytestRuns, workers: tuple[s
         "bench: named:answer starts threads on import; no fork has them: start them in the call, or"
     )
     assert sum(line.startswith(says) for line in run.stdout) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import os\nos._exit(0)\n", "its process exited with code 0"),
+        ("import sys\nsys.exit(0)\n", "SystemExit: 0"),
+        ("raise ValueError('no')\n", "ValueError: no"),
+        ("import os\nos.kill(os.getpid(), 9)\n", "its process was killed by SIGKILL"),
+    ],
+)
+def test_a_module_that_ends_its_process_is_an_error_of_collection(
+    runs: PytestRuns, source: str, says: str
+) -> None:
+    """It is imported where it runs, and pytest says why it can't be."""
+    files = task_class_files(passing_cases(4), settings="sut: named:answer\n", system="")
+    runs.write({**files, "named.py": source})
+    run = runs.run("bench", plugins=[BENCH])
+    assert (run.exit_status, run.outcomes) == (2, {"errors": 1})
+    words = f"bench/echo/bench.yaml: sut: named can't be imported ({says}); mend the module"
+    assert words in run.stdout
+
+
+def test_a_named_system_sees_what_fixtures_have_set(runs: PytestRuns) -> None:
+    """It was imported before; but a variable that a fixture sets is there when it is called."""
+    system = "import os\ndef answer(case):\n    return int(os.environ['ANSWER'])\n"
+    conftest = (
+        "import os, pytest\n"
+        "@pytest.fixture(autouse=True, scope='session')\n"
+        "def key():\n    os.environ['ANSWER'] = '0'\n"
+    )
+    cases = [{"id": f"case-{number}", "input": 0} for number in range(3)]
+    files = task_class_files(cases, settings="sut: named:answer\n", system=conftest)
+    runs.write({**files, "named.py": system})
+    assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 3}

@@ -104,25 +104,14 @@ def load_rubric(path: str) -> Callable[..., Any]:
 
 
 def load_target(target: str, path: list[str]) -> Callable[..., Any]:
-    """Return what `package.module:callable` names.
-
-    Args:
-        target: The module, a colon, and a name in it, which may have dots.
-        path: The new `sys.path`.
-    """
+    """Return what `package.module:callable` names, after setting `sys.path`."""
     from importlib import import_module
 
     sys.path[:] = path
     # Before the fork: each case needs them.
     import_module("pytest_failure_taxonomy.bench.models")
-    import_module("pytest_failure_taxonomy.bench.user_code")
-    name, _, attribute = target.partition(":")
-    found: Any = import_module(name)
-    for part in attribute.split("."):
-        found = getattr(found, part)
-    if not callable(found):
-        raise NotUsableError(f"{target} is {type(found).__name__}, not callable")
-    return found  # type: ignore[no-any-return]  # callable() says no more about it
+    user_code = import_module("pytest_failure_taxonomy.bench.user_code")
+    return user_code.import_callable(target)  # type: ignore[no-any-return]  # imported by its name
 
 
 _REQUESTS_DESCRIPTOR, _SPENDS_DESCRIPTOR, _VERDICT_DESCRIPTOR = 253, 254, 255

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import symtable
+import sys
 import weakref
 from functools import cached_property
 from importlib.util import decode_source
@@ -35,6 +36,8 @@ MAX_OUTPUT_BYTES: Final = 64 << 20
 """Limit of the JSON that a system under test returns."""
 
 _CAN_FORK: Final = hasattr(os, "fork")
+_IMPORT_SECONDS: Final = 300.0
+"""How long a system may take to be imported."""
 _MAX_LOADS: Final = 2
 """How often a rubric is loaded that kills the process that loads it."""
 
@@ -186,6 +189,9 @@ class IsolatedSystem:
         """
         self.starts_threads = False
         """Whether its module has started threads, which no fork has; known when connected."""
+        self.version: str | None = None
+        """A text in its attribute `version`, likewise."""
+        self._around: object = None
         self._task = Task(target=target, max_bytes=MAX_OUTPUT_BYTES)
         self._servers = _Servers()
         weakref.finalize(self, self._servers.close)
@@ -218,10 +224,31 @@ class IsolatedSystem:
         raise ProcessDied(f"the system's process {why}")
 
     async def connect(self) -> None:
-        """Start the process that imports the system, so that no case waits for that."""
-        if _CAN_FORK:
-            loaded = await self._servers.get("main", self._task, None).loaded()
-            self.starts_threads = loaded is not None and loaded.body == wire.HAS_THREADS
+        """Have a process that has imported the system, in the surroundings that ours has now.
+
+        Raises:
+            BenchError: It can't be imported.
+        """
+        around = ({**os.environ, "PYTEST_CURRENT_TEST": ""}, os.getcwd(), sys.path[:])
+        if not _CAN_FORK:
+            return
+        self._servers.renew(is_changed=self._around != around)
+        self._around = around
+        server = self._servers.get("main", self._task, _IMPORT_SECONDS)
+        loaded = await server.loaded()
+        problem = ""
+        if loaded is None:
+            problem = f"its process {how_it_ended(server.status)}"
+        elif loaded.what == wire.TIMED_OUT:
+            problem = f"it takes more than {_IMPORT_SECONDS:g} s"
+        elif loaded.what == wire.BROKEN:
+            raise BenchError(json.loads(loaded.body)["message"])
+        else:
+            known = json.loads(loaded.body)
+            self.starts_threads, self.version = known["has_threads"], known["version"]
+        if problem:
+            name = self._task.target.partition(":")[0]
+            raise BenchError(f"{name} can't be imported ({problem}); mend the module")
 
     async def _ask(self, body: bytes, on_spends: OnSpends) -> Reply:
         if not _CAN_FORK:
@@ -265,6 +292,12 @@ class _Servers:
         if found is None or found.has_ended:
             found = self._kept[which] = Connection(task, load_seconds)
         return found
+
+    def renew(self, *, is_changed: bool) -> None:
+        """Have the next case start a new server, if one is asked for and none is busy."""
+        if is_changed and not any(each.is_busy for each in self._kept.values()):
+            self.fresh.update(self._kept.values())
+            self._kept.clear()
 
     async def aclose(self) -> None:
         """Close all servers without blocking their loop, and refuse to start more."""

@@ -214,6 +214,11 @@ class Connection:
             self._timer = self._loop.call_later(load_seconds, self._give_up_loading)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether cases wait for its replies."""
+        return bool(self._waiting)
+
+    @property
     def status(self) -> int:
         """The return code of the server, as `subprocess` gives it."""
         return self._process.returncode or 0

@@ -168,7 +168,9 @@ class Server:
         gc.collect()
         gc.freeze()
         threads = len(sys._current_frames()) - 1  # noqa: SLF001 - `threading` may be replaced
-        self._tell(wire.READY, 0, 0, wire.HAS_THREADS if threads else b"")
+        version = getattr(self._call, "version", None)
+        known = {"has_threads": threads > 0, "version": version if type(version) is str else None}
+        self._tell(wire.READY, 0, 0, json.dumps(known).encode())
         return True
 
     def serve(self) -> None:

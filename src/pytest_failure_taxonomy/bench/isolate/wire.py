@@ -14,8 +14,9 @@ HELLO, GRADE, CANCEL = b"h", b"g", b"c"
 REPLY = struct.Struct("<cIiI")
 """From the server: code, number of the case, wait status of its process, length of the body."""
 
-READY, HAS_THREADS = b"r", b"threads"
-"""The rubric is loaded; and the body if it has started threads."""
+READY = b"r"
+"""It is loaded; the body is a JSON object of `has_threads`, whether it has started some, and its
+`version`."""
 BROKEN = b"b"
 """The rubric can't be loaded; the body is a JSON object like that of `RAISED`."""
 ANSWERED = b"a"

@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskC
 from pytest_failure_taxonomy.bench.oracle import why_wrong
 from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.scores import failure_lines, one_line
-from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -169,9 +168,9 @@ class BenchFile(pytest.Module):
         is_option = self.config.getoption("bench_sut") is not None
         where = "--bench-sut" if is_option else f"{classes.shown(self.folder / 'bench.yaml')}: sut"
         try:
-            import_callable(settings.sut, where)
+            self.config.stash[BENCH].runs.named_system(settings.sut, settings)
         except BenchError as error:
-            raise self.CollectError(str(error)) from error.__cause__
+            raise self.CollectError(f"{where}: {error}") from error.__cause__
         return False
 
 

@@ -177,7 +177,13 @@ class CaseScheduler:
     def _system(self, item: CaseItem) -> SystemUnderTest:
         settings = self._classes.settings(item.task_class)
         if settings.sut is not None:
-            return self._named_system(settings.sut, settings)
+            named = self.named_system(settings.sut, settings)
+            if isinstance(named, IsolatedSystem):
+                try:  # fixtures may have changed our variables, which are the system's, too
+                    self.fan_out.call(named.connect())
+                except BenchError as error:
+                    raise CaseFailedError(str(error)) from None
+            return named
         system = item.funcargs[SYSTEM_FIXTURE]
         if not callable(system):
             raise CaseFailedError(
@@ -194,11 +200,16 @@ class CaseScheduler:
         """
         settings = self._classes.settings(task_class)
         if self._classes.backend is not None and settings.sut is not None:
-            system = self._named_system(settings.sut, settings)
+            system = self.named_system(settings.sut, settings)
             if isinstance(system, DaskSystem):
                 self.fan_out.call(system.check())
 
-    def _named_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
+    def named_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
+        """Return a system by its name, imported where it runs.
+
+        Raises:
+            BenchError: It can't be imported.
+        """
         key = f"{settings.is_system_isolated} {name}"
         if key in self._systems:
             return self._systems[key]
@@ -223,7 +234,7 @@ class CaseScheduler:
                     f"bench: {name} starts threads on import; no fork has them: {right}"
                 )
         else:
-            system = import_callable(name, "sut")
+            system = import_callable(name)
         self._systems[key] = system
         return system
 

@@ -52,6 +52,12 @@ def test_a_system_may_be_async() -> None:
     assert result_of("answers_later", input=[1]) == [1]
 
 
+NO_MODULE: Final = (
+    "there is no module 'no_such_module_x' (for 'no_such_module_x:y'); install it, or add its"
+    " folder to pytest's `pythonpath`"
+)
+
+
 @pytest.mark.parametrize(
     ("system", "name", "message"),
     [
@@ -61,9 +67,13 @@ def test_a_system_may_be_async() -> None:
         ("exits", "ProcessDied", "the system's process exited with code 3"),
         ("dies", "ProcessDied", "the system's process was killed by SIGSEGV"),
         ("kills_parent", "ProcessDied", "the process that starts the system's was killed"),
-        ("not_there", "AttributeError", f"module '{SYSTEMS}' has no attribute 'not_there'"),
-        ("no_such_module_x:y", "ModuleNotFoundError", "No module named 'no_such_module_x'"),
-        ("NOT_CALLABLE", "NotUsableError", f"{SYSTEMS}:NOT_CALLABLE is int, not callable"),
+        ("not_there", "BenchError", f"{SYSTEMS} has no 'not_there'; name one of its callables"),
+        (
+            "no_such_module_x:y",
+            "BenchError",
+            NO_MODULE,
+        ),
+        ("NOT_CALLABLE", "BenchError", f"'{SYSTEMS}:NOT_CALLABLE' is int and can't be called"),
     ],
 )
 def test_an_error_has_the_name_and_words_of_the_original(
