@@ -21,6 +21,7 @@ from tests.helpers.task_classes import (
     ON_WORKERS,
     SERIAL,
     SYSTEM,
+    WORKERS,
     calls,
     only_bench,
     passing_cases,
@@ -69,6 +70,21 @@ def kill_in_the_middle(
     seen = -1  # xdist's workers outlive their controller for a moment
     while seen != (seen := sum(path.stat().st_size for path in kept(runs))):
         time.sleep(1)
+
+
+@WORKERS
+def test_why_pytest_stopped_and_what_goes_on_are_said_in_a_quiet_run(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """Cases that pytest never came to say so in the verdict."""
+    write(runs, [{**each, "answer": "wrong"} for each in passing_cases(12)], "gate: {}\n")
+    run = runs.run("bench", "-q", "-x", *workers, plugins=PLUGINS)
+    (report,) = run.report["bench"]
+    assert report["stopped"] == "pytest stopped after a failure"
+    assert report["counts"]["not_run"] > 0
+    text = "\n".join(run.stdout)
+    assert "cases were not run: pytest stopped after a failure" in text
+    assert text.count("--bench-resume runs what is missing") == 1
 
 
 @pytest.mark.parametrize(

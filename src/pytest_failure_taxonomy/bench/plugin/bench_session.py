@@ -407,6 +407,10 @@ class BenchSession:
         if self._is_worker:
             return
         self._results.collect()
+        if session.shouldfail:
+            self._results.note_end("pytest stopped after a failure")
+        elif session.shouldstop or session.exitstatus == pytest.ExitCode.INTERRUPTED:
+            self._results.note_end("pytest was interrupted")
         path = storage.json_file_of(self._config)
         if path is not None and self._runs_something:
             problem = write_json(path, self.reports())

@@ -445,6 +445,12 @@ class Results:
             journal.remove()
             remove_stale_journals(Path(self._storage.journal).parent)
 
+    def note_end(self, why: str) -> None:
+        """Note why pytest ended early, for cases that nothing else has kept from starting."""
+        for each in self.sources.values():
+            if each.scheduled.keys() - each.started - each.scores.keys():
+                each.stopped = each.stopped or why
+
     def _paths(self) -> list[Path]:
         """Return the files that processes of this session may have written, the oldest first."""
         paths = run_file.run_paths(Path(self._storage.folder)) if self._storage.folder else []
