@@ -337,15 +337,26 @@ def read_settings(
             problems.add(part.line, f"{what}; give one, 0 for a rubric that decides nothing")
         elif not any(weights.values()):
             problems.add(part.line, "rubrics: no weight is more than 0; give one that decides")
-    for number, name in enumerate(settings.hidden):
-        if what := _why_not_hidden(name, fields):
-            problems.add(tree.at("hidden", number).line, f"hidden: {what}")
+    for place, what in _wrong_fields(settings, fields):
+        problems.add(tree.at(*place).line, f"{place[0]}: {what}")
     return models.BenchSettings.model_validate(settings.model_dump(exclude_unset=True))
 
 
-def _why_not_hidden(name: str, fields: Collection[str]) -> str:
-    if name == "id":
-        return "'id' can't be hidden: the system is called by it; leave it out"
+def _wrong_fields(
+    settings: _SettingsInFile, fields: Collection[str]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the place of each name of a field that can't be used, and what is wrong."""
+    for number, name in enumerate(settings.hidden):
+        if name == "id":
+            what = "'id' can't be hidden: the system is called by it; leave it out"
+            yield ("hidden", number), what
+        elif what := _why_no_field(name, fields):
+            yield ("hidden", number), what
+    if settings.cluster is not None and (what := _why_no_field(settings.cluster, fields)):
+        yield ("cluster",), what
+
+
+def _why_no_field(name: str, fields: Collection[str]) -> str:
     if not fields or name in fields:
         return ""
     right = right_words(name, fields, otherwise="name a field of a case in cases/")
@@ -531,7 +542,7 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     settings = read_settings(folder, rubrics, fields)
     for name in rubrics.values():
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
-    if settings.cluster is not None:
+    if settings.cluster in fields:  # else there is a problem, for which no case is to blame
         found = list(cases.with_clusters(folder, found, settings.cluster))
     if settings.repeat > 1:
         runs = range(1, settings.repeat + 1)

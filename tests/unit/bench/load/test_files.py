@@ -316,6 +316,7 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
         ("hidden: expected", "1: hidden: 'expected' is not a list; write one in brackets"),
         ("hidden: [input, id]", "1: hidden: 'id' can't be hidden: the system is called by it; "),
         ("hidden:\n- inptu", "2: hidden: no case has a field 'inptu'; did you mean input?"),
+        ("\ncluster: inptu", "2: cluster: no case has a field 'inptu'; did you mean input?"),
         ("max_usage: 5", "1: max_usage: '5' is not a mapping; write keys and values below it"),
         (
             "max_usage:\n  tokens: 0",
