@@ -542,7 +542,8 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     settings = read_settings(folder, rubrics, fields)
     for name in rubrics.values():
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
-    if settings.cluster in fields:  # else there is a problem, for which no case is to blame
+    # If no case has the field, there is a problem already, for which no case is to blame.
+    if settings.cluster is not None and settings.cluster in fields:
         found = list(cases.with_clusters(folder, found, settings.cluster))
     if settings.repeat > 1:
         runs = range(1, settings.repeat + 1)
