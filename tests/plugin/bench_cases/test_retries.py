@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    ECHO_RUBRIC,
     ON_WORKERS,
     SERIAL,
     calls,
@@ -193,8 +194,17 @@ def test_cases_that_failed_with_the_cause_that_stopped_a_run_run_again(
         ({}, {"system": PLAIN_SYSTEM.replace('case.fields.get("answer", case.input)', "object()")}),
         ({"sleep": 5}, {"settings": "timeout_per_case_seconds: 0.05\n"}),
         ({}, {"rubric": "def grade(case, output):\n    return None\n"}),
+        ({}, {"rubric": ECHO_RUBRIC.replace('"breakdown": {', '"breakdown": {"tyop": 1.0, ')}),
+        (
+            {},
+            {
+                "rubric": ECHO_RUBRIC.replace("[] if passed else ", "").replace(
+                    '"answer.', '"anwser.'
+                )
+            },
+        ),
     ],
-    ids=["no JSON", "too slow", "no score"],
+    ids=["no JSON", "too slow", "no score", "unknown key", "unknown code"],
 )
 def test_so_does_a_cause_without_an_exception(
     runs: PytestRuns, fields: dict[str, Any], files: dict[str, str]

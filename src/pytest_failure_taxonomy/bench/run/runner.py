@@ -424,12 +424,16 @@ def _judge_rubric(
 ) -> tuple[BenchScore, str]:
     """Return the score of a case from the call of its rubric.
 
-    And the fingerprint of what kept the rubric from giving a score; empty if it gave one.
+    And the fingerprint of what makes its answer no score of the class; empty if it gave one.
     """
     error = attempt.error
     if error is None and not attempt.is_too_late:
         verdict, _ = attempt.value
-        return scores.graded_score(verdict, task_class, wall_clock_ms=wall_clock_ms), ""
+        score = scores.graded_score(verdict, task_class, wall_clock_ms=wall_clock_ms)
+        # A code that the class doesn't list is ours: a misspelt key or code is that of all cases.
+        ours = [m for m in score.failure_modes if m.code not in task_class.failure_mode_taxonomy]
+        told = [user_code.fingerprint(mode.code, mode.detail or "") for mode in ours]
+        return score, next(iter(told), "")
     code, why, cost_usd = models.RUBRIC_TIMEOUT, attempt.why_late, 0.0
     fingerprint = user_code.fingerprint(code, why or "")
     if error is not None and not attempt.is_too_late:
