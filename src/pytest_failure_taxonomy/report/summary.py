@@ -250,7 +250,11 @@ def _success(report: JSONObject) -> str:
         what = "the command ended with status 0"
     if what == "no failure" and (failed or summary["errors"]):
         what = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
-    return "; ".join([f"{what}{tests}", *notes])
+    of_benches = [bench["counts"] for bench in report["bench"]]
+    passed, cases = (sum(each[name] for each in of_benches) for name in ("passed", "scheduled"))
+    # Where only the gate decides, a case below passes as a test.
+    below = [f"bench: {passed:,} of {counted(cases, 'case')} passed"] if passed < cases else []
+    return "; ".join([f"{what}{tests}", *below, *notes])
 
 
 def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[CauseSummary]:

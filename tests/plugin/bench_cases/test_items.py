@@ -463,6 +463,8 @@ def test_the_gate_alone_decides(runs: PytestRuns, workers: tuple[str, ...]) -> N
     assert run.junit["failures"] == 0
     assert run.report["verdict"] is None
     assert run.counts == {"collected": 7, "passed": 7}
+    (line,) = [line for line in run.stdout if line.startswith("failure taxonomy: ")]
+    assert "no failure (7 passed); bench: 6 of 7 cases passed; report: " in line
     bench = only_bench(run)
     assert (bench["passed_count"], bench["gate"]["verdict"]) == (6, "PASS")
     wrong = "bench/echo/cases/a.jsonl::wrong"
