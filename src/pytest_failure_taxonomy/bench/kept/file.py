@@ -256,6 +256,12 @@ class LineReader:
         self.problems.append(f"{self._path}:{line}: the line is cut off and was skipped")
 
 
+def _lines(path: Path, wanted: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of one sort in a file; of one that can't be read, none."""
+    with suppress(OSError):
+        yield from LineReader(path).new([wanted])
+
+
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
@@ -331,10 +337,7 @@ class RunFile:
         """
         self.is_resumed = True
         with self.locked():
-            known = set()
-            with suppress(OSError):
-                known = {each.get("session") for each in LineReader(self.path).new(["resumed"])}
-            if session not in known:
+            if session not in {each.get("session") for each in _lines(self.path, "resumed")}:
                 if self._journal is not None:
                     with suppress(OSError):
                         self._journal.end_line()
@@ -754,12 +757,11 @@ def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:
         path: The file of the run.
         case_ids: The cases.
     """
-    with suppress(OSError):
-        for record in LineReader(path).new(["attempt"]):
-            case_id = record.get("case_id")
-            if isinstance(case_id, str) and case_id in case_ids:
-                with suppress(ValidationError):
-                    yield KeptAttempt.model_validate(record)
+    for record in _lines(path, "attempt"):
+        case_id = record.get("case_id")
+        if isinstance(case_id, str) and case_id in case_ids:
+            with suppress(ValidationError):
+                yield KeptAttempt.model_validate(record)
 
 
 _MOST_NAMED: Final = 5
@@ -806,9 +808,7 @@ def find_runs(given: str, paths: Sequence[Path]) -> list[Path]:
 
 def _has_begun(path: Path) -> bool:
     """Return whether a file says what was run: one that was cut off may be empty."""
-    with suppress(OSError):
-        return next(LineReader(path).new(["run"]), None) is not None
-    return False
+    return next(_lines(path, "run"), None) is not None
 
 
 def find_run(given: str, storage: Path) -> Path:

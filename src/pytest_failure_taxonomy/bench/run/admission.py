@@ -14,15 +14,11 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile
-from pytest_failure_taxonomy.bench.models import COST_CAP
+from pytest_failure_taxonomy.bench.models import COST_CAP, BenchCase, RunPlan
 from pytest_failure_taxonomy.system.process import has_process
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
-
 
 Admitted = Literal["go", "wait", "stop"]
 _READ: Final = frozenset({"started", "spent", "attempt", "stopped", "resumed"})
