@@ -508,7 +508,7 @@ def test_marked(case, bench):
     bench.score(case.fields.get("answer", case.input))
     assert case.case_id != "raises"
 """
-    settings = "gate: {decides: true}\n"
+    settings = "gate: {min_passed_cases: 1, decides: true}\n"
     files = task_class_files(cases, settings=settings, modes=MODES_OF_WARNINGS, system=system)
     runs.write({**files, "test_marked.py": marked})
     run = runs.run("bench", "test_marked.py", plugins=[BENCH])

@@ -255,7 +255,13 @@ def _check_variable(name: str) -> str:
 
 
 class _GateInFile(FileModel, models.GateSettings):
-    pass
+    @field_validator("decides")
+    @classmethod
+    def _check_what_it_decides_by(cls, given: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
+        # What can't be used itself is not in `data`.
+        if given and [*info.data.values()] == [None, None]:
+            raise WrongError("has nothing to decide by; add lower_bound_95 or min_passed_cases")
+        return given
 
 
 class _RetryInFile(FileModel, models.RetrySettings):

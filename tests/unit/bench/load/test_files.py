@@ -378,6 +378,10 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
             "gate: {min_passed_cases: 0}",
             "1: gate.min_passed_cases: '0' is less than 1; write 1 or more",
         ),
+        (
+            "gate: {decides: true}",
+            "1: gate.decides: has nothing to decide by; add lower_bound_95 or min_passed_cases",
+        ),
         ("sut: &x a\nrubric_isolation: *x", "2: '*x' refers to an anchor; write the value itself"),
     ],
 )
