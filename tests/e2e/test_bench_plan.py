@@ -113,7 +113,9 @@ def test_clusters_are_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "computed for scores of 0 and 1",
     ]
     assert main(["bench", "plan", "bench/echo", "--truth", "1"]) == 0
-    assert capsys.readouterr().out.splitlines() == said
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == said
+    assert "min_passed_cases is not planned for: it counts cases, and clusters" in shown.err
     scores = [score_of(1.0) for _ in cases]
     keep_run(tmp_path, [outcome_of(each["id"], s) for each, s in zip(cases, scores, strict=True)])
     run = ["--from", "latest", "--from", "latest"]

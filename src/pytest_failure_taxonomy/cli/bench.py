@@ -670,7 +670,8 @@ def plan(options: argparse.Namespace) -> int:
     of_clusters = any(clusters)
     units = len(set(units_of(clusters)))
     counts = options.cases or [units] * bool(units)
-    if gate is not None and of_clusters:  # what pass are cases
+    if gate is not None and of_clusters and gate.min_passed_cases is not None:
+        tell("min_passed_cases is not planned for: it counts cases, and clusters are the units")
         gate = gate.model_copy(update={"min_passed_cases": None})
     if gate is None and not counts:
         raise BenchError(
