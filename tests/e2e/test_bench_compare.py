@@ -81,6 +81,17 @@ def test_flips_difference_cost_and_time(tmp_path: Path) -> None:
     ]
 
 
+def test_flips_of_clusters(tmp_path: Path) -> None:
+    """Cases that are alike flip once: six of them prove no more than one."""
+    clusters = {"clusters": {f"c{number:03}": str(number // 6) for number in range(36)}}
+    old, new = make_run(passing(count=36)), make_run(passing(*range(6), count=36))
+    write(tmp_path, "old.json", old.model_copy(update=clusters))
+    write(tmp_path, "new.json", new.model_copy(update=clusters))
+    lines = compare(tmp_path).stdout.splitlines()
+    assert "  no longer pass (6): c000, c001, c002, c003, c004, c005" in lines
+    assert "  McNemar's exact test: p = 1 (a cluster counts as one flip)" in lines
+
+
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
 def test_worse_beyond_doubt_is_exit_code_1(tmp_path: Path, form: str) -> None:
     """The exit code is that of an answer that says `failed`, in every format."""

@@ -485,7 +485,8 @@ def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
         changes = (f"{each.case_id} {each.old_score:.3f} -> {each.new_score:.3f}" for each in moved)
         yield f"other changes ({len(moved)})", _listed([*changes])
     if any(each.flip for each in found.changes):
-        yield "McNemar's exact test", f"p = {found.mcnemar_p:.3g}"
+        of = "" if found.interval_95.clusters is None else " (a cluster counts as one flip)"
+        yield "McNemar's exact test", f"p = {found.mcnemar_p:.3g}{of}"
     if found.old_cost_usd or found.new_cost_usd:
         costs = (cost_words(each) or "$0" for each in (found.old_cost_usd, found.new_cost_usd))
         yield "cost", " -> ".join(costs)
