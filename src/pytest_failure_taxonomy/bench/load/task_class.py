@@ -90,7 +90,7 @@ def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None
     tree = _parse(folder, name, right, 4 * 1024 * 1024)
     if tree is None:
         return
-    grade = next(reversed(list(_definitions(tree.body))), None)
+    grade = next(reversed(list(_definitions(tree))), None)
     if grade is None:
         # The parameters of one that is imported or assigned are unknown.
         if not may_be_script and not defines_grade(str(folder.path / name)):
@@ -107,20 +107,14 @@ def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None
             problems.add(grade.lineno, what)
 
 
-def _definitions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions `grade` of a module, including those in conditional blocks."""
-    for statement in body:
-        match statement:
-            case ast.FunctionDef(name="grade") | ast.AsyncFunctionDef(name="grade"):
-                yield statement
-            case ast.If():
-                yield from _definitions(statement.body + statement.orelse)
-            case ast.Try():
-                yield from _definitions(statement.body + statement.orelse + statement.finalbody)
-                for caught in statement.handlers:
-                    yield from _definitions(caught.body)
-            case ast.With():
-                yield from _definitions(statement.body)
+def _definitions(parent: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions `grade` of a module, including those in blocks, such as a `try`."""
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.name == "grade":
+                yield node
+        elif not isinstance(node, ast.ClassDef | ast.expr):
+            yield from _definitions(node)
 
 
 def _read_enum(folder: ClassFolder) -> Iterator[tuple[str, int]]:

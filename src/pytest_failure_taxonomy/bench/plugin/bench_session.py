@@ -153,12 +153,9 @@ class BenchSession:
         reported_by(item).append(("case", *found.source, found.case.case_id, given_score))
         plan = self.classes.plan(found.task_class, [found.case])
         known = self._results.sources[found.source]
-        listed = [case for case in found.task_class.cases if case.case_id in known.scheduled]
         given = SystemGiven(name=found.source.test, label=found.source.system)
         if known.file is None:
-            known.file = self._results.open(
-                found.source, plan.task_class, given, listed, plan.shard
-            )
+            known.file = self._results.open(found.source, plan.task_class, given, shard=plan.shard)
         if known.file is not None:
             call = outcome.attempts[-1].model_copy(update={"cost_usd": cost_usd})
             known.file.note_start(outcome.case_id, call.attempt)

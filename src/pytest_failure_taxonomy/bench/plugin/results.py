@@ -263,7 +263,7 @@ class Results:
         for source, results in self.sources.items():
             if results.scheduled:
                 task_class = classes.load(Path(source.folder))
-                chosen = [case for case in task_class.cases if case.case_id in results.scheduled]
+                chosen = self._scheduled_cases(source, task_class)
                 report = results.report(classes.plan(task_class, chosen), source.system)
                 reports.append(SourcedReport(report, source.test, source.folder))
         return [_with_part(each) for each in (*reports, *self._whole_runs)]
@@ -332,7 +332,7 @@ class Results:
         source: Source,
         task_class: TaskClass,
         system: run_file.SystemGiven,
-        cases: Sequence[BenchCase],
+        cases: Iterable[BenchCase] | None = None,
         shard: RunShard | None = None,
     ) -> RunFile | None:
         """Return the file of a source's run; `None` if nothing is kept.
@@ -344,7 +344,8 @@ class Results:
             source: Where the cases come from.
             task_class: Their class, with the settings that options have given it.
             system: What is called.
-            cases: The cases to run, in all processes together.
+            cases: The cases to run, in all processes together; by default, those that are
+                scheduled.
             shard: Which shard of the class these are.
         """
         if not self._storage.folder:
@@ -359,6 +360,8 @@ class Results:
             commit=_commit(self._rootdir),
             shard=shard,
         )
+        if cases is None:
+            cases = self._scheduled_cases(source, task_class)
         listed = [run_file.scheduled(case) for case in cases]
         part = None if shard is None else (shard.index, shard.total)
         earlier = None
@@ -390,6 +393,10 @@ class Results:
             file = RunFile(kept.path, (), self._redact)
             file.note_baseline(found)
             file.close()
+
+    def _scheduled_cases(self, source: Source, task_class: TaskClass) -> list[BenchCase]:
+        scheduled = self.sources[source].scheduled
+        return [case for case in task_class.cases if case.case_id in scheduled]
 
     def note_problems(self) -> Iterator[str]:
         """Yield why runs could not be written."""

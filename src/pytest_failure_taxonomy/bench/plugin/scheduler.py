@@ -118,9 +118,8 @@ class CaseScheduler:
         settings, results = plan.task_class.settings, self._results.sources[source]
         given = facts_of_system(system, settings).model_copy(update={"label": source.system})
         results.system = str(given)
-        listed = [case for case in task_class.cases if case.case_id in results.scheduled]
         if results.admission is None:  # of all units of the source
-            results.file = self._results.open(source, plan.task_class, given, listed, plan.shard)
+            results.file = self._results.open(source, plan.task_class, given, shard=plan.shard)
             results.admission = Admission(plan, results.file)
         is_resumed = results.file is not None and results.file.is_resumed
         before = results.before() if self._results.is_shared or is_resumed else None
