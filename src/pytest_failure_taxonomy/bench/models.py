@@ -6,6 +6,7 @@ They are pydantic models because files and rubrics fill them. They are immutable
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from fnmatch import fnmatchcase
@@ -215,7 +216,7 @@ RUBRIC_UNKNOWN_FAILURE_MODE: Final = "rubric.unknown_failure_mode"
 RUNNER_CODES: Final[Mapping[str, str]] = packaged_table("bench")["runner_codes"]
 """Codes of the runner, with descriptions; always `block`, and valid without being listed."""
 
-BANNED_IN_KEYS: Final = ("confidence", "llm", "self_reported", "model_says")
+_BANNED: Final = re.compile("confidence|llm|self_reported|model_says", re.IGNORECASE)
 """A breakdown key with one of these would be a model's opinion of itself, not a score."""
 
 
@@ -793,17 +794,15 @@ def id_of_run(kept_id: str, stopped: object) -> str:
     return f"{PARTIAL}{kept_id}" if stopped else kept_id
 
 
-def marked_part(key: str, part: str) -> str:
-    """Return a key with a part of it in brackets, upper or lower case: `fulfi[llm]ent`."""
-    at = key.lower().index(part)
-    end = at + len(part)
-    return f"{key[:at]}[{key[at:end]}]{key[end:]}"
+def marked_key(key: str) -> str:
+    """Return a key with its banned word in brackets: `fulfi[llm]ent`."""
+    return _BANNED.sub(r"[\g<0>]", key, count=1)
 
 
 def banned_part(key: str) -> str | None:
-    """Return the banned word in a breakdown key, upper or lower case, or `None`."""
-    lowered = key.lower()
-    return next((word for word in BANNED_IN_KEYS if word in lowered), None)
+    """Return the banned word in a breakdown key in lower case, or `None`."""
+    found = _BANNED.search(key)
+    return None if found is None else found[0].lower()
 
 
 def offending_keys(given: Iterable[str], allowed: frozenset[str]) -> list[str]:

@@ -70,7 +70,7 @@ def rubric_files(folder: ClassFolder) -> dict[str, str]:
         banned = models.banned_part(name)
         if banned is not None:
             what = f"its name would be a breakdown key that holds {banned!r}"
-            right = f"rename {models.marked_part(name, banned)}, to judge.py for example"
+            right = f"rename {models.marked_key(name)}, to judge.py for example"
             folder.problems_of(file).add(None, f"{what}; {right}")
     return dict(sorted(found.items()))
 
@@ -484,7 +484,7 @@ def _checked_keys(
             continue
         banned = models.banned_part(key)
         if banned is not None:
-            held = shown(models.marked_part(key, banned))
+            held = shown(models.marked_key(key))
             what = f"the key {quoted(key)} holds {banned!r}, a model's opinion of itself ({held})"
             problems.add(line, f"{what}; name what the rubric measures")
         if key in reserved:
