@@ -173,6 +173,7 @@ def test_cases_that_look_alike_are_told_once(runs: PytestRuns) -> None:
         "bench echo: cases share values of repo; if such cases are alike, the bound is too high:"
         " write `cluster: repo` into bench.yaml, or `cluster: null` if they are not"
     )
+    assert run.stdout.index(told) > run.stdout.index("= bench =".center(80, "="))
     runs.write(task_class_files(cases, settings="cluster: null\n"))
     assert not any("cluster" in line for line in runs.run("bench", plugins=[BENCH]).stdout)
 

@@ -448,8 +448,6 @@ class BenchSession:
         notes += [f"bench: the run is not kept: {each}" for each in self._results.note_problems()]
         notes += self._baseline.notes if self._baseline is not None else ()
         notes += dict.fromkeys(self._likely_clusters(reports))
-        for note in notes:
-            terminal.write_line(note, yellow=True)
         self._print_below(terminal)
         if terminal.verbosity >= -1 and reports:
             if terminal.verbosity >= 0:
@@ -457,6 +455,8 @@ class BenchSession:
             else:
                 terminal.line("")
             self._results.print_runs(terminal, reports, self.classes.shown)
+        for note in notes:
+            terminal.write_line(note, yellow=True)
         if self._json_problem:
             terminal.write_line(f"--bench-json: {self._json_problem}", red=True)
 
