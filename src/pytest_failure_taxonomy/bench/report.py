@@ -373,7 +373,9 @@ def evaluate_gate(
     """
     missing = _missing(report)
     settings = settings or models.GateSettings()
-    if is_selection or missing:
+    if is_selection:
+        settings = models.GateSettings()  # what the class has to reach, some of its cases have not
+    elif missing:
         settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
     failing = tuple(_failures(report, settings))
     if report.shard is not None:
@@ -407,12 +409,13 @@ def _failures(report: models.BenchRunReport, settings: models.GateSettings) -> I
     # Cases that failed don't count: otherwise a class with one case too few would pass as soon as
     # it got another one that fails.
     needed = max(settings.min_passed_cases or 1, 1 if asked is None else FEWEST_SCORES)
-    name_of = distinct_name_of(report)  # repetitions count once
+    name_of = distinct_name_of(report)  # repetitions count once, where other counts have each
+    unit = "case" if name_of is str else "distinct case"
     passed = len({name_of(case_id) for case_id, score in report.per_case if score.passed})
     if passed < needed == 1:
         yield "no case passed"
     elif passed < needed:
-        yield f"{counted(passed, 'case')} passed; at least {needed} are needed"
+        yield f"{counted(passed, unit)} passed; at least {needed} are needed"
 
 
 def _missing(report: models.BenchRunReport) -> tuple[str, ...]:

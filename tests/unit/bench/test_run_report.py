@@ -361,7 +361,8 @@ def test_a_bound_that_is_reached_exactly_passes() -> None:
 
 def test_a_selection_neither_passes_nor_fails() -> None:
     """Chosen cases leave the gate undecided, and what would fail it is still said."""
-    good = evaluate_gate(make_run([PASSED] * 60), is_selection=True)
+    settings = GateSettings(min_passed_cases=61)
+    good = evaluate_gate(make_run([PASSED] * 60), settings, is_selection=True)
     assert good.verdict == "INCOMPLETE"
     assert good.reasons == ("the user chose these cases; a gate needs all of the class",)
     bad = evaluate_gate(make_run([TIMED_OUT]), is_selection=True)
@@ -375,7 +376,7 @@ def test_repetitions_fill_up_no_cases() -> None:
     report = aggregate(make_plan(case_ids), [(case_id, PASSED) for case_id in case_ids])
     assert evaluate_gate(report, GateSettings(min_passed_cases=3)).verdict == "PASS"
     result = evaluate_gate(report, GateSettings(min_passed_cases=4))
-    assert result.reasons == ("3 cases passed; at least 4 are needed",)
+    assert result.reasons == ("3 distinct cases passed; at least 4 are needed",)
 
 
 def passes(scores: list[BenchScore], gate: GateSettings, **missing: Any) -> bool:
