@@ -280,8 +280,8 @@ class Attempt:
         return self.is_expired or self._held_too_long
 
     @property
-    def why_late(self) -> str | None:
-        """Details about why it is too late, or `None`."""
+    def why_late(self) -> str:
+        """Why it is too late, if it is."""
         if self._held_too_long:
             if self._steps is None:
                 return f"computed for {self._computed_seconds:.1f} s"
@@ -289,7 +289,7 @@ class Attempt:
             return f"blocked the event loop for {self._held_seconds:.1f} s{end}"
         if self.is_abandoned:
             return f"went on for {self._grace:g} s after it was cancelled, and was abandoned"
-        return None
+        return f"was not done within {self._limit or 0:g} s"
 
     @property
     def is_in_step(self) -> bool:

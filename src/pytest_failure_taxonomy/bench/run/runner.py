@@ -408,7 +408,7 @@ def _judge_system(attempt: Attempt) -> tuple[BenchScore, str] | None:
     error, wall_clock_ms = attempt.error, attempt.elapsed_seconds * 1000
     if attempt.is_too_late:
         code, why = models.SUT_TIMEOUT, attempt.why_late
-        fingerprint = user_code.fingerprint(code, why or "")
+        fingerprint = user_code.fingerprint(code, why)
     elif error is not None:
         code, why = models.SUT_EXCEPTION, error.words
         if error.failure_kind is not None:
@@ -435,7 +435,7 @@ def _judge_rubric(
         told = [user_code.fingerprint(mode.code, mode.detail or "") for mode in ours]
         return score, next(iter(told), "")
     code, why, cost_usd = models.RUBRIC_TIMEOUT, attempt.why_late, 0.0
-    fingerprint = user_code.fingerprint(code, why or "")
+    fingerprint = user_code.fingerprint(code, why)
     if error is not None and not attempt.is_too_late:
         if not isinstance(error, scores.RubricTimeoutError):
             code = models.RUBRIC_MALFORMED_OUTPUT
