@@ -448,6 +448,9 @@ def compare(options: argparse.Namespace) -> int:
         answer(_as_markdown(found))
     else:
         answer_lines(line for each in found for line in _lines(each))
+    for each in found:
+        if each.old_run_id == each.new_run_id and not each.changes:
+            tell(f"{safe_text(_name(each))}: the run {each.new_run_id} is compared with itself")
     for runs, compared in (
         (old, {(each.task_class, each.old_system_label) for each in found}),
         (new, {(each.task_class, each.new_system_label) for each in found}),
