@@ -132,9 +132,10 @@ def compare(
         is_single = len(before) == 1 == sum(each.task_class == run.task_class for each in new)
         pairs += [(each, run) for each in before if is_single or each.system == run.system]
     if not pairs:
-        what = f"is of {_names(run.name for run in new)}, and {old[0].where} of"
-        what += f" {_names(run.name for run in old)}"
-        raise BenchError(f"{new[0].where}: {what}; give two runs of one task class")
+        what = f"is of {names_in_words(run.name for run in new)}, and {old[0].where} of"
+        what += f" {names_in_words(run.name for run in old)}"
+        right = "give two runs of one task class, by the same systems"
+        raise BenchError(f"{new[0].where}: {what}; {right}")
     for one, other in pairs:
         problems += refusals(one, other, only_common=only_common)
     if problems:
@@ -209,10 +210,11 @@ def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
 
 def _cases(names: Iterable[str]) -> str:
     listed = list(names)
-    return f"{'the case' if len(listed) == 1 else f'{len(listed)} cases'} {_names(listed)}"
+    return f"{'the case' if len(listed) == 1 else f'{len(listed)} cases'} {names_in_words(listed)}"
 
 
-def _names(names: Iterable[str]) -> str:
+def names_in_words(names: Iterable[str]) -> str:
+    """Return names, of cases or runs, in one line: the first ones, sorted."""
     return listed(list(map(shown, sorted(names))), _MAX_NAMES)
 
 

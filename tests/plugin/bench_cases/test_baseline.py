@@ -152,6 +152,7 @@ def test_a_class_that_the_baseline_does_not_have_stays_as_it_is(runs: PytestRuns
         path.unlink()
     run = run_bench(runs, 0, "--bench-baseline=base.json")
     assert (run.exit_status, only_bench(run)["gate"]) == (0, None)
+    assert "bench echo: the baseline has other, and no run of it" in run.stdout
 
 
 def test_the_ini_value_is_relative_to_the_configuration_file(runs: PytestRuns) -> None:
@@ -272,3 +273,5 @@ def test_each_system_has_its_own_baseline(runs: PytestRuns, workers: tuple[str, 
             "small": "FAIL",
             "tiny": None,
         }
+        has = "echo[large], echo[small], and no" if name == "base.json" else "no whole"
+        assert f"bench echo[tiny]: the baseline has {has} run of it" in run.stdout

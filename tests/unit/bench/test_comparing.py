@@ -203,9 +203,9 @@ def test_runs_without_a_common_case_or_class_are_refused() -> None:
     assert refusal(old, other, only_common=True) == [
         "new.json: vuln: no case is in old.json, too; give two runs of the same cases"
     ]
-    assert refusal(old, replace(run_of(1), task_class="mail")) == [
-        "new.json: is of mail, and old.json of vuln; give two runs of one task class"
-    ]
+    (said,) = refusal(old, replace(run_of(1), task_class="mail"))
+    right = "give two runs of one task class, by the same systems"
+    assert said == f"new.json: is of mail, and old.json of vuln; {right}"
 
 
 def test_two_runs_of_a_class_in_one_file_are_refused() -> None:

@@ -543,10 +543,11 @@ class Baseline:
     """The runs that this one must not be worse than, one for each class and system that it has."""
 
     def __init__(
-        self, find_runs: Callable[[BenchRunReport], Sequence[comparing.ComparedRun]]
+        self, find_runs: Callable[[BenchRunReport], Sequence[comparing.ComparedRun]], has: str
     ) -> None:
-        """Take what returns the older runs of a report's class and system."""
+        """Take what returns the older runs of a report's class and system, and what else it has."""
         self._find_runs = find_runs
+        self._has = has
         self.problems: list[str] = []
         """Why classes could not be compared, though the user chose no cases."""
         self.notes: list[str] = []
@@ -569,7 +570,7 @@ class Baseline:
                 if not paths:
                     right = "run once without a baseline, or name another --bench-storage"
                     raise BenchError(f"{LATEST}: no run is kept in {storage}; {right}")
-                baseline = cls(comparing.latest_runs(paths))
+                baseline = cls(comparing.latest_runs(paths), "no whole run of it")
             else:
                 runs = comparing.read_earlier_runs(str(given), storage, folder=folder)
                 baseline = cls(
@@ -577,7 +578,8 @@ class Baseline:
                         run
                         for run in runs
                         if (run.task_class, run.system) == (report.task_class, report.system_label)
-                    ]
+                    ],
+                    f"{comparing.names_in_words({run.name for run in runs})}, and no run of it",
                 )
         except BenchError as error:
             raise pytest.UsageError(f"{where}: {error}") from None
@@ -610,7 +612,7 @@ class Baseline:
                 found[number] = comparing.compare_with_baseline(report, runs, digests)
             elif not test:
                 name = run_report.name_with_system(report)
-                self.notes.append(f"bench {name}: the baseline has no whole run to compare with")
+                self.notes.append(f"bench {name}: the baseline has {self._has}")
         compared = {number: each for number, each in found.items() if not isinstance(each, str)}
         adjusted = comparing.adjusted([*compared.values()])
         found |= dict(zip(compared, adjusted, strict=True))
