@@ -38,7 +38,7 @@ from pytest_failure_taxonomy.bench.bounds import (
     units_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import counted, listed, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import cost_words, counted, listed, seconds_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -696,12 +696,3 @@ def signed(number: float) -> str:
     if number and float(text) == 0:
         return "<+0.001" if number > 0 else ">-0.001"
     return text if number else "0.000"
-
-
-def cost_words(cost_usd: float) -> str:
-    """Return a cost in dollars, or '' if there is none."""
-    if cost_usd <= 0:
-        return ""
-    if cost_usd < 0.0001:
-        return "<$0.0001"
-    return f"${cost_usd:.4f}" if cost_usd < 0.1 else f"${cost_usd:,.2f}"

@@ -33,6 +33,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import cost_words
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
@@ -150,7 +151,7 @@ def failure_lines(
     if score.breakdown:
         parts = (f"{key} {amount:g}" for key, amount in sorted(score.breakdown.items()))
         lines.append(f"  breakdown: {', '.join(parts)}")
-    cost = f", ${score.cost_usd:.4g}" if score.cost_usd else ""
+    cost = f", {cost_words(score.cost_usd)}" if score.cost_usd else ""
     calls = f", {len(outcome.attempts)} calls" if len(outcome.attempts) > 1 else ""
     lines.append(f"  took {score.wall_clock_ms:,.0f} ms{cost}{calls}")
     told = "" if outcome.traceback is None else outcome.traceback.text()

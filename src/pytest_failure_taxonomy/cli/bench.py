@@ -24,7 +24,6 @@ from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, G
 from pytest_failure_taxonomy.bench.oracle import with_agreement
 from pytest_failure_taxonomy.bench.report import (
     adjusted_words,
-    cost_words,
     difference_words,
     mean_words,
     signed,
@@ -39,7 +38,7 @@ from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import encodable, safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.words import counted, listed, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import cost_words, counted, listed, seconds_words
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt

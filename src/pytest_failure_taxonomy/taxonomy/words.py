@@ -86,6 +86,15 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large} {unit}{rest}"
 
 
+def cost_words(cost_usd: float) -> str:
+    """Return a cost in dollars, or '' if there is none."""
+    if cost_usd <= 0:
+        return ""
+    if cost_usd < 0.0001:
+        return "<$0.0001"
+    return f"${cost_usd:.4f}" if cost_usd < 0.1 else f"${cost_usd:,.2f}"
+
+
 MAX_WORDS: Final = 240
 """Characters that what is said of one thing may take."""
 MAX_LINES: Final = 1_500

@@ -46,7 +46,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX, STORAGE, chosen
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import ask_git
-from pytest_failure_taxonomy.taxonomy.words import seconds_words
+from pytest_failure_taxonomy.taxonomy.words import cost_words, seconds_words
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
@@ -250,7 +250,7 @@ class Results:
         words = [f"{done} of {total} cases"]
         if failed := sum(not score.passed for score in scores):
             words.append(f"{failed} failed")
-        if cost := run_report.cost_words(math.fsum(score.cost_usd for score in scores)):
+        if cost := cost_words(math.fsum(score.cost_usd for score in scores)):
             words.append(cost)
         if done > done_before:
             left = (now - since) * (total - done) / (done - done_before)
