@@ -68,7 +68,7 @@ def test_an_earlier_run_gives_its_scores(
     assert main(["bench", "plan", "--from", "other.json", "--from", "other.json"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "8 cases, if the true mean is 0.5",
-        "  show no loss with a chance of 80 %",
+        "  can't show a loss of any size with a chance of 80 %",
         "drawn 400 times from what --from names",
     ]
 
@@ -109,7 +109,7 @@ def test_clusters_are_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "  5 clusters if the true mean is 1",
         "2 clusters, if the true mean is 1",
         "  pass the gate with a chance of 0 %",
-        "  show no loss with a chance of 80 %",
+        "  can't show a loss of any size with a chance of 80 %",
         "computed for scores of 0 and 1",
     ]
     assert main(["bench", "plan", "bench/echo", "--truth", "1"]) == 0

@@ -342,7 +342,7 @@ def compare_systems(
 
 _NEW_BASELINE: Final = "make a baseline of the cases as they are now"
 _THIS_RUN: Final = "this run"
-PICKED: Final = "the user chose these cases; a comparison with the baseline needs all of the class"
+PICKED: Final = "not all cases of the class were selected; the baseline needs them all"
 _RANK: Final = {"PASS": 0, "INCOMPLETE": 1, "FAIL": 2}
 
 

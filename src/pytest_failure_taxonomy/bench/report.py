@@ -382,7 +382,7 @@ def evaluate_gate(
         part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
         missing = (part, *missing)
     elif is_selection:
-        missing = ("the user chose these cases; a gate needs all of the class", *missing)
+        missing = ("not all cases of the class were selected; a gate needs them all", *missing)
     elif report.block_severity_failure_modes:
         return models.GateResult(verdict="FAIL", reasons=(*failing, *missing))
     if missing:

@@ -723,7 +723,7 @@ def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {words} if the true mean is {needed['truth']:.3g}"
     for able in found["with_cases"]:
         loss, easiest = able["least_loss"], able["least_loss_if_none_improves"]
-        words = "show no loss" if loss is None else f"show a loss of {loss:.3f}"
+        words = "can't show a loss of any size" if loss is None else f"show a loss of {loss:.3f}"
         words += "" if easiest is None else f" ({easiest:.3f} if no {found['unit']} improves)"
         yield f"{able['cases']:,} {units}, if the true mean is {able['truth']:.3g}"
         if able["chance_of_gate"] is not None:

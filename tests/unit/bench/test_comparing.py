@@ -328,7 +328,7 @@ def test_a_selection_is_incomplete_and_no_problem() -> None:
     """Who picks cases learns that the gate waits for all of them; the exit code stays."""
     verdict, reason, problem = judged(report_of(6, 0, is_selection=True), run_of(*[1] * 6))
     assert (verdict, problem) == ("INCOMPLETE", "")
-    assert reason.startswith("the user chose these cases")
+    assert reason.startswith("not all cases of the class were selected")
 
 
 def test_a_gate_that_fails_for_itself_still_fails() -> None:

@@ -364,7 +364,7 @@ def test_a_selection_neither_passes_nor_fails() -> None:
     settings = GateSettings(min_passed_cases=61)
     good = evaluate_gate(make_run([PASSED] * 60), settings, is_selection=True)
     assert good.verdict == "INCOMPLETE"
-    assert good.reasons == ("the user chose these cases; a gate needs all of the class",)
+    assert good.reasons == ("not all cases of the class were selected; a gate needs them all",)
     bad = evaluate_gate(make_run([TIMED_OUT]), is_selection=True)
     assert bad.verdict == "INCOMPLETE"
     assert "sut.timeout (1)" in bad.reasons[1]
