@@ -115,6 +115,9 @@ def test_a_run_whose_tests_pass_fails_by_its_baseline(
     assert run.exit_status == 1
     assert gate_of(run)["verdict"] == "INCOMPLETE"
     assert "the rubric is not that of" in gate_of(run)["reasons"][0]
+    text = "\n".join(run.stdout)
+    assert text.count("the rubric is not that of ") >= 2
+    assert text.count("grade both runs with one rubric") == 1
     base = runs.path / "base.json"
     older = json.loads(base.read_text("utf-8"))
     base.write_text(json.dumps([{**older[0], "digests": None}]), encoding="utf-8")
@@ -141,7 +144,7 @@ def test_other_cases_fail_the_run_and_a_selection_does_not(runs: PytestRuns) -> 
     run = run_bench(runs, 0, "--bench-baseline=base.json", "-k", "case-003")
     assert (run.exit_status, gate_of(run)["verdict"]) == (0, "INCOMPLETE")
     assert gate_of(run)["reasons"] == [
-        "the user chose these cases; a comparison with the baseline needs all of the class"
+        "not all cases of the class were selected; the baseline needs them all"
     ]
 
 

@@ -623,7 +623,8 @@ class Baseline:
             keep(judged[number], each)
             if problem:
                 name = run_report.name_with_system(report)
-                self.problems.append(f"bench {name}: {problem}")
+                # In one line, which the gate's reason goes on from.
+                self.problems.append(f"bench {name}: {problem.partition('; ')[0]}")
         return judged
 
 
