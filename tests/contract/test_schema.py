@@ -39,6 +39,7 @@ OPEN: Final = {"$.properties.extensions"}
 MAPS: Final = {
     "$.$defs.BenchScore.properties.breakdown",
     "$.$defs.BenchRunReport.properties.clusters",
+    "$.$defs.BenchRunReport.properties.usage",
     "$.$defs.Order.properties.seeds",
     "$.$defs.Order.properties.workers",
 }

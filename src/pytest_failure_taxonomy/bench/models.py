@@ -750,6 +750,8 @@ class BenchRunReport(ClosedModel):
     """Cases that passed."""
     total_cost_usd: _NotNegative
     """What all graded cases cost together."""
+    usage: Mapping[str, _NotNegative] = Field(default_factory=dict)
+    """What the system told besides the cost, by name; 0 for what has a cap and was never told."""
     system: str | None = None
     """The system under test, with its version if one is given; null where that is not known."""
     system_label: str = ""

@@ -37,6 +37,7 @@ from pytest_failure_taxonomy.bench.bounds import (
     standard_error,
     units_of,
 )
+from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import cost_words, counted, listed, seconds_words
 
@@ -231,6 +232,7 @@ def aggregate(
     stopped: str | None = None,
     lost_to: Mapping[str, str] = MappingProxyType({}),
     lost_cost_usd: float = 0.0,
+    usages: Iterable[Mapping[str, float]] = (),
     is_part: bool = False,
     digests: models.BenchDigests | None = None,
     system: str | None = None,
@@ -250,6 +252,7 @@ def aggregate(
         stopped: Why cases were not started.
         lost_to: The kind of the provider's failure for each case that never got through.
         lost_cost_usd: What cases without a score cost, in US dollars.
+        usages: What calls of the system told besides the cost, by name.
         is_part: Whether more cases are missing, of which the plan doesn't know.
         digests: What the cases were judged by.
         system: The system under test, with its version.
@@ -282,6 +285,9 @@ def aggregate(
     distinct = list(groups.values())
     modes = [mode for score in scores.values() for mode in score.failure_modes]
     losses = Counter(kind for key, kind in lost_to.items() if key in scores)
+    usage = dict.fromkeys(plan.max_usage or (), 0.0)
+    for name, amount in (each for told in usages for each in told.items()):
+        usage[name] = usage.get(name, 0.0) + amount
     is_complete = len(scores) == len(plan.cases) and not is_part
     why_none = BY_HAND if plan.is_selection else "" if is_complete else INCOMPLETE
     report = models.BenchRunReport(
@@ -303,6 +309,7 @@ def aggregate(
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
         passed_count=passed,
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
+        usage=usage,
         stopped=stopped,
         lost_to_provider=tuple(
             models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(losses.items())
@@ -609,6 +616,7 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
     facts.append(("slowest", ", ".join(times)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
+    facts.append(("usage", _usage_words(report.usage)))
     if report.baseline is not None:
         found = report.baseline
         said = [f"mean {difference_words(found)}, {found.finding}{adjusted_words(found)}"]
@@ -628,6 +636,13 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         passed = "1 case passed" if blocked == 1 else f"{blocked} cases passed"
         facts.append(("no gate", f"{passed} with a code of severity block; a gate would fail"))
     return [f"{name}: {words}" for name, words in facts if words]
+
+
+def _usage_words(usage: Mapping[str, float]) -> str:
+    """Return what was used besides money, and which caps are on what no system tells."""
+    told = ", ".join(f"{shown(name)} {amount:,.12g}" for name, amount in usage.items() if amount)
+    untold = ", ".join(shown(name) for name, amount in usage.items() if not amount)
+    return "; ".join(filter(None, [told, untold and f"no system told any {untold}"]))
 
 
 def _partial_words(report: models.BenchRunReport) -> str:

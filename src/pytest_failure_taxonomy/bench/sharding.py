@@ -281,6 +281,7 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
         system=reports[0].system,
         system_label=reports[0].system_label,
         lost_cost_usd=math.fsum(each.lost_cost_usd for each in shards),
+        usages=[each.usage for each in reports],
         is_part=bool(away),
     )
     lost: Counter[str] = Counter()

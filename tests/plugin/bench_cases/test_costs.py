@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -82,7 +83,7 @@ def test_a_cap_holds_for_all_workers_together(
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_a_cap_on_tokens_is_one_for_all_workers_and_continued_runs(
-    runs: PytestRuns, workers: tuple[str, ...]
+    runs: PytestRuns, workers: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What `spend` and `Answer` tell adds up, and a run that is continued has spent it already."""
     cases = [{**each, "sleep": 0.02} for each in passing_cases(40)]
@@ -96,9 +97,14 @@ def test_a_cap_on_tokens_is_one_for_all_workers_and_continued_runs(
     assert report["run_id"].startswith("partial:")
     assert (run.exit_status, run.verdict) == (1, ("TESTS_FAILED", "bench.gate"))
     assert f"  stopped: {report['stopped']}" in run.stdout
+    assert report["usage"] == {"tokens": 15 * started, "others": 0}
+    usage = f"  usage: tokens {15 * started}; no system told any others"
+    assert usage in run.stdout
+    assert main(["bench", "show", "latest", f"--storage={runs.path / '.bench'}"]) == 0
+    assert usage in capsys.readouterr().out.splitlines()
     again = only_bench(runs.run(*args, "--bench-resume=latest", plugins=[BENCH, "xdist"]))
     assert len(calls(runs)) == started
-    assert again["stopped"] == report["stopped"]
+    assert (again["stopped"], again["usage"]) == (report["stopped"], report["usage"])
 
 
 def test_cases_that_know_their_bound_stay_below_the_cap(runs: PytestRuns) -> None:

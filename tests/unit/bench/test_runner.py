@@ -18,6 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore
+from pytest_failure_taxonomy.bench.report import summary_lines
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import (
     CaseOutcome,
@@ -404,6 +405,22 @@ def test_a_timeout_of_the_systems_own_is_an_exception(error: Exception) -> None:
     """A `TimeoutError` that the system raises within its limit is `sut.exception`."""
     mode = mode_of(RaisingSUT(error=error))
     assert (mode.code, mode.detail) == ("sut.exception", f"TimeoutError: {error}")
+
+
+def test_what_all_calls_used_is_in_the_report() -> None:
+    """Of those that failed, too; whoever calls the runner has it without a file."""
+
+    async def spending(case: BenchCase) -> object:
+        case.spend(tokens=1_000, requests=0.5)
+        if case.case_id == "b":
+            raise ValueError
+        return {"answer": "out"}
+
+    plan = make_stub_plan(case_ids=["a", "b"], max_usage={"tokns": 1e6})
+    report = execute(plan, spending)
+    assert report.usage == {"tokns": 0, "tokens": 2_000, "requests": 1}
+    words = "  usage: tokens 2,000, requests 1; no system told any tokns"
+    assert words in summary_lines(report)
 
 
 def test_a_swallowed_cancellation_is_a_timeout_all_the_same() -> None:

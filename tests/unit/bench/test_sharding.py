@@ -144,6 +144,14 @@ def test_joined_shards_say_how_far_their_rubric_agrees_with_people() -> None:
     assert join_shards([first])[0]["rubric_agreement"] is None
 
 
+def test_joined_shards_used_what_all_of_them_did() -> None:
+    """And what one has a cap on is told, though none used it."""
+    first, second = shards_of(make_class(6), 2)
+    first["usage"], second["usage"] = {"tokens": 3.0}, {"tokens": 4.0, "calls": 0.0}
+    (joined,) = join_shards([first, second])
+    assert joined["usage"] == {"tokens": 7.0, "calls": 0.0}
+
+
 def test_a_missing_shard_leaves_the_gate_open() -> None:
     """The joined report is incomplete, and says which shard is missing."""
     gate = GateSettings(min_passed_cases=1)

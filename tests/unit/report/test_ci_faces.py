@@ -62,6 +62,7 @@ BENCH: Final[dict[str, Any]] = {
     "lower_bound_95": {"value": None, "method": "fewer than 5 cases", "n": 4, "clusters": None},
     "passed_count": 3,
     "total_cost_usd": 1.5,
+    "usage": {},
     "system": "app:answer 2",
     "system_label": "",
     "stopped": None,

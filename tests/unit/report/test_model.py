@@ -64,6 +64,7 @@ BENCH_REPORT: Final[dict[str, Any]] = {
     },
     "passed_count": 0,
     "total_cost_usd": 0.5,
+    "usage": {"tokens": 96.0},
     "system": "app:answer 2",
     "system_label": "",
     "stopped": None,

@@ -727,6 +727,10 @@ class KeptRun:
         scores = ((case_id, case.score) for case_id, case in self.known.items())
         return {case_id: score for case_id, score in scores if score is not None}
 
+    def usages(self) -> list[dict[str, float]]:
+        """Return what each call that has ended told besides the cost."""
+        return [call.usage for case in self.known.values() for call in case.calls]
+
     def cost_without_score_usd(self) -> float:
         """Return what was spent on cases of the run that is in none of their scores."""
         spent = math.fsum(case.cost_usd for case in self.known.values())
@@ -862,6 +866,8 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
         shard=header.shard,
     )
     scores = {key: score for key, score in run.scores().items() if key in run.cases}
+    caps = header.settings.get("max_usage")
+    capped = dict.fromkeys(caps if isinstance(caps, dict) else (), 0.0)
     return aggregate(
         plan,
         scores.items(),
@@ -875,6 +881,7 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
         system=str(header.system),
         system_label=header.system.label,
         lost_cost_usd=run.cost_without_score_usd(),
+        usages=[capped, *run.usages()],
     )
 
 

@@ -113,8 +113,8 @@ class SourceResults:
         """The file of the run, as all processes together have written it."""
         self.system = ""
         """The system that was called, with its version."""
-        self._ended: set[tuple[str, int]] = set()
-        """The calls that have ended: case and number."""
+        self._ended: dict[tuple[str, int], dict[str, float]] = {}
+        """What calls that have ended told besides the cost, by case and number."""
         self._before: KeptRun | None = None
 
     def before(self) -> KeptRun | None:
@@ -138,7 +138,7 @@ class SourceResults:
 
     def fail(self, case_id: str, call: CaseAttempt, *, is_lost: bool = False) -> None:
         """Note a call that failed, after which the system is called again unless it is lost."""
-        self._ended.add((case_id, call.attempt))
+        self._ended[case_id, call.attempt] = call.usage
         if self.file is not None:
             self.file.note_attempt(case_id, call, is_lost=is_lost)
 
@@ -150,7 +150,7 @@ class SourceResults:
         """Note the outcome of a case."""
         self.scores[outcome.case_id] = outcome.score
         for last in outcome.attempts[-1:]:
-            self._ended.add((outcome.case_id, last.attempt))
+            self._ended[outcome.case_id, last.attempt] = last.usage
             if last.kind is not None and is_infrastructure(last.kind):
                 self.lost_to[outcome.case_id] = last.kind
         if self.file is not None:
@@ -170,6 +170,9 @@ class SourceResults:
             stopped=stopped or None,
             lost_to=self.lost_to,
             lost_cost_usd=self.late_cost_usd,
+            usages=self.kept.usages()
+            if self.kept is not None and self.kept.known
+            else self._ended.values(),
             digests=digests_of(plan.task_class, plan.cases),
             system=self.system or None,
             system_label=label,

@@ -113,6 +113,7 @@ class Runner:
             started=run.started,
             stopped=run.stop_reason or None,
             lost_to=run.lost_to,
+            usages=run.usages,
         )
 
     async def run_cases(
@@ -218,6 +219,8 @@ class PlanRun:
         """Why a case was not started."""
         self.lost_to: dict[str, str] = {}
         """The kind of the provider's failure for each case that never got through."""
+        self.usages: list[Mapping[str, float]] = []
+        """What calls told besides the cost."""
         self._plan = plan
         self._left = iter(plan.cases)
         self._admission = admission
@@ -313,6 +316,8 @@ class PlanRun:
                 self._admission.settle(case.case_id, spent.cost_usd, "", spent.usage)
             self._runner.on_lost(case.case_id, calls.done[-1], lost.shown)
             return
+        finally:
+            self.usages += [each.usage for each in calls.done[before:]]
         self.per_case.append((case.case_id, outcome.score))
         last = outcome.attempts[-1]
         if user_code.is_infrastructure(last.kind):
