@@ -525,7 +525,7 @@ def table_of_systems(
             "-"
             if report.mean_score is None
             else mean_words(report.mean_score, report.standard_error)
-            + ("" if report.complete else f" of {counts.started}"),
+            + (f" of {counts.started}" if counts.not_run else ""),
             "-" if bound is None else cut_share(bound),
             cost_words(report.total_cost_usd),
             seconds_words(math.fsum(measured) / len(measured) / 1_000) if measured else "",

@@ -151,6 +151,8 @@ def test_what_stopped_a_system_is_said_without_a_gate_too(runs: PytestRuns) -> N
     found = run(runs, **files)
     large = next(line for line in found.stdout if line.startswith("  large  "))
     assert large.split()[1:7] == ["6", "of", "12", "1.000", "of", "6"], large
+    small = next(line for line in found.stdout if line.startswith("  small  "))
+    assert small.split()[4:6] == ["1.000", "0.779"]
     (pair,) = (line for line in found.stdout if " -> " in line)
     assert pair.startswith("  large -> small (6 cases with both scores): changed by 0.000 (no in")
     brief = run(runs, "-q").stdout
