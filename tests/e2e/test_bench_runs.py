@@ -646,7 +646,7 @@ def test_limits_hold_for_what_the_rubric_does_now(bench: Bench, tmp_path: Path) 
     said = bench("regrade", str(path))
     assert said.code == 1
     new = read_run(tmp_path / said.lines[-1].removeprefix("  kept as "))
-    assert new.stopped == "the cost cap was reached"
+    assert new.stopped == "the cost cap was reached ($1.20)"
     assert len(new.scores()) in (2, 3)
     (folder / "rubric.py").write_text("def grade(case, output):\n    raise ValueError(1)\n")
     (folder / "bench.yaml").write_text("concurrency: 1\n")

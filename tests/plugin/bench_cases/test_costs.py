@@ -74,7 +74,7 @@ def test_a_cap_holds_for_all_workers_together(
     report = only_bench(run)
     assert 0.5 < report["total_cost_usd"] <= 0.5 + 4 * 0.1 + 1e-9
     assert len(calls(runs)) == report["counts"]["started"] <= 9
-    assert report["stopped"] == "the cost cap was reached"
+    assert report["stopped"] == "the cost cap was reached ($0.50)"
     assert report["run_id"].startswith("partial:")
     assert run.exit_status == 1
     assert run.outcomes is not None
@@ -93,7 +93,7 @@ def test_a_cap_on_tokens_is_one_for_all_workers_and_continued_runs(
     run = runs.run(*args, plugins=[BENCH, "xdist"])
     report, started = only_bench(run), len(calls(runs))
     assert 7 <= started == report["counts"]["started"] <= 7 + 4  # 15 tokens each
-    assert report["stopped"] == "the cap on tokens was reached"
+    assert report["stopped"] == "the cap on tokens was reached (100)"
     assert report["run_id"].startswith("partial:")
     assert (run.exit_status, run.verdict) == (1, ("TESTS_FAILED", "bench.gate"))
     assert f"  stopped: {report['stopped']}" in run.stdout
@@ -178,7 +178,9 @@ def test_what_a_cap_leaves_over_is_no_sample(runs: PytestRuns) -> None:
     assert [each["lower_bound_95"] for each in figures] == [none] * 3
     assert report["mean_score"] == 1.0
     assert report["gate"]["verdict"] == "INCOMPLETE"
-    assert report["gate"]["reasons"] == ["3 of 12 cases were not run: the cost cap was reached"]
+    assert report["gate"]["reasons"] == [
+        "3 of 12 cases were not run: the cost cap was reached ($8.00)"
+    ]
     assert run.exit_status == 1
 
 
@@ -189,7 +191,7 @@ def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> N
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
     run = runs.run("bench", "-rs", plugins=[BENCH])
     output = "\n".join(run.stdout)
-    assert "not started: the cost cap was reached" in output
+    assert "not started: the cost cap was reached ($2.00)" in output
     assert "3 of 6 passed, 3 not run; mean 1.000 of the 3 that were started; no lower" in output
     assert ".jsonl; --bench-resume runs what is missing" in output
     assert run.exit_status == 1

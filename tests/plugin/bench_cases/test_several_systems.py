@@ -156,7 +156,7 @@ def test_what_stopped_a_system_is_said_without_a_gate_too(runs: PytestRuns) -> N
     (pair,) = (line for line in found.stdout if " -> " in line)
     assert pair.startswith("  large -> small (6 cases with both scores): changed by 0.000 (no in")
     brief = run(runs, "-q").stdout
-    assert "  large: the cost cap was reached" in brief
+    assert "  large: the cost cap was reached ($2.00)" in brief
     assert sum("--bench-resume runs what is missing" in line for line in brief) == 1
 
 

@@ -29,7 +29,7 @@ def test_a_cap_is_reached_strictly_above() -> None:
         assert admission.admit(case_of(name)) == "go"
         admission.settle(name, 0.1, "")
     assert admission.admit(case_of("e")) == "stop"
-    assert admission.stop_reason == COST_CAP
+    assert admission.stop_reason == f"{COST_CAP} ($0.30)"
 
 
 def test_cases_in_flight_reserve_what_others_have_cost() -> None:
@@ -99,14 +99,14 @@ def test_usage_has_caps_like_the_cost() -> None:
     assert admission.admit(case_of("d")) == "wait"
     admission.settle("c", 0.0, "", {"tokens": 11})
     assert admission.admit(case_of("d")) == "stop"
-    assert admission.stop_reason == "the cap on tokens was reached"
+    assert admission.stop_reason == "the cap on tokens was reached (100)"
     admission = Admission(make_stub_plan(case_ids=[], max_usage={"calls": 3}, max_cost_usd=1.0))
     admission.admit(case_of("a"))
     admission.spend("a", 1, 0.1, {"calls": 3})
     assert admission.admit(case_of("b")) == "go"
     admission.spend("b", 1, 0.1, {"calls": 1})
     assert admission.admit(case_of("c")) == "stop"
-    assert admission.stop_reason == "the cap on calls was reached"
+    assert admission.stop_reason == "the cap on calls was reached (3)"
 
 
 def test_one_cause_in_a_row_stops() -> None:
@@ -140,7 +140,7 @@ def test_two_processes_share_a_cap(tmp_path: Path) -> None:
     assert first.admit(case_of("c")) == "stop"
     third = Admission(plan, files[2])
     assert third.admit(case_of("d")) == "stop"
-    assert third.stop_reason == COST_CAP
+    assert third.stop_reason == f"{COST_CAP} ($0.50)"
 
 
 @pytest.mark.posix("without file locks each process counts for itself")

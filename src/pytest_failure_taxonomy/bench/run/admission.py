@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile
 from pytest_failure_taxonomy.bench.models import COST_CAP, BenchCase, RunPlan
 from pytest_failure_taxonomy.system.process import has_process
+from pytest_failure_taxonomy.taxonomy.words import cost_words
 
 Admitted = Literal["go", "wait", "stop"]
 _READ: Final = frozenset({"started", "spent", "attempt", "stopped", "resumed"})
@@ -133,7 +134,9 @@ class Admission:
         flights = self._in_flight.values()
         above = ""
         for name, cap in self._caps.items():
-            reached = f"the cap on {name} was reached" if name else COST_CAP
+            reached = f"the cap on {name} was reached ({float(cap):,.12g})"
+            if not name:
+                reached = f"{COST_CAP} ({cost_words(float(cap))})"
             if self._spent[name] + sum(each.spent[name] for each in flights) > cap:
                 self.stop_reason = reached
                 return "stop"
