@@ -315,6 +315,18 @@ def test_a_rubric_that_keeps_its_own_limit_is_not_given_ours() -> None:
     assert outcome_of(PASSING, Isolated(), rubric_wall_clock_seconds=0.01).score.passed
 
 
+def test_a_call_that_can_not_begin_has_taken_no_time() -> None:
+    """The loop's thread has computed for longer than the limit, which is not the call's time."""
+
+    async def takes_nothing() -> None:
+        """Do nothing."""
+
+    while time.thread_time() < 0.2:
+        sum(range(1000))
+    outcome = outcome_of(takes_nothing, timeout_per_case_seconds=0.1)
+    assert [mode.code for mode in outcome.score.failure_modes] == ["sut.exception"]
+
+
 def test_the_time_is_measured() -> None:
     """It is that of system and rubric together, whatever the rubric says."""
 

@@ -264,7 +264,8 @@ class Attempt:
             shown = told(error)
             if ends_run(error, is_cancelled_by_us=self.is_expired):
                 fatal = error
-        self._computed_seconds = time.thread_time()
+        if threading.current_thread() is self._thread:
+            self._computed_seconds = time.thread_time()
         self._here.call(self._end, read, shown, fatal)
 
     def _end(
