@@ -62,7 +62,7 @@ def test_a_case_that_hangs_is_a_timeout_though_another_blocked() -> None:
     """What it gets back is what it lost, not another life."""
     report = _run(SleepingSUT(seconds=60))
     assert codes_by_case(report) == {"b": ("sut.timeout",), "w": ("sut.timeout",)}
-    assert only_mode(dict(report.per_case)["w"]).detail is None
+    assert only_mode(dict(report.per_case)["w"]).detail == "was not done within 0.6 s"
 
 
 def test_nothing_is_called_again_because_another_blocked() -> None:
