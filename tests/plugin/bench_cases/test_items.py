@@ -475,6 +475,8 @@ def test_the_gate_alone_decides(runs: PytestRuns, workers: tuple[str, ...]) -> N
     shown = [line for line in again.stdout if wrong in line and "BELOW" in line]
     assert len(shown) == 2  # while it ran, and in the summary
     assert "case wrong of echo: score 0.25 (counts 0), not passed" in again.stdout
+    (line,) = [line for line in again.stdout if line.startswith("failure taxonomy: ")]
+    assert "no failure (7 passed); bench: 6 of 7 cases passed; report: " in line
 
 
 @WORKERS
