@@ -76,15 +76,18 @@ def test_what_is_drawn_leaves_no_trace(runs: PytestRuns, args: tuple[str, ...]) 
     runs.write(task_class_files(cases, settings="concurrency: 3\n"))
     written = printed_on_terminal(runs.path, *args)
     drawn = LIVE.findall(written)
-    assert len(drawn) >= 2
     form = r"\[\d of 9 cases(, 1 failed)?(, \$[\d.]+)?(, .* left)?\]"
     assert all(re.fullmatch(form, each) for each in drawn), drawn
-    assert all(any(what in each for each in drawn) for what in ("1 failed", "$0.")), drawn
+    if "-n" not in args:  # the controller draws when a report comes
+        assert all(any(what in each for each in drawn) for what in ("1 failed", "$0.")), drawn
     without = printed_on_terminal(runs.path, *args, CI="1")
     assert not LIVE.search(without)
     shown, expected = seen_in_the_end(written), seen_in_the_end(without)
-    if "-n" in args:  # cases end in any order there, and so do their letters
-        shown, expected = (sorted("".join(sorted(x)) for x in lines) for lines in (shown, expected))
+    if "-n" in args:  # cases end there in any order, on any worker
+        shown, expected = (
+            sorted("".join(sorted(re.sub(r"\d+%|gw\d", "", line))) for line in lines)
+            for lines in (shown, expected)
+        )
     assert shown == expected
 
 
