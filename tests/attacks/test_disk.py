@@ -540,7 +540,10 @@ def test_shut_descriptors_cost_no_rubric(folder: Path) -> None:
     shuts += (
         "        try:\n            os.close(number)\n        except OSError:\n            pass\n"
     )
-    for name, content in task_class_files(passing_cases(2), system=shuts).items():
+    # One by one: what is opened while another case closes them can be anything.
+    settings = "concurrency: 1\n"
+    files = task_class_files(passing_cases(2), system=shuts, settings=settings)
+    for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, "utf-8")
     run = run_pytest(folder, *SILENT, "bench", plugins=(BENCH,))

@@ -150,6 +150,21 @@ def how_it_ended(returncode: int) -> str:
         return f"was killed by signal {-returncode}"
 
 
+def _above_standard(end: socket.socket) -> socket.socket:
+    """Return a socket whose descriptor is none of the three standard ones.
+
+    If one of ours was closed, a socket may have its number: it would clash with the server's own,
+    and a system that closes them again would close it.
+    """
+    if end.fileno() >= _FIRST_FREE_DESCRIPTOR:
+        return end
+    import fcntl
+
+    with end:
+        number = fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_DESCRIPTOR)
+    return socket.socket(end.family, end.type, end.proto, fileno=number)
+
+
 OnSpends = Callable[[bytes], None]
 
 
@@ -182,14 +197,7 @@ class Connection:
         """Whether the server can't be asked any more."""
         self._loaded: asyncio.Future[Reply | None] = self._loop.create_future()
         self._end: asyncio.Future[None] = self._loop.create_future()
-        self._socket, theirs = socket.socketpair()
-        if theirs.fileno() < _FIRST_FREE_DESCRIPTOR:
-            # One of our own standard descriptors was closed, and would clash with the server's.
-            import fcntl
-
-            with theirs as low:
-                number = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_DESCRIPTOR)
-                theirs = socket.socket(low.family, low.type, low.proto, fileno=number)
+        self._socket, theirs = map(_above_standard, socket.socketpair())
         with theirs:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - our own program
