@@ -151,9 +151,12 @@ class Server:
         processes.adopt_orphans()
         # Until the rubric is loaded, nothing here watches whether the client lives.
         processes.die_with_parent(self._hello["parent"])
+        version = None
         try:
             if self._hello["target"]:
                 self._call = load_target(self._hello["target"], self._hello["path"])
+                with suppress(BaseException):  # an attribute may be anything
+                    version = getattr(self._call, "version", None)
             elif self._hello["loads_first"]:
                 self._call = load_rubric(self._hello["rubric"])
         except BaseException as error:  # noqa: BLE001 - whatever it is, each case reports it
@@ -168,7 +171,6 @@ class Server:
         gc.collect()
         gc.freeze()
         threads = len(sys._current_frames()) - 1  # noqa: SLF001 - `threading` may be replaced
-        version = getattr(self._call, "version", None)
         known = {"has_threads": threads > 0, "version": version if type(version) is str else None}
         self._tell(wire.READY, 0, 0, json.dumps(known).encode())
         return True

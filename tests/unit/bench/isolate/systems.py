@@ -177,4 +177,18 @@ async def leaves_behind_later(case: BenchCase) -> object:
     return os.getpid()
 
 
+class Odd:
+    """A system whose version can't be had."""
+
+    @property
+    def version(self) -> str:
+        """Raise."""
+        raise SystemExit(3)
+
+    def __call__(self, case: BenchCase) -> object:
+        """Answer."""
+        return case.input
+
+
+without_version = Odd()
 NOT_CALLABLE = 5

@@ -47,6 +47,11 @@ def test_a_system_sees_what_we_see(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+def test_a_version_that_can_not_be_had_costs_no_call() -> None:
+    """It is read in the system's process, where it may end nothing."""
+    assert result_of("without_version", input=[1]) == [1]
+
+
 def test_a_system_may_be_async() -> None:
     """An async callable is run to its end."""
     assert result_of("answers_later", input=[1]) == [1]
