@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ import pytest
 from pytest_failure_taxonomy.system.kernel_log import KERNEL_LOG, read_records
 from pytest_failure_taxonomy.system.process import find_control_group
 from tests.helpers.runs import PytestRuns
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -104,9 +106,16 @@ def group() -> Iterator[Path]:
             made.rmdir()
         pytest.skip(f"no control group can be made: {error}")
     yield made
-    for process_id in (made / "cgroup.procs").read_text(encoding="ascii").split():
-        (parent / "cgroup.procs").write_text(process_id, encoding="ascii")
-    made.rmdir()
+
+    def is_removed() -> bool:
+        with contextlib.suppress(OSError):
+            for process_id in (made / "cgroup.procs").read_text(encoding="ascii").split():
+                (parent / "cgroup.procs").write_text(process_id, encoding="ascii")
+            made.rmdir()
+        return not made.exists()
+
+    # A process that the kernel still ends can't be moved, and holds its group until it is gone.
+    wait_until(is_removed, f"{made} is removed")
 
 
 def run_in(group: Path, runs: PytestRuns, *args: str) -> dict[str, Any]:
