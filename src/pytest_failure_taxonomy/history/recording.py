@@ -146,9 +146,8 @@ def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]
 
 def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any] | None) -> None:
     """Say of each cause what its groups' states come to, and judge by it what a retry would do."""
-    from pytest_failure_taxonomy.report.amend import causes_of
+    from pytest_failure_taxonomy.report.amend import judge_causes_again
     from pytest_failure_taxonomy.report.build import sort_causes
-    from pytest_failure_taxonomy.taxonomy.causes import action_of, whether_retry_helps
 
     verdict, causes = report["verdict"], report["causes"]
     groups = {group["fingerprint"]: group["history"] for group in report["groups"]}
@@ -162,16 +161,7 @@ def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any
             # A failed assertion fails again, unless its test is known to pass now and then.
             cause["retryable"] = True
     sort_causes(causes)
-    if not report["limits"]["causes_omitted"] and causes:
-        judged = [*causes_of(report)]
-        least, action = action_of(judged, verdict["kind"])
-        verdict["retryable"] = whether_retry_helps([cause.retryable for cause in judged])
-        if action != verdict["recovery_action"]:
-            verdict |= {
-                "recovery_action": str(action),
-                "failure_type": str(least.failure_type),
-                "nodeid": next(iter(least.nodeids), None),
-            }
+    judge_causes_again(report)
 
 
 def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

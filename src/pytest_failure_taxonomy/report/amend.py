@@ -1,4 +1,4 @@
-"""Judge reports again, with what is known now: the end of a process, or other runs.
+"""Judge reports again, with what is known now: the end of a process, other runs, or experiments.
 
 A report tells its findings and causes without the failures that they were made from, so they are
 taken as they stand.
@@ -12,6 +12,8 @@ from typing import Any, Final
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.taxonomy import evidence as ev
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.causes import action_of, whether_retry_helps
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
@@ -72,6 +74,45 @@ def amend_report(
         "reasons": build.reasons_as_json(judgement, limits),
         "causes": build.causes_as_json(judgement, limits, report["causes"]),
     }
+
+
+def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObject:
+    """Return a report with what experiments say of its causes, and with what follows from that.
+
+    What is proven decides whether a retry helps, and so what is recommended.
+
+    Args:
+        report: its JSON object, which stays as it is.
+        proofs: what `causes[].proof` becomes, by the key of the cause.
+    """
+    table, causes = packaged_table("proofs"), []
+    for cause in report["causes"]:
+        proof = proofs.get(cause["key"])
+        amended = cause if proof is None else {**cause, "proof": proof}
+        if proof is not None and proof["status"] == "proven":
+            amended["retryable"] = table[proof["type"]].get("retryable")
+        causes.append(amended)
+    after = {**report, "causes": causes}
+    if report["verdict"] is not None:
+        after["verdict"] = dict(report["verdict"])
+        judge_causes_again(after)
+    return after
+
+
+def judge_causes_again(report: JSONObject) -> None:
+    """Write into a verdict what follows from whether a retry helps each of its causes."""
+    verdict = report["verdict"]
+    if report["limits"]["causes_omitted"] or not report["causes"]:
+        return
+    judged = [*causes_of(report)]
+    least, action = action_of(judged, verdict["kind"])
+    verdict["retryable"] = whether_retry_helps([cause.retryable for cause in judged])
+    if action != verdict["recovery_action"]:
+        verdict |= {
+            "recovery_action": str(action),
+            "failure_type": str(least.failure_type),
+            "nodeid": next(iter(least.nodeids), None),
+        }
 
 
 def verdict_as_before(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:

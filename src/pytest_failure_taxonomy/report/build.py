@@ -567,6 +567,21 @@ NO_CAUSE: Final = dict.fromkeys(
 )
 """A cause of which nothing is known."""
 
+NO_PROOF: Final[JSONObject] = {
+    "type": None,
+    "status": "undecided",
+    "nodeids": [],
+    "state": None,
+    "runs": 0,
+    "failed": 0,
+    "without": None,
+    "interval": None,
+    "command": None,
+    "suspicions": [],
+    "known_since": None,
+}
+"""A proof of a cause, of which everything but the type is missing."""
+
 
 def sort_causes(causes: list[JSONObject]) -> None:
     """Put causes in the order of the report, by what the history says of them, too."""

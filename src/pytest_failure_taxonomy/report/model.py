@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Confidence,
     FailureReason,
     FailureType,
+    ProofType,
     RecoveryAction,
     Stage,
 )
@@ -337,25 +338,44 @@ class Interval(ClosedModel):
     """The upper bound."""
 
 
-class Proof(ClosedModel):
-    """What an experiment says of a cause."""
+class Counterfactual(ClosedModel):
+    """The same experiment without what the proof names, which shows that nothing else decides."""
 
-    type: str
-    """What was tried, such as `reproducible`, `order.polluted` or `commit`."""
-    status: Literal["proven", "refuted", "suspected", "undecided"]
-    """What came of it."""
-    nodeids: _Listed[str]
-    """Node ids of the tests that it names, in their order."""
-    state: str | None
-    """What differs where it fails; null where that is not what was tried."""
     runs: _Count
     """How many runs it took."""
     failed: _Count
     """How many of them failed with the same fingerprint."""
+    state: str | None
+    """What was different, such as the other hash seed; null where the type says it."""
+
+
+class Proof(ClosedModel):
+    """What an experiment says of a cause."""
+
+    type: ProofType
+    """What was tried."""
+    status: Literal["proven", "refuted", "suspected", "undecided"]
+    """What came of it."""
+    nodeids: _Listed[str]
+    """Node ids of the tests that it names besides the one that fails: those that leave something
+    behind, or that set up what it needs; in their order."""
+    state: str | None
+    """What differs where it fails, or the commit since which it does; where nothing was decided,
+    why; null where there is no more to say."""
+    runs: _Count
+    """How many runs it took under the conditions in which it fails."""
+    failed: _Count
+    """How many of them failed with the same fingerprint."""
+    without: Counterfactual | None
+    """The same where it passes; null where that was not tried."""
     interval: Interval | None
-    """The exact 95 % interval of the share that fails; null without a share."""
+    """The exact 95 % interval of the share of `runs` that fails; null without a share."""
     command: str | None
     """What repeats it; null where nothing does."""
+    suspicions: _Listed[str]
+    """What was seen besides and is not proven, in words, in the order in which it was tried."""
+    known_since: _Time | None
+    """When an earlier run's experiment said it; null if one on this run did."""
 
 
 class Cause(ClosedModel):

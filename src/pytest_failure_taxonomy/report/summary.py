@@ -14,6 +14,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import (
@@ -38,6 +39,10 @@ _AS_THEY_STAND: Final = ("key", "count", "fix", "reason", "kind", "owner", "retr
 _STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
+_HIDES: Final = "; of the failed tests alone it passes, and hides the cause"
+"""What else is said of a retry where a cause is proven to be `order.polluted`."""
+_MAX_NAMED_BY_PROOF: Final = 2
+"""Tests that one line about a proof names; its command has them all."""
 
 _Told = Sequence[tuple[JSONObject, Sequence[JSONObject]]]
 """Causes of a report, each with what is listed of it."""
@@ -70,6 +75,10 @@ class CauseSummary:
     last_passed_commit: str | None
     nodeids: tuple[str, ...]
     """As the report has them."""
+    proof: tuple[str, ...]
+    """What an experiment says of it; empty without any."""
+    proof_command: str
+    """What repeats the experiment; empty where nothing does."""
     failures: tuple[JSONObject, ...]
     """Its entries in `failures`, `collection_errors` and `internal_errors`."""
 
@@ -267,7 +276,7 @@ def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[Caus
             attributions[said["rule"]] = ", ".join(words)
     states = build.object_at(own, "history")
     for cause, failures in told:
-        history = cause["history"]
+        history, proof = cause["history"], cause["proof"]
         kept = (build.object_at(states, each) for each in cause["fingerprints"])
         rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
         named = _named(report, cause["nodeids"], failures)
@@ -280,6 +289,8 @@ def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[Caus
             state=history["state"] if history else None,
             last_passed_commit=history["last_passed_commit"] if history else None,
             nodeids=tuple(cause["nodeids"]),
+            proof=proof_words(proof, next(iter(cause["nodeids"]), None), paths) if proof else (),
+            proof_command=(proof and proof["command"]) or "",
             failures=tuple(failures),
         )
 
@@ -360,6 +371,57 @@ def state_words(history: Mapping[str, Any]) -> str:
     return f"{_SINCE.get(state, 'known since')} {since}{place}, {counted(runs, 'run')}"
 
 
+def proof_words(
+    proof: JSONObject, nodeid: str | None, paths: ShownPaths = AS_REPORTED
+) -> tuple[str, ...]:
+    """Return the lines that say what an experiment has shown of a cause, without its command.
+
+    The first says what is proven and the counts that prove it, then what is only suspected; the
+    second, where it is known, what the named tests leave behind.
+
+    Args:
+        proof: `causes[].proof` of a report.
+        nodeid: the test that fails; `None` if it is none.
+        paths: shows the paths in it.
+    """
+    row, status = packaged_table("proofs")[proof["type"]], proof["status"]
+    names, state, without = proof["nodeids"], proof["state"], proof["without"] or {}
+    shown = " and ".join(map(paths.nodeid, names[:_MAX_NAMED_BY_PROOF]))
+    words = {
+        "names": shown + and_more(len(names) - _MAX_NAMED_BY_PROOF),
+        "state": state or row.get("state"),
+        "other": without.get("state") or row.get("other"),
+        "test": nodeid.rpartition("::")[2] if nodeid else "it",
+        "s": "s" if len(names) == 1 else "",
+    }
+    used, seen = ["undecided" if status == "undecided" else f"{row['name']}, {status}"], []
+    for name, condition in row.items():  # as the table has them
+        counts = {"fails": proof, "passes": without}.get(name, {})
+        if counts.get("runs"):
+            used.append(condition)
+            interval = proof["interval"] if counts is proof else None
+            seen.append(_runs_words(counts, condition.format(**words), interval))
+    lines = [row["line"]] if status == "proven" and state and "line" in row else []
+    is_told = any("{state}" in each for each in (*used, *lines))
+    suspected, known_since = "; ".join(proof["suspicions"]), proof["known_since"]
+    parts = (
+        ", ".join(seen),
+        "" if is_told else state,
+        f"suspected: {suspected}" if suspected else "",
+    )
+    head = used[0].format(**words) + (f" on {known_since[:10]}" if known_since else "")
+    first = ": ".join(filter(None, (head, "; ".join(filter(None, parts)))))
+    return tuple(first_line(line) for line in (first, *(line.format(**words) for line in lines)))
+
+
+def _runs_words(counts: JSONObject, condition: str, interval: Mapping[str, float] | None) -> str:
+    runs, failed = counts["runs"], counts["failed"]
+    if failed in (0, runs):
+        return f"{'fails' if failed else 'passes'} {condition} ({runs:,} of {runs:,})"
+    share = f" ({interval['low']:.1%} to {interval['high']:.1%})" if interval else ""
+    return f"fails {failed:,} of {runs:,} {condition}{share}"
+
+
 def _advice(report: JSONObject, told: _Told) -> str:
     """Say whether a retry helps, and if not, what of all causes speaks against it."""
     retryable = None if report["verdict"] is None else report["verdict"]["retryable"]
@@ -368,18 +430,22 @@ def _advice(report: JSONObject, told: _Told) -> str:
     if retryable:
         return "a retry may help"
     lasting = failed = 0
+    hides = ""
     for cause, of_cause in told:
         if cause["retryable"] is False:
             lasting += 1
+            proof = cause["proof"] or {}
+            if (proof.get("type"), proof.get("status")) == ("order.polluted", "proven"):
+                hides = _HIDES
             raised = of_cause[0].get("exception") if of_cause else None
             if isinstance(raised, dict) and raised.get("type") == "AssertionError":
                 failed += cause["count"]
     if len(told) == 1 or lasting == len(told):
-        return "a retry won't help"
+        return f"a retry won't help{hides}"
     if failed:
         what = "an assertion" if failed == 1 else "assertions"
-        return f"a retry won't help, {what} failed"
-    return f"a retry won't help {lasting} of the {len(told)} causes"
+        return f"a retry won't help, {what} failed{hides}"
+    return f"a retry won't help {lasting} of the {len(told)} causes{hides}"
 
 
 def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:

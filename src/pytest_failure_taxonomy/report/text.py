@@ -6,7 +6,9 @@ import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
+
+from pytest_failure_taxonomy.taxonomy.judgement import ProofType
 
 _T = TypeVar("_T")
 
@@ -48,19 +50,33 @@ CLOSED_FIELDS: Final = frozenset(
     {
         *("$schema", "schema_version", "completeness", "stage", "started_at", "id", "fingerprint"),
         *("reason", "kind", "confidence", "failure_type", "recovery_action"),
-        *("phase", "severity", "verdict", "owner", "state", "what", "outcome", "first_seen"),
+        *(
+            "phase",
+            "severity",
+            "verdict",
+            "owner",
+            "state",
+            "what",
+            "outcome",
+            "first_seen",
+            "known_since",
+        ),
         *("finding", "flip", "charge_to", "status"),
     }
 )
 """Fields of a report whose words are our own. A password may well be `final_test`, and a
 pattern of the user's may match each run's id; no reader knows `[REDACTED]` in their place."""
+_PROOF_TYPES: Final = frozenset(get_args(ProofType))
+"""Words of our own in a field `type`, which has the names of users' exceptions, too."""
 _LONG: Final = 100
 """Characters that no word of ours has."""
 
 
 def is_closed(name: str, value: Any, fields: Container[str] = CLOSED_FIELDS) -> bool:
     """Tell whether a field holds one word of our own."""
-    is_of_ours = name in fields and type(value) is str and len(value) < _LONG
+    if type(value) is not str or len(value) >= _LONG:
+        return False
+    is_of_ours = name in fields or (name == "type" and value in _PROOF_TYPES)
     return is_of_ours and value.isascii() and " " not in value
 
 

@@ -484,6 +484,24 @@ def _keywords(approach: str) -> frozenset[str]:
 CodeOwner = Literal["test", "conftest", "project", "dependency", "pytest", "plugin", "python"]
 """Whose code a file is."""
 Confidence = Literal["certain", "likely"]
+ProofType = Literal[
+    "reproducible",
+    "flaky",
+    "order.polluted",
+    "order.brittle",
+    "axis.hash_seed",
+    "axis.random_seed",
+    "axis.time",
+    "axis.time_zone",
+    "axis.network",
+    "axis.load",
+    "axis.memory",
+    "axis.parallel",
+    "axis.home",
+    "commit",
+    "environment",
+]
+"""What an experiment can say of a cause; `data/proofs.toml` has the words for each."""
 
 MAX_EVIDENCE: Final = 10
 """How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""

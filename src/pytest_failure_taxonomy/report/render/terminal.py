@@ -111,22 +111,22 @@ def _headline_and_causes(summary: RunSummary, *, is_quiet: bool, is_long: bool) 
     yield Line(text=safe_text(headline), color="red", bold=True, tail=tail)
     if len(summary.causes) == 1:
         if not (is_quiet or is_long):
-            if mend := summary.causes[0].mend:
-                yield Line(text=safe_text(mend), bold=True)
-            if summary.see:
-                yield Line(text=safe_text(summary.see))
+            [cause] = summary.causes
+            for words in filter(None, (cause.mend, *cause.proof[:1], summary.see)):
+                yield Line(text=safe_text(words), bold=words == cause.mend)
     elif is_long:
         shown = causes
     else:
         most = MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_LINES else MAX_LINES
         shown = causes[:most]
         for cause in shown:
-            fix = f"; {cause.mend}" if cause.mend else ""
-            yield Line(text=safe_text(f"  {cause.count:,} x {cause.text}{cause.remarks}{fix}"))
+            head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
+            told = filter(None, (head, cause.mend, *cause.proof[:1]))
+            yield Line(text=safe_text("; ".join(told)))
     more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
-    words = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
-    if words and not is_quiet:
-        yield Line(text=safe_text("; ".join(words)), color="yellow")
+    ending = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
+    if ending and not is_quiet:
+        yield Line(text=safe_text("; ".join(ending)), color="yellow")
 
 
 def watcher_lines(report: dict[str, Any]) -> list[Line]:
@@ -215,8 +215,8 @@ def causes_with_tests(
         last = f", {cause.last_passed}" if cause.last_passed else ""
         words = f"{cause.count:,} x {cause.text}{owner}{cause.remarks}{last}"
         yield _line(words, bold=True, tail=safe_text(cause.codes))
-        if cause.mend:
-            yield _line(f"    {cause.mend}")
+        for words in filter(None, (cause.mend, *cause.proof, cause.proof_command)):
+            yield _line(f"    {words}")
         for nodeid in cause.nodeids[:MAX_NODEIDS]:
             yield _line(f"    {paths.nodeid(nodeid)}")
         yield from _more(len(cause.nodeids))

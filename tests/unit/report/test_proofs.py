@@ -1,0 +1,176 @@
+"""What is said of a proof, and what follows from it for a report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import pytest
+
+from pytest_failure_taxonomy.report.amend import with_proofs
+from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.report.model import FailureReport, Proof
+from pytest_failure_taxonomy.report.render.terminal import causes_with_tests, verdict_lines
+from pytest_failure_taxonomy.report.summary import proof_words, summarise
+from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.evidence import Location
+from tests.helpers.reports import make_failure, make_report, make_run
+
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs/reference/proofs.md"
+VICTIM: Final = "tests/test_cart.py::test_total"
+POLLUTER: Final = "tests/test_tax.py::test_default"
+COMMAND: Final = f"pytest {POLLUTER} {VICTIM}"
+
+
+def proof(type_: str, status: str = "proven", **given: Any) -> dict[str, Any]:
+    """Return a proof of a type that took five runs, all of which failed."""
+    return {**NO_PROOF, "type": type_, "status": status, "runs": 5, "failed": 5, **given}
+
+
+def passed(runs: int = 5, failed: int = 0, state: str | None = None) -> dict[str, Any]:
+    """Return a counterfactual that passed five times."""
+    return {"runs": runs, "failed": failed, "state": state}
+
+
+POLLUTED: Final = proof(
+    "order.polluted",
+    nodeids=[POLLUTER],
+    without=passed(),
+    state="shop.config.RATE = 0.19 (was 0.2)",
+    command=COMMAND,
+)
+FLAKY: Final = proof(
+    "flaky",
+    runs=40,
+    failed=4,
+    interval={"low": 0.0279, "high": 0.2366},
+    suspicions=["load: fails 9 of 10 with the processors busy"],
+)
+LINES: Final = (
+    (POLLUTED, "order-dependent, proven: passes alone (5 of 5), fails after {polluter} (5 of 5)",
+     "{polluter} leaves shop.config.RATE = 0.19 (was 0.2); with it put back test_total passes"),
+    (proof("order.polluted", nodeids=["a", "b", "c", "d"], without=passed(), state="x = 1"),
+     "order-dependent, proven: passes alone (5 of 5), fails after a and b and 2 more (5 of 5)",
+     "a and b and 2 more leave x = 1; with it put back test_total passes"),
+    (FLAKY, ("flaky, proven: fails 4 of 40 whatever the order (2.8% to 23.7%); "
+     "suspected: load: fails 9 of 10 with the processors busy")),
+    (proof("reproducible"), "reproducible, proven: fails alone (5 of 5)"),
+    (proof("order.brittle", nodeids=["a"], without=passed(), known_since="2026-11-03T01:00:00Z"),
+     "brittle, proven on 2026-11-03: fails alone (5 of 5), passes after a (5 of 5)"),
+    (proof("order.brittle", nodeids=["a"], without=passed(), state="shop.user = 'ada'"),
+     "brittle, proven: fails alone (5 of 5), passes after a (5 of 5)",
+     "a leaves shop.user = 'ada', which test_total needs"),
+    (proof("axis.hash_seed", state="PYTHONHASHSEED=3", without=passed(state="7")),
+     "the hash seed decides, proven: fails with PYTHONHASHSEED=3 (5 of 5), passes with 7 (5 of 5)"),
+    (proof("axis.load", without=passed(20, 1)), ("load decides, proven: "
+     "fails with the processors busy (5 of 5), fails 1 of 20 with them idle")),
+    (proof("axis.network", "refuted", failed=0, without=passed()), ("the network decides, refuted: "
+     "passes with the network closed (5 of 5), passes with it open (5 of 5)")),
+    (proof("commit", state="3f2a91c Ada: round at {}", without=passed()), ("commit 3f2a91c Ada: "
+     "round at {}, proven: fails at it (5 of 5), passes at its parent (5 of 5)")),
+    (proof("environment", "suspected", runs=0, failed=0, state="numpy 2.3.1 → 2.4.0"),
+     "the environment, suspected: numpy 2.3.1 → 2.4.0"),
+    (proof("flaky", "undecided", runs=1_200, failed=0, state="the time was over"),
+     "undecided: passes whatever the order (1,200 of 1,200); the time was over"),
+    (proof("order.polluted", "undecided", nodeids=["a"], failed=3, state="no time left"),
+     "undecided: fails 3 of 5 after a; no time left"),
+    (proof("flaky", "undecided", runs=0, failed=0), "undecided"),
+)  # fmt: skip
+
+
+def test_the_words_of_each_type() -> None:
+    """The type and the status, the counts that show it, and what is left behind."""
+    for given, *lines in LINES:
+        told = [line.replace("{polluter}", POLLUTER) for line in lines]
+        assert [*proof_words(given, VICTIM)] == told
+    assert proof_words(POLLUTED, None)[1].endswith("with it put back it passes")
+    shown = ShownPaths("/root/x", "/root/x/tests")
+    assert "fails after test_tax.py::test_default" in proof_words(POLLUTED, VICTIM, shown)[0]
+
+
+def test_the_table_has_each_type_of_the_report() -> None:
+    """Each has a name, a meaning and what to do, and words for it without more being known."""
+    types = get_args(Proof.model_fields["type"].annotation)
+    assert [*packaged_table("proofs")] == [*types]
+    for type_, row in packaged_table("proofs").items():
+        helps = {True: "yes", False: "no", None: "not known"}[row.get("retryable")]
+        name = row["name"].replace("{state}", "…")
+        told = f"| `{type_}` | {name} | {row['meaning']} | {helps} | {row['mend']} |\n"
+        assert told in PAGE.read_text("utf-8")
+        (line, *_) = proof_words(proof(type_, nodeids=["a"], without=passed(), state="x"), VICTIM)
+        assert not re.search(r"[{}]|None", line)
+
+
+def report_of_one() -> dict[str, Any]:
+    """Return the report of a run in which one assertion failed."""
+    return make_report(make_run(failures=(make_failure(),)))
+
+
+@pytest.mark.parametrize(
+    ("type_", "status", "retryable", "action"),
+    [
+        ("order.polluted", "proven", False, "escalate"),
+        ("order.brittle", "proven", False, "escalate"),
+        ("reproducible", "proven", False, "escalate"),
+        ("commit", "proven", False, "escalate"),
+        ("flaky", "proven", True, "retry"),
+        ("axis.hash_seed", "proven", True, "retry"),
+        ("axis.load", "proven", None, "retry"),
+        ("axis.network", "proven", None, "retry"),
+        ("axis.time", "proven", None, "retry"),
+        ("flaky", "suspected", False, "escalate"),
+        ("flaky", "undecided", False, "escalate"),
+        ("axis.load", "refuted", False, "escalate"),
+    ],
+)
+def test_what_follows_for_a_retry(
+    type_: str, status: str, retryable: bool | None, action: str
+) -> None:
+    """What is proven decides, and the verdict agrees; anything else leaves it as it was."""
+    report = report_of_one()
+    assert report["verdict"]["retryable"] is False  # an assertion
+    key = report["causes"][0]["key"]
+    after = with_proofs(report, {key: proof(type_, status), "of another report": proof("flaky")})
+    assert report["causes"][0]["proof"] is None
+    assert after["causes"][0]["proof"] == proof(type_, status)
+    assert after["causes"][0]["retryable"] is retryable
+    assert after["verdict"]["retryable"] is retryable
+    assert after["verdict"]["recovery_action"] == action
+    FailureReport.model_validate(after)
+
+
+def test_one_cause_of_several() -> None:
+    """A run is worth a retry only if all of its causes are."""
+    other = make_failure(nodeid="b.py::t", location=Location(path="b.py", line=1), exception=None)
+    report = make_report(make_run(failures=(make_failure(), other)))
+    first, second = (cause["key"] for cause in report["causes"])
+    once = with_proofs(report, {first: FLAKY})
+    assert once["verdict"]["retryable"] is False
+    assert with_proofs(once, {second: FLAKY})["verdict"]["retryable"] is True
+    assert with_proofs(make_report(make_run()), {first: FLAKY})["verdict"] is None
+
+
+def test_that_a_retry_of_some_tests_hides_it() -> None:
+    """Where other tests leave something behind, the failed tests alone pass."""
+    report = report_of_one()
+    key = report["causes"][0]["key"]
+    advice = summarise(with_proofs(report, {key: POLLUTED})).advice
+    assert advice == "a retry won't help; of the failed tests alone it passes, and hides the cause"
+    suspected = {**POLLUTED, "status": "suspected"}
+    assert summarise(with_proofs(report, {key: suspected})).advice == "a retry won't help"
+
+
+def test_the_terminal() -> None:
+    """One cause has a line for it, several have it behind their words, the list has all of it."""
+    report = report_of_one()
+    proven = with_proofs(report, {report["causes"][0]["key"]: POLLUTED})
+    first, second = proof_words(POLLUTED, VICTIM)
+    lines = [line.text for line in verdict_lines(proven, "r.json")]
+    assert first in lines
+    assert len(lines) <= 7
+    listed = [line.text.strip() for line in causes_with_tests(summarise(proven), AS_REPORTED)]
+    assert listed[1:] == [first, second, COMMAND, VICTIM]
+    proven["causes"] *= 3
+    assert verdict_lines(proven, "r.json")[2].text.endswith(f"; {first}")
