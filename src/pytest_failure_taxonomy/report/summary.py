@@ -39,7 +39,7 @@ _AS_THEY_STAND: Final = ("key", "count", "fix", "reason", "kind", "owner", "retr
 _STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
-_HIDES: Final = "; of the failed tests alone it passes, and hides the cause"
+HIDES: Final = "; of the failed tests alone it passes, and hides the cause"
 """What else is said of a retry where a cause is proven to be `order.polluted`."""
 _MAX_NAMED_BY_PROOF: Final = 2
 """Tests that one line about a proof names; its command has them all."""
@@ -102,6 +102,11 @@ class CauseSummary:
     def mend(self) -> str:
         """How to mend it, with what that is; empty where that is not known."""
         return f"fix: {self.fix}" if self.fix else ""
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """What stands below it, a line each: how to mend it, what is proven, and the command."""
+        return tuple(filter(None, (self.mend, *self.proof, self.proof_command)))
 
     @property
     def last_passed(self) -> str:
@@ -436,7 +441,7 @@ def _advice(report: JSONObject, told: _Told) -> str:
             lasting += 1
             proof = cause["proof"] or {}
             if (proof.get("type"), proof.get("status")) == ("order.polluted", "proven"):
-                hides = _HIDES
+                hides = HIDES
             raised = of_cause[0].get("exception") if of_cause else None
             if isinstance(raised, dict) and raised.get("type") == "AssertionError":
                 failed += cause["count"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -11,6 +12,8 @@ import pytest
 from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.report.model import FailureReport, Proof
+from pytest_failure_taxonomy.report.render import FORMATS, render
+from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
 from pytest_failure_taxonomy.report.render.terminal import causes_with_tests, verdict_lines
 from pytest_failure_taxonomy.report.summary import proof_words, summarise
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
@@ -168,9 +171,28 @@ def test_the_terminal() -> None:
     proven = with_proofs(report, {report["causes"][0]["key"]: POLLUTED})
     first, second = proof_words(POLLUTED, VICTIM)
     lines = [line.text for line in verdict_lines(proven, "r.json")]
-    assert first in lines
+    assert lines[2:4] == [first, second]
     assert len(lines) <= 7
     listed = [line.text.strip() for line in causes_with_tests(summarise(proven), AS_REPORTED)]
     assert listed[1:] == [first, second, COMMAND, VICTIM]
     proven["causes"] *= 3
     assert verdict_lines(proven, "r.json")[2].text.endswith(f"; {first}")
+
+
+@pytest.mark.parametrize("name", ["agent", *FORMATS])
+def test_each_face_shows_it(name: str) -> None:
+    """Whoever reads a cause reads what is proven of it, and what repeats it."""
+    report = report_of_one()
+    proven = with_proofs(report, {report["causes"][0]["key"]: POLLUTED})
+    shown = render_for_agents(proven) if name == "agent" else render(name, proven)
+    if name == "ctrf":  # its fields
+        extra = json.loads(shown)["results"]["extra"]["pytest_failure_taxonomy"]
+        assert extra["causes"][0]["proof"] == POLLUTED
+        return
+    assert "order-dependent, proven: passes alone (5 of 5), fails after" in shown
+    assert (COMMAND in shown) == (name != "gitlab")  # that has one line a cause
+    if name == "html":  # alone it passes
+        assert f"Run it again: {COMMAND}" in re.sub("<.*?>", "", shown)
+    if name == "agent":
+        assert f"pytest {VICTIM}" not in shown
+        assert "  beware: a retry of the failed tests alone passes, and hides the cause" in shown

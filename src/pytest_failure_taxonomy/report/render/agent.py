@@ -15,6 +15,7 @@ from typing import Final
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import (
+    HIDES,
     CauseSummary,
     RunSummary,
     other_kinds,
@@ -169,6 +170,8 @@ def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     if summary.causes_count == 1 and (mend := summary.causes[0].mend):
         yield _line(mend)  # of several, each has its own below
     yield _line(f"retry helps: {_ONCE_MORE[verdict['retryable']]}")
+    if summary.advice.endswith(HIDES):
+        yield _line("beware: a retry of the failed tests alone passes, and hides the cause")
     if verdict["failure_type"]:
         yield _line(f"failure type: {verdict['failure_type']}")
 
@@ -251,6 +254,7 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
         yield f"owner: {owner} {package or ''}".rstrip()
     if cause.history:
         yield f"history: {cause.history}"
+    yield from (f"proof: {line}" for line in cause.proof)
 
 
 def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
@@ -287,11 +291,14 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
 
 
 def _commands(report: JSONObject, summary: RunSummary) -> Iterator[str]:
-    """Yield a command for the first test of each cause, and for those that were running."""
-    named = [cause.nodeids[0] for cause in summary.causes if cause.nodeids]
-    named += [test["nodeid"] for test in report["in_flight"]]
+    """Yield a command for each cause, its proof's or its first test, and for what was running."""
     run = reproduction_of(report)
-    commands = dict.fromkeys(filter(None, map(run.command, named)))
+    told = [
+        safe_text(cause.proof_command) or run.command(next(iter(cause.nodeids), ""))
+        for cause in summary.causes
+    ]
+    told += [run.command(test["nodeid"]) for test in report["in_flight"]]
+    commands = dict.fromkeys(filter(None, told))
     if not commands:
         yield "reproduce: no single test"
         return

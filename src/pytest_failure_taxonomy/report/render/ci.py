@@ -127,7 +127,7 @@ def _of_cause(
 ) -> Annotation:
     owner = f"owner: {cause.owner}" if cause.owner else ""
     rest = and_more(len(cause.nodeids) - MAX_NODEIDS).strip()
-    lines = (cause.mend, *cause.nodeids[:MAX_NODEIDS], rest, owner, *(more or (cause.codes,)))
+    lines = (*cause.below, *cause.nodeids[:MAX_NODEIDS], rest, owner, *(more or (cause.codes,)))
     return Annotation(
         level=level,
         title=f"{prefix}{cause.title}",
@@ -195,8 +195,8 @@ def render_for_gitlab(report: dict[str, Any]) -> str:
                 severity = "minor"
             elif not cause.failures:  # the whole run's
                 severity = "blocker"
-            fix = f"; {cause.mend}" if cause.mend else ""
-            words, place = f"{cause.title}{fix} {cause.codes}", repository.place_of_cause(cause)
+            told = "; ".join(filter(None, (cause.title, cause.mend, *cause.proof[:1])))
+            words, place = f"{told} {cause.codes}", repository.place_of_cause(cause)
             add(cause.kind, words, severity, f"cause\0{cause.key}", place)
         for test in running_apart(report, summary):
             nodeid = test["nodeid"]

@@ -255,7 +255,7 @@ def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
 def _words_of(cause: CauseSummary | None) -> Iterator[str]:
     if cause is not None:
         yield f"{cause.text}{cause.remarks}"
-        yield from filter(None, [cause.mend])
+        yield from cause.below
 
 
 def _add_in_flight(

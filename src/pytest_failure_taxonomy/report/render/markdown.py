@@ -134,11 +134,14 @@ def _cause(cause: CauseSummary, repository: Repository) -> str:
         "" if place is None else _code(f"{place.path}{line}"),
         f"<sub>{_words(cause.codes)}</sub>",
     )
-    fix = f"Fix: {_code(cause.fix)}\n\n" if cause.fix else ""
+    mend = [f"Fix: {_code(cause.fix)}"] if cause.fix else []
+    mend += map(_words, cause.proof)
+    mend += [_code(cause.proof_command)] if cause.proof_command else []
     nodeids = "".join(f"- {_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS])
     more = and_more(len(cause.nodeids) - MAX_NODEIDS)
     rest = f"-{more}\n" if more else ""
-    head = f"#### {cause.count:,} x {_code(cause.text)}\n\n{fix}{JOINED.join(filter(None, about))}"
+    title = f"#### {cause.count:,} x {_code(cause.text)}"
+    head = "\n\n".join([title, *mend, JOINED.join(filter(None, about))])
     return f"{head}\n\n{nodeids}{rest}\n{_folded('Traceback', cause.traceback)}"
 
 

@@ -112,7 +112,8 @@ def _headline_and_causes(summary: RunSummary, *, is_quiet: bool, is_long: bool) 
     if len(summary.causes) == 1:
         if not (is_quiet or is_long):
             [cause] = summary.causes
-            for words in filter(None, (cause.mend, *cause.proof[:1], summary.see)):
+            below = [each for each in (cause.mend, summary.see, *cause.proof) if each]
+            for words in below[: MAX_LINES - bool(rest)]:
                 yield Line(text=safe_text(words), bold=words == cause.mend)
     elif is_long:
         shown = causes
@@ -215,7 +216,7 @@ def causes_with_tests(
         last = f", {cause.last_passed}" if cause.last_passed else ""
         words = f"{cause.count:,} x {cause.text}{owner}{cause.remarks}{last}"
         yield _line(words, bold=True, tail=safe_text(cause.codes))
-        for words in filter(None, (cause.mend, *cause.proof, cause.proof_command)):
+        for words in cause.below:
             yield _line(f"    {words}")
         for nodeid in cause.nodeids[:MAX_NODEIDS]:
             yield _line(f"    {paths.nodeid(nodeid)}")

@@ -87,7 +87,9 @@ class Rows:
         if rest := [each for each in entries if id(each) not in self._told]:
             title = "other failures" if self.cards else "what failed"
             about = {"title": title, "times": len(rest), "codes": "", "remarks": [], "state": None}
-            self.cards.append({**about, "fix": None, **self._members(rest, len(rest), "")})
+            self.cards.append(
+                {**about, "fix": None, "proof": (), **self._members(rest, len(rest), "")}
+            )
 
     def as_json(self, timing: Timing) -> dict[str, Any]:
         """Return what the script shows: tables of texts, failures and tests."""
@@ -135,10 +137,13 @@ class Rows:
             "title": "" if is_only else cause.text,
             "times": cause.count,
             "fix": cause.fix,
+            "proof": cause.proof,
             "codes": "" if is_only else cause.codes.strip("[]"),
             "remarks": [each for each in remarks if each],  # who mends it, and since when it fails
             "state": cause.state if any(seen) else None,
             **self._members([*members, *alone], cause.count, command),
+            # The first test alone may well pass.
+            **({"command": cause.proof_command} if cause.proof_command else {}),
         }
 
     def _members(self, members: list[dict[str, Any]], times: int, command: str) -> dict[str, Any]:
