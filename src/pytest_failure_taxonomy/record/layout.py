@@ -3,8 +3,8 @@
 A record is a hidden folder beside the report, named after the run. It has
 
 - `state`: a file of fixed size, mapped into memory: one page of numbers, then a byte and a start
-  time for each selected test. A store into it takes 0.1 µs, survives the death of the process, and
-  needs no descriptor that a test could close or use.
+  time for each selected test, then the tests in the order of their starts. A store into it takes
+  0.1 µs, survives the death of the process, and needs no descriptor that a test could close or use.
 - `events`: JSON lines, appended when anything happens but a test that passes.
 - `stacks`: the stacks of all threads at a SIGTERM.
 - `asked`: the same, whenever the watcher has asked for them.
@@ -59,7 +59,7 @@ RESERVE_BYTES: Final = 64 * 1024
 MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
 """Events beyond this size are not read; half a million long node ids take a tenth of it."""
 
-MAGIC: Final = b"PFTREC02"
+MAGIC: Final = b"PFTREC03"
 """The last two characters are the version of the layout."""
 PAGE: Final = 4096
 """Size in bytes of the numbers before the states of the tests."""
@@ -209,9 +209,14 @@ def starts_offset(tests: int) -> int:
     return PAGE + (tests + 1 + 3) // 4 * 4
 
 
+def order_offset(tests: int) -> int:
+    """Return the offset of the order: 32 bits for each start, of which `taxonomy.order` tells."""
+    return starts_offset(tests) + 4 * (tests + 1)
+
+
 def file_size(tests: int) -> int:
     """Return the size of the state file for a number of tests, and one more for unknown tests."""
-    return starts_offset(tests) + 4 * (tests + 1)
+    return order_offset(tests) + 4 * (tests + 1)
 
 
 def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:

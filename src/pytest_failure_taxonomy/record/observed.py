@@ -18,6 +18,15 @@ from pytest_failure_taxonomy.record.read import RecordedRun, StartedTest, Timer,
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
 from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.order import (
+    INDEX_BITS,
+    LAST_WORKER,
+    MAIN,
+    Collected,
+    Conditions,
+    Order,
+    order_of,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import words_at
 
@@ -327,6 +336,7 @@ def evidence_of(
         activity=next(filter(None, activities), None),
         traces=traces,
         not_run=tuple(not_run),
+        order=_order(run, workers),
         workers=tuple(
             replace(
                 each,
@@ -453,6 +463,25 @@ def _endings(
         name: max(count, received[name]) + unreceived[name] for name, count in run.counters.items()
     }
     return lost, counters
+
+
+def _order(run: RecordedRun, noted: Mapping[str, WorkerState]) -> Order | None:
+    """Return in which order the tests started, as far as a dead controller or a worker tells."""
+    numbers = {MAIN: 0, **{each.worker: each.number for each in run.named("numbered")}}
+    collected = next(iter(run.named("collected")[-1:]), Collected())
+    indices = {nodeid: index for index, nodeid in reversed([*enumerate(run.nodeids)])}
+    starts, heard = [*run.starts], {*run.starts}
+    for worker, state in noted.items():
+        number = numbers.setdefault(worker, max(numbers.values()) + 1) << INDEX_BITS
+        unheard = []
+        if len(state.endings) == collected.tests:  # it may have run more than anybody heard of
+            unheard = [1 + index for index, ending in enumerate(state.endings) if ending]
+        if state.test is not None and state.test.nodeid in indices:
+            unheard.append(1 + indices[state.test.nodeid])
+        starts += [start for place in unheard if (start := number | place) not in heard]
+    names = {number: worker for worker, number in numbers.items() if number < LAST_WORKER}
+    conditions = next(iter(run.named("conditions")[-1:]), Conditions())
+    return order_of(starts, names, run.nodeids, collected, conditions)
 
 
 def limits_of_test(

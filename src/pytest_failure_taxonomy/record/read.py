@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of,
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+from pytest_failure_taxonomy.taxonomy.order import MAX_STARTS, Collected, Conditions
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -60,6 +61,8 @@ def _is_kind(text: str) -> bool:
 
 _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     evidence.Attribution: lambda one: _is_kind(one.kind),
+    Collected: lambda one: re.fullmatch("[0-9a-f]{16}", one.digest) is not None,
+    Conditions: lambda one: re.fullmatch("[a-z]{1,20}", one.distribution or "no") is not None,
     CollectionMismatch: lambda one: bool(one.workers and one.variants),
     evidence.Location: lambda one: one.line is None or one.line >= 1,
     Rule: lambda one: _is_kind(one.kind),
@@ -277,6 +280,12 @@ class _NamedTest:
 
 
 @value
+class _NumberedWorker:
+    worker: str
+    number: int
+
+
+@value
 class _End:
     should_fail: str
     coverage: str = ""
@@ -306,6 +315,9 @@ _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "rerun": (None, _NamedTest),
     "end": (None, _End),
     "benches": (None, KeptBenches),
+    "conditions": ("conditions", Conditions),
+    "collected": ("collected", Collected),
+    "numbered": (None, _NumberedWorker),
 }
 """The class of each event and its only field that holds one; `None` if the event itself does."""
 
@@ -325,6 +337,8 @@ class RecordedRun:
     in_flight: tuple[StartedTest, ...]
     """In order of selection."""
     not_run: tuple[str, ...]
+    starts: tuple[int, ...]
+    """The order of the tests, as it was recorded."""
     timer: Timer | None
     is_reported: bool
     """The run itself has written its whole report."""
@@ -501,6 +515,10 @@ def _parse_state(
                     start_ns=started_ns + 1_000_000 * ms,
                 )
             )
+    order = b""
+    if count:
+        first = layout.order_offset(count)
+        order = state[first : min(layout.file_size(count), first + 4 * (MAX_STARTS + 1))]
     own = parse_worker(state[:PAGE])
     names, counted = layout.COUNTERS[: layout.STARTED], layout.COUNTED_EVENTS
     counters = struct.unpack_from(f"<{len(names)}I", state, layout.COUNTERS_AT)
@@ -511,6 +529,7 @@ def _parse_state(
         "exit_code": code if finished else None,
         "in_flight": tuple(in_flight),
         "not_run": (*not_run, *nodeids[tests:]),
+        "starts": struct.unpack_from(f"<{len(order) // 4}I", order),
         "timer": own.timer,
         "activity": own.activity,
         "is_reported": bool(written),

@@ -107,13 +107,13 @@ class Record:
         self.counters: Numbers = content[layout.COUNTERS_AT : end].cast("I")
         """In the order of `layout.COUNTERS`."""
 
-    def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
-        """Return the arrays of the tests' states and of their starts in ms.
+    def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the arrays of the tests' states, of their starts in ms, and of their order.
 
         Each has one more element at its end, which stands for tests that were not selected.
         """
         size = len(nodeids) + 1
-        return bytearray(size), array("I", bytes(4 * size))
+        return bytearray(size), array("I", bytes(4 * size)), array("I", bytes(4 * size))
 
     def make_room(self, tests: int) -> Numbers:
         """Return an array of a byte for each test of a worker: how it has ended."""
@@ -232,7 +232,7 @@ class DiskRecord(Record):
         layout.PROCESS.pack_into(self._map, layout.PROCESS_AT, started, self._process_id)
         _NUMBER.pack_into(self._map, layout.THREAD_AT, get_native_id())
 
-    def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
+    def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
         """Make room for the tests, write their node ids, and return their arrays."""
         count = len(nodeids)
         if not self._enlarge(layout.file_size(count)):
@@ -244,8 +244,12 @@ class DiskRecord(Record):
         for first in range(0, count, NODEIDS_A_LINE):
             self.write("selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE]))
         layout.HEAD.pack_into(larger, 0, magic, finished, code, count)
-        starts = layout.starts_offset(count)
-        return larger[PAGE : PAGE + count + 1], larger[starts : layout.file_size(count)].cast("I")
+        starts, order = layout.starts_offset(count), layout.order_offset(count)
+        return (
+            larger[PAGE : PAGE + count + 1],
+            larger[starts:order].cast("I"),
+            larger[order : layout.file_size(count)].cast("I"),
+        )
 
     def make_room(self, tests: int) -> Numbers:
         """Return an array of a byte for each test of a worker: how it has ended."""

@@ -30,6 +30,7 @@ from pytest_failure_taxonomy.system.process import (
 )
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS, signal_name
+from pytest_failure_taxonomy.taxonomy.order import digest_of
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
@@ -107,6 +108,7 @@ class ControllerRecorder:
         self._traces = traces
         self._session = session
         self._record = session.record
+        session.progress.is_distributed = True
         self._each = config.getoption("dist", "no") == "each"
         self._workers: dict[str, _Worker] = {}
         self._collected = CollectedTests()
@@ -154,7 +156,7 @@ class ControllerRecorder:
         """Record which tests are selected, by the first worker, and how others differ from it."""
         progress = self._session.progress
         if self._each:
-            progress.select([*progress.nodeids, *ids])
+            progress.select([*progress.nodeids, *ids], is_more=True)
             return
         nodeids = list(ids)
         self._collected.add(node.gateway.id, nodeids)
@@ -175,6 +177,7 @@ class ControllerRecorder:
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
         elif not is_of_forked_test(report):  # xdist's own report of a worker that has died
             worker.seen["crashed_on"] = report.nodeid
+            self._session.progress.assign_worker(report.nodeid, node.gateway.id)
             end = self._session.death = worker.end()
             self._session.log.write("worker", worker=end)
 
@@ -306,7 +309,7 @@ class CollectedTests:
         self._nodeids: Sequence[str] | None = None
         self._workers: list[str] = []
         """Those that agree with the first."""
-        self._others: dict[bytes, list[str]] = {}
+        self._others: dict[str, list[str]] = {}
         """The workers of each other list, by its digest."""
         self._variants: list[CollectedVariant] = []
 
@@ -317,14 +320,9 @@ class CollectedTests:
         if self._nodeids is nodeids or self._nodeids == nodeids:
             self._workers.append(worker)
             return
-        from hashlib import blake2b
-
         from pytest_failure_taxonomy.taxonomy.mismatch import MAX_VARIANTS, compare_collections
 
-        hashed = blake2b(digest_size=16)
-        for nodeid in nodeids:
-            hashed.update(nodeid.encode("utf-8", "surrogatepass") + b"\0")
-        digest = hashed.digest()
+        digest = digest_of(nodeids)
         if digest not in self._others and len(self._variants) < MAX_VARIANTS:
             self._variants.append(compare_collections(self._nodeids, nodeids, ()))
         self._others.setdefault(digest, []).append(worker)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.system.process import ask_git, find_control_group, peak_rss_bytes
-from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy import evidence, order
 
 MAX_SECONDS: Final = 1.0
 """How long all calls of git may take together."""
@@ -30,6 +30,9 @@ _OF_PULL_REQUESTS: Final = {
 """Variables with the branch of a pull request, where the commit is that of its merge."""
 _URL: Final = re.compile(r"(?:.*[/:])?([^/:]+/[^/:]+?)(?:\.git)?/?")
 _METADATA_FOLDER: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
+_SEED: Final = re.compile("[0-9]{1,18}")
+_UNASKED: Final = "default:"
+"""How pytest-random-order's seed begins where nobody has given one."""
 
 
 CI_PROVIDERS: Final = {
@@ -71,6 +74,23 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> ev
         pytest=pytest_version,
         plugins=tuple(sorted(named)),
         ci=ci_job(),
+    )
+
+
+def conditions_of(config: Any) -> order.Conditions:
+    """Return what is known of a run's seeds, and how xdist distributes its tests, by its config."""
+    shuffled = str(config.getoption("random_order_seed", ""))
+    if shuffled.startswith(_UNASKED) and not config.getoption("random_order_enabled", None):
+        shuffled = ""
+    seeds = {
+        "hash": os.environ.get("PYTHONHASHSEED", ""),
+        "randomly": str(config.getoption("randomly_seed", "")),
+        "random_order": shuffled.removeprefix(_UNASKED),
+    }
+    distribution = config.getoption("dist", "no")
+    return order.Conditions(
+        **{name: int(seed) for name, seed in seeds.items() if _SEED.fullmatch(seed)},
+        distribution=None if distribution == "no" else distribution,
     )
 
 

@@ -1,7 +1,7 @@
 """Where a run is: its tests and their results, and what pytest is at when it runs no test.
 
 The numbers of the tests are in the arrays of the run's record, so that they are on disk as soon as
-they change. A test that passes takes no memory: each selected test has five bytes from the start.
+they change. A test that passes takes no memory: each selected test has nine bytes from the start.
 The file that pytest collects, and the hook that it calls, stand there, too, so that a death or a
 stall there can be told with its place. So does what pytest leaves when it crashes.
 """
@@ -29,6 +29,16 @@ from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_i
 from pytest_failure_taxonomy.system.files import Identity, identity_of
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
+from pytest_failure_taxonomy.taxonomy.order import (
+    INDEX_BITS,
+    LAST_WORKER,
+    MAIN,
+    Collected,
+    Conditions,
+    Order,
+    digest_of,
+    order_of,
+)
 
 os = isolate_module(os)
 
@@ -78,6 +88,15 @@ class Progress:
         self._shown = shown
         self._states: Numbers = bytearray(1)
         self._starts: Numbers = array("I", [0])
+        self._order: Numbers = array("I", [0])
+        self._ordered = 0
+        """How many places of the order are taken."""
+        self._collected = Collected()
+        self._numbers = {MAIN: 0}
+        """The numbers of workers in the order."""
+        self._conditions = Conditions()
+        self.is_distributed = False
+        """Whether workers run the tests, so that a start alone does not say whose it is."""
         self._counters = record.counters
         self._cursor = 0
         self._indices: dict[str, int] | None = None
@@ -87,10 +106,28 @@ class Progress:
         """How often each test was run again."""
         self._recovered: set[str] = set()
 
-    def select(self, nodeids: Sequence[str]) -> None:
-        """Set the tests that are going to run, in their order."""
+    def begin(self, conditions: Conditions) -> None:
+        """Record what decides the order of the tests."""
+        self._conditions = conditions
+        self._record.write("conditions", conditions=conditions)
+
+    def select(self, nodeids: Sequence[str], *, is_more: bool = False) -> None:
+        """Set the tests that are going to run, in their order.
+
+        Args:
+            nodeids: all of them.
+            is_more: they begin with those of before, to which another worker adds the same ones.
+        """
+        before = [*self._order[: self._ordered]] if is_more else []
+        if not (is_more and self.nodeids):
+            self._collected = Collected(tests=len(nodeids), digest=digest_of(nodeids))
+            self._record.write("collected", collected=self._collected)
         self.nodeids = nodeids
-        self._states, self._starts = self._record.select(self._shown(nodeids))
+        self._states, self._starts, order = self._record.select(self._shown(nodeids))
+        self._ordered = len(before)
+        # What stands at its place is of an earlier selection.
+        order[:] = array("I", [*before, *bytes(len(order) - len(before))])
+        self._order = order
         self._counters = self._record.counters
         self._cursor = 0
         self._indices = None
@@ -106,6 +143,9 @@ class Progress:
             index = self._find(nodeid)
         self._running[nodeid] = index
         self._starts[index] = (self.clock() - self.started_ns) // 1_000_000
+        if not self._states[index] and not self.is_distributed:
+            self._order[self._ordered] = index + 1
+            self._ordered += 1
         self._states[index] = IN_SETUP
 
     def position(self) -> object:
@@ -118,6 +158,7 @@ class Progress:
         running = self._running.get(nodeid)
         if running is not None:
             self._states[running] = max(self._states[running], _STATES[phase])
+            self.assign_worker(nodeid, worker)
             return
         index = self._find(nodeid)
         if index == _UNKNOWN or self._states[index] != NOT_STARTED:
@@ -125,7 +166,7 @@ class Progress:
         self._running[nodeid] = index
         self._starts[index] = max(0, start_ns - self.started_ns) // 1_000_000
         self._states[index] = _STATES[phase]
-        self._workers[nodeid] = worker
+        self.assign_worker(nodeid, worker)
 
     def advance(self, nodeid: str, state: int) -> None:
         """Record the state of a running test."""
@@ -168,8 +209,20 @@ class Progress:
         self._counters[_INDEX["deselected"]] = count
 
     def assign_worker(self, nodeid: str, worker: str) -> None:
-        """Record which worker runs a test."""
+        """Record which worker runs a test, and that it is the next one that this worker starts."""
+        if self._workers.get(nodeid) == worker:
+            return  # it is run again
         self._workers[nodeid] = worker
+        number = self._numbers.get(worker)
+        if number is None:
+            number = self._numbers[worker] = len(self._numbers)
+            self._record.write("numbered", worker=worker, number=number)
+        index = self._running.get(nodeid)
+        if index is None:  # with `--dist each` another worker has run it meanwhile
+            index = self._find(nodeid)
+        if index != _UNKNOWN and self._ordered < len(self._order):
+            self._order[self._ordered] = min(number, LAST_WORKER) << INDEX_BITS | index + 1
+            self._ordered += 1
 
     def phase_of(self, nodeid: str) -> Phase | None:
         """Return the phase that a running test is in."""
@@ -197,6 +250,11 @@ class Progress:
         ]
         return tuple(running)
 
+    def order(self) -> Order | None:
+        """Return in which order the tests started; `None` if none has."""
+        names = {number: worker for worker, number in self._numbers.items() if number < LAST_WORKER}
+        return order_of(self._order, names, self.nodeids, self._collected, self._conditions)
+
     def not_started(self) -> tuple[str, ...]:
         """Return the selected tests that never started, in the order of selection."""
         pairs = zip(self.nodeids, self._states, strict=False)  # which have one more
@@ -208,6 +266,7 @@ class Progress:
         memory.counters = array("I", self._counters)
         self._record, self._counters = memory, memory.counters
         self._states, self._starts = bytearray(self._states), array("I", self._starts)
+        self._order = array("I", self._order)
 
     def _find(self, nodeid: str) -> int:
         """Return the index of a test that starts out of the order of selection."""

@@ -286,6 +286,7 @@ class SessionRecorder:
             mismatch=log.mismatch,
             in_flight=progress.in_flight(),
             not_run=progress.not_started(),
+            order=progress.order() if exit_seen.code != 0 or log.failures else None,
             workers=workers,
         )
         if log.known_at_first not in (None, self.secrets.known):

@@ -39,6 +39,7 @@ _Stage = Annotated[Stage, Field(strict=False)]
 
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
+_Ranges = Annotated[str, Field(pattern="^[0-9]+(-[0-9]+)?( [0-9]+(-[0-9]+)?)*$")]
 _Kind = Annotated[str, Field(pattern=KIND_PATTERN)]
 
 
@@ -623,11 +624,19 @@ class Environment(ClosedModel):
 class Order(ClosedModel):
     """In which order the tests started, so that it can be run again."""
 
-    workers: dict[str, _Listed[tuple[int, int]]]
-    """By worker, `main` without xdist: runs of tests by their numbers in the collection, each by
-    its first number and its length, in the order of their starts."""
+    workers: dict[str, _Ranges]
+    """By worker, `main` without xdist: the numbers of its tests in the order of their starts, such
+    as `0-41 60`. They are places in the list that pytest was about to run, after all plugins had
+    reordered it, from 0 on. A test that was run again has its first place."""
+    tests: _Count
+    """How many tests that list has."""
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    """BLAKE2s of its node ids with null characters between them, in 8 bytes."""
     seeds: dict[str, int]
-    """Seeds by what they are of: `hash` and `randomly`."""
+    """Seeds that are known, by what they are of: `hash` (`PYTHONHASHSEED`), `randomly`
+    (pytest-randomly) and `random_order` (pytest-random-order)."""
+    distribution: str | None
+    """The value of xdist's option `--dist`; null without workers."""
     truncated: bool
     """Whether later starts were left out."""
 

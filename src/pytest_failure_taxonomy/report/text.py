@@ -50,18 +50,8 @@ CLOSED_FIELDS: Final = frozenset(
     {
         *("$schema", "schema_version", "completeness", "stage", "started_at", "id", "fingerprint"),
         *("reason", "kind", "confidence", "failure_type", "recovery_action"),
-        *(
-            "phase",
-            "severity",
-            "verdict",
-            "owner",
-            "state",
-            "what",
-            "outcome",
-            "first_seen",
-            "known_since",
-        ),
-        *("finding", "flip", "charge_to", "status"),
+        *("phase", "severity", "verdict", "owner", "state", "what", "outcome", "first_seen"),
+        *("finding", "flip", "charge_to", "status", "known_since", "digest"),
     }
 )
 """Fields of a report whose words are our own. A password may well be `final_test`, and a

@@ -251,6 +251,7 @@ class Run:
     @guarded
     def pytest_sessionstart(self) -> None:
         """Register the recorders of workers and of timers, if there will be any."""
+        self.session.progress.begin(machine.conditions_of(self._config))
         manager = self._config.pluginmanager
         if manager.has_plugin("dsession"):
             from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
@@ -562,6 +563,9 @@ class Run:
                 variables=tuple(filter(os.environ.get, _VARIABLES)),
                 cache=self._config.pluginmanager.has_plugin("cacheprovider")
                 or "no:cacheprovider" in " ".join(args),
+                folder=None
+                if self._config.invocation_params.dir == self._config.rootpath
+                else str(self._config.invocation_params.dir),
             ),
         )
 
@@ -594,7 +598,9 @@ def _kept_in(session: Any) -> dict[str, str] | None:
 def _search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
     """Remove secrets that extensions and benches have made known, and count all again."""
     foreign = change_texts(report["extensions"], redact)
-    report |= {**change_texts(report, redact, CLOSED_FIELDS), "extensions": foreign}
+    order = report["order"]  # numbers, among which a secret may stand by chance
+    changed = change_texts(report, redact, CLOSED_FIELDS)
+    report |= {**changed, "order": order, "extensions": foreign}
     own = report["extensions"].setdefault(OWN_NAME, {})
     own.pop("redacted", None)
     own["redacted"] = dict(Counter(removed_from(json.dumps(report))))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.order import Order
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
@@ -641,6 +642,8 @@ class RunEvidence:
     """What the process has left that died; `None` where that is nothing."""
     not_run: tuple[str, ...] = ()
     """Node ids of selected tests that never started, in their order."""
+    order: Order | None = None
+    """In which order tests started; `None` where that is not known, or nothing has failed."""
     workers: tuple[WorkerEnd, ...] = ()
     """Sorted by id."""
     unrecorded: Unrecorded = Unrecorded()
@@ -696,6 +699,8 @@ class Surroundings:
     """Names of the environment variables that are set from which pytest takes options."""
     cache: bool = True
     """Whether pytest's cache knows what has failed."""
+    folder: str | None = None
+    """Where pytest was started; `None` if that was its root directory."""
 
 
 @value

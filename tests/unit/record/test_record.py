@@ -34,6 +34,7 @@ from pytest_failure_taxonomy.record.layout import (
     STARTED,
     STATE,
     file_size,
+    order_offset,
     record_folder,
     remove_record,
     starts_offset,
@@ -516,8 +517,8 @@ def test_a_record_of_another_run_is_refused(folder: Path, recording: Recording) 
 @pytest.mark.parametrize(
     ("magic", "words"),
     [
-        (b"PFTREC03", "layout 03, this program reads 02; use the version"),
-        (b"PFTREC\xff\xff", "this program reads 02"),
+        (b"PFTREC04", "layout 04, this program reads 03; use the version"),
+        (b"PFTREC\xff\xff", "this program reads 03"),
         (b"SQLite f", "state is no record of a run"),
         (b"\0" * 8, "state is no record of a run"),
     ],
@@ -867,7 +868,8 @@ def test_the_layout_has_room_for_all(tests: int) -> None:
     """States and start times of all tests, and one more, lie apart and aligned."""
     assert starts_offset(tests) >= PAGE + tests + 1
     assert starts_offset(tests) % 4 == 0
-    assert file_size(tests) == starts_offset(tests) + 4 * (tests + 1)
+    assert order_offset(tests) == starts_offset(tests) + 4 * (tests + 1)
+    assert file_size(tests) == order_offset(tests) + 4 * (tests + 1)
     assert HEAD.size < 64
 
 

@@ -1,0 +1,134 @@
+"""In which order the tests of a run started, so that an experiment can repeat it.
+
+A report names the tests by their numbers in the list that pytest was about to run, as `0-41 60`,
+and has a digest of that list: whoever collects again sees whether the numbers mean the same tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2s
+from typing import Final
+
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_STARTS: Final = 100_000
+"""Starts in one report; a shuffled order of so many takes 690 KB."""
+MAIN: Final = "main"
+"""What the only process is called where xdist has no workers."""
+INDEX_BITS: Final = 24
+"""A start is one number: the worker's number above so many bits, which hold the test's, from 1 on.
+"""
+LAST_WORKER: Final = 255
+"""Stands for all workers from this number on, whose order is not kept."""
+
+
+@value
+class Conditions:
+    """What decides which order tests get and which numbers they draw, as far as that is known."""
+
+    hash: int | None = None
+    """The value of `PYTHONHASHSEED`; `None` if it is not set to a number."""
+    randomly: int | None = None
+    """The seed of pytest-randomly."""
+    random_order: int | None = None
+    """The seed of pytest-random-order, if it reorders."""
+    distribution: str | None = None
+    """The value of xdist's `--dist`; `None` without workers."""
+
+
+@value
+class Collected:
+    """The list of the tests that one process was about to run."""
+
+    tests: int = 0
+    """How many it has."""
+    digest: str = ""
+    """Of its node ids."""
+
+
+@value
+class Order:
+    """In which order each worker started its tests."""
+
+    workers: Mapping[str, str]
+    """Numbers of tests, as `as_ranges` writes them, by worker."""
+    collected: Collected
+    """The list that they are numbers in."""
+    conditions: Conditions = Conditions()
+    truncated: bool = False
+
+
+def as_ranges(numbers: Iterable[int]) -> str:
+    """Write numbers in their order, each run of consecutive ones as its first and last."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def read_ranges(text: str) -> list[int]:
+    """Read what `as_ranges` has written.
+
+    Raises:
+        ValueError: the text is none of that, or has more numbers than a report may have.
+    """
+    numbers: list[int] = []
+    for word in text.split():
+        first, _, last = word.partition("-")
+        run = range(int(first), int(last or first) + 1)
+        if not 0 < len(run) <= MAX_STARTS - len(numbers):
+            raise ValueError(f"{word!r} is no range of an order")
+        numbers += run
+    return numbers
+
+
+def digest_of(nodeids: Iterable[str]) -> str:
+    """Return 16 hexadecimal digits by which one list of node ids is told from others."""
+    joined = "\0".join(nodeids).encode("utf-8", "backslashreplace")
+    return blake2s(joined, digest_size=8).hexdigest()
+
+
+def order_of(
+    starts: Iterable[int],
+    names: Mapping[int, str],
+    nodeids: Sequence[str],
+    collected: Collected,
+    conditions: Conditions,
+) -> Order | None:
+    """Return the order of a run; `None` if no test has started, or its tests can't be numbered.
+
+    Args:
+        starts: as they were recorded; 0 stands for none.
+        names: of the workers by their numbers.
+        nodeids: all that were selected, by which the starts are numbered. With `--dist each` they
+            are the lists of all workers, one after the other.
+        collected: the list of one process.
+        conditions: go into the order.
+    """
+    tests = collected.tests
+    if not tests or [*nodeids] != [*nodeids[:tests]] * (len(nodeids) // tests):
+        return None
+    known = [start for start in starts if start]
+    workers: dict[str, dict[int, None]] = {}
+    truncated = len(known) > MAX_STARTS
+    for start in known[:MAX_STARTS]:
+        name, index = names.get(start >> INDEX_BITS), (start & (1 << INDEX_BITS) - 1) - 1
+        if name is None or index >= len(nodeids):
+            truncated = True
+        else:  # a test that is run again has its first place
+            workers.setdefault(name, {}).setdefault(index % tests)
+    if not workers:
+        return None
+    return Order(
+        workers={
+            name: as_ranges(workers[name])
+            for name in sorted(workers, key=lambda name: (len(name), name))
+        },
+        collected=collected,
+        conditions=conditions,
+        truncated=truncated,
+    )
