@@ -14,6 +14,8 @@ import pytest
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.tasks import record_task
+from pytest_failure_taxonomy.report.amend import with_proofs
+from pytest_failure_taxonomy.report.build import NO_PROOF
 from tests.helpers.past_runs import TEST, a_report
 
 JUNIT = """<?xml version="1.0"?>
@@ -170,6 +172,21 @@ def test_what_is_new(call: Call) -> None:
     assert new.code == 0  # the same cause in another test
     other = call("new", write(5, test_b="failed", message="assert 1 == 2", project="farm"))
     assert (other.code, "new" in other.out) == (1, True)
+
+
+def test_what_is_proven(call: Call) -> None:
+    """Where causes and tests are listed, the type of what is proven stands behind them."""
+    path = Path(write(1, test_a="failed"))
+    report = json.loads(path.read_text())
+    proof = {**NO_PROOF, "type": "order.polluted", "status": "proven"}
+    path.write_text(json.dumps(with_proofs(report, {report["causes"][0]["key"]: proof})))
+    call("add", str(path), *(write(n, test_a="failed" if n % 2 else "passed") for n in (2, 3, 4)))
+    for asked in (("top",), ("flaky",), ("new", write(5, test_a="failed"))):
+        assert call(*asked).out.endswith(" [order.polluted, proven]\n")
+    assert " [order.polluted, proven]\nfingerprint:" in call("since", "test_a").out
+    for asked in (("top",), ("flaky",), ("new", write(5, test_a="failed")), ("since", "test_a")):
+        (row,) = json.loads(call(*asked, "--format", "json").out)
+        assert row["proof"] == "order.polluted"
 
 
 def test_formats_for_programs(call: Call) -> None:

@@ -132,17 +132,18 @@ def rows(options: argparse.Namespace, name: str) -> int:
 @_answers
 def new(options: argparse.Namespace) -> int:
     """Say which failures of a report are new, came back or are known."""
-    from pytest_failure_taxonomy.history.questions import states_of
+    from pytest_failure_taxonomy.history.questions import proofs_of, states_of
     from pytest_failure_taxonomy.report.summary import state_words
 
     report, _ = _load(options.report)
     with _open(options) as history:
-        states = states_of(history, report)
+        states, proofs = states_of(history, report), proofs_of(history, report)
     rows = []
     for group in report["groups"]:
         state = to_dict(states[group["fingerprint"]])
         known = {"state": state["state"], "words": state_words(state)}
         known |= {name: group[name] for name in _OF_GROUP}
+        known["proof"] = proofs.get(group["fingerprint"], {}).get("type")
         rows.append(known | {name: state[name] for name in _OF_STATE})
     _print(options, _table("new"), rows)
     return _FAILED if any(row["state"] in ("new", "came_back") for row in rows) else 0
@@ -253,6 +254,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "commit": _commit,
     ", commit": lambda commit: f", commit {_commit(commit)}" if commit else "",
     ", run": lambda run: f", run {run[:8]}" if run else "",
+    "proven": lambda type_: f" [{type_}, proven]" if type_ else "",
     "branches": lambda names: ", ".join(names) or "not known",
     "seconds": _seconds,
     "status": lambda reason: f"✗ failed ({reason})" if reason else "✓ passed",

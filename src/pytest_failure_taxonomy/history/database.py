@@ -33,9 +33,9 @@ except ImportError as error:
 
 # After SQLAlchemy, of which the message above says that it is missing.
 from pytest_failure_taxonomy.history.attempts import add_attempt_of  # isort: skip
-from pytest_failure_taxonomy.history.tables import METADATA, TASKS, add_run  # isort: skip
+from pytest_failure_taxonomy.history.tables import METADATA, TASKS, add_run, keep_proofs  # isort: skip
 
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 """The newest migration; a test compares it with the scripts."""
 VERSION_TABLE: Final = "ft_schema"
 TASKS_VERSION: Final = 11
@@ -220,7 +220,8 @@ class History:
         """Take a run in, in one transaction; tell whether that changed anything.
 
         A run that is there already is replaced only by a more complete report of it, as when
-        `failure-taxonomy finalize` has completed one.
+        `failure-taxonomy finalize` has completed one. What its causes have proofs of stays known in
+        any case.
 
         Args:
             report: the JSON object of a report of the present schema version, without secrets.
@@ -238,6 +239,7 @@ class History:
             is_new = add_run(connection, report, source)
             if is_new:
                 add_attempt_of(connection, report)
+            keep_proofs(connection, report)
             return is_new
 
     def shrink(self) -> None:

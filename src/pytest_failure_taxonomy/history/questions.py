@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.history.tables import (
     MAX_NODEID,
     OUTCOMES,
     PROJECTS,
+    PROOFS,
     RUN_CAUSES,
     RUNS,
     TESTS,
@@ -48,6 +49,10 @@ A fault that is made and mended is two.
 WORTH_QUARANTINE: Final = 0.02
 """The rate of failures from which a flaky test costs more than it tells: one run in fifty."""
 _CONFIDENCE: Final = 0.95
+_PROVEN: Final = (PROOFS.c.project_id == CAUSES.c.project_id) & (
+    PROOFS.c.name == CAUSES.c.fingerprint
+)
+"""Joins causes with what is proven of them."""
 
 
 @value
@@ -106,6 +111,8 @@ class FlakyRow:
     last_failed: datetime
     advice: str
     """`quarantine`, `watch` or `keep`."""
+    proof: str | None
+    """The type of what is proven of a cause that it failed of, such as `order.polluted`."""
 
 
 def list_runs(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list[sa.Row[Any]]:
@@ -162,13 +169,15 @@ def find_top(history: History, wanted: Wanted = ALL, *, limit: int = 20) -> list
         sa.select(
             *CAUSES.c["fingerprint", "reason", "kind", "title", "owner"],
             *best.c["runs", "failures", "seconds"],
+            PROOFS.c.type.label("proof"),
             sa.func.min(RUNS.c.started_at).label("first_seen"),
             sa.func.max(RUNS.c.started_at).label("last_seen"),
         )
         .select_from(best.join(CAUSES, best.c.cause_id == CAUSES.c.id))
         .join(RUN_CAUSES, RUN_CAUSES.c.cause_id == CAUSES.c.id)
         .join(RUNS)
-        .group_by(CAUSES.c.id, *best.c)
+        .outerjoin(PROOFS, _PROVEN)
+        .group_by(CAUSES.c.id, *best.c, PROOFS.c.type)
         .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSES.c.id)
     )
     with history.reading() as connection:
@@ -216,7 +225,8 @@ def prune(
 ) -> int:
     """Remove the runs that began before a time; return how many.
 
-    Tests that no run has had since then go, too. What an SQLite database needs on disk shrinks.
+    Tests that no run has had since then go, too, and so does what was proven before. What an SQLite
+    database needs on disk shrinks.
     """
     wanted = Wanted(project=project, until=before)
     with history.writing() as connection:
@@ -229,6 +239,10 @@ def prune(
             gone = sa.and_(gone, TESTS.c.project_id.in_(_projects(project)))
         used = sa.select(OUTCOMES.c.test_id).where(OUTCOMES.c.test_id == TESTS.c.id)
         connection.execute(TESTS.delete().where(gone, ~used.exists()))
+        old = PROOFS.c.known_since < before
+        if project is not None:
+            old = sa.and_(old, PROOFS.c.project_id.in_(_projects(project)))
+        connection.execute(PROOFS.delete().where(old))
     if numbers and history.is_sqlite:
         history.shrink()
     return len(numbers)
@@ -389,6 +403,15 @@ def _flaky_rows(connection: sa.Connection, window: Any, ids: Any) -> dict[int, F
     unwritten = _passes_unwritten(connection, window, flaky)
     named = sa.select(TESTS.c.id, TESTS.c.nodeid)
     nodeids = {row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, flaky)}
+    proven = (
+        sa.select(FAILURES.c.test_id, sa.func.min(PROOFS.c.type).label("type"))
+        .join(CAUSES, CAUSES.c.id == FAILURES.c.cause_id)
+        .join(PROOFS, _PROVEN)
+        .group_by(FAILURES.c.test_id)
+    )
+    proofs = {
+        row.test_id: row.type for row in rows_with(connection, proven, FAILURES.c.test_id, flaky)
+    }
     rows = {}
     for row_id in flaky:
         known = runs[row_id] + unwritten.get(row_id, 0)
@@ -408,6 +431,7 @@ def _flaky_rows(connection: sa.Connection, window: Any, ids: Any) -> dict[int, F
             changes=changes[row_id],
             last_failed=last_failed[row_id],
             advice=advice,
+            proof=proofs.get(row_id),
         )
     return rows
 
@@ -496,6 +520,8 @@ class Since:
     """Of the last run before the streak in which its tests passed."""
     last_passed_at: datetime | None
     last_seen: datetime
+    proof: str | None
+    """The type of what is proven of it."""
 
 
 def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupState]:
@@ -522,6 +548,25 @@ def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupSta
         if codes not in (None, *((each["reason"], each["kind"]) for each in report["groups"])):
             states[VERDICT] = earlier.state_of_verdict()
     return states
+
+
+def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what is known to be proven of a report's causes, by key and by fingerprint.
+
+    It has the form of `causes[].proof` of a report.
+    """
+    names = [cause["key"] for cause in report["causes"]]
+    names += [group["fingerprint"] for group in report["groups"]]
+    query = sa.select(PROOFS).where(PROOFS.c.project_id.in_(_projects(project_of(report))))
+    found = {}
+    with history.reading() as connection:
+        for row in rows_with(connection, query, PROOFS.c.name, names):
+            from pytest_failure_taxonomy.report.model import Proof  # slow, and rarely needed
+
+            since = f"{row.known_since.isoformat(timespec='seconds')}Z"
+            proof = Proof.model_validate_json(row.proof).model_dump(mode="json")
+            found[row.name] = {**proof, "known_since": since}
+    return found
 
 
 def find_since(history: History, fingerprint: str, *, project: str | None = None) -> Since:
@@ -637,6 +682,9 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
         last_passed_commit=passed.commit_id if passed else None,
         last_passed_at=passed.started_at if passed else None,
         last_seen=last.started_at,
+        proof=connection.scalar(
+            sa.select(PROOFS.c.type).join(CAUSES, _PROVEN).where(CAUSES.c.id == cause.id)
+        ),
     )
 
 

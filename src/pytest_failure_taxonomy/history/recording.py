@@ -79,7 +79,7 @@ def record_run(report: dict[str, Any], url: str, *, adds: bool = True) -> str | 
         return f"it gave no answer within {seconds:g} s" if is_late else safe_text(last, MAX_WORDS)
     if "problem" in said:
         return str(said["problem"])
-    _write_states(report, said["states"])
+    _write_answer(report, **said)
     return None
 
 
@@ -90,18 +90,20 @@ def answer() -> None:
 
     said: dict[str, Any]
     try:
-        said = {"states": _states(**question)}
+        said = _what_is_known(**question)
     except FailureTaxonomyError as error:
         said = {"problem": str(error)}
     sys.stdout.write(json.dumps(said))
 
 
-def _states(url: str, report: dict[str, Any], seconds: float, *, adds: bool) -> dict[str, Any]:
+def _what_is_known(
+    url: str, report: dict[str, Any], seconds: float, *, adds: bool
+) -> dict[str, Any]:
     from pytest_failure_taxonomy.history import require_libraries
 
     require_libraries()
     from pytest_failure_taxonomy.history.database import open_history
-    from pytest_failure_taxonomy.history.questions import states_of
+    from pytest_failure_taxonomy.history.questions import proofs_of, states_of
 
     faulthandler.dump_traceback_later(seconds, exit=True)
     rootdir = report["run"]["invocation"]["rootdir"]
@@ -111,10 +113,11 @@ def _states(url: str, report: dict[str, Any], seconds: float, *, adds: bool) -> 
             first = state.first_seen
             first_seen = None if first is None else f"{first.isoformat(timespec='seconds')}Z"
             states[name] = {**to_dict(state), "first_seen": first_seen}
-        _write_states(report, states)
+        said = {"states": states, "proofs": proofs_of(history, report)}
+        _write_answer(report, **said)
         if adds:
             history.add(report)
-    return states
+    return said
 
 
 def seconds_allowed() -> float:
@@ -124,6 +127,18 @@ def seconds_allowed() -> float:
     except ValueError:
         return MAX_SECONDS
     return seconds if 0 < seconds < 1e6 else MAX_SECONDS
+
+
+def _write_answer(
+    report: dict[str, Any], states: Mapping[str, Any], proofs: Mapping[str, Any]
+) -> None:
+    """Write into a report what is known of its failures, and what is proven of their causes."""
+    _write_states(report, states)
+    unproven = {cause["key"] for cause in report["causes"] if cause["proof"] is None}
+    if known := {key: proof for key, proof in proofs.items() if key in unproven}:
+        from pytest_failure_taxonomy.report.amend import with_proofs
+
+        report.update(with_proofs(report, known))
 
 
 def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]]) -> None:

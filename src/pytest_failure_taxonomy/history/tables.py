@@ -8,6 +8,7 @@ the tables can live in a database that has others.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -146,6 +147,18 @@ FAILURES: Final = sa.Table(
 )
 """One row a failure that a report lists; `phase` is `collect` for what could not be collected."""
 
+PROOFS: Final = sa.Table(
+    "ft_proofs",
+    METADATA,
+    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), primary_key=True),
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("type", sa.String(32), nullable=False),
+    sa.Column("proof", sa.Text, nullable=False),
+    sa.Column("known_since", sa.DateTime, nullable=False),
+)
+"""What was proven of a cause, by its key and by each of its fingerprints: `causes[].proof` of the
+report as JSON, and the start of the first run of which it was proven."""
+
 ATTEMPTS: Final = sa.Table(
     "ft_attempts",
     METADATA,
@@ -245,6 +258,48 @@ def add_run(connection: sa.Connection, report: Mapping[str, Any], source: str) -
     return True
 
 
+def keep_proofs(connection: sa.Connection, report: Mapping[str, Any]) -> None:
+    """Keep what experiments on a run have proven of its causes, in the place of earlier proofs."""
+    proven: dict[str, Mapping[str, Any]] = {}
+    for cause in report["causes"]:
+        proof = cause["proof"]
+        if proof and proof["status"] == "proven" and proof["known_since"] is None:
+            proven |= dict.fromkeys((cause["key"], *cause["fingerprints"]), proof)
+    if not proven:
+        return
+    project = _id_of_project(connection, report)
+    known = sa.select(PROOFS).where(PROOFS.c.project_id == project)
+    since = {
+        (row.name, row.type): row.known_since
+        for row in rows_with(connection, known, PROOFS.c.name, list(proven))
+    }
+    for some in parts(list(proven)):
+        is_one = (PROOFS.c.project_id == project) & PROOFS.c.name.in_(some)
+        connection.execute(sa.delete(PROOFS).where(is_one))
+    at = started_at(report)
+    rows = [
+        {
+            "project_id": project,
+            "name": name,
+            "type": proof["type"],
+            "proof": json.dumps(proof),
+            "known_since": min(at, since.get((name, proof["type"]), at)),
+        }
+        for name, proof in proven.items()
+    ]
+    connection.execute(sa.insert(PROOFS), rows)
+
+
+def _id_of_project(connection: sa.Connection, report: Mapping[str, Any]) -> int:
+    """Return the id of a report's project, which gets one if it has none."""
+    name = project_of(report)
+    known = connection.scalar(sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name))
+    if known is None:
+        done = connection.execute(sa.insert(PROJECTS).values(name=name))
+        (known,) = done.inserted_primary_key or (0,)
+    return int(known)
+
+
 def project_of(report: Mapping[str, Any]) -> str:
     """Return the name of the project that a report is of.
 
@@ -288,9 +343,7 @@ class _Addition:
         self._report = report
         self._source = source
         self._at = started_at(report)
-        name = project_of(report)
-        known = connection.scalar(sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name))
-        self._project = self._insert(PROJECTS, name=name) if known is None else int(known)
+        self._project = _id_of_project(connection, report)
         self._number = 0
 
     def add(self) -> None:
