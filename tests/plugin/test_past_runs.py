@@ -332,10 +332,9 @@ def test_failed_again(): assert 0
 
 
 def test_without_the_option_no_test_is_kept(runs: PytestRuns) -> None:
-    """Nothing of it is registered, and no git is asked."""
+    """Nothing of it is registered."""
     run = runs.run()
     assert run.report["tests"] is None
-    assert run.report["environment"]["git"] is None
     assert not (runs.path / ".failure-taxonomy").exists()
 
 

@@ -271,6 +271,8 @@ class Header:
     enclosing_limits: tuple[EnclosingLimit, ...]
     memory: RecordedMemory
     context: evidence.RunContext
+    path: tuple[str, ...] = ()
+    """The folders of `sys.path`."""
 
 
 @value

@@ -1,6 +1,7 @@
 """What a run ran on: interpreter, operating system, pytest, its plugins, CI job, and commit.
 
-Nothing slow is asked, but for the commit: git is started only where a run goes into the history.
+Nothing slow is asked, but for the commit: git is started only where a run has failed or goes into
+the history.
 `CI_PROVIDERS` lists every environment variable that a report can quote.
 """
 
@@ -11,11 +12,13 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.system.process import ask_git, find_control_group, peak_rss_bytes
 from pytest_failure_taxonomy.taxonomy import evidence, order
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_SECONDS: Final = 1.0
 """How long all calls of git may take together."""
@@ -29,7 +32,10 @@ _OF_PULL_REQUESTS: Final = {
 }
 """Variables with the branch of a pull request, where the commit is that of its merge."""
 _URL: Final = re.compile(r"(?:.*[/:])?([^/:]+/[^/:]+?)(?:\.git)?/?")
-_METADATA_FOLDER: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
+_METADATA_FOLDER: Final = re.compile(
+    r"(?P<name>.+?)-(?P<version>[^-]+)(-py[0-9.]+)?\.(dist|egg)-info"
+)
+_MAX_DISTRIBUTIONS: Final = 2_000
 _SEED: Final = re.compile("[0-9]{1,18}")
 _UNASKED: Final = "default:"
 """How pytest-random-order's seed begins where nobody has given one."""
@@ -118,9 +124,42 @@ def ci_job() -> evidence.ContinuousIntegration | None:
     return None
 
 
-def find_commit(
-    rootdir: Path, ci: evidence.ContinuousIntegration | None
-) -> tuple[evidence.GitState | None, evidence.Repository | None]:
+Commit = tuple[evidence.GitState | None, evidence.Repository | None]
+"""The commit that is checked out, and whose it is; `None` where that is not known."""
+
+
+def look_closer(
+    environment: evidence.Environment, commit: Commit, rootdir: Path, folders: Iterable[str]
+) -> tuple[evidence.Environment, Commit]:
+    """Return an environment with commit and distributions, which an experiment has to know.
+
+    Args:
+        environment: without them.
+        commit: of the start of the run; nothing where nobody has looked.
+        rootdir: of the run.
+        folders: those of `sys.path`.
+    """
+    if commit[0] is None:
+        commit = find_commit(rootdir, environment.ci)
+    installed = list_distributions(folders)
+    return replace(environment, git=commit[0], distributions=installed), commit
+
+
+def list_distributions(folders: Iterable[str]) -> tuple[str, ...]:
+    """Return `name-version` of what is installed, from the names of metadata folders alone."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        with suppress(OSError):
+            for entry in os.listdir(folder):
+                told = _METADATA_FOLDER.fullmatch(entry)
+                if told is not None:
+                    name = told["name"].replace("_", "-")
+                    # As in imports, the first folder counts.
+                    found.setdefault(name.lower(), f"{name}-{told['version']}")
+    return tuple(sorted(found.values())[:_MAX_DISTRIBUTIONS])
+
+
+def find_commit(rootdir: Path, ci: evidence.ContinuousIntegration | None) -> Commit:
     """Return the commit that is checked out, and the repository; `None` outside of one.
 
     Untracked files are not looked at. The network is never used.

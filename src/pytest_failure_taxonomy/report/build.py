@@ -444,7 +444,7 @@ def build_report(
             for worker in run.workers
         ],
         "bench": [],
-        "environment": {**_plain(context.environment), "distributions": None},
+        "environment": _plain(context.environment),
         "limits": None,
         "extensions": _own_extensions(run, judgement, context, faults),
     }

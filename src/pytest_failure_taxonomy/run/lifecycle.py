@@ -158,6 +158,7 @@ class Run:
         self._started_at = datetime.now(UTC)
         self._process_id = os.getpid()
         self._id = os.urandom(16).hex()
+        self._path = [entry for entry in sys.path if os.path.isabs(entry)]
         self._config = config
         self._settings = settings
         self.faults = Faults(config)
@@ -227,6 +228,7 @@ class Run:
             # A pattern that matches itself shows a secret, and the record has no such secret.
             "redact": [each for each in settings.redact if self._secrets.redact(each) == each],
             "context": self._context(None),
+            "path": self._path,
         }
         self.report_file.open(self._running_report(), header)
         why_not = self.report_file.watch()
@@ -486,6 +488,11 @@ class Run:
             exit_seen=exit_seen,
             workers=self._controller.ends() if self._controller else (),
         )
+        if seen.exit.code != 0 or seen.failures or self._settings.history is not None:
+            with suppress(Exception):  # a test may have patched anything
+                self._environment, self._commit = machine.look_closer(
+                    self._environment, self._commit, self._config.rootpath, self._path
+                )
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
         if coverage is not None and not seen.should_fail:
             seen = replace(seen, coverage=_coverage_shortfall(coverage))
@@ -523,8 +530,8 @@ class Run:
         return replace(environment, git=self._commit[0])
 
     @cached_property
-    def _commit(self) -> tuple[evidence.GitState | None, evidence.Repository | None]:
-        """Read where the run goes into the history: that starts git."""
+    def _commit(self) -> machine.Commit:
+        """Read at the start where the run goes into the history: that starts git."""
         if self._settings.history is None:
             return None, None
         return machine.find_commit(self._config.rootpath, machine.ci_job())

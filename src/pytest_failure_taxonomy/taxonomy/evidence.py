@@ -748,6 +748,8 @@ class Environment:
     """`None` where nothing of it was seen."""
     git: GitState | None = None
     """`None` outside of a repository."""
+    distributions: tuple[str, ...] | None = None
+    """`name-version` of each one that is installed, sorted; `None` where nobody has looked."""
 
 
 @value

@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.record.observed import (
     context_of,
     evidence_of,
 )
+from pytest_failure_taxonomy.recorder.machine import look_closer
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.amend import amend_report
@@ -416,12 +417,19 @@ def reconstruct(
         )
         evidence, problems = apply_rules(searched_again(evidence, secrets), run.header.rules)
         evidence = name_libraries(evidence)
+        context = context_of(run, ended_ns=end.ended_ns, end=exit_seen, memory=end.memory)
+        if saw_end:  # later, another commit may be checked out
+            commit = context.environment.git, context.repository
+            environment, (_, repository) = look_closer(
+                context.environment, commit, rootdir, run.header.path
+            )
+            context = replace(context, environment=environment, repository=repository)
         has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
         notes = end.observed.notes if end.observed is not None and has_stall else ()
         report = build_report(
             evidence,
             judge(evidence),
-            context_of(run, ended_ns=end.ended_ns, end=exit_seen, memory=end.memory),
+            context,
             completeness=completeness,
             faults=(*run.notes, *problems, *notes, *(faults or ())),
             redaction=secrets,

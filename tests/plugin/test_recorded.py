@@ -1,14 +1,22 @@
-"""The order in which tests started is in the report of each run that failed, however it ended."""
+"""What an experiment needs is in the report of each run that failed, however it ended.
+
+That is the order in which its tests started, its seeds, its commit, and what was installed.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.recorder.machine import list_distributions
 from pytest_failure_taxonomy.taxonomy.order import digest_of, read_ranges
-from tests.helpers.runs import PytestRuns
+from tests.helpers.runs import REPORT, PytestRuns
 
 POSIX: Final = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
 TESTS: Final = """\
@@ -166,6 +174,71 @@ def test_a_secret_in_a_node_id(runs: PytestRuns) -> None:
     assert secret not in str(report)
     assert report["order"]["digest"] == digest_of([f"test_it.py::test_it[{secret}]"])
     assert report["order"]["workers"] == {"main": "0"}
+
+
+def with_repository(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a repository of the tests; return a file to which each call of git adds a line."""
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    made = (
+        "git init -q -b topic . && git config user.email a@example.org && git config user.name a"
+        " && git add test_it.py && git commit -q -m a"
+    )
+    assert os.system(f"cd {runs.path} && {made}") == 0  # noqa: S605 - words of ours
+    program, calls = runs.path / "bin" / "git", runs.path / "calls"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho >> {calls}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return calls
+
+
+def assert_looked_at(environment: dict[str, Any]) -> None:
+    """Check that an environment has its commit and what is installed."""
+    git, installed = environment["git"], environment["distributions"]
+    assert (len(git["commit"]), git["branch"], git["dirty"]) == (40, "topic", False)
+    assert f"pytest-{pytest.__version__}" in installed
+    assert installed == sorted(installed)
+    assert {*environment["plugins"]} - {*installed} <= {"pytest-failure-taxonomy-0.1.0"}
+
+
+@POSIX
+def test_commit_and_distributions(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at where something failed; a run that passed starts no git."""
+    write(runs, "assert 0")
+    calls = with_repository(runs, monkeypatch)
+    environment = runs.run("-k", "not 7").report["environment"]
+    assert (environment["git"], environment["distributions"]) == (None, None)
+    assert not calls.exists()
+    assert_looked_at(runs.run().report["environment"])
+    assert calls.exists()
+
+
+@POSIX
+def test_commit_of_a_run_that_was_killed(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has seen its death looks at them; who comes later does not, for they may have changed."""
+    write(runs, "os.kill(os.getpid(), signal.SIGKILL)")
+    with_repository(runs, monkeypatch)
+    runs.run_unchecked()
+    assert_looked_at(runs.wait_for_completion()["environment"])
+    runs.run_unchecked("-o", "failure_taxonomy_watcher=false")
+    assert main(["finalize", str(runs.path / REPORT)]) == 1
+    environment = runs.read_report()["environment"]
+    assert (environment["git"], environment["distributions"]) == (None, None)
+
+
+def test_distributions_are_told_by_the_names_of_folders(tmp_path: Path) -> None:
+    """Nothing in them is read, and of two with one name the first on the path counts."""
+    for name in (
+        *("a/numpy-2.3.1.dist-info", "a/jaraco.text-4.0.dist-info", "a/zope_event-5.0.dist-info"),
+        *("b/NumPy-1.0.dist-info", "b/old_one-1.0-py3.11.egg-info", "b/linked.egg-info"),
+        *("b/no-version.txt", "b/torch-2.6.0+cu124.dist-info"),
+    ):
+        (tmp_path / name).mkdir(parents=True)
+    folders = [str(tmp_path / name) for name in ("a", "none", "b")]
+    assert list_distributions(folders) == (
+        *("jaraco.text-4.0", "numpy-2.3.1", "old-one-1.0", "torch-2.6.0+cu124", "zope-event-5.0"),
+    )
 
 
 def test_where_pytest_was_started(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
