@@ -20,6 +20,8 @@ STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "fi
 """The values of `Stage`, repeated so that nothing has to be imported; a test compares them."""
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
 """Holds the process id of `failure-taxonomy run`, a colon, and the path of its mailbox."""
+PROVING_VARIABLE = "FAILURE_TAXONOMY_PROVING"
+"""Set in processes in which failures are being proven: their runs prove nothing themselves."""
 
 
 class Option(SimpleNamespace):
@@ -118,6 +120,9 @@ _ROWS = (
            "GitHub Actions; auto is on there", choices=("auto", "on", "off"), default="auto"),
     Option("summary", "choice", "What to print at the end: the verdict, each group of failures "
            "besides, as with -v, or nothing", choices=("short", "groups", "off"), default="short"),
+    Option("prove", "text", "At the end of a run in which tests failed, repeat them for so long "
+           "to prove why: order, chance or surroundings", short="--why-prove", metavar="TIME",
+           right="a time such as 90s, 5m or 1h"),
     Option("shard", "text", "Which part of the suite this run is, such as 2/4", metavar="I/N",
            right="one such as 2/4", default="that of pytest-split, pytest-shard or the CI system"),
     Option("subtask", "text", "The subtask that this run is an attempt at; switches the history "

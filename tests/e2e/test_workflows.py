@@ -236,6 +236,17 @@ def test_the_action(folders: Iterator[Path]) -> None:
     assert outputs == {"reason": "TESTS_FAILED", "kind": "test.failed", "retryable": "false"}
     assert [path.name for path in job.artifacts["failure-report"]] == ["failure-report.json"]
     assert job.summary.startswith("## \u274c 1 of 35 tests failed: ")
+    assert len(job.ran) == 1
+
+
+def test_the_action_that_proves(folders: Iterator[Path]) -> None:
+    """What failed is proven in a step between the run and the upload, if there is anything."""
+    folder = next(folders)
+    job, outputs = action(folder, command="pytest tests/test_tax.py", prove="5s")
+    assert (len(job.ran), job.failed, outputs["reason"]) == (2, True, "TESTS_FAILED")
+    assert job.artifacts["failure-report"]
+    job, outputs = action(folder, command="pytest -k keeps_the_currency", prove="5s")
+    assert (len(job.ran), job.failed, outputs["reason"]) == (1, False, "")
 
 
 def test_the_action_with_inputs(folders: Iterator[Path]) -> None:

@@ -351,7 +351,7 @@ def test_the_flag_takes_no_value(pytester: pytest.Pytester, folder: Path) -> Non
     assert run.report()["summary"]["collected"] == 1
 
 
-SHORT: Final = ("", "-report", "-html", "-junit", "-history", "-known")
+SHORT: Final = ("", "-report", "-html", "-junit", "-history", "-known", "-prove")
 """The ends of the options that have a short form."""
 
 

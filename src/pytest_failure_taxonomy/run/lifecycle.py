@@ -171,6 +171,7 @@ class Run:
         self._stall_thread: StallThread | None = None
         self._stalled: StalledRun | None = None
         self._every_test: EveryTest | None = None
+        self._variables = {} if settings.prove is None else dict(os.environ)
         self._secrets = Secrets(settings.redact)
         self._past_runs: PastRuns | None = None
         if settings.history is not None or settings.known is not None:
@@ -479,6 +480,11 @@ class Run:
             atexit.register(speak)
         else:
             speak()
+        failed = report["verdict"] and report["failures"] and report["exit"]["code"] == 1
+        if settings.prove and failed and problem is None:
+            from pytest_failure_taxonomy.run.proving import prove_at_exit
+
+            prove_at_exit(self.report_file.path, settings.prove, started_in, self._variables)
 
     def _evidence(self, exit_seen: evidence.ProcessExit, duration: float) -> evidence.RunEvidence:
         """Return all that was seen of the session, and how it ends."""

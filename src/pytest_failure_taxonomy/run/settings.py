@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.options import (
     DEFAULT_STALL_SECONDS,
     KNOWN_BY_HISTORY,
     OPTIONS,
+    PROVING_VARIABLE,
     SUPERVISOR_VARIABLE,
 )
 from pytest_failure_taxonomy.report.render import missing_library
@@ -76,6 +77,8 @@ class Settings:
     """The failures that are known; `None` if that was not asked."""
     known_name: str = ""
     """The file that lists them; `history` if the history says what is known."""
+    prove: str | None = None
+    """For how long failures are to be proven at the end; `None` for not at all."""
     shard: Shard | None = None
     attempt: Attempt | None = None
     faces: Faces = Faces()
@@ -142,6 +145,7 @@ def read_settings(config: pytest.Config) -> Settings:
         history=history,
         known=known,
         known_name=named_known.value or "",
+        prove=_prove(reader),
         shard=_shard(reader),
         attempt=attempt,
         faces=faces,
@@ -272,6 +276,15 @@ def _from_file(reader: _Reader, name: str, found: Given) -> Any:
     except RulesError as error:
         reader.problems += str(error).splitlines()
         return None
+
+
+def _prove(reader: _Reader) -> str | None:
+    """Return for how long to prove; `None` in a run that a test or an experiment has started."""
+    found = reader.given("prove")
+    if found.value is not None and not re.fullmatch(r"0*[1-9][0-9]{0,5}[smh]?", found.value):
+        reader.refuse("prove", found, f"{found.value!r} is no time")
+    is_nested = {"PYTEST_CURRENT_TEST", PROVING_VARIABLE} & os.environ.keys()
+    return None if is_nested else found.value
 
 
 _SHARD: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")

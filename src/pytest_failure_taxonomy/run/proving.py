@@ -1,0 +1,48 @@
+"""Prove at the end of a run why its tests failed, where that was asked: by our own command."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytest_failure_taxonomy.options import PROVING_VARIABLE
+from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was, write_words
+
+
+def prove_at_exit(report: Path, budget: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Have a report's failures proven when this process ends; its exit status stays.
+
+    What the command prints comes after all that pytest prints, and Ctrl+C ends the command alone.
+
+    Args:
+        report: of the run.
+        budget: for how long.
+        folder: where pytest was started.
+        environment: as it was then; tests may have changed it, which may be why they failed.
+    """
+    process_id = os.getpid()
+
+    def prove() -> None:
+        if os.getpid() != process_id:  # a fork has the same to do at its end
+            return
+        command = [sys.executable, "-P", "-m", "pytest_failure_taxonomy", "prove", str(report)]
+        # Not ignored, or the command would ignore it, too.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        with interpreter_as_it_was():
+            write_words(sys.stdout, "")  # what was printed before comes first
+            try:
+                subprocess.run(  # noqa: S603 - this Python, with a command of ours
+                    [*command, "--budget", budget],
+                    cwd=folder,
+                    env={**environment, PROVING_VARIABLE: "1"},
+                    check=False,
+                )
+            except (OSError, ValueError) as error:
+                write_words(sys.stderr, f"failure taxonomy: nothing is proven: {error}\n")
+
+    atexit.register(prove)
