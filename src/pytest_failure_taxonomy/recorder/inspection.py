@@ -98,13 +98,18 @@ def is_plain(value: object) -> bool:
     )
 
 
-def attribute_of(one: object, name: str, default: Any = None) -> Any:
-    """Return what an instance or a module itself holds under a name, not what its class has."""
+def own_names_of(one: object) -> dict[str, Any]:
+    """Return what an instance or a module itself holds by name; empty where it can't hold any."""
     for base in bases_of(type(one)):
         holder = body_of(base).get("__dict__")
         if type(holder) is GetSetDescriptorType or type(holder) is MemberDescriptorType:
-            return dict.get(holder.__get__(one), name, default)
-    return default
+            return cast("dict[str, Any]", holder.__get__(one))
+    return {}
+
+
+def attribute_of(one: object, name: str, default: Any = None) -> Any:
+    """Return what an instance or a module itself holds under a name, not what its class has."""
+    return dict.get(own_names_of(one), name, default)
 
 
 def function_in(one: object) -> FunctionType | None:

@@ -1,0 +1,1 @@
+"""Experiments that prove what a failure comes from."""

@@ -1,0 +1,518 @@
+"""What tests leave behind: it is found, said, and put back, and no code of the user's runs."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextvars
+import decimal
+import gc
+import locale
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+import pytest
+
+from pytest_failure_taxonomy.prove.state import (
+    changed_files,
+    differences,
+    put_back,
+    take,
+    take_files,
+)
+from pytest_failure_taxonomy.redaction.redactor import Redactor
+
+VARIABLE: Final[contextvars.ContextVar[int]] = contextvars.ContextVar("taxed", default=0)
+END: Final = threading.Event()
+"""Ends the thread that a row leaves running."""
+
+SHOP: Final = """
+import collections, functools, logging, threading
+RATE = 0.2
+RATES = {"de": 0.19}
+API_KEY = "x"
+LONG = list(range(100))
+NESTED = {"a": [1, [2]]}
+SEEN = set()
+QUEUE = collections.deque([1])
+LATEST = collections.OrderedDict(a=1)
+COUNTS = collections.Counter("a")
+LINES = collections.defaultdict(list)
+BYTES = bytearray(b"ab")
+BIG = list(range(5_000))
+LOCAL = threading.local()
+
+class Client:
+    timeout = 3
+    seen = []
+    class Meta:
+        name = "a"
+    def __init__(self):
+        self.items = []
+        self.n = 1
+    def get(self):
+        return 1
+    @staticmethod
+    def add(to=[]):
+        to.append(1)
+    @functools.cached_property
+    def price(self):
+        return 5
+
+class Slotted:
+    __slots__ = ("x",)
+
+class Single(type):
+    instances = {}
+    def __call__(cls):
+        if cls not in Single.instances:
+            Single.instances[cls] = type.__call__(cls)
+        return Single.instances[cls]
+
+class Settings(metaclass=Single):
+    debug = False
+
+Settings()
+CLIENT = Client()
+SLOTTED = Slotted()
+CLIENTS = {"main": Client(), Client: [Client()]}
+FORMATTER = logging.Formatter("%(message)s")
+
+@functools.lru_cache
+def load(n):
+    return n
+
+def remembered(function):
+    cache = {}
+    @functools.wraps(function)
+    def call(n):
+        if n not in cache:
+            cache[n] = function(n)
+        return cache[n]
+    return call
+
+@remembered
+def slow(n):
+    return n
+
+def add(to=[]):
+    to.append(1)
+
+def count():
+    count.n = getattr(count, "n", 0) + 1
+
+def counter():
+    n = 0
+    def next_number():
+        nonlocal n
+        n += 1
+    return next_number
+
+next_number = counter()
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module of a small project."""
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").write_text("from shop.config import RATES, CLIENT\n")
+    (package / "config.py").write_text(SHOP)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    VARIABLE.set(1)
+    decimal.getcontext()
+    import shop.config  # type: ignore[import-not-found]
+
+    yield shop.config
+    END.set()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
+        del sys.modules[name]
+
+
+class Row(NamedTuple):
+    """What a test does, and what is found of it."""
+
+    pollute: Callable[[Any], object]
+    key: str
+    text: str
+    """Its start."""
+    can_be_put_back: bool = True
+    others: tuple[str, ...] = ()
+    """The starts of keys that come with it."""
+
+
+def leave_time_zone(_: object) -> None:
+    """Live in Tokyo from now on."""
+    os.environ["TZ"] = "Asia/Tokyo"
+    time.tzset()
+
+
+def leave_loop(_: object) -> None:
+    """Run something on a loop, after which this thread has none."""
+    asyncio.run(asyncio.sleep(0))
+
+
+_ROWS: Final = (
+    Row(lambda c: setattr(c, "RATE", 0.19), "RATE", "RATE = 0.19 (was 0.2)"),
+    Row(lambda c: setattr(c, "NEW", 3), "NEW", "NEW = 3 (was not set)"),
+    Row(lambda c: delattr(c, "RATE"), "RATE", "RATE is not set (was 0.2)"),
+    Row(lambda c: setattr(c, "RATE", True), "RATE", "RATE = True (was 0.2)"),
+    Row(lambda c: setattr(c, "RATE", "a" * 90), "RATE", f"RATE = '{'a' * 78}… (was 0.2)"),
+    Row(
+        lambda c: setattr(c, "API_KEY", "hunter2hunter"),
+        "API_KEY",
+        "API_KEY = '[REDACTED:api-key]' (was 'x')",
+    ),
+    Row(
+        lambda c: c.RATES.update(fr=0.2),
+        "RATES",
+        "RATES = {'de': 0.19, 'fr': 0.2} (was {'de': 0.19})",
+    ),
+    Row(lambda c: setattr(c, "RATES", {}), "RATES", "RATES = {} (was {'de': 0.19})"),
+    Row(
+        lambda c: c.LONG.insert(50, "x"),
+        "LONG",
+        "LONG = …, 'x', 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67,… "
+        "(was …, 50, 51, 52, ",
+    ),
+    Row(
+        lambda c: c.NESTED["a"][1].append(3),
+        "NESTED",
+        "NESTED = {'a': [1, [2, 3]]} (was {'a': [1, [2]]})",
+    ),
+    Row(lambda c: c.SEEN.add(3), "SEEN", "SEEN = set([3]) (was set([]))"),
+    Row(lambda c: c.QUEUE.append(3), "QUEUE", "QUEUE = collections.deque([1, 3]) (was"),
+    Row(lambda c: c.LATEST.update(b=2), "LATEST", "LATEST = collections.OrderedDict({'a': 1, 'b'"),
+    Row(lambda c: c.COUNTS.update("a"), "COUNTS", "COUNTS = collections.Counter({'a': 2}) (was"),
+    Row(lambda c: c.LINES[c.Client].append(1), "LINES", "LINES = collections.defaultdict({the cla"),
+    Row(lambda c: c.BYTES.append(1), "BYTES", "BYTES = bytearray([97, 98, 1]) (was"),
+    Row(
+        lambda c: c.BIG.append(1),
+        "BIG",
+        "BIG = list with 5001 elements (was list with 5000 elements)",
+        can_be_put_back=False,
+    ),
+    Row(lambda c: setattr(c, "BIG", []), "BIG", "BIG = [] (was list with 500"),
+    Row(lambda c: setattr(c.LOCAL, "x", 3), "LOCAL.x", "LOCAL.x = 3 (was not set)"),
+    Row(lambda c: setattr(c.Client, "timeout", 4), "Client.timeout", "Client.timeout = 4 (was 3)"),
+    Row(lambda c: c.Client.seen.append(1), "Client.seen", "Client.seen = [1] (was [])"),
+    Row(
+        lambda c: setattr(c.Client.Meta, "name", "b"), "Client.Meta.name", "Client.Meta.name = 'b'"
+    ),
+    Row(
+        lambda c: setattr(c.Client, "get", mock.Mock()),
+        "Client.get",
+        "Client.get = an object of unittest.mock.Mock (was the function shop.config.Client.get)",
+    ),
+    Row(lambda c: setattr(c.Client, "post", 1), "Client.post", "Client.post = 1 (was not set)"),
+    Row(
+        lambda c: c.Client.add(),
+        "Client.add",
+        "Client.add = the function shop.config.Client.add with {'to': [1]} (was",
+    ),
+    Row(lambda c: c.CLIENT.items.append(3), "CLIENT.items", "CLIENT.items = [3] (was [])"),
+    Row(lambda c: setattr(c.CLIENT, "n", 2), "CLIENT.n", "CLIENT.n = 2 (was 1)"),
+    Row(lambda c: c.CLIENT.price, "CLIENT.price", "CLIENT.price = 5 (was not set)"),
+    Row(
+        lambda c: setattr(c, "CLIENT", c.Client()),
+        "CLIENT",
+        "CLIENT is another object of shop.config.Client",
+    ),
+    Row(lambda c: setattr(c.SLOTTED, "x", 1), "SLOTTED.x", "SLOTTED.x = 1 (was not set)"),
+    Row(lambda c: setattr(c.CLIENTS["main"], "n", 5), "CLIENTS['main'].n", "CLIENTS['main'].n = 5"),
+    Row(
+        lambda c: setattr(c.Settings(), "debug", True),
+        "Single.instances[the class shop.config.Settings].debug",
+        "Single.instances[the class shop.config.Settings].debug = True (was not set)",
+    ),
+    Row(lambda c: setattr(c.FORMATTER, "_fmt", ""), "FORMATTER._fmt", "FORMATTER._fmt = '' (was"),
+    Row(
+        lambda c: c.load(3),
+        "load",
+        "load = the function shop.config.load with a cache of 1 (was the function shop.config.load "
+        "with a cache of 0)",
+    ),
+    Row(lambda c: c.slow(3), "slow", "slow = …, 'cache': {3: 3}, "),
+    Row(lambda c: c.add(), "add", "add = the function shop.config.add with {'to': [1]} (was"),
+    Row(lambda c: c.count(), "count", "count = the function shop.config.count with {'n': 1} (was"),
+    Row(lambda c: c.next_number(), "next_number", "next_number = the function shop.config.counter"),
+)
+ATTRIBUTES: Final = tuple(
+    row._replace(key=f"module:shop.config.{row.key}", text=f"shop.config.{row.text}")
+    for row in _ROWS
+)
+
+OTHERS: Final = (
+    Row(
+        lambda _: os.environ.update(TAXED="secret"),
+        "environment:TAXED",
+        "the environment variable TAXED was set",
+    ),
+    Row(
+        lambda _: os.environ.pop("HOME"),
+        "environment:HOME",
+        "the environment variable HOME was removed",
+    ),
+    Row(
+        lambda _: os.environ.update(HOME="/x"),
+        "environment:HOME",
+        "the environment variable HOME was changed",
+    ),
+    Row(lambda _: os.chdir("/"), "directory", "the working directory is '/' (was '"),
+    Row(leave_time_zone, "timezone", "the time zone was changed", others=("environment:TZ",)),
+    Row(
+        lambda _: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
+        "locale",
+        "the locale is 'C.UTF-8' (was '",
+    ),
+    Row(
+        lambda _: logging.getLogger("shop.taxes").setLevel(10),
+        "logging:shop.taxes.level",
+        "logging: shop.taxes.level is 10 (was not set)",
+    ),
+    Row(
+        lambda _: logging.getLogger().addHandler(logging.NullHandler()),
+        "logging:root.handlers",
+        "logging: root.handlers is ",
+    ),
+    Row(lambda _: logging.disable(40), "logging:disable", "logging: disable is 40 (was 0)"),
+    Row(
+        lambda _: warnings.simplefilter("ignore", ImportWarning),
+        "warnings",
+        "warnings.filters is [('ignore', ",
+    ),
+    Row(lambda _: sys.path.insert(0, "/taxes"), "path", "sys.path is ['/taxes', "),
+    Row(
+        lambda _: signal.signal(signal.SIGUSR2, signal.SIG_IGN),
+        "signal:SIGUSR2",
+        "the handler of SIGUSR2 was changed",
+    ),
+    Row(leave_loop, "loop", "asyncio's policy or its current event loop was changed"),
+    Row(
+        lambda _: VARIABLE.set(2),
+        "contextvar:taxed",
+        "the context variable taxed is 2 (was 1)",
+    ),
+    Row(
+        lambda _: setattr(decimal.getcontext(), "prec", 5),
+        "decimal",
+        "the decimal context is …, 'prec': 5, ",
+    ),
+    Row(
+        lambda _: decimal.getcontext().traps.update({decimal.Inexact: True}),
+        "decimal",
+        "the decimal context is …, 'Overflow', 'Inexact']} (was …, 'Overflow']})",
+    ),
+    Row(lambda _: os.umask(0o77), "umask", "the umask is '0o77' (was '"),
+    Row(
+        lambda _: sys.setrecursionlimit(sys.getrecursionlimit() + 1),
+        "recursion",
+        "the recursion limit is ",
+    ),
+    Row(lambda _: gc.disable(), "gc", "gc.isenabled() is False (was True)"),
+    Row(
+        lambda _: setattr(builtins, "open", mock.Mock()),
+        "library:builtins.open",
+        "builtins.open = an object of unittest.mock.Mock (was the function ",
+    ),
+    Row(
+        lambda _: setattr(logging.Logger, "info", mock.Mock()),
+        "library:logging.Logger.info",
+        "logging.Logger.info = an object of unittest.mock.Mock (was the function ",
+    ),
+    Row(
+        lambda _: setattr(sys, "stdout", sys.__stdout__),
+        "library:sys.stdout",
+        "sys.stdout = an object of _io.TextIOWrapper (was an object of _pytest.",
+    ),
+    Row(
+        lambda _: sys.modules.update(shop=mock.Mock()),
+        "imported:shop",
+        "the module shop was replaced in sys.modules",
+    ),
+    Row(
+        lambda _: sys.modules.update(taxes=mock.Mock()),
+        "imported:taxes",
+        "the module taxes was imported",
+    ),
+    Row(
+        lambda _: sys.modules.pop("shop.config"),
+        "imported:shop.config",
+        "the module shop.config was removed from sys.modules",
+    ),
+    Row(
+        lambda _: random.random(),  # noqa: S311 - no secret
+        "random",
+        "the state of random was changed",
+    ),
+    Row(
+        lambda _: threading.Thread(target=END.wait, name="taxes").start(),
+        "thread:taxes",
+        "the thread taxes is running",
+        can_be_put_back=False,
+    ),
+    Row(
+        lambda c: Path(c.__file__).with_name("new.txt").touch(),
+        "file:shop/new.txt",
+        "the file shop/new.txt was added",
+        can_be_put_back=False,
+    ),
+)
+
+
+def rounds(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield rows that don't get into each other's way, to take few snapshots."""
+    left = [*rows]
+    while left:
+        together: list[Row] = []
+        for row in left:
+            if not any(f"{row.key}.".startswith(f"{other.key}.") for other in together):
+                together.append(row)
+        yield together
+        left = [row for row in left if row not in together]
+
+
+@pytest.mark.parametrize("rows", [ATTRIBUTES, OTHERS], ids=["attributes", "others"])
+def test_each_part_is_found_said_and_put_back(
+    rows: tuple[Row, ...], shop: ModuleType, tmp_path: Path
+) -> None:
+    """Whatever a test changes is found under one key, and is as it was when it was put back."""
+    redact = Redactor().redact
+    redact("api_key = 'x'")  # it reads files when it is used first
+    take(tmp_path)  # which may import or compute something by itself
+    for together in rounds(rows):
+        before = take(tmp_path)
+        try:
+            for row in together:
+                row.pollute(shop)
+        finally:
+            found = {each.key: each for each in differences(before, take(tmp_path), redact)}
+            failed = put_back(before, [*found])
+            left = differences(before, take(tmp_path), redact)
+        for row in together:
+            difference = found.pop(row.key, None)
+            assert difference is not None, row
+            assert difference.text.startswith(row.text), row
+            assert difference.can_be_put_back == row.can_be_put_back, row
+            for key in row.others:
+                assert found.pop(key, None) is not None, row
+        assert not found, together
+        lasting = {row.key for row in together if not row.can_be_put_back}
+        assert set(failed) == lasting
+        assert {each.key for each in left} == lasting
+
+
+HOSTILE: Final = """
+import types
+
+class Hostile(Exception):
+    pass
+
+def refuse(*args, **kwargs):
+    CALLS.append(args)
+    raise Hostile
+
+CALLS = []
+METHODS = {
+    f"__{name}__": refuse
+    for name in (
+        "eq ne hash repr str bool len iter getattr getattribute get set contains bytes copy call "
+        "index format dir sizeof reduce lt instancecheck subclasscheck"
+    ).split()
+}
+
+class Meta(type):
+    locals().update(METHODS)
+
+Thing = Meta("Thing", (), METHODS)
+things = [object.__new__(Thing) for _ in range(4)]
+plain = type("Plain", (), {})
+plain_list, plain_dict, plain_set = (
+    type(base.__name__, (base,), METHODS) for base in (list, dict, set)
+)
+LIST, DICT, SET = (
+    list.__new__(plain_list), dict.__new__(plain_dict), set.__new__(plain_set)
+)
+ONE, TWO = things[:2]
+IN_LIST = [things[2]]
+IN_DICT = {"a": things[3]}
+CHANGED = 1
+class Lazy(types.ModuleType):
+    __getattr__ = refuse
+    def __getattribute__(self, name):
+        refuse()
+"""
+
+
+def test_no_code_of_the_users_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects, containers and modules whose methods all raise are told apart by identity alone."""
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import hostile  # type: ignore[import-not-found]
+
+    lazy = hostile.Lazy("lazy")
+    monkeypatch.setitem(sys.modules, "hostile", hostile)
+    monkeypatch.setitem(sys.modules, "lazy", lazy)
+    monkeypatch.setitem(sys.modules, "thing", hostile.things[0])
+    calls = len(hostile.CALLS)
+    before = take(tmp_path)
+    hostile.ONE, hostile.CHANGED = hostile.TWO, 2
+    list.append(hostile.LIST, 1)
+    list.append(hostile.LIST, hostile.ONE)
+    dict.__setitem__(hostile.DICT, "a", hostile.TWO)
+    set.add(hostile.SET, 3)
+    hostile.IN_LIST.append(hostile.TWO)
+    hostile.IN_DICT["a"] = hostile.TWO
+    object.__setattr__(hostile.things[2], "n", 5)
+    type.__setattr__(hostile.Thing, "n", 5)
+    found = differences(before, take(tmp_path), str)
+    assert {each.key.partition(".")[2]: each.text.partition(" = ")[2] for each in found} == {
+        "CHANGED": "2 (was 1)",
+        "DICT": "hostile.dict({'a': an object of hostile.Thing}) (was hostile.dict({}))",
+        "IN_DICT": "",
+        "IN_LIST": "[an object of hostile.Thing, an object of hostile.Thing] "
+        "(was [an object of hostile.Thing])",
+        "LIST": "hostile.list([1, an object of hostile.Thing]) (was hostile.list([]))",
+        "ONE": "",
+        "SET": "hostile.set([3]) (was hostile.set([]))",
+        "Thing.n": "5 (was not set)",
+        "things[2].n": "5 (was not set)",
+    }
+    assert put_back(before, [each.key for each in found]) == ()
+    assert differences(before, take(tmp_path), str) == ()
+    assert len(hostile.CALLS) == calls
+
+
+def test_files_that_tests_changed_are_listed(tmp_path: Path) -> None:
+    """Of the project's alone: no caches, hidden folders, installations or environments."""
+    skipped = ("__pycache__", ".git", "node_modules", ".venv", "env", "build")
+    for folder in (*skipped, "data/deep"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    (tmp_path / "data" / "old.txt").touch()
+    (tmp_path / "data" / "same.txt").touch()
+    (tmp_path / "data" / "deep" / "rows.csv").touch()
+    before = take_files(tmp_path)
+    for folder in skipped:
+        (tmp_path / folder / "x").touch()
+    (tmp_path / "data" / "deep" / "rows.csv").write_text("1")
+    (tmp_path / "data" / "old.txt").unlink()
+    (tmp_path / "new.txt").touch()
+    assert changed_files(before, take_files(tmp_path)) == (
+        "the file data/deep/rows.csv was changed",
+        "the file data/old.txt was removed",
+        "the file new.txt was added",
+    )
