@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from pytest_failure_taxonomy.report.build import OWN_NAME, SCHEMA_ID, build_report
+from pytest_failure_taxonomy.report.build import NO_PROOF, OWN_NAME, SCHEMA_ID, build_report
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -33,6 +33,20 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from tests.helpers.report_schema import packaged_schema
 
+A_PROOF: Final[Mapping[str, Any]] = {
+    **NO_PROOF,
+    "type": "order.polluted",
+    "status": "proven",
+    "nodeids": ["tests/test_tax.py::test_default"],
+    "state": "shop.config.RATE = 0.19 (was 0.2)",
+    "runs": 5,
+    "failed": 5,
+    "without": {"runs": 5, "failed": 0, "state": None},
+    "interval": {"low": 0.4782, "high": 1.0},
+    "command": "pytest tests/test_tax.py::test_default tests/test_cart.py::test_total",
+    "suspicions": ["load: fails 9 of 10 with the processors busy"],
+}
+"""A proof in which every field says something."""
 _valid: set[bytes] = set()
 """The digests of what has been checked: a test reads a report, and at its end it is looked at."""
 _HEAD_BYTES: Final = 200

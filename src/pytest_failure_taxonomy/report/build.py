@@ -545,8 +545,8 @@ def causes_as_json(
     """
     known: dict[str, JSONObject] = {}
     for told in before:
-        if told["key"] not in known or known[told["key"]]["history"] is None:
-            known[told["key"]] = told
+        kept = known.setdefault(told["key"], dict(told))
+        kept |= {name: kept[name] or told[name] for name in ("history", "proof")}
     causes: list[JSONObject] = []
     for cause in limits.listed("causes", judgement.causes):
         fields = {

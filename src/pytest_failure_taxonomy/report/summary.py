@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
-from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line
+from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line, safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -78,7 +78,7 @@ class CauseSummary:
     proof: tuple[str, ...]
     """What an experiment says of it; empty without any."""
     proof_command: str
-    """What repeats the experiment; empty where nothing does."""
+    """What repeats the experiment; empty where nothing does, or no shell could be given it."""
     failures: tuple[JSONObject, ...]
     """Its entries in `failures`, `collection_errors` and `internal_errors`."""
 
@@ -282,6 +282,7 @@ def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[Caus
     states = build.object_at(own, "history")
     for cause, failures in told:
         history, proof = cause["history"], cause["proof"]
+        command = (proof or {}).get("command") or ""
         kept = (build.object_at(states, each) for each in cause["fingerprints"])
         rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
         named = _named(report, cause["nodeids"], failures)
@@ -295,7 +296,7 @@ def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[Caus
             last_passed_commit=history["last_passed_commit"] if history else None,
             nodeids=tuple(cause["nodeids"]),
             proof=proof_words(proof, next(iter(cause["nodeids"]), None), paths) if proof else (),
-            proof_command=(proof and proof["command"]) or "",
+            proof_command=command if safe_text(command, len(command) + 1) == command else "",
             failures=tuple(failures),
         )
 

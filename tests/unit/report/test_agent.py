@@ -27,7 +27,14 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Stall,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
-from tests.helpers.reports import make_context, make_failure, make_full_run, make_report, make_run
+from tests.helpers.reports import (
+    A_PROOF,
+    make_context,
+    make_failure,
+    make_full_run,
+    make_report,
+    make_run,
+)
 
 TRACEBACK: Final = """    def test_total():
 >       check(3)
@@ -315,6 +322,13 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
             "first_seen": "2026-01-02T03:04:05Z",
             "runs": 10**18,
             "last_passed_commit": draw(TEXTS),
+        }
+        cause["proof"] = {
+            **A_PROOF,
+            "nodeids": [draw(TEXTS)],
+            "state": draw(st.none() | TEXTS),
+            "command": draw(st.sampled_from([None, A_PROOF["command"], "pytest a\nb", "\x1b[0m"])),
+            "suspicions": [draw(TEXTS)] * many,
         }
     if report["verdict"] and draw(st.booleans()):
         report["verdict"]["kind"] = "a." + "b" * draw(st.integers(1, 500))

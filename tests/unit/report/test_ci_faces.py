@@ -38,6 +38,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import (
+    A_PROOF,
     assert_valid_report,
     make_context,
     make_failure,
@@ -121,6 +122,7 @@ def everything() -> dict[str, Any]:
         "runs": 3,
         "last_passed_commit": "0123456789abcdef",
     }
+    report["causes"][-1]["proof"] = A_PROOF
     report["extensions"][OWN_NAME] = {
         "notes": ["a note"],
         "merged": {"runs": [{"run": {"stage": "setup"}}]},

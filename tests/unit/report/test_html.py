@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
 from tests.helpers.page_scenes import SCENES, many, one_failure, stall, worker_died
 from tests.helpers.reports import (
+    A_PROOF,
     assert_valid_report,
     make_failure,
     make_full_run,
@@ -300,6 +301,7 @@ def test_no_text_of_a_report_makes_an_element(text: str) -> None:
 
 def _filled_with(text: str) -> dict[str, Any]:
     report = make_report(make_full_run())
+    report["causes"][0]["proof"] = A_PROOF
     filled: dict[str, Any] = change_texts(report, lambda _: f"a{text}b", CLOSED_FIELDS)
     for name in ("$schema", "schema_version", "limits", "summary"):
         filled[name] = report[name]

@@ -9,8 +9,9 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from pytest_failure_taxonomy.report.amend import with_proofs
+from pytest_failure_taxonomy.report.amend import amend_report, with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.report.merging import merge_reports
 from pytest_failure_taxonomy.report.model import FailureReport, Proof
 from pytest_failure_taxonomy.report.render import FORMATS, render
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
@@ -18,8 +19,8 @@ from pytest_failure_taxonomy.report.render.terminal import causes_with_tests, ve
 from pytest_failure_taxonomy.report.summary import proof_words, summarise
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import Location
-from tests.helpers.reports import make_failure, make_report, make_run
+from pytest_failure_taxonomy.taxonomy.evidence import Location, ProcessExit
+from tests.helpers.reports import A_PROOF, make_failure, make_report, make_run
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs/reference/proofs.md"
 VICTIM: Final = "tests/test_cart.py::test_total"
@@ -37,13 +38,7 @@ def passed(runs: int = 5, failed: int = 0, state: str | None = None) -> dict[str
     return {"runs": runs, "failed": failed, "state": state}
 
 
-POLLUTED: Final = proof(
-    "order.polluted",
-    nodeids=[POLLUTER],
-    without=passed(),
-    state="shop.config.RATE = 0.19 (was 0.2)",
-    command=COMMAND,
-)
+POLLUTED: Final = {**A_PROOF, "suspicions": []}
 FLAKY: Final = proof(
     "flaky",
     runs=40,
@@ -177,6 +172,25 @@ def test_the_terminal() -> None:
     assert listed[1:] == [first, second, COMMAND, VICTIM]
     proven["causes"] *= 3
     assert verdict_lines(proven, "r.json")[2].text.endswith(f"; {first}")
+
+
+def test_what_is_made_of_a_report_keeps_it() -> None:
+    """Reports that are merged, and one that is completed, have what was proven in any of them."""
+    first, second = report_of_one(), report_of_one()
+    key = first["causes"][0]["key"]
+    first["run"]["shard"], second["run"]["shard"] = ({"index": n, "total": 2} for n in (1, 2))
+    second["run"]["id"] = "f" * 32
+    flaky = {**FLAKY, "known_since": "2026-11-03T01:00:00Z"}
+    for reports in (
+        [with_proofs(first, {key: flaky}), with_proofs(second, {key: flaky})],
+        [with_proofs(first, {key: flaky}), second],
+        [first, with_proofs(second, {key: flaky})],
+    ):
+        merged = merge_reports(reports)
+        assert merged["causes"][0]["proof"] == flaky
+    end = ProcessExit(code=139, signal="SIGSEGV", observed=True, source="supervisor")
+    ended = amend_report(with_proofs(first, {key: flaky}), end)
+    assert flaky in [cause["proof"] for cause in ended["causes"]]
 
 
 @pytest.mark.parametrize("name", ["agent", *FORMATS])

@@ -294,7 +294,7 @@ def _commands(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     """Yield a command for each cause, its proof's or its first test, and for what was running."""
     run = reproduction_of(report)
     told = [
-        safe_text(cause.proof_command) or run.command(next(iter(cause.nodeids), ""))
+        cause.proof_command or run.command(next(iter(cause.nodeids), ""))
         for cause in summary.causes
     ]
     told += [run.command(test["nodeid"]) for test in report["in_flight"]]
