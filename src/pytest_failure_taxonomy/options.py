@@ -23,6 +23,9 @@ SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
 PROVING_VARIABLE = "FAILURE_TAXONOMY_PROVING"
 """Set in processes in which failures are being proven: their runs prove nothing themselves."""
 
+EXPERIMENT_VARIABLE = "FAILURE_TAXONOMY_EXPERIMENT"
+"""Holds what a pytest that `failure-taxonomy prove` has started is to run; no test sees it."""
+
 
 class Option(SimpleNamespace):
     """One option: its flag, and the ini value that says the same."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_failure_taxonomy.options import (
+    EXPERIMENT_VARIABLE,
     OPTIONS,
     SUPERVISOR_VARIABLE,
     declare,
@@ -123,6 +124,8 @@ def is_requested(config: pytest.Config) -> bool:
     options = config.known_args_namespace
     if any(getattr(options, name, False) for name in _ONLY_ASK):
         return False
+    if EXPERIMENT_VARIABLE in os.environ:
+        return False  # it tells of one test alone, and in its own way
     given = options.failure_taxonomy or options.failure_taxonomy_report is not None
     if given or _is_supervised():
         return True

@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.report.render import FORMATS
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
+_DURATION: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smh]?)")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
 
 
@@ -133,6 +134,14 @@ def _time(text: str) -> datetime:
     return at.replace(tzinfo=None) if at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None)
 
 
+def _duration(text: str) -> float:
+    """Return the seconds of a duration such as `90s`, `5m`, `1h` or `90`."""
+    found = _DURATION.fullmatch(text)
+    if found is None or float(found[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; give one such as 90s, 5m or 1h")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
 _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "path": Path,
     "int": int,
@@ -145,6 +154,7 @@ _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "shards": _number(int, 1, 10_000, "number of shards; give one from 1 to 10000"),
     "limit": _number(int, 1, 999_999, "number of rows; give 1 or more"),
     "time": _time,
+    "duration": _duration,
 }
 _CHOICES: Final = {
     "stages": [stage.value for stage in Stage],

@@ -273,14 +273,14 @@ def is_interactive_shell(command: list[str]) -> bool:
     return True
 
 
-def die_with_parent() -> None:
-    """Have the system end this process when its parent is killed (Linux).
+def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """Have the system end this process by a signal when its parent is killed (Linux).
 
     Nobody would see how this process ends then.
     """
     parent = os.getppid()
-    if _prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM)) and os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
+    if _prctl(_PR_SET_PDEATHSIG, int(number)) and os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> bool:

@@ -1,0 +1,175 @@
+"""Prove the causes of a report, one after the other, and write into it what is known.
+
+Each cause has its share of the time that is left. What one of them has shown is in the report
+before the next begins, so that Ctrl+C leaves it, and `--resume` goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.prove import recorded
+from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime
+from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
+from pytest_failure_taxonomy.prove.state import changed_files, take_files
+from pytest_failure_taxonomy.report.amend import with_proofs
+from pytest_failure_taxonomy.report.summary import proof_words
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed, seconds_words
+
+_MOST_FILES: Final = 5
+_INDENT: Final = "   "
+
+
+def prove_causes(
+    path: Path,
+    report: dict[str, Any],
+    *,
+    budget_seconds: float,
+    number: int | None = None,
+    resumes: bool = False,
+    allows_effects: bool = False,
+    tell: Callable[[str], None],
+    save: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Return a report with what experiments show of its causes.
+
+    Args:
+        path: of the report.
+        report: its JSON object.
+        budget_seconds: for all causes together.
+        number: of the only cause that is looked at, from 1 on.
+        resumes: leave out what has been decided before.
+        allows_effects: run tests that use the network, a database or other processes.
+        tell: prints a line.
+        save: keeps the report, after each cause.
+
+    Raises:
+        ExperimentError: pytest can't be run as it was, or a test has effects that are not allowed.
+        SettingsError: there is no such cause, or nothing to prove.
+    """
+    causes = _causes_of(report, number, resumes=resumes)
+    setup = recorded.setup_of(report)
+    began = time.monotonic()
+    until = began + budget_seconds
+    limit = recorded.limit_of(report)
+    experiments = Experiments(
+        setup, until=until, limit_seconds=limit, allows_effects=allows_effects
+    )
+    tell(
+        f"{counted(len(causes), 'cause')}, in at most {seconds_words(budget_seconds)} and about "
+        f"{len(causes) * MOST_RUNS:,} runs of some of the tests"
+    )
+    files = take_files(setup.rootdir)
+    with experiments:
+        experiments.start()
+        order = report["order"]
+        is_same = order is not None and order["digest"] == experiments.digest
+        if not is_same:
+            why = "the report has none" if order is None else "other tests are collected than then"
+            tell(f"the recorded order is not known ({why}): that of now is taken")
+        if experiments.why_no_forks:
+            tell(f"every experiment takes a process of its own: {experiments.why_no_forks}")
+        suspects: list[tuple[str, ...]] = []
+        for index, (at, cause) in enumerate(causes):
+            now = time.monotonic()
+            experiments.until = now + (until - now) / (len(causes) - index)
+            tell(f"{at}. {cause['count']} x {cause['what']}: {_tests_of(cause)}")
+            proof = _prove(report, cause, experiments, suspects, is_same=is_same)
+            if isinstance(proof, str):
+                tell(f"{_INDENT}{proof}")
+                continue
+            if proof["type"] == "order.polluted" and tuple(proof["nodeids"]) not in suspects:
+                suspects.append(tuple(proof["nodeids"]))
+            for line in proof_lines(proof, cause):
+                tell(f"{_INDENT}{line}")
+            report = with_proofs(report, {cause["key"]: proof})
+            save(report)
+        runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"
+        tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
+    left = take_files(setup.rootdir)
+    for found in (files, left):  # what we write ourselves is none of theirs
+        found.pop(os.path.relpath(path, setup.rootdir).replace(os.sep, "/"), None)
+    if changed := changed_files(files, left):
+        tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
+    return report
+
+
+def proof_lines(proof: Mapping[str, Any], cause: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is printed of a proof: what is proven, what was left behind, and the command."""
+    nodeid = cause["nodeids"][0] if cause["nodeids"] else None
+    yield from proof_words(dict(proof), nodeid)
+    if proof["command"] and proof["status"] != "undecided":
+        yield proof["command"]
+
+
+def _causes_of(
+    report: Mapping[str, Any], number: int | None, *, resumes: bool
+) -> list[tuple[int, dict[str, Any]]]:
+    causes = list(enumerate(report["causes"], 1))
+    if not causes:
+        raise SettingsError("prove: nothing failed in this run")
+    if number is not None:
+        if number > len(causes):
+            raise SettingsError(
+                f"prove: there is no cause {number}; the report has {len(causes)}, which "
+                "`failure-taxonomy show --all` lists"
+            )
+        return [causes[number - 1]]
+    if resumes:
+        decided = ("proven", "refuted")
+        causes = [
+            (at, cause)
+            for at, cause in causes
+            if cause["proof"] is None or cause["proof"]["status"] not in decided
+        ]
+        if not causes:
+            raise SettingsError("prove: every cause of this run is decided; leave out --resume")
+    return causes
+
+
+def _prove(
+    report: Mapping[str, Any],
+    cause: Mapping[str, Any],
+    experiments: Experiments,
+    suspects: Sequence[tuple[str, ...]],
+    *,
+    is_same: bool,
+) -> dict[str, Any] | str:
+    """Return the proof of a cause, or a sentence that says why there is none."""
+    victims = recorded.victims_of(report, cause)
+    if not victims:
+        return "no test of its own fails, so there is nothing to run"
+    known = set(experiments.nodeids)
+    # xdist adds the group of a test to its node id, where it distributes by groups.
+    grouped = (replace(each, nodeid=each.nodeid.rpartition("@")[0]) for each in victims)
+    victim = next((each for each in (*victims, *grouped) if each.nodeid in known), None)
+    if victim is None:
+        errors = counted(experiments.collection_errors, "error")
+        return f"{victims[0].nodeid} is not collected any more (with {errors})"
+    order = experiments.nodeids
+    before = recorded.order_before(report, order, victim.nodeid) if is_same else None
+    natural = experiments.natural[: experiments.natural.index(victim.nodeid)]
+    climb = Climb(
+        victim=victim,
+        recorded=order[: order.index(victim.nodeid)] if before is None else before,
+        natural=natural,
+        others=tuple(each for each in experiments.natural if each != victim.nodeid)
+        if (report["run"]["duration_seconds"] or 0.0) * 4 < experiments.until - time.monotonic()
+        else (),
+        suspects=tuple(suspects),
+    )
+    try:
+        return Ladder(experiments, climb).prove()
+    except OutOfTime:
+        return "time ran out before it began"
+
+
+def _tests_of(cause: Mapping[str, Any]) -> str:
+    nodeids = cause["nodeids"]
+    return f"{nodeids[0]}{and_more(len(nodeids) - 1)}" if nodeids else "no test"

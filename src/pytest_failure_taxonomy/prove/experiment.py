@@ -1,0 +1,392 @@
+"""Run the user's own pytest again, with some of its tests in an order that is asked for.
+
+Forks of one process that has collected everything search; only fresh processes prove. Nothing is
+written into the user's folders: caches and temporary files go to a folder of the experiments' own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Literal, Self
+
+from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+PLUGIN: Final = "pytest_failure_taxonomy.prove.inside"
+Result = Literal["passed", "failed", "other"]
+_MOST_COPIED_BYTES: Final = 20 << 20
+_GRACE_SECONDS: Final = 10.0
+"""How much later than a fork's own limit its answer may come."""
+_SHOWN: Final = 3
+"""Effects of tests that are told."""
+_EXAMPLES: Final = ".hypothesis"
+
+
+class ExperimentError(FailureTaxonomyError):
+    """The user's pytest can't be run as it was."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"prove: {what}")
+
+
+class OutOfTime(Exception):  # noqa: N818 - it ends a search, and is no error
+    """The budget is spent."""
+
+
+@value
+class Conditions:
+    """What is different from the recorded run, besides the tests that run."""
+
+    variables: tuple[tuple[str, str | None], ...] = ()
+    """Of the environment, by name; `None` removes one."""
+    args: tuple[str, ...] = ()
+    """More arguments of pytest."""
+    prefix: tuple[str, ...] = ()
+    """Words before the command, such as `unshare --net`."""
+    around: Callable[[], Any] | None = None
+    """Returns what is to be entered while it runs, such as processes that keep the machine busy."""
+    words: str = ""
+    """What is different, for people: `with PYTHONHASHSEED=3`."""
+
+
+AS_RECORDED: Final = Conditions()
+
+
+@value
+class Victim:
+    """A test that fails, and how it can be told that it fails in the same way."""
+
+    nodeid: str
+    fingerprints: frozenset[str]
+    endings: frozenset[str]
+    """How its process may end instead: signals by name, `limit`, and exit codes."""
+
+
+@value
+class Outcome:
+    """What came of one experiment."""
+
+    result: Result
+    words: str
+    """What happened where the result is `other`."""
+    seconds: float
+    answers: tuple[dict[str, Any], ...] = ()
+
+    def answer(self, name: str) -> Any:
+        """Return the last answer of a name; `None` without one."""
+        return next((each[name] for each in reversed(self.answers) if name in each), None)
+
+
+@value
+class Setup:
+    """How to run the pytest of a report."""
+
+    args: tuple[str, ...]
+    folder: Path
+    rootdir: Path
+    variables: Mapping[str, str | None] = {}
+    python: tuple[str, ...] = (sys.executable, "-m", "pytest")
+    has_cache: bool = True
+
+
+class Experiments:
+    """Runs experiments until a time; to be used in a `with` statement.
+
+    Attributes:
+        nodeids: the tests as pytest selects them, in its order.
+        natural: the same in the order in which they were collected, before plugins changed it.
+        why_no_forks: a sentence, where every experiment takes a fresh process.
+    """
+
+    def __init__(
+        self, setup: Setup, *, until: float, limit_seconds: float, allows_effects: bool = False
+    ) -> None:
+        """Prepare.
+
+        Args:
+            setup: how to run pytest.
+            until: when the budget is spent, on the monotonic clock.
+            limit_seconds: how long one experiment may take.
+            allows_effects: go on where a test uses the network, a database or other processes.
+        """
+        self.nodeids: tuple[str, ...] = ()
+        self.natural: tuple[str, ...] = ()
+        self.digest = ""
+        self.collection_errors = 0
+        self.why_no_forks = ""
+        self.until = until
+        self.limit_seconds = limit_seconds
+        self.forks = self.fresh_runs = 0
+        self._allows_effects = allows_effects
+        self._setup = setup
+        self._count = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._server: socket.socket | None = None
+        self._replies: IO[bytes]
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="failure-taxonomy-prove-"))
+        (self._folder / "temporary").mkdir()
+        self._keep_examples()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Collect the tests, in the process whose forks will run them.
+
+        Raises:
+            ExperimentError: pytest does not collect them.
+        """
+        request: dict[str, Any] = {"answers": self._new_path()}
+        limit = self._time_left(10 * self.limit_seconds)
+        if hasattr(os, "fork"):
+            self._server, theirs = socket.socketpair()
+            self._replies = self._server.makefile("rb")
+            self._server.settimeout(limit)
+            with theirs:
+                request["server"] = theirs.fileno()
+                self._process = self._popen(request, AS_RECORDED, (theirs.fileno(),))
+            with suppress(TimeoutError):
+                self._replies.readline()
+        else:
+            self.why_no_forks = "this system can't fork a process"
+            self._process = self._popen(request, AS_RECORDED)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(limit)
+        collected = self._outcome(request["answers"], 0.0).answer("collected")
+        if collected is None:
+            self.stop()
+            raise ExperimentError(f"the tests can't be collected: {self._last_line()}")
+        self.nodeids = tuple(collected["nodeids"])
+        self.natural = tuple(self.nodeids[at] for at in collected["natural"])
+        self.digest = collected["digest"]
+        self.collection_errors = collected["errors"]
+        if collected["threads"]:
+            named = ", ".join(collected["threads"][:3])
+            self.why_no_forks = f"collecting the tests starts threads ({named})"
+            self.stop()
+
+    def stop(self) -> None:
+        """End the process whose forks run tests."""
+        process, self._process = self._process, None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if process is not None:
+            _end_group(process)
+
+    def run(
+        self,
+        victim: Victim,
+        before: Sequence[str] = (),
+        conditions: Conditions = AS_RECORDED,
+        *,
+        is_fresh: bool = False,
+        put_back: Sequence[str] = (),
+    ) -> Outcome:
+        """Run a test after others.
+
+        Args:
+            victim: the test, and which failure counts.
+            before: node ids of the others, in their order.
+            conditions: what is different; other ones than the recorded take a fresh process.
+            is_fresh: take a fresh process in any case.
+            put_back: keys of the state that is restored before the victim runs.
+
+        Raises:
+            OutOfTime: the budget is spent.
+        """
+        request = {**self._request_of(victim, before), "put_back": [*put_back]}
+        if is_fresh or conditions != AS_RECORDED or self.why_no_forks:
+            return self._in_fresh_process(request, victim, conditions)
+        return self._in_fork(request, victim)
+
+    def walk(self, victim: Victim, before: Sequence[str], every: int) -> int | None:
+        """Return after how many of the tests before it a test fails; `None` if it does not.
+
+        Args:
+            victim: the test.
+            before: the others; it is looked at after every so many of them.
+            every: how many.
+        """
+        request = {**self._request_of(victim, before), "every": every}
+        for answer in self._in_fork(request, victim).answers:
+            fails = answer.get("result") == "failed" or answer.get("ended") in victim.endings
+            if "probe" in answer and fails:
+                return int(answer["probe"])
+        return None
+
+    def find_state(self, victim: Victim, before: Sequence[str]) -> Outcome:
+        """Find what the tests before a victim leave behind that makes it fail."""
+        request = {**self._request_of(victim, before), "looks_at_state": True}
+        return self._in_fork(request, victim)
+
+    def _request_of(self, victim: Victim, before: Sequence[str]) -> dict[str, Any]:
+        return {
+            "answers": self._new_path(),
+            "order": [*before],
+            "victim": victim.nodeid,
+            "fingerprints": sorted(victim.fingerprints),
+        }
+
+    def _in_fork(self, request: dict[str, Any], victim: Victim) -> Outcome:
+        limit = self._time_left(self.limit_seconds)
+        if self._server is None:
+            self.start()
+        self.forks += 1
+        began = time.monotonic()
+        ended = "1"
+        line = json.dumps({**request, "limit_seconds": limit}).encode()
+        try:
+            if self._server is not None:
+                self._server.settimeout(limit + _GRACE_SECONDS)
+                self._server.sendall(line + b"\n")
+                ended = json.loads(self._replies.readline())
+        except (OSError, ValueError):
+            self.stop()  # the next one begins anew
+        return self._outcome(request["answers"], time.monotonic() - began, ended, victim)
+
+    def _in_fresh_process(
+        self, request: dict[str, Any], victim: Victim, conditions: Conditions
+    ) -> Outcome:
+        limit = self._time_left(2 * self.limit_seconds)
+        self.fresh_runs += 1
+        began = time.monotonic()
+        with conditions.around() if conditions.around else nullcontext():
+            process = self._popen(request, conditions)
+            try:
+                process.wait(limit)
+                ended = _name_of(process.returncode)
+            except subprocess.TimeoutExpired:
+                ended = "limit"
+            finally:
+                _end_group(process)
+        return self._outcome(request["answers"], time.monotonic() - began, ended, victim)
+
+    def _popen(
+        self,
+        request: Mapping[str, Any],
+        conditions: Conditions,
+        descriptors: tuple[int, ...] = (),
+    ) -> subprocess.Popen[bytes]:
+        setup = self._setup
+        variables: dict[str, str | None] = {
+            **os.environ,
+            # What Python, pytest and Hypothesis write beside the tests goes elsewhere.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DEBUG_TEMPROOT": str(self._folder / "temporary"),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(self._folder / _EXAMPLES),
+            **setup.variables,
+            **dict(conditions.variables),
+            EXPERIMENT_VARIABLE: json.dumps(request),
+        }
+        cache = ("-o", f"cache_dir={self._folder / 'cache'}") if setup.has_cache else ()
+        command = [*conditions.prefix, *setup.python, "-p", PLUGIN, *setup.args]
+        with self._output().open("wb") as output:
+            return subprocess.Popen(  # noqa: S603 - it is the user's own command
+                [*command, *cache, *conditions.args],
+                cwd=setup.folder,
+                env={name: text for name, text in variables.items() if text is not None},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
+
+    def _outcome(
+        self, path: str, seconds: float, ended: str = "0", victim: Victim | None = None
+    ) -> Outcome:
+        """Read what an experiment has answered."""
+        answers: list[dict[str, Any]] = []
+        with suppress(OSError), open(path, encoding="ascii") as file:
+            for line in file:
+                with suppress(ValueError):
+                    answers.append(json.loads(line))
+        with suppress(OSError):
+            os.unlink(path)
+        outcome = Outcome(result="other", words="", seconds=seconds, answers=tuple(answers))
+        effects = outcome.answer("effects")
+        if effects and not self._allows_effects:
+            told = ", ".join(
+                f"{sort} ({whom})" if whom else sort for sort, whom in effects[:_SHOWN]
+            )
+            raise ExperimentError(
+                f"the tests use {told}, and would do so in every run; give --yes to go on"
+            )
+        result, missing = outcome.answer("result"), outcome.answer("missing")
+        if result is not None:
+            words = next(iter(outcome.answer("words") or ()), "")
+            return replace(outcome, result=result, words=words)
+        if missing:
+            return replace(outcome, words=f"{missing[0]} is not collected")
+        started = outcome.answer("started")
+        # A crash or a hang counts where it is the victim's own.
+        if victim is not None and started == victim.nodeid and ended in victim.endings:
+            return replace(outcome, result="failed")
+        error = outcome.answer("error")
+        what = {"limit": "took too long"}.get(ended, f"ended with {error or ended}")
+        return replace(outcome, words=f"{started or 'pytest'} {what}")
+
+    def _time_left(self, most: float) -> float:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise OutOfTime
+        return min(left, most)
+
+    def _new_path(self) -> str:
+        self._count += 1
+        return str(self._folder / f"answers.{self._count}")
+
+    def _output(self) -> Path:
+        return self._folder / "output"
+
+    def _last_line(self) -> str:
+        with suppress(OSError):
+            lines = self._output().read_text("utf-8", "replace").split("\n")
+            errors = [each for each in lines if each.startswith(("ERROR", "E  "))]
+            return next(iter([*errors, *filter(None, reversed(lines))]), "").strip()
+        return "pytest said nothing"
+
+    def _keep_examples(self) -> None:
+        """Copy the failing examples that Hypothesis has kept, so that it finds them again."""
+        source = self._setup.folder / _EXAMPLES
+        with suppress(OSError):
+            size = sum(each.stat().st_size for each in source.rglob("*"))
+            if 0 < size < _MOST_COPIED_BYTES:
+                shutil.copytree(source, self._folder / _EXAMPLES)
+
+
+def _name_of(returncode: int) -> str:
+    return signal.Signals(-returncode).name if returncode < 0 else str(returncode)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it has started in its group."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()

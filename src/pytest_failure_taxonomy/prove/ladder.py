@@ -1,0 +1,299 @@
+"""Which experiments a cause needs, the cheapest first, and what is proven by them.
+
+Forks say where to look. What is said to be proven has failed in fresh processes with what is named,
+and has not without it (`rates.are_apart`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pytest_failure_taxonomy.prove.experiment import (
+    AS_RECORDED,
+    Conditions,
+    Experiments,
+    Outcome,
+    OutOfTime,
+    Victim,
+)
+from pytest_failure_taxonomy.prove.rates import (
+    FEWEST,
+    Count,
+    are_apart,
+    lower_bound,
+    passes_needed,
+)
+from pytest_failure_taxonomy.prove.search import fewest
+from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import listed
+
+_MOST_FRESH: Final = 20
+"""Fresh runs of one side that a comparison takes at most."""
+_MOST_FORKS: Final = 40
+"""Runs of a test alone, in forks, that look for a failure that comes and goes."""
+_LOOKS: Final = 5
+"""Runs in forks that say what is worth a proof; what takes long is looked at twice."""
+_LONG_SECONDS: Final = 2.0
+_FEWEST_PROBES: Final = 4
+_PROBES: Final = 60
+_SECONDS_OF_PROBES: Final = 20.0
+"""How often one pass over the tests before looks at the victim, and how long that may take."""
+_SHOWN: Final = 3
+MOST_RUNS: Final = 2 * _MOST_FRESH + _MOST_FORKS + 3 * _PROBES
+"""Runs that one cause takes at most, unless several tests are needed together."""
+
+
+@value
+class Side:
+    """One side of a comparison: what runs before the victim, and what is different."""
+
+    before: tuple[str, ...] = ()
+    conditions: Conditions = AS_RECORDED
+    put_back: tuple[str, ...] = ()
+
+
+ALONE: Final = Side()
+
+
+@value
+class Climb:
+    """What is known of a victim before the experiments."""
+
+    victim: Victim
+    recorded: tuple[str, ...] | None
+    """The tests before it in its process; `None` if that is not known."""
+    natural: tuple[str, ...]
+    """The tests that are collected before it."""
+    others: tuple[str, ...] = ()
+    """All tests but the victim, where there is time to run them all; else none."""
+    suspects: tuple[tuple[str, ...], ...] = ()
+    """Polluters of other tests, which are tried first."""
+    suspicions: tuple[str, ...] = ()
+
+
+class Ladder:
+    """Climbs from the cheapest experiment on one victim to what proves its cause."""
+
+    def __init__(self, experiments: Experiments, climb: Climb) -> None:
+        self._experiments = experiments
+        self._victim = climb.victim
+        self._climb = climb
+        self._fresh: dict[Side, Count] = {}
+        self._suspicions = list(climb.suspicions)
+        self.others: list[str] = []
+        """How it ended where that was neither a pass nor the failure that was asked for."""
+        self._seconds = 0.01
+        """How long the last run has taken; those of the victim alone are the first."""
+        self.found: tuple[str, ...] = ()
+        """The tests that the proof names."""
+
+    def prove(self) -> dict[str, Any]:
+        """Return the proof of a cause, as the report has it; undecided where time runs out."""
+        try:
+            return self._prove()
+        except OutOfTime:
+            return self._proof("flaky", "undecided", self._side_counts(ALONE), why="time ran out")
+
+    def _prove(self) -> dict[str, Any]:
+        alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
+        if alone.runs == 0:
+            return self._proof("flaky", "undecided", alone, why=self._other_words())
+        if alone.failed == alone.runs:
+            return self._fails_alone()
+        if alone.failed == 0 and (proof := self._fails_after_others()) is not None:
+            return proof
+        return self._comes_and_goes()
+
+    # What follows are the rungs.
+
+    def _fails_alone(self) -> dict[str, Any]:
+        ran = {*(self._climb.recorded or ())}
+        for before in (self._climb.natural, self._climb.others):
+            setters = None if ran.issuperset(before) else self._search(before, "passed")
+            if setters is not None:
+                effect, without = self._compare(ALONE, Side(before=setters))
+                if are_apart(effect, without):
+                    self.found = setters
+                    return self._proof("order.brittle", "proven", effect, without)
+        alone = self._count_fresh(ALONE, FEWEST)
+        if alone.failed < alone.runs:
+            return self._comes_and_goes()
+        status = "proven" if alone.runs >= FEWEST else "undecided"
+        return self._proof("reproducible", status, alone)
+
+    def _fails_after_others(self) -> dict[str, Any] | None:
+        """Find the tests that make the victim fail; `None` if those that ran before it do not."""
+        recorded = self._climb.recorded or ()
+        suspects = (each for each in self._climb.suspects if self._is(each, "failed"))
+        polluters = next(suspects, None) or self._search(recorded, "failed")
+        if polluters is None and recorded and not self._experiments.why_no_forks:
+            # Not in forks, which share files and sockets with the process that collected.
+            polluters = self._search(recorded, "failed", is_fresh=True)
+        if polluters is None:
+            return None
+        seen = self._look(Side(before=polluters), times=_LOOKS)
+        if seen.failed * 2 < seen.runs:
+            return None  # it was chance that it failed
+        effect, without = self._compare(Side(before=polluters), ALONE)
+        if effect.failed < effect.runs and len(polluters) > 1:
+            # It is a matter of chance, which may have kept tests that are not needed.
+            tries = passes_needed(max(lower_bound(effect), 1 / _MOST_FRESH))
+            polluters = fewest(
+                polluters, lambda some: any(self._is(some, "failed") for _ in range(tries))
+            )
+            effect, without = self._compare(Side(before=polluters), ALONE)
+        if not are_apart(effect, without):
+            if not without.failed:
+                self._suspicions.append(f"after {' and '.join(polluters)}: fails {effect}")
+            return None
+        self.found = polluters
+        return self._proof(
+            "order.polluted", "proven", effect, without, state=self._find_state(polluters)
+        )
+
+    def _find_state(self, polluters: tuple[str, ...]) -> str | None:
+        """Return in words what the polluters leave behind that makes the victim fail."""
+        if self._experiments.why_no_forks:
+            self._suspicions.append(f"what they leave behind: {self._experiments.why_no_forks}")
+            return None
+        try:
+            found = self._experiments.find_state(self._victim, polluters)
+            mended = dict(found.answer("mended") or ())
+            if mended:
+                side = Side(before=polluters, put_back=tuple(mended))
+                forks, fresh = self._look(side, times=3), self._count_fresh(side, 2)
+                if not forks.failed + fresh.failed and forks.runs + fresh.runs >= FEWEST:
+                    return "; ".join(mended.values())
+                self._suspicions.append("; ".join(mended.values()))
+            elif left := found.answer("differences"):
+                self._suspicions.append(f"left behind: {listed(left, _SHOWN)}")
+            elif left is None:
+                self._suspicions.append(f"what they leave behind: {found.words}")
+        except OutOfTime:
+            self._suspicions.append("what they leave behind: time ran out")
+        return None
+
+    def _comes_and_goes(self) -> dict[str, Any]:
+        """Run it alone until it has failed and passed under the same conditions."""
+        if not self._experiments.why_no_forks:
+            self._look(ALONE, times=_MOST_FORKS, until_mixed=True)
+        alone = self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True)
+        is_mixed = 0 < alone.failed < alone.runs
+        why = "" if is_mixed else f"it has never failed in {alone.runs} runs alone"
+        if is_mixed:
+            alone = self._count_fresh(ALONE, _MOST_FRESH)
+        return self._proof("flaky", "proven" if is_mixed else "undecided", alone, why=why)
+
+    # What follows are the ways to ask.
+
+    def _is(self, before: Sequence[str], result: str, *, is_fresh: bool = False) -> bool:
+        return self._run(Side(before=tuple(before)), is_fresh=is_fresh).result == result
+
+    def _search(
+        self, before: tuple[str, ...], result: str, *, is_fresh: bool = False
+    ) -> tuple[str, ...] | None:
+        """Return the fewest of the tests before the victim after which it has a result.
+
+        Returns:
+            `None` where it does not have it after all of them.
+        """
+        if not before:
+            return None
+
+        def holds(some: tuple[str, ...]) -> bool:
+            return self._is(some, result, is_fresh=is_fresh)
+
+        walks = not (is_fresh or self._experiments.why_no_forks)
+        if result == "failed" and len(before) > 1 and walks:
+            probes = max(_FEWEST_PROBES, min(_PROBES, int(_SECONDS_OF_PROBES / self._seconds)))
+            every = -(-len(before) // probes)
+            at = self._experiments.walk(self._victim, before, every)
+            if at is not None:
+                near = before[max(0, at - every) : at]
+                if holds(near):
+                    return fewest(near, holds)
+                before = before[:at]
+        return fewest(before, holds) if holds(before) else None
+
+    def _run(self, side: Side, *, is_fresh: bool = False) -> Outcome:
+        outcome = self._experiments.run(
+            self._victim, side.before, side.conditions, is_fresh=is_fresh, put_back=side.put_back
+        )
+        self._seconds = max(outcome.seconds, 0.01)
+        if outcome.result == "other":
+            self.others.append(outcome.words)
+        if is_fresh or self._experiments.why_no_forks:
+            self._fresh[side] = self._side_counts(side).plus(outcome.result)
+        return outcome
+
+    def _side_counts(self, side: Side) -> Count:
+        return self._fresh.get(side, Count())
+
+    def _look(self, side: Side, *, times: int, until_mixed: bool = False) -> Count:
+        """Run one side some times in forks, where that is possible."""
+        count = Count()
+        for done in range(1, times + 1):
+            outcome = self._run(side)
+            count = count.plus(outcome.result)
+            is_mixed = 0 < count.failed < count.runs
+            is_long = outcome.seconds > _LONG_SECONDS and done >= 2
+            if (until_mixed and is_mixed) or is_long:
+                break
+        return count
+
+    def _count_fresh(self, side: Side, runs: int, *, until_mixed: bool = False) -> Count:
+        """Run one side in fresh processes until so many have decided something."""
+        tries = 2 * runs
+        while self._side_counts(side).runs < runs and tries:
+            count = self._side_counts(side)
+            if until_mixed and 0 < count.failed < count.runs:
+                break
+            self._run(side, is_fresh=True)
+            tries -= 1
+        return self._side_counts(side)
+
+    def _compare(self, effect: Side, without: Side) -> tuple[Count, Count]:
+        """Run both sides in turn, in fresh processes, until they are apart or it is no use."""
+        runs = 0
+        while runs < _MOST_FRESH:
+            runs += 1
+            one, other = self._count_fresh(effect, runs), self._count_fresh(without, runs)
+            if are_apart(one, other):
+                break
+            # Five of one kind on both sides, or hardly a difference: more runs won't separate them.
+            if runs >= FEWEST and one.failed - other.failed < runs // 2:
+                break
+        return self._side_counts(effect), self._side_counts(without)
+
+    def _other_words(self) -> str:
+        return f"alone it ends in another way: {self.others[-1]}" if self.others else "it never ran"
+
+    def _proof(
+        self,
+        sort: str,
+        status: str,
+        effect: Count,
+        without: Count | None = None,
+        *,
+        state: str | None = None,
+        why: str = "",
+    ) -> dict[str, Any]:
+        low, high = effect.interval if effect.runs else (0.0, 1.0)
+        return {
+            "type": sort,
+            "status": status,
+            "nodeids": list(self.found),
+            "state": state or why or None,
+            "runs": effect.runs,
+            "failed": effect.failed,
+            "without": without and {"runs": without.runs, "failed": without.failed, "state": None},
+            "interval": {"low": round(low, 6), "high": round(high, 6)} if effect.runs else None,
+            "command": self._command(),
+            "suspicions": [*filter(None, self._suspicions)],
+            "known_since": None,
+        }
+
+    def _command(self) -> str:
+        return shlex.join(["pytest", *self.found, self._victim.nodeid])

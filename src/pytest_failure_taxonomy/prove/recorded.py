@@ -1,0 +1,115 @@
+"""What a report says of the run that is to be repeated: how pytest was called, and in what order.
+
+Options of ours are left out, all others stay: the plugin inside of an experiment switches off what
+would spread, reorder or cut it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.options import OPTIONS
+from pytest_failure_taxonomy.prove.experiment import ExperimentError, Setup, Victim
+from pytest_failure_taxonomy.report.build import REDACTED, object_at, own_extension
+from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
+from pytest_failure_taxonomy.taxonomy.order import read_ranges
+
+_DIES: Final = frozenset({"process.crashed", "worker.crashed", "test.crashed", "process.oom"})
+_LASTS: Final = frozenset({"test.stalled", "test.timeout", "process.timeout", "process.killed"})
+_SECONDS: Final = 20.0
+"""How long an experiment may take at least, and how long one whose victim hangs may."""
+_LONGEST_SECONDS: Final = 900.0
+
+
+def setup_of(report: Mapping[str, Any]) -> Setup:
+    """Return how to run the pytest of a report.
+
+    Raises:
+        ExperimentError: the report doesn't say it in full.
+    """
+    invocation = report["run"]["invocation"]
+    if report["environment"]["pytest"] == "unknown":
+        raise ExperimentError("it does not say how pytest was called; give one that pytest wrote")
+    around = object_at(own_extension(report), "surroundings")
+    args = tuple(_without_ours(invocation["args"]))
+    secret = next((each for each in args if REDACTED in each), None)
+    if secret is not None:
+        raise ExperimentError(f"the argument {secret} had a value that the report doesn't have")
+    folders = [around.get("folder"), invocation["rootdir"], os.getcwd()]
+    folder = next(each for each in folders if isinstance(each, str) and os.path.isdir(each))
+    order = report["order"] or {}
+    seeds = order.get("seeds", {})
+    seeded = {"randomly": "--randomly-seed", "random_order": "--random-order-seed"}
+    args += tuple(f"{seeded[name]}={seed}" for name, seed in seeds.items() if name in seeded)
+    variables = {"PYTHONHASHSEED": str(seeds["hash"])} if "hash" in seeds else {}
+    return Setup(
+        args=args,
+        folder=Path(folder),
+        rootdir=Path(invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder),
+        variables=variables,
+        python=(sys.executable, "-m", "pytest"),
+        has_cache=around.get("cache") is not False and "no:cacheprovider" not in " ".join(args),
+    )
+
+
+def _without_ours(args: Sequence[str]) -> Iterator[str]:
+    ours = {name: option.type == "flag" for option in OPTIONS.values() for name in option.names}
+    words = iter(args)
+    for word in words:
+        name, is_joined, _ = word.partition("=")
+        if name not in ours:
+            yield word
+        elif not ours[name] and not is_joined:
+            next(words, None)
+
+
+def limit_of(report: Mapping[str, Any]) -> float:
+    """Return how many seconds one experiment may take: three times the recorded run."""
+    lasted = report["run"]["duration_seconds"] or 0.0
+    return min(max(_SECONDS, 3 * float(lasted)), _LONGEST_SECONDS)
+
+
+def victims_of(report: Mapping[str, Any], cause: Mapping[str, Any]) -> tuple[Victim, ...]:
+    """Return the tests of a cause, in the order in which they occurred; none where it is no test's.
+
+    A test that was running when its process died or hung counts, too.
+    """
+    kind, fingerprints = cause["kind"], frozenset(cause["fingerprints"])
+    tests = [each["nodeid"] for each in (*report["failures"], *report["in_flight"])]
+    endings: frozenset[str] = frozenset()
+    if kind in _DIES:
+        exits = [report["exit"], *(worker["exit"] for worker in report["workers"])]
+        endings = frozenset(filter(None, [each["signal"] for each in exits])) or CRASH_SIGNALS
+    elif kind in _LASTS:
+        endings = frozenset({"limit", "1"})  # pytest-timeout's thread leaves with 1
+    elif kind == "process.exited":
+        endings = frozenset(map(str, range(256)))
+    return tuple(
+        Victim(nodeid=nodeid, fingerprints=fingerprints, endings=endings)
+        for nodeid in cause["nodeids"]
+        if nodeid in tests
+    )
+
+
+def order_before(
+    report: Mapping[str, Any], nodeids: Sequence[str], victim: str
+) -> tuple[str, ...] | None:
+    """Return the tests that ran before a victim in its process; `None` if that is not known.
+
+    Args:
+        report: whose order has numbers of the tests that pytest selected.
+        nodeids: these, as they are collected now.
+        victim: node id.
+    """
+    order = report["order"]
+    if order is None or order["tests"] != len(nodeids):
+        return None
+    for text in order["workers"].values():
+        started = [nodeids[number] for number in read_ranges(text) if number < len(nodeids)]
+        if victim in started:
+            return tuple(started[: started.index(victim)])
+    return None
