@@ -403,15 +403,12 @@ def _flaky_rows(connection: sa.Connection, window: Any, ids: Any) -> dict[int, F
     unwritten = _passes_unwritten(connection, window, flaky)
     named = sa.select(TESTS.c.id, TESTS.c.nodeid)
     nodeids = {row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, flaky)}
-    proven = (
-        sa.select(FAILURES.c.test_id, sa.func.min(PROOFS.c.type).label("type"))
-        .join(CAUSES, CAUSES.c.id == FAILURES.c.cause_id)
-        .join(PROOFS, _PROVEN)
-        .group_by(FAILURES.c.test_id)
-    )
-    proofs = {
-        row.test_id: row.type for row in rows_with(connection, proven, FAILURES.c.test_id, flaky)
-    }
+    # The few causes first: tests may have very many failures.
+    proven = connection.execute(sa.select(CAUSES.c.id, PROOFS.c.type).join(PROOFS, _PROVEN))
+    types = {row.id: row.type for row in proven}
+    failed_of = sa.select(FAILURES.c.test_id, FAILURES.c.cause_id).distinct()
+    found = rows_with(connection, failed_of, FAILURES.c.cause_id, list(types))
+    proofs = {row.test_id: types[row.cause_id] for row in found}
     rows = {}
     for row_id in flaky:
         known = runs[row_id] + unwritten.get(row_id, 0)
