@@ -157,6 +157,7 @@ def test_all_of_it(shell: Shell) -> None:
         "first_seen": "2026-01-01T00:00:00Z",
         "runs": 14,
         "last_passed_commit": "abc1234",
+        "distributions_changed": None,
     }
     report["limits"]["failures_omitted"] = 7
     lines = shell.show(report, "--all").out.splitlines()

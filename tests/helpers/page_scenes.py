@@ -94,6 +94,7 @@ def one_failure() -> dict[str, Any]:
         "first_seen": "2026-01-03T08:00:00Z",
         "runs": 14,
         "last_passed_commit": "4f2a9c17d0b35e0c8a7f1122334455667788990a",
+        "distributions_changed": None,
     }
     return report
 
@@ -122,6 +123,7 @@ def many(failed: int = 2_000, total: int = 10_000) -> dict[str, Any]:
             "first_seen": None if state == "new" else "2026-01-12T09:30:00Z",
             "runs": 0 if state == "new" else 23,
             "last_passed_commit": None,
+            "distributions_changed": None,
         }
     return report
 

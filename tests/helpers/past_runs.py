@@ -18,6 +18,7 @@ def a_report(
     commit: str | None = None,
     branch: str = "main",
     project: str = "shop",
+    installed: tuple[str, ...] | None = None,
     **tests: str,
 ) -> dict[str, Any]:
     """Return the report of a run that began so many hours after the first of November.
@@ -29,6 +30,7 @@ def a_report(
         commit: the commit that was tested; one of its own by default.
         branch: the branch that was tested.
         project: the name of the root directory.
+        installed: the distributions; `None` where nobody has looked.
         tests: outcomes of tests of `TEST`, by their functions' names.
     """
     outcomes = {f"{TEST}{name}": outcome for name, outcome in tests.items()}
@@ -48,6 +50,7 @@ def a_report(
         "branch": branch,
         "dirty": False,
     }
+    report["environment"]["distributions"] = None if installed is None else list(installed)
     if tests:
         report["tests"] = [
             {

@@ -63,6 +63,21 @@ def test_a_retry_can_help_where_a_test_is_flaky(runs: PytestRuns) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_says_what_has_changed(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that fails for the first time has passed before, with other versions."""
+    installed = runs.path / "lib"
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    (installed / "shop-2.3.1.dist-info").mkdir(parents=True)
+    passed = runs.run(HISTORY)
+    assert "shop-2.3.1" in passed.report["environment"]["distributions"]
+    (installed / "shop-2.3.1.dist-info").rename(installed / "shop-2.4.0.dist-info")
+    (runs.path / "broken").touch()
+    run = runs.run(HISTORY)
+    assert "since the last pass: shop 2.3.1 -> 2.4.0" in own_lines(run.stdout)
+    assert run.report["causes"][0]["history"]["distributions_changed"] == ["shop 2.3.1 -> 2.4.0"]
+
+
+@pytest.mark.slow
 def test_a_run_says_what_the_history_knows(runs: PytestRuns) -> None:
     """New, then known, then come back; in the words for people and in the report."""
     (runs.path / "broken").touch()

@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.database import History
 from pytest_failure_taxonomy.history.tables import (
     CAUSES,
+    ENVIRONMENTS,
     FAILURES,
     MAX_NODEID,
     OUTCOMES,
@@ -28,13 +29,15 @@ from pytest_failure_taxonomy.history.tables import (
     branch_of,
     clean_text,
     digest_of,
+    installed_in,
     parts,
     project_of,
     remove_runs,
     rows_with,
     started_at,
 )
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.words import and_more
 
 FAILING: Final = ("failed", "error", "in_flight")
 """Outcomes of tests that failed."""
@@ -49,6 +52,8 @@ A fault that is made and mended is two.
 WORTH_QUARANTINE: Final = 0.02
 """The rate of failures from which a flaky test costs more than it tells: one run in fifty."""
 _CONFIDENCE: Final = 0.95
+MAX_CHANGES: Final = 4
+"""Distributions that are named of those that have changed."""
 _PROVEN: Final = (PROOFS.c.project_id == CAUSES.c.project_id) & (
     PROOFS.c.name == CAUSES.c.fingerprint
 )
@@ -488,6 +493,9 @@ class GroupState:
     runs: int
     """Earlier runs that had it."""
     last_passed_commit: str | None
+    distributions_changed: tuple[str, ...] | None = None
+    """What is installed in other versions than when its tests passed last; `None` where that is not
+    known."""
     flaky_failures: int = 0
     """Of the group's flakiest test: runs in which it failed."""
     flaky_runs: int = 0
@@ -727,22 +735,29 @@ class _Earlier:
         seen = defaultdict[int, list[Any]](list)
         for row in rows_with(self._connection, had, RUN_CAUSES.c.cause_id, list(causes.values())):
             seen[row.cause_id].append(row)
-        looked_at = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(causes))))
-        named = {name: groups[name]["nodeids"][:looked_at] for name in causes}
+        looked_at = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(groups))))
+        named = {name: group["nodeids"][:looked_at] for name, group in groups.items()}
         digests = {digest_of(nodeid): nodeid for nodeids in named.values() for nodeid in nodeids}
-        known = sa.select(TESTS.c.digest, TESTS.c.id).where(TESTS.c.project_id == self._project)
+        columns = TESTS.c["digest", "id", "last_passed_run"]
+        known = sa.select(*columns).where(TESTS.c.project_id == self._project)
         rows = rows_with(self._connection, known, TESTS.c.digest, list(digests))
-        tests = {digests[row.digest]: row.id for row in rows}
+        tests = {digests[row.digest]: row for row in rows}
+        old = {tests[each].id for name in causes for each in named[name] if each in tests}
         window = _window([self._earlier], WINDOW_RUNS)
         flaky: dict[int, FlakyRow] = {}
-        for some in parts(list(tests.values())):
+        for some in parts(sorted(old)):
             flaky |= _flaky_rows(self._connection, window, some)
-        passes = self._passes(list(tests.values()), self._report["summary"]["collected"])
-        found = dict.fromkeys(groups, _NEW)
-        for name, cause in causes.items():
-            if cause in seen:
-                ids = [tests[each] for each in named[name] if each in tests]
-                found[name] = self._state(seen[cause], ids, flaky, passes)
+        passes = self._passes(sorted(old), self._report["summary"]["collected"])
+        found = {}
+        for name in groups:
+            of_group = [tests[each] for each in named[name] if each in tests]
+            if causes.get(name) in seen:
+                ids = [row.id for row in of_group]
+                found[name] = self._state(seen[causes[name]], ids, flaky, passes)
+            else:  # passes of tests that have never failed are not kept, each by itself
+                last = max((row.last_passed_run or 0 for row in of_group), default=0)
+                passed = self._run(RUNS.c.number == last) or self._last_pass([], passes)
+                found[name] = replace(_NEW, **self._since_pass(passed))
         return found
 
     def state_of_verdict(self) -> GroupState:
@@ -768,34 +783,48 @@ class _Earlier:
     ) -> GroupState:
         first = min(rows, key=lambda row: row.first)
         own = [row.last for row in rows if row.branch == self._branch]
-        mine = [row for test, row in passes if test in (None, *tests)]
-        here = [row for row in mine if row.branch == self._branch]
-        last = max(here or mine, key=lambda row: row.last, default=None)
+        here = [row for test, row in passes if test in (None, *tests) if row.branch == self._branch]
         state = "known"
         facts = [flaky[each] for each in tests if each in flaky]
         if tests and len(facts) == len(tests):
             state = "flaky"
         elif own and any(row.last > max(own) for row in here):
             state = "came_back"
+        began = self._run(*_run_at(first.first, first.branch))
         worst = max(facts, key=lambda each: each.failures, default=None)
         return GroupState(
             state=state,
             first_seen=first.first,
-            first_commit=self._commit_at(first.first, first.branch),
+            first_commit=began and began.commit_id,
             runs=sum(int(row.times) for row in rows),
-            last_passed_commit=last and self._commit_at(last.last, last.branch),
+            **self._since_pass(self._last_pass(tests, passes)),
             flaky_failures=worst.failures if worst and state == "flaky" else 0,
             flaky_runs=worst.runs if worst and state == "flaky" else 0,
         )
 
-    def _commit_at(self, at: datetime, branch: str | None) -> str | None:
-        wanted = sa.select(RUNS.c.commit_id).where(
-            RUNS.c.project_id == self._project,
-            RUNS.c.started_at == at,
-            RUNS.c.branch.is_not_distinct_from(branch),
-        )
-        found: str | None = self._connection.scalar(wanted.limit(1))
-        return found
+    def _last_pass(self, tests: list[int], passes: Sequence[tuple[int | None, Any]]) -> Any:
+        """Return the run in which tests passed last, on this run's branch if there is one."""
+        mine = [row for test, row in passes if test in (None, *tests)]
+        here = [row for row in mine if row.branch == self._branch]
+        last = max(here or mine, key=lambda row: row.last, default=None)
+        return last and self._run(*_run_at(last.last, last.branch))
+
+    def _since_pass(self, passed: Any) -> dict[str, Any]:
+        """Return what a state says of the run in which its tests passed last, if there is one."""
+        if passed is None:
+            return {"last_passed_commit": None}
+        installed = (passed.installed or "").splitlines()
+        return {
+            "last_passed_commit": passed.commit_id,
+            "distributions_changed": changed_versions(installed, installed_in(self._report)),
+        }
+
+    def _run(self, *where: sa.ColumnElement[bool]) -> Any:
+        """Return commit and distributions of an earlier run."""
+        columns = RUNS.c.commit_id, ENVIRONMENTS.c.installed
+        both = RUNS.outerjoin(ENVIRONMENTS, ENVIRONMENTS.c.id == RUNS.c.environment_id)
+        wanted = sa.select(*columns).select_from(both).where(self._earlier, *where)
+        return self._connection.execute(wanted.limit(1)).first()
 
     def _passes(self, tests: Sequence[int], collected: int) -> list[tuple[int | None, Any]]:
         """Return the last passes of tests, and of runs that succeeded with so many, by branch.
@@ -827,6 +856,28 @@ class _Earlier:
         )
         found += [(None, row) for row in self._connection.execute(whole.group_by(RUNS.c.branch))]
         return found
+
+
+def _run_at(at: datetime, branch: str | None) -> tuple[sa.ColumnElement[bool], ...]:
+    return RUNS.c.started_at == at, RUNS.c.branch.is_not_distinct_from(branch)
+
+
+def changed_versions(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...] | None:
+    """Return how what is installed has changed: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`, `- old 1.0`.
+
+    Args:
+        before: `name-version` of each distribution; empty where that is not known.
+        now: likewise.
+    """
+    if not before or not now:
+        return None
+    old, new = (dict(each.rpartition("-")[::2] for each in listed) for listed in (before, now))
+    both = sorted(old.keys() & new.keys())
+    changed = [f"{name} {old[name]} -> {new[name]}" for name in both if old[name] != new[name]]
+    changed += [f"+ {name} {new[name]}" for name in sorted(new.keys() - old.keys())]
+    changed += [f"- {name} {old[name]}" for name in sorted(old.keys() - new.keys())]
+    more = and_more(len(changed) - MAX_CHANGES).strip()
+    return (*changed[:MAX_CHANGES], *filter(None, [more]))
 
 
 def _succeeded(stage: str, collected: int) -> list[sa.ColumnElement[bool]]:

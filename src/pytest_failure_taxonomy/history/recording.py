@@ -31,7 +31,9 @@ _SCRIPT: Final = (
 )
 _TIME_IS_OVER: Final = "Timeout ("
 """How the stacks begin that faulthandler writes when it ends a process."""
-_STATE_FIELDS: Final = ("state", "first_seen", "runs", "last_passed_commit")
+_STATE_FIELDS: Final = (
+    *("state", "first_seen", "runs", "last_passed_commit", "distributions_changed"),
+)
 """What `groups[].history` has; the rest goes into our own extension."""
 _NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DATAFILE")
 """Variables by which coverage would measure that process, too."""
@@ -192,5 +194,8 @@ def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "runs": max(each["runs"] for each in states),
         "last_passed_commit": next(
             (commit for each in states if (commit := each["last_passed_commit"])), None
+        ),
+        "distributions_changed": next(
+            (words for each in states if (words := each["distributions_changed"]) is not None), None
         ),
     }

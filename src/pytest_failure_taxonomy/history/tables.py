@@ -39,6 +39,15 @@ PROJECTS: Final = sa.Table(
 )
 """Whose tests the runs are of: two projects can have tests and commits of the same names."""
 
+ENVIRONMENTS: Final = sa.Table(
+    "ft_environments",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("digest", sa.String(32), nullable=False, unique=True),
+    sa.Column("installed", sa.Text, nullable=False),
+)
+"""What runs had installed, as `installed_in` tells it, one a line. Each list is there once."""
+
 COUNTED: Final = ("collected", "passed", "failed", "errors", "skipped", "flaky", "not_run")
 """Of a report's `summary`, what the history keeps."""
 RUNS: Final = sa.Table(
@@ -65,10 +74,11 @@ RUNS: Final = sa.Table(
     *_columns(sa.Text, "ci_run_id", "ci_job"),
     *_columns(sa.Integer, *COUNTED, nullable=False),
     sa.Column("added_at", sa.DateTime, nullable=False),
+    sa.Column("environment_id", sa.Integer),
     sa.Index("ft_runs_by_time", "project_id", "started_at"),
 )
 """One row a run; `reason` and what follows it are null where it succeeded. `source` is `report` or
-`junit`."""
+`junit`; `environment_id` is that of a row of `ft_environments`."""
 
 TESTS: Final = sa.Table(
     "ft_tests",
@@ -202,6 +212,8 @@ TASKS: Final = sa.Table(
 MAX_TEXT: Final = 2_000
 """Characters of a message that are kept."""
 MAX_NODEID: Final = 10_000
+MAX_INSTALLED: Final = 100_000
+"""Characters of a list of what is installed."""
 AT_ONCE: Final = 500
 """Values that one query looks for."""
 
@@ -214,7 +226,7 @@ def clean_text(text: Any, limit: int = MAX_TEXT) -> Any:
 
 
 def digest_of(nodeid: str) -> str:
-    """Return the digest by which a test is found."""
+    """Return the digest by which a test, or another long text, is found."""
     return blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
@@ -318,6 +330,13 @@ def branch_of(report: Mapping[str, Any]) -> str | None:
     return git.get("branch") or (str(ref).removeprefix("refs/heads/") if ref else None)
 
 
+def installed_in(report: Mapping[str, Any]) -> list[str]:
+    """Return `name-version` of what was installed, Python too; nothing where nobody has looked."""
+    environment = report["environment"]
+    listed = environment["distributions"]
+    return [] if listed is None else sorted([f"python-{environment['python']}", *listed])
+
+
 def remove_runs(connection: sa.Connection, numbers: Sequence[int]) -> None:
     """Remove runs with all that is known of them, and the causes that no other run had."""
     for some in parts(numbers):
@@ -326,6 +345,8 @@ def remove_runs(connection: sa.Connection, numbers: Sequence[int]) -> None:
         connection.execute(sa.delete(RUNS).where(RUNS.c.number.in_(some)))
     had = sa.exists().where(RUN_CAUSES.c.cause_id == CAUSES.c.id)
     connection.execute(sa.delete(CAUSES).where(~had))
+    had = sa.exists().where(RUNS.c.environment_id == ENVIRONMENTS.c.id)
+    connection.execute(sa.delete(ENVIRONMENTS).where(~had))
 
 
 class _Seen(NamedTuple):
@@ -404,8 +425,19 @@ class _Addition:
             ci_run_id=clean_text(ci.get("run_id")),
             ci_job=clean_text(ci.get("job")),
             added_at=datetime.now(UTC).replace(tzinfo=None),
+            environment_id=self._environment(),
             **{name: summary[name] for name in COUNTED},
         )
+
+    def _environment(self) -> int | None:
+        """Return the id of what the run had installed, which is added if it is new."""
+        installed = clean_text("\n".join(installed_in(self._report)), MAX_INSTALLED)
+        if not installed:
+            return None
+        digest = digest_of(installed)
+        wanted = sa.select(ENVIRONMENTS.c.id).where(ENVIRONMENTS.c.digest == digest)
+        known: int | None = self._connection.scalar(wanted)
+        return known or self._insert(ENVIRONMENTS, digest=digest, installed=installed)
 
     def _seen(self) -> dict[str, _Seen]:
         """Return how each test ended, by its node id; without `tests`, of those that failed."""

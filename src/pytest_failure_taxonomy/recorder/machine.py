@@ -154,7 +154,7 @@ def list_distributions(folders: Iterable[str]) -> tuple[str, ...]:
                 told = _METADATA_FOLDER.fullmatch(entry)
                 if told is not None:
                     name = told["name"].replace("_", "-")
-                    # As in imports, the first folder counts.
+                    # As in imports, the first one counts.
                     found.setdefault(name.lower(), f"{name}-{told['version']}")
     return tuple(sorted(found.values())[:_MAX_DISTRIBUTIONS])
 

@@ -307,6 +307,15 @@ class GroupHistory(ClosedModel):
     """How many earlier runs had it."""
     last_passed_commit: str | None
     """The last commit at which its tests passed; null if none is known."""
+    distributions_changed: _Listed[str] | None
+    """What is installed in other versions than then: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`, `- old
+    1.0`; the first four and how many more. Null if that is not known."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, history: Any) -> Any:
+        """Add what older versions did not know."""
+        return {"distributions_changed": None, **history} if isinstance(history, dict) else history
 
 
 class FailureGroup(ClosedModel):

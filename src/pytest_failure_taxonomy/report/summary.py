@@ -73,6 +73,7 @@ class CauseSummary:
     state: str | None
     """The same as one word of `groups[].history.state`."""
     last_passed_commit: str | None
+    distributions_changed: tuple[str, ...]
     nodeids: tuple[str, ...]
     """As the report has them."""
     proof: tuple[str, ...]
@@ -105,8 +106,14 @@ class CauseSummary:
 
     @property
     def below(self) -> tuple[str, ...]:
-        """What stands below it, a line each: how to mend it, what is proven, and the command."""
-        return tuple(filter(None, (self.mend, *self.proof, self.proof_command)))
+        """What stands below it: how to mend it, what has changed, what is proven, the command."""
+        return tuple(filter(None, (self.mend, self.changed, *self.proof, self.proof_command)))
+
+    @property
+    def changed(self) -> str:
+        """What is installed in other versions than when its tests passed; empty for nothing."""
+        changed = ", ".join(self.distributions_changed)
+        return f"since the last pass: {changed}" if changed else ""
 
     @property
     def last_passed(self) -> str:
@@ -294,6 +301,7 @@ def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[Caus
             history=state_words({**next(filter(None, kept), {}), **history}) if history else "",
             state=history["state"] if history else None,
             last_passed_commit=history["last_passed_commit"] if history else None,
+            distributions_changed=tuple((history or {}).get("distributions_changed") or ()),
             nodeids=tuple(cause["nodeids"]),
             proof=proof_words(proof, next(iter(cause["nodeids"]), None), paths) if proof else (),
             proof_command=command if safe_text(command, len(command) + 1) == command else "",

@@ -11,6 +11,7 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History
 from pytest_failure_taxonomy.history.questions import (
     Wanted,
+    changed_versions,
     count_periods,
     find_flaky,
     find_since,
@@ -190,6 +191,59 @@ def test_reports_that_name_no_passing_tests(history: History) -> None:
     assert [each.state for each in states_of(history, again).values()] == ["known"]
     add(history, whole)
     assert [each.state for each in states_of(history, again).values()] == ["came_back"]
+
+
+OLD, NEW = ("attrs-25.1", "numpy-2.3.1"), ("attrs-25.1", "numpy-2.4.0")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "state", "commit", "changed"),
+    [
+        ([], "new", None, None),
+        ([("P", OLD)], "new", 1, ("numpy 2.3.1 -> 2.4.0",)),
+        ([("P", NEW)], "new", 1, ()),
+        ([("P", None)], "new", 1, None),
+        ([("P", OLD), ("P", NEW)], "new", 2, ()),
+        ([("P", OLD), ("F", NEW)], "known", 1, ("numpy 2.3.1 -> 2.4.0",)),
+        ([("P", (NEW[1], "old-1")), ("F", OLD)], "known", 1, ("+ attrs 25.1", "- old 1")),
+    ],
+)
+def test_what_has_changed_since_the_last_pass(
+    history: History,
+    earlier: list[tuple[str, tuple[str, ...] | None]],
+    state: str,
+    commit: int | None,
+    changed: tuple[str, ...] | None,
+) -> None:
+    """A failure that is new has a last pass, too, and that is when it tells most."""
+    for number, (outcome, installed) in enumerate(earlier, 1):
+        word = "passed" if outcome == "P" else "failed"
+        add(history, a_report(number, test_a=word, installed=installed))
+    add(history, a_report(30, test_a="passed"))  # later, which does not count
+    (found,) = states_of(history, a_report(20, test_a="failed", installed=NEW)).values()
+    assert (found.state, found.distributions_changed) == (state, changed)
+    assert found.last_passed_commit == (None if commit is None else f"{commit:040x}")
+
+
+def test_reports_that_name_no_passing_tests_tell_what_has_changed(history: History) -> None:
+    """A run that succeeded stands for the passes of all."""
+    add(history, a_report(1, installed=OLD))
+    (found,) = states_of(history, a_report(2, failing=(A,), installed=NEW)).values()
+    assert (found.state, found.last_passed_commit) == ("new", f"{1:040x}")
+    assert found.distributions_changed == ("numpy 2.3.1 -> 2.4.0",)
+
+
+def test_how_what_is_installed_has_changed() -> None:
+    """Python counts, as any distribution does; of many changes the first are named."""
+    before = ["python-3.12.1", "jaraco.text-1.0", *(f"a{number}-1" for number in range(6))]
+    now = ["python-3.13.0", "jaraco.text-1.0"]
+    assert changed_versions(["python-3.12.1"], ["python-3.13.0"]) == ("python 3.12.1 -> 3.13.0",)
+    assert changed_versions(before, before) == ()
+    assert changed_versions([], now) is changed_versions(now, []) is None
+    assert changed_versions(before, now) == (
+        "python 3.12.1 -> 3.13.0",
+        *("- a0 1", "- a1 1", "- a2 1", "and 3 more"),
+    )
 
 
 def test_projects_are_apart(history: History) -> None:

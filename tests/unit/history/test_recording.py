@@ -8,6 +8,7 @@ import pytest
 
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.recording import _write_states
+from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import Interruption, RaisedException
 from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
 
@@ -28,7 +29,8 @@ def a_report(*names: str, **seen: Any) -> dict[str, Any]:
 def a_state(state: str, runs: int = 1) -> dict[str, Any]:
     """Return what a history says of one group."""
     first_seen = None if state == "new" else f"2026-11-0{runs}T00:00:00Z"
-    return {"state": state, "first_seen": first_seen, "runs": runs, "last_passed_commit": None}
+    last = {"last_passed_commit": None, "distributions_changed": None}
+    return {"state": state, "first_seen": first_seen, "runs": runs, **last}
 
 
 def told(report: dict[str, Any], **states: str) -> list[tuple[str, str | None, bool | None]]:
@@ -64,6 +66,19 @@ def test_what_is_new_comes_first_and_what_is_flaky_last() -> None:
         False,
         "escalate",
     )
+
+
+def test_what_has_changed_is_said_below_its_cause() -> None:
+    """In the words for people it stands in one line; nothing is said where nothing changed."""
+    report = a_report("a", "b")
+    changes = [["numpy 2.3.1 -> 2.4.0", "+ new 1.0"], []]
+    states = {
+        group["fingerprint"]: {**a_state("new"), "distributions_changed": changed}
+        for group, changed in zip(report["groups"], changes, strict=True)
+    }
+    _write_states(report, states)
+    below = [cause.below for cause in summarise(report).causes]
+    assert below == [("since the last pass: numpy 2.3.1 -> 2.4.0, + new 1.0",), ()]
 
 
 def test_a_retry_can_help_where_every_cause_is_flaky() -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from pytest_failure_taxonomy.history.database import (
     find_url,
     upgrade,
 )
-from pytest_failure_taxonomy.history.questions import find_top
+from pytest_failure_taxonomy.history.questions import find_top, prune
 from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, record_run
 from pytest_failure_taxonomy.option_files import FOLDER, NAME
 from tests.helpers.past_runs import a_report
@@ -103,6 +104,18 @@ def test_a_run_is_taken_once(history: History) -> None:
     assert not history.add(report)
     assert (count(history, t.RUNS), count(history, t.FAILURES)) == (1, 2)
     assert [cause.runs for cause in find_top(history)] == [1]
+
+
+def test_what_was_installed_is_kept_once(history: History) -> None:
+    """Runs that had the same refer to one list, which goes with the last of them."""
+    for number, installed in enumerate((("a-1",), ("a-1",), ("a-2",), None), 1):
+        history.add(a_report(number, installed=installed))
+    assert count(history, t.ENVIRONMENTS) == 2
+    with history.reading() as connection:
+        texts = sorted(connection.scalars(select(t.ENVIRONMENTS.c.installed)))
+    assert texts == ["a-1\npython-3.13.1", "a-2\npython-3.13.1"]
+    prune(history, before=datetime(2026, 11, 1, 3))  # noqa: DTZ001 - as the tables
+    assert count(history, t.ENVIRONMENTS) == 1
 
 
 def test_a_more_complete_report_replaces_the_other(history: History) -> None:

@@ -225,6 +225,7 @@ def test_what_changed() -> None:
         "first_seen": "2026-01-02T03:04:05Z",
         "runs": 4,
         "last_passed_commit": "a" * 40,
+        "distributions_changed": None,
     }
     FailureReport.model_validate(report)
     answer = read_answer(report)
@@ -322,6 +323,7 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
             "first_seen": "2026-01-02T03:04:05Z",
             "runs": 10**18,
             "last_passed_commit": draw(TEXTS),
+            "distributions_changed": draw(st.none() | st.lists(TEXTS, max_size=5)),
         }
         cause["proof"] = {
             **A_PROOF,

@@ -121,6 +121,7 @@ def everything() -> dict[str, Any]:
         "first_seen": "2026-01-02T00:00:00Z",
         "runs": 3,
         "last_passed_commit": "0123456789abcdef",
+        "distributions_changed": None,
     }
     report["causes"][-1]["proof"] = A_PROOF
     report["extensions"][OWN_NAME] = {

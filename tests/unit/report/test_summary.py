@@ -23,6 +23,7 @@ KNOWN: Final = {
     "first_seen": "2026-11-03T00:00:00Z",
     "runs": 14,
     "last_passed_commit": None,
+    "distributions_changed": None,
 }
 NEW: Final = {**KNOWN, "state": "new", "runs": 0}
 

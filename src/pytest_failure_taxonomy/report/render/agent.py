@@ -269,6 +269,8 @@ def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     passed = dict.fromkeys(cause.last_passed_commit for cause in summary.causes)
     for commit in [each for each in passed if each][:_MOST_NOTES]:
         yield _line(f"its tests last passed at: {commit[:40]}")
+    changed = dict.fromkeys(cause.changed for cause in summary.causes)
+    yield from (_line(words) for words in [each for each in changed if each][:_MOST_NOTES])
 
 
 def _in_flight(report: JSONObject) -> Iterator[str]:

@@ -131,6 +131,7 @@ def _cause(cause: CauseSummary, repository: Repository) -> str:
         _words(cause.about),
         _words(cause.history),
         _words(cause.last_passed),
+        _words(cause.changed),
         "" if place is None else _code(f"{place.path}{line}"),
         f"<sub>{_words(cause.codes)}</sub>",
     )

@@ -112,8 +112,8 @@ def _headline_and_causes(summary: RunSummary, *, is_quiet: bool, is_long: bool) 
     if len(summary.causes) == 1:
         if not (is_quiet or is_long):
             [cause] = summary.causes
-            below = [each for each in (cause.mend, summary.see, *cause.proof) if each]
-            for words in below[: MAX_LINES - bool(rest)]:
+            below = filter(None, (cause.mend, summary.see, cause.changed, *cause.proof))
+            for words in [*below][: MAX_LINES - bool(rest)]:
                 yield Line(text=safe_text(words), bold=words == cause.mend)
     elif is_long:
         shown = causes

@@ -116,7 +116,7 @@ class Rows:
 
     def _card(self, cause: CauseSummary, *, is_only: bool) -> dict[str, Any]:
         """Return a cause's card. Of the only cause the headline says what it is."""
-        seen = ("" if is_only else cause.history, cause.last_passed)
+        seen = ("" if is_only else cause.history, cause.last_passed, cause.changed)
         remarks = (
             f"owner: {cause.owner}" if cause.owner else "",
             "" if is_only else cause.about,
