@@ -41,6 +41,7 @@ _PROBES: Final = 60
 _SECONDS_OF_PROBES: Final = 20.0
 """How often one pass over the tests before looks at the victim, and how long that may take."""
 _SHOWN: Final = 3
+_NO_TIME: Final = "time ran out"
 MOST_RUNS: Final = 2 * _MOST_FRESH + _MOST_FORKS + 3 * _PROBES
 """Runs that one cause takes at most, unless several tests are needed together."""
 
@@ -88,13 +89,19 @@ class Ladder:
         """How long the last run has taken; those of the victim alone are the first."""
         self.found: tuple[str, ...] = ()
         """The tests that the proof names."""
+        self._suspected = ("flaky", ALONE, ALONE)
+        """What is being compared: the type of the proof that would come of it, and both sides."""
 
     def prove(self) -> dict[str, Any]:
         """Return the proof of a cause, as the report has it; undecided where time runs out."""
         try:
             return self._prove()
         except OutOfTime:
-            return self._proof("flaky", "undecided", self._side_counts(ALONE), why="time ran out")
+            sort, effect, without = self._suspected
+            counts = [self._side_counts(each) for each in (effect, without)]
+            if sort == "flaky":
+                return self._proof(sort, "undecided", counts[0], why=_NO_TIME)
+            return self._proof(sort, "suspected", *counts, why=_NO_TIME)
 
     def _prove(self) -> dict[str, Any]:
         alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
@@ -113,10 +120,11 @@ class Ladder:
         for before in (self._climb.natural, self._climb.others):
             setters = None if ran.issuperset(before) else self._search(before, "passed")
             if setters is not None:
-                effect, without = self._compare(ALONE, Side(before=setters))
+                self.found = setters
+                effect, without = self._compare("order.brittle", ALONE, Side(before=setters))
                 if are_apart(effect, without):
-                    self.found = setters
                     return self._proof("order.brittle", "proven", effect, without)
+                self.found = ()
         alone = self._count_fresh(ALONE, FEWEST)
         if alone.failed < alone.runs:
             return self._comes_and_goes()
@@ -126,7 +134,11 @@ class Ladder:
     def _fails_after_others(self) -> dict[str, Any] | None:
         """Find the tests that make the victim fail; `None` if those that ran before it do not."""
         recorded = self._climb.recorded or ()
-        suspects = (each for each in self._climb.suspects if self._is(each, "failed"))
+        suspects = (
+            each
+            for each in self._climb.suspects
+            if self._victim.nodeid not in each and self._is(each, "failed")
+        )
         polluters = next(suspects, None) or self._search(recorded, "failed")
         if polluters is None and recorded and not self._experiments.why_no_forks:
             # Not in forks, which share files and sockets with the process that collected.
@@ -136,19 +148,21 @@ class Ladder:
         seen = self._look(Side(before=polluters), times=_LOOKS)
         if seen.failed * 2 < seen.runs:
             return None  # it was chance that it failed
-        effect, without = self._compare(Side(before=polluters), ALONE)
+        self.found = polluters
+        effect, without = self._compare("order.polluted", Side(before=polluters), ALONE)
         if effect.failed < effect.runs and len(polluters) > 1:
             # It is a matter of chance, which may have kept tests that are not needed.
             tries = passes_needed(max(lower_bound(effect), 1 / _MOST_FRESH))
             polluters = fewest(
                 polluters, lambda some: any(self._is(some, "failed") for _ in range(tries))
             )
-            effect, without = self._compare(Side(before=polluters), ALONE)
+            self.found = polluters
+            effect, without = self._compare("order.polluted", Side(before=polluters), ALONE)
         if not are_apart(effect, without):
+            self.found = ()
             if not without.failed:
                 self._suspicions.append(f"after {' and '.join(polluters)}: fails {effect}")
             return None
-        self.found = polluters
         return self._proof(
             "order.polluted", "proven", effect, without, state=self._find_state(polluters)
         )
@@ -172,7 +186,7 @@ class Ladder:
             elif left is None:
                 self._suspicions.append(f"what they leave behind: {found.words}")
         except OutOfTime:
-            self._suspicions.append("what they leave behind: time ran out")
+            self._suspicions.append(f"what they leave behind: {_NO_TIME}")
         return None
 
     def _comes_and_goes(self) -> dict[str, Any]:
@@ -215,7 +229,9 @@ class Ladder:
                 if holds(near):
                     return fewest(near, holds)
                 before = before[:at]
-        return fewest(before, holds) if holds(before) else None
+        # A failure may be a matter of chance: it has two.
+        tries = 2 if result == "failed" else 1
+        return fewest(before, holds) if any(holds(before) for _ in range(tries)) else None
 
     def _run(self, side: Side, *, is_fresh: bool = False) -> Outcome:
         outcome = self._experiments.run(
@@ -254,8 +270,9 @@ class Ladder:
             tries -= 1
         return self._side_counts(side)
 
-    def _compare(self, effect: Side, without: Side) -> tuple[Count, Count]:
+    def _compare(self, sort: str, effect: Side, without: Side) -> tuple[Count, Count]:
         """Run both sides in turn, in fresh processes, until they are apart or it is no use."""
+        self._suspected = (sort, effect, without)
         runs = 0
         while runs < _MOST_FRESH:
             runs += 1
@@ -265,6 +282,7 @@ class Ladder:
             # Five of one kind on both sides, or hardly a difference: more runs won't separate them.
             if runs >= FEWEST and one.failed - other.failed < runs // 2:
                 break
+        self._suspected = ("flaky", ALONE, ALONE)
         return self._side_counts(effect), self._side_counts(without)
 
     def _other_words(self) -> str:
