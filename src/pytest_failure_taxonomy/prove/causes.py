@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed, seconds_words
 
 _MOST_FILES: Final = 5
+_MOST_NAMED: Final = 3
 _INDENT: Final = "   "
 
 
@@ -163,11 +164,18 @@ def _prove(
         if (report["run"]["duration_seconds"] or 0.0) * 4 < experiments.until - time.monotonic()
         else (),
         suspects=tuple(suspects),
+        suspicions=_installed_since(cause),
     )
     try:
         return Ladder(experiments, climb).prove()
     except OutOfTime:
         return "time ran out before it began"
+
+
+def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what is installed in other versions since the tests have passed, if that is known."""
+    changed = (cause["history"] or {}).get("distributions_changed")
+    return (f"environment: {listed(changed, _MOST_NAMED)} since the last pass",) if changed else ()
 
 
 def _tests_of(cause: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ class Simulated(Experiments):
         self.fresh_runs = self.forks = 0
         self.why_no_forks = "threads" if threads else ""
         self._world = world
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 - no secret is made of it
         self._most = most
         self.leaves: tuple[str, ...] = ()
 
