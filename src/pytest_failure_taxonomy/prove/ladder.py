@@ -106,7 +106,7 @@ class Ladder:
     def _prove(self) -> dict[str, Any]:
         alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
         if alone.runs == 0:
-            return self._proof("flaky", "undecided", alone, why=self._other_words())
+            return self._ends_otherwise_alone()
         if alone.failed == alone.runs:
             return self._fails_alone()
         if alone.failed == 0 and (proof := self._fails_after_others()) is not None:
@@ -166,6 +166,22 @@ class Ladder:
         return self._proof(
             "order.polluted", "proven", effect, without, state=self._find_state(polluters)
         )
+
+    def _ends_otherwise_alone(self) -> dict[str, Any]:
+        """Compare tests after which it fails with tests after which it passes."""
+        alone = self._other_words()
+        polluters = self._search(self._climb.recorded or (), "failed")
+        others = (self._climb.natural, self._climb.others) if polluters else ()
+        setters = next(filter(None, (self._search(each, "passed") for each in others)), None)
+        if polluters and setters:
+            self.found = polluters
+            sides = Side(before=polluters), Side(before=setters)
+            effect, without = self._compare("order.polluted", *sides)
+            if are_apart(effect, without):
+                after = f"after {' and '.join(setters)}"
+                return self._proof("order.polluted", "proven", effect, without, other=after)
+            self.found = ()
+        return self._proof("flaky", "undecided", self._side_counts(ALONE), why=alone)
 
     def _find_state(self, polluters: tuple[str, ...]) -> str | None:
         """Return in words what the polluters leave behind that makes the victim fail."""
@@ -296,6 +312,7 @@ class Ladder:
         without: Count | None = None,
         *,
         state: str | None = None,
+        other: str | None = None,
         why: str = "",
     ) -> dict[str, Any]:
         low, high = effect.interval if effect.runs else (0.0, 1.0)
@@ -306,7 +323,7 @@ class Ladder:
             "state": state or why or None,
             "runs": effect.runs,
             "failed": effect.failed,
-            "without": without and {"runs": without.runs, "failed": without.failed, "state": None},
+            "without": without and {"runs": without.runs, "failed": without.failed, "state": other},
             "interval": {"low": round(low, 6), "high": round(high, 6)} if effect.runs else None,
             "command": self._command(),
             "suspicions": [*filter(None, self._suspicions)],

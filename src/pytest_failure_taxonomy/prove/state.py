@@ -303,7 +303,9 @@ def _is_of_tests(module: str) -> bool:
 
 def _is_of_runner(module: str) -> bool:
     """Tell whether a module is pytest's or a plugin's, which keep what they know of each test."""
-    return module.partition(".")[0] in origin.RUNNERS or module.startswith("pytest_")
+    # Hypothesis notes how long the garbage collector takes.
+    package = module.partition(".")[0]
+    return package in origin.RUNNERS or package == "hypothesis" or module.startswith("pytest_")
 
 
 def _elements_of(one: Any) -> Iterator[tuple[str, Any]]:
@@ -739,7 +741,11 @@ _PARTS: Final = (
     _Part(
         "imported",
         "the module {}",
-        lambda _: {name: one for name, one in list(sys.modules.items()) if type(name) is str},
+        lambda _: {
+            name: one
+            for name, one in list(sys.modules.items())
+            if type(name) is str and not _is_of_runner(name)
+        },
         lambda name, was: _put_item(sys.modules, name, was),
         ("was imported", "was removed from sys.modules", "was replaced in sys.modules"),
     ),

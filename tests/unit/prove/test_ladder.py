@@ -162,6 +162,18 @@ def test_another_failure_decides_nothing() -> None:
     assert proof["state"] == "alone it ends in another way: ValueError: other"
 
 
+def test_what_neither_passes_nor_fails_so_alone() -> None:
+    """What makes it fail in this way is compared with what makes it pass."""
+
+    def world(before: tuple[str, ...]) -> float:
+        return ("test_41" in before) - ({"test_7", "test_41"}.isdisjoint(before))
+
+    proof = prove(Simulated(world, seed=1), recorded=BEFORE[8:], natural=BEFORE[:9])
+    assert (proof["type"], proof["status"]) == ("order.polluted", "proven")
+    assert (proof["nodeids"], proof["failed"], proof["runs"]) == (["test_41"], 5, 5)
+    assert proof["without"] == {"runs": 5, "failed": 0, "state": "after test_7"}
+
+
 @pytest.mark.parametrize(
     ("most", "status", "nodeids"),
     [(2, "undecided", []), (40, "suspected", ["test_41"]), (1000, "proven", ["test_41"])],

@@ -136,6 +136,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
     decimal.getcontext()
     import shop.config  # type: ignore[import-not-found]
 
+    END.clear()
     yield shop.config
     END.set()
     for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
@@ -344,7 +345,7 @@ OTHERS: Final = (
         "the module shop was replaced in sys.modules",
     ),
     Row(
-        lambda _: sys.modules.update(taxes=mock.Mock()),
+        lambda _: sys.modules.update(taxes=mock.Mock(), pytest_late=mock.Mock()),
         "imported:taxes",
         "the module taxes was imported",
     ),
