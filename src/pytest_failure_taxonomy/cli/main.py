@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -165,12 +166,27 @@ _CHOICES: Final = {
 
 _EXIT_USAGE = 2
 _EXIT_INTERRUPTED = 130
+_EXIT_STOPS_BISECTION = 128
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if next((word for word in given if not word.startswith("-")), "") != "bisect-step":
+        return _run(given)
+    # `git bisect run` would take a commit for bad where it is only this command that went wrong.
     try:
-        given = sys.argv[1:] if arguments is None else arguments
+        code = _run(given)
+    except SystemExit as error:  # argparse
+        code = int(error.code or 0)
+    except Exception:  # noqa: BLE001 - Python itself would end with 1, which is bad
+        traceback.print_exc()
+        code = _EXIT_USAGE
+    return _EXIT_STOPS_BISECTION if code == _EXIT_USAGE else code
+
+
+def _run(given: Sequence[str]) -> int:
+    try:
         options = command_line(given).parse_args(given)
         if options.runs is None:
             tell_plainly(options.about().rstrip())

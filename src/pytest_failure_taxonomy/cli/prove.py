@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.reports import load
-from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.report.write import write_report
+
+_ANSWERS: Final = {"passed": 0, "failed": 1, "other": 125}
+"""Exit codes that `git bisect run` takes for good, bad and untestable."""
 
 
 def prove(options: argparse.Namespace) -> int:
     """Prove the causes of a report; exit code 1 where one of them is not proven."""
+    from pytest_failure_taxonomy.prove.after import are_fixed, are_new_tests_sound
     from pytest_failure_taxonomy.prove.causes import prove_causes
+    from pytest_failure_taxonomy.prove.commits import find_commits
 
     path = Path(options.report)
 
@@ -22,15 +27,29 @@ def prove(options: argparse.Namespace) -> int:
         with output.writing_to(path):
             write_report(path, report)
 
-    report = prove_causes(
-        path,
-        load(path),
-        budget_seconds=options.budget,
-        number=options.cause,
-        resumes=options.resume,
-        allows_effects=options.yes,
-        tell=lambda line: output.answer(f"{safe_text(line)}\n"),
-        save=save,
-    )
+    report = load(path)
+    given: dict[str, Any] = {
+        "budget_seconds": options.budget,
+        "allows_effects": options.yes,
+        "tell": lambda line: output.answer(f"{safe_text(line)}\n"),
+    }
+    if options.new:
+        return int(not are_new_tests_sound(report, history=options.history, **given))
+    given["number"] = options.cause
+    if options.fixed:
+        return int(not are_fixed(report, history=options.history, **given))
+    if options.commit or options.good is not None:
+        report = find_commits(report, good=options.good, save=save, **given)
+    else:
+        report = prove_causes(path, report, resumes=options.resume, save=save, **given)
     proofs = [cause["proof"] for cause in report["causes"]]
     return int(any(each is None or each["status"] != "proven" for each in proofs))
+
+
+def bisect_step(options: argparse.Namespace) -> int:
+    """Answer `git bisect run` whether a test fails as it did: good, bad or not to be told."""
+    from pytest_failure_taxonomy.prove.commits import bisect_step as step
+
+    outcome = step(load(Path(options.report)), number=options.cause, times=options.times)
+    output.answer(f"{safe_text(first_line(outcome.words) or outcome.result)}\n")
+    return _ANSWERS[outcome.result]

@@ -320,6 +320,34 @@ def find_flaky(
     return [found[test] for test in best[:limit]]
 
 
+def find_new_tests(
+    history: History, report: Mapping[str, Any], nodeids: Sequence[str]
+) -> list[str]:
+    """Return those of some tests that no run before that of a report has had, in their order.
+
+    Raises:
+        HistoryError: there is no earlier run of the project.
+    """
+    at, name = started_at(report), project_of(report)
+    digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
+    with history.reading() as connection:
+        project = sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name).scalar_subquery()
+        earlier = sa.select(RUNS.c.number).where(
+            RUNS.c.project_id == project, RUNS.c.started_at < at
+        )
+        if connection.scalar(earlier.limit(1)) is None:
+            raise HistoryError(
+                f"history: it has no run of {name} before that of the report, so every test would "
+                "be new; add earlier ones by: failure-taxonomy history add REPORT"
+            )
+        seen = sa.select(TESTS.c.digest).where(
+            TESTS.c.project_id == project, TESTS.c.first_seen < at
+        )
+        rows = rows_with(connection, seen, TESTS.c.digest, list(digests))
+        known = {row.digest for row in rows}
+    return [nodeid for digest, nodeid in digests.items() if digest not in known]
+
+
 def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
     """Return Wilson's score interval of 95 % for a rate (Wilson, JASA 22, 1927, 209-212)."""
     if not runs:

@@ -54,7 +54,7 @@ def prove_causes(
         ExperimentError: pytest can't be run as it was, or a test has effects that are not allowed.
         SettingsError: there is no such cause, or nothing to prove.
     """
-    causes = _causes_of(report, number, resumes=resumes)
+    causes = causes_of(report, number, resumes=resumes)
     setup = recorded.setup_of(report)
     began = time.monotonic()
     until = began + budget_seconds
@@ -77,10 +77,7 @@ def prove_causes(
         if experiments.why_no_forks:
             tell(f"every experiment takes a process of its own: {experiments.why_no_forks}")
         suspects: list[tuple[str, ...]] = []
-        for index, (at, cause) in enumerate(causes):
-            now = time.monotonic()
-            experiments.until = now + (until - now) / (len(causes) - index)
-            tell(f"{at}. {cause['count']} x {cause['what']}: {_tests_of(cause)}")
+        for cause, experiments.until in in_turn(causes, until, tell):
             proof = _prove(report, cause, experiments, suspects, is_same=is_same)
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
@@ -101,6 +98,18 @@ def prove_causes(
     return report
 
 
+def in_turn(
+    causes: Sequence[tuple[int, dict[str, Any]]], until: float, tell: Callable[[str], None]
+) -> Iterator[tuple[dict[str, Any], float]]:
+    """Yield causes, each with the end of its share of the time; its line is printed."""
+    for index, (at, cause) in enumerate(causes):
+        nodeids = cause["nodeids"]
+        tests = f"{nodeids[0]}{and_more(len(nodeids) - 1)}" if nodeids else "no test"
+        tell(f"{at}. {cause['count']} x {cause['what']}: {tests}")
+        now = time.monotonic()
+        yield cause, now + (until - now) / (len(causes) - index)
+
+
 def proof_lines(proof: Mapping[str, Any], cause: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is printed of a proof: what is proven, what was left behind, and the command."""
     nodeid = cause["nodeids"][0] if cause["nodeids"] else None
@@ -109,9 +118,14 @@ def proof_lines(proof: Mapping[str, Any], cause: Mapping[str, Any]) -> Iterator[
         yield proof["command"]
 
 
-def _causes_of(
-    report: Mapping[str, Any], number: int | None, *, resumes: bool
+def causes_of(
+    report: Mapping[str, Any], number: int | None, *, resumes: bool = False
 ) -> list[tuple[int, dict[str, Any]]]:
+    """Return causes with their numbers: all, one, or those that are not decided.
+
+    Raises:
+        SettingsError: there is none.
+    """
     causes = list(enumerate(report["causes"], 1))
     if not causes:
         raise SettingsError("prove: nothing failed in this run")
@@ -176,8 +190,3 @@ def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what is installed in other versions since the tests have passed, if that is known."""
     changed = (cause["history"] or {}).get("distributions_changed")
     return (f"environment: {listed(changed, _MOST_NAMED)} since the last pass",) if changed else ()
-
-
-def _tests_of(cause: Mapping[str, Any]) -> str:
-    nodeids = cause["nodeids"]
-    return f"{nodeids[0]}{and_more(len(nodeids) - 1)}" if nodeids else "no test"

@@ -204,6 +204,7 @@ class Experiments:
         *,
         is_fresh: bool = False,
         put_back: Sequence[str] = (),
+        tells_modules: bool = False,
     ) -> Outcome:
         """Run a test after others.
 
@@ -213,11 +214,13 @@ class Experiments:
             conditions: what is different; other ones than the recorded take a fresh process.
             is_fresh: take a fresh process in any case.
             put_back: keys of the state that is restored before the victim runs.
+            tells_modules: answer with the files of all modules, in a fresh process.
 
         Raises:
             OutOfTime: the budget is spent.
         """
         request = {**self._request_of(victim, before), "put_back": [*put_back]}
+        request["tells_modules"] = tells_modules
         if is_fresh or conditions != AS_RECORDED or self.why_no_forks:
             return self._in_fresh_process(request, victim, conditions)
         return self._in_fork(request, victim)

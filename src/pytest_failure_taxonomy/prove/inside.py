@@ -17,6 +17,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -134,8 +135,10 @@ class _Experiment:
         collected: dict[str, Any] = {"digest": digest_of(nodeids), "errors": session.testsfailed}
         if "victim" in self._request:
             self._answers.add(collected=collected)
+            self._tell_modules()
             with self._seeing_effects():
                 self._run(self._request)
+            self._tell_modules()
             return True
         collected |= {
             "nodeids": nodeids,
@@ -154,6 +157,17 @@ class _Experiment:
         if report.nodeid == self._victim:
             xfail = "xfailed" if report.outcome == "skipped" else "xpassed"
             self._outcomes.append(xfail if hasattr(report, "wasxfail") else report.outcome)
+
+    def _tell_modules(self) -> None:
+        """Tell which files were imported, where it matters whose they are."""
+        if self._request["tells_modules"]:
+            files = {
+                name: module.__dict__.get("__file__")
+                for name, module in [*sys.modules.items()]
+                if isinstance(module, ModuleType)
+            }
+            told = {name: file for name, file in files.items() if isinstance(file, str)}
+            self._answers.add(modules=told)
 
     def _serve(self, server: socket.socket) -> None:
         """Fork for each request, and answer with how the fork ended; an empty line ends it."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.prove.experiment import ExperimentError, Setup, Victim
+from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.report.build import REDACTED, object_at, own_extension
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
 from pytest_failure_taxonomy.taxonomy.order import read_ranges
@@ -113,3 +114,13 @@ def order_before(
         if victim in started:
             return tuple(started[: started.index(victim)])
     return None
+
+
+def repeated_by(cause: Mapping[str, Any]) -> tuple[tuple[str, ...], Count]:
+    """Return what runs before the victim so that it fails, and how often it failed then."""
+    proof = cause["proof"] or {}
+    if proof.get("status") != "proven":
+        return (), Count()
+    is_named = proof["type"] in ("order.polluted", "commit")
+    count = Count(failed=proof["failed"], runs=proof["runs"])
+    return tuple(proof["nodeids"]) if is_named else (), count

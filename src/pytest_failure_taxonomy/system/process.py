@@ -15,6 +15,7 @@ import time
 
 TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
     from typing import Any
 
@@ -552,18 +553,22 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-def ask_git(folder: Path, until: float, *arguments: str) -> tuple[int, str]:
-    """Return git's exit code and what it prints; -1 if it is not there or takes too long.
+def ask_git(
+    folder: Path, until: float, *arguments: str, without: Collection[str] = ()
+) -> tuple[int, str]:
+    """Return git's exit code and what it prints, or its error; -1 if it isn't there or lasts.
 
     Args:
         folder: Where to ask; a repository may be around it.
         until: When to give up, on the monotonic clock.
         arguments: Git's.
+        without: Variables of the environment that it doesn't see.
     """
     import subprocess
 
     # Guests take no locks, and ask no program of the user's.
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environment = {name: text for name, text in os.environ.items() if name not in without}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(  # noqa: S603 - git, with words of ours
             ["git", "-c", "core.fsmonitor=false", *arguments],  # noqa: S607 - the user's git
@@ -578,4 +583,4 @@ def ask_git(folder: Path, until: float, *arguments: str) -> tuple[int, str]:
         )
     except (OSError, subprocess.SubprocessError, ValueError):
         return -1, ""
-    return done.returncode, done.stdout.strip()
+    return done.returncode, (done.stderr if done.returncode else done.stdout).strip()

@@ -44,6 +44,7 @@ class Simulated(Experiments):
         *,
         is_fresh: bool = False,
         put_back: Sequence[str] = (),
+        tells_modules: bool = False,
     ) -> Outcome:
         """Say how it ends."""
         if self.forks + self.fresh_runs >= self._most:

@@ -1,0 +1,266 @@
+"""`failure-taxonomy prove --commit` and `bisect-step`, in real repositories."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.cli.main import main
+
+pytestmark = pytest.mark.slow
+
+NODEID: Final = "tests/test_cart.py::test_total"
+CART: Final = "def total(prices):\n    return sum(prices)\n"
+DIVIDES: Final = "def total(prices):\n    return sum(prices) / 0\n"
+BROKEN: Final = "def total(prices:\n"
+CULPRIT: Final = "def total(prices):\n    return sum(prices) + 1\n"
+TEST: Final = """\
+from shop.cart import total
+
+def test_total():
+    assert total([1, 2]) == 3
+"""
+
+
+class Repository:
+    """A repository in a folder of its own, whose name has a space."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "my shop"
+        self.report = folder / "report.json"
+        self.folder.mkdir()
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("config", "user.name", "Ada")
+        self.git("config", "user.email", "ada@example.com")
+
+    def git(self, *words: str) -> str:
+        """Return what git prints."""
+        done = subprocess.run(
+            ["git", *words], cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def write(self, **files: str) -> None:
+        """Write files, by their paths with `__` for a slash and `_py` for the ending."""
+        for name, text in files.items():
+            path = self.folder / f"{name.replace('__', '/')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def commit(self, subject: str, **files: str) -> str:
+        """Commit some files, and return the commit's name."""
+        self.write(**files)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", subject)
+        return self.git("rev-parse", "HEAD")
+
+    def run(self, *words: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Run pytest, and return its report."""
+        given = f"--failure-taxonomy-report={self.report}"
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", given, *words],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})},
+            capture_output=True,
+            check=False,
+        )
+        report: dict[str, Any] = json.loads(self.report.read_text())
+        return report
+
+    def state(self) -> list[str]:
+        """Return all that git knows of the user's own checkout."""
+        asked = (
+            *("status --porcelain", "stash list", "branch --all", "worktree list", "diff"),
+            *("diff --cached", "rev-parse HEAD", "reflog"),
+        )
+        return [self.git(*words.split()) for words in asked]
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """Return a repository that is the working directory."""
+    for name in ("FAILURE_TAXONOMY_HISTORY", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    made = Repository(tmp_path)
+    monkeypatch.chdir(made.folder)
+    return made
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str], str]:
+    """Return the exit code of a command, the lines of its answer, and what it says besides."""
+    capsys.readouterr()
+    code = main(words)
+    said = capsys.readouterr()
+    return code, said.out.splitlines(), said.err
+
+
+def installed(folder: Path, source: Path, *, at: str) -> dict[str, str]:
+    """Return an environment in which a folder is in `sys.path` as an installation puts it there."""
+    (folder / "sitecustomize.py").write_text(
+        f"import sys\nsys.path.insert({at}, {str(source)!r})\n"
+    )
+    return {"PYTHONPATH": str(folder)}
+
+
+def test_the_commit_is_found_on_a_merged_branch(
+    repository: Repository,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither commits that fail otherwise nor broken ones are taken for it; nothing is touched.
+
+    The project is installed as by `pip install -e`: its modules come from the user's checkout
+    unless something is done about it.
+    """
+    good = repository.commit(
+        "begin", src__shop__cart=CART, src__shop____init__="", tests__test_cart=TEST
+    )
+    repository.commit("cart: another failure", src__shop__cart=DIVIDES)
+    base = repository.commit("cart: mended", src__shop__cart=CART)
+    repository.commit("cart: broken", src__shop__cart=BROKEN)
+    repository.commit("cart: whole again", src__shop__cart=CART)
+    repository.git("checkout", "--quiet", "-b", "tax", base)
+    repository.commit("tax: begin", src__shop__tax="")
+    culprit = repository.commit("cart: add 1 {for} nothing", src__shop__cart=CULPRIT)
+    repository.commit("tax: more", src__shop__tax="RATE = 1\n")
+    repository.git("checkout", "--quiet", "main")
+    repository.git("merge", "--quiet", "--no-edit", "tax")
+    repository.commit("later", src__shop__later="")
+    for name, text in installed(tmp_path, repository.folder / "src", at="9").items():
+        monkeypatch.setenv(name, text)
+    report = repository.run()
+    assert report["environment"]["git"] is None or report["environment"]["git"]["dirty"] is False
+    repository.write(src__shop__cart="stashed = True\n")
+    repository.git("stash")
+    repository.write(src__shop__cart="mine = True\n", src__shop__untracked="")
+    hook = repository.folder / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch '{tmp_path}/hook-has-run'\n")
+    hook.chmod(0o755)
+    before = repository.state()
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository.folder / ".git/index"))  # as in a hook
+
+    code, out, err = call(
+        capsys, "prove", "--good", good, "--budget", "10m", str(repository.report)
+    )
+
+    monkeypatch.delenv("GIT_INDEX_FILE")
+    short = repository.git("rev-parse", "--short", culprit)
+    assert (code, err) == (0, "")
+    assert out[0].startswith("1. 1 x assert 4 == 3: ")
+    assert out[1] == f"   9 commits since {good[: len(short)]} Ada: begin: about 3 steps"
+    assert out[-2] == (
+        f"   commit {short} Ada: cart: add 1 {{for}} nothing, proven: fails at it (5 of 5), "
+        "passes at its parent (5 of 5)"
+    )
+    assert out[-1] == f"   git show {culprit[:12]}"
+    for subject, told in (("later", "failed"), ("begin", "passed")):
+        assert any(line.endswith(f"Ada: {subject}: {told}") for line in out)
+    assert not any("cart: another failure: failed" in line for line in out)
+    assert repository.state() == before
+    assert not (tmp_path / "hook-has-run").exists()
+    assert not list((repository.folder / ".git/worktrees").glob("*"))
+    (cause,) = json.loads(repository.report.read_text())["causes"]
+    proof = cause["proof"]
+    assert (proof["type"], proof["status"]) == ("commit", "proven")
+    assert (proof["runs"], proof["failed"]) == (5, 5)
+    assert proof["without"] == {"runs": 5, "failed": 0, "state": None}
+    assert cause["retryable"] is False
+
+
+def test_code_that_is_not_the_commits_is_refused(
+    repository: Repository,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An installation that comes before PYTHONPATH would test the same code at each commit."""
+    good = repository.commit(
+        "begin", src__shop__cart=CART, src__shop____init__="", tests__test_cart=TEST
+    )
+    repository.commit("wrong", src__shop__cart=CULPRIT)
+    for name, text in installed(tmp_path, repository.folder / "src", at="0").items():
+        monkeypatch.setenv(name, text)
+    repository.run()
+    before = repository.state()
+    code, _, err = call(capsys, "prove", "--commit", "--good", good, str(repository.report))
+    assert code == 2
+    assert f" is imported from {repository.folder}/src/shop/" in err
+    assert ", and not from the commit's files; " in err
+    assert "pip install -e ." in err
+    assert repository.state() == before
+
+
+def test_what_is_missing_is_said(
+    repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No good commit, one that is not there, no commit between, no repository."""
+    repository.commit("begin", test_cart="def test_it(): assert 1 == 2\n")
+    repository.run()
+    path = str(repository.report)
+    for words, expected in (
+        (("--commit",), "no commit is known at which it passed; give one by --good COMMIT"),
+        (("--good", "nope"), "nope is no commit of"),
+        (("--good", "HEAD"), "no commit lies after HEAD up to "),
+        (("--commit", "--fixed"), "not allowed with argument"),
+    ):
+        try:
+            code, _, err = call(capsys, "prove", *words, path)
+        except SystemExit as error:  # argparse
+            code, err = int(error.code or 0), capsys.readouterr().err
+        assert (code, expected in err) == (2, True), err
+    (repository.folder / ".git").rename(tmp_path / "gone")
+    code, _, err = call(capsys, "prove", "--good", "HEAD", path)
+    assert code == 2
+    assert "not a git repository" in err
+
+
+def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
+    repository: Repository, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """0 is good, 1 the same failure, 125 anything else, 128 a mistake of the command's."""
+    repository.commit("begin", shop____init__="", shop__cart=CULPRIT, tests__test_cart=TEST)
+    repository.run()
+    path = str(repository.report)
+    for text, code, words in (
+        (CULPRIT, 1, "assert 4 == 3"),
+        (CART, 0, "passed"),
+        (DIVIDES, 125, "ZeroDivisionError: division by zero"),
+        (BROKEN, 125, f"{NODEID} is not collected"),
+    ):
+        repository.write(shop__cart=text)
+        assert call(capsys, "bisect-step", path)[:2] == (code, [words]), text
+    repository.write(shop__cart=CART, tests__test_cart="")
+    assert call(capsys, "bisect-step", path, "--times", "3")[0] == 125
+    (tmp_path / "no-report.json").write_text("{}")
+    for given in (
+        ("bisect-step", str(tmp_path / "none.json")),
+        ("bisect-step", str(tmp_path / "no-report.json")),
+        ("bisect-step", path, "--cause", "2"),
+        ("bisect-step", path, "--nope"),
+        ("bisect-step",),
+    ):
+        assert call(capsys, *given)[0] == 128, given
+
+
+def test_git_bisect_run_asks_it(repository: Repository) -> None:
+    """The first commit with this failure is named, though an earlier one fails otherwise."""
+    good = repository.commit("begin", shop____init__="", shop__cart=CART, tests__test_cart=TEST)
+    repository.commit("another", shop__cart=DIVIDES)
+    repository.commit("mended", shop__cart=CART)
+    culprit = repository.commit("cart: wrong", shop__cart=CULPRIT)
+    repository.commit("later", shop__later="")
+    repository.run()
+    repository.git("bisect", "start", "HEAD", good)
+    command = (sys.executable, "-m", "pytest_failure_taxonomy", "bisect-step")
+    said = repository.git("bisect", "run", *command, str(repository.report))
+    assert f"{culprit} is the first bad commit" in said

@@ -1,0 +1,140 @@
+"""Where tests of a commit run: its own files, and not those that are installed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_failure_taxonomy.prove.commits import Place, checkout_beside, not_in_git
+from pytest_failure_taxonomy.prove.experiment import (
+    Conditions,
+    ExperimentError,
+    Experiments,
+    Outcome,
+    Setup,
+    Victim,
+)
+
+VICTIM = Victim(nodeid="tests/test_it.py::test_it", fingerprints=frozenset(), endings=frozenset())
+
+
+class Imports(Experiments):
+    """Answers with modules that come from an installation until `sys.path` has another folder."""
+
+    def __init__(self, modules: dict[str, Path], mended_by: Path | None) -> None:
+        self._modules = {name: str(path) for name, path in modules.items()}
+        self._mended_by = str(mended_by)
+        self.paths: list[str | None] = []
+
+    def run(
+        self,
+        victim: Victim,
+        before: Sequence[str] = (),
+        conditions: Conditions = Conditions(),  # noqa: B008 - a frozen value
+        **given: Any,
+    ) -> Outcome:
+        """Answer with what was imported."""
+        ((name, path),) = conditions.variables
+        assert name == "PYTHONPATH"
+        self.paths.append(path)
+        modules = {} if path is not None and self._mended_by in path else self._modules
+        return Outcome(result="passed", words="", seconds=0.0, answers=({"modules": modules},))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Return a checkout beside another one, each with a package of one module."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    for name in ("mine", "theirs"):
+        package = tmp_path / name / "src" / "shop"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "cart.py").touch()
+        (tmp_path / name / "top.py").touch()
+    mine = tmp_path / "mine"
+    setup = Setup(
+        args=("tests", f"--confcutdir={mine}/tests", f"{mine}-2", f"{mine}"),
+        folder=mine,
+        rootdir=mine,
+    )
+    return Place(setup, mine, tmp_path / "theirs")
+
+
+def test_paths_of_the_users_checkout_become_those_of_the_other(place: Place) -> None:
+    """A folder whose name begins alike stays as it is."""
+    mine, theirs = place.source, place.folder
+    assert place.setup.folder == place.setup.rootdir == theirs
+    assert place.setup.args == (
+        *("tests", f"--confcutdir={theirs}/tests", f"{mine}-2", f"{theirs}"),
+        f"--rootdir={theirs}",
+    )
+
+
+def test_the_folder_of_what_is_installed_comes_first(place: Place, tmp_path: Path) -> None:
+    """It is found from the modules: of an editable installation, and of a copy."""
+    elsewhere = tmp_path / "site-packages"
+    mine, theirs = place.source, place.folder
+    rows: tuple[tuple[dict[str, Path], Path], ...] = (
+        ({"shop": mine / "src/shop/__init__.py"}, theirs / "src"),
+        ({"shop.cart": mine / "src/shop/cart.py"}, theirs / "src"),
+        ({"shop": elsewhere / "shop/__init__.py"}, theirs / "src"),
+        ({"top": mine / "top.py"}, theirs),
+        ({"top": elsewhere / "top.py"}, theirs),
+    )
+    for modules, expected in rows:
+        fresh = Place(Setup(args=(), folder=mine, rootdir=mine), mine, theirs)
+        experiments = Imports(modules, expected)
+        assert fresh.run(experiments, VICTIM, ()).result == "passed"
+        assert experiments.paths == [None, str(expected)]
+        fresh.run(experiments, VICTIM, ())  # it is known from now on
+        assert experiments.paths[2:] == [str(expected)]
+
+
+def test_what_is_no_code_of_the_project_may_come_from_anywhere(place: Place) -> None:
+    """Python's modules, other distributions, and an environment inside of the checkout."""
+    inside = place.source / ".venv/lib/site-packages/other.py"
+    modules = {"json": Path("/usr/lib/json/__init__.py"), "other": inside, "__main__": Path("/x")}
+    experiments = Imports({**modules, "pytest": Path("/site-packages/pytest.py")}, None)
+    assert place.run(experiments, VICTIM, ()).result == "passed"
+    assert len(experiments.paths) == 1
+
+
+def test_what_comes_from_elsewhere_whatever_is_done_is_refused(place: Place) -> None:
+    """The message says what, from where, and what would be right."""
+    file = place.source / "src/shop/cart.py"
+    with pytest.raises(ExperimentError) as caught:
+        place.run(Imports({"shop.cart": file}, None), VICTIM, ())
+    assert str(caught.value) == (
+        f"prove: shop.cart is imported from {file}, and not from the commit's files; install the "
+        "project in a way that lets PYTHONPATH come first, such as: pip install -e ."
+    )
+
+
+def test_a_checkout_lacks_submodules_and_what_a_build_has_made(tmp_path: Path) -> None:
+    """Ignored modules beside the project's own are found; those of an environment are not."""
+
+    def git(*words: str, folder: Path = tmp_path) -> None:
+        given = ("-c", "user.name=Ada", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+        subprocess.run(["git", *given, *words], cwd=folder, check=True, capture_output=True)
+
+    other, mine = tmp_path / "other", tmp_path / "mine"
+    for folder in (other, mine):
+        folder.mkdir()
+        git("init", "--quiet", folder=folder)
+        git("commit", "--allow-empty", "--quiet", "--message", "begin", folder=folder)
+    git("submodule", "add", str(other), "vendor/other", folder=mine)
+    for name in ("shop/__init__.py", "shop/_version.py", "shop/fast.so", ".venv/lib/x.py"):
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text("")
+    (mine / ".gitignore").write_text("_version.py\n*.so\n.venv\n")
+    git("add", "--all", folder=mine)
+    assert not_in_git(mine) == (["vendor/other"], ["shop/_version.py", "shop/fast.so"])
+    with checkout_beside(mine) as beside:
+        assert beside.name == "mine"
+        assert (mine / ".git/worktrees/mine").is_dir()
+    assert not beside.parent.exists()
+    assert not list((mine / ".git/worktrees").glob("*"))
