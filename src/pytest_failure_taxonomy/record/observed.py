@@ -18,15 +18,7 @@ from pytest_failure_taxonomy.record.read import RecordedRun, StartedTest, Timer,
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
 from pytest_failure_taxonomy.taxonomy import evidence
-from pytest_failure_taxonomy.taxonomy.order import (
-    INDEX_BITS,
-    LAST_WORKER,
-    MAIN,
-    Collected,
-    Conditions,
-    Order,
-    order_of,
-)
+from pytest_failure_taxonomy.taxonomy.order import INDEX_BITS, MAIN, Order, Plan, order_of
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import words_at
 
@@ -467,21 +459,21 @@ def _endings(
 
 def _order(run: RecordedRun, noted: Mapping[str, WorkerState]) -> Order | None:
     """Return in which order the tests started, as far as a dead controller or a worker tells."""
-    numbers = {MAIN: 0, **{each.worker: each.number for each in run.named("numbered")}}
-    collected = next(iter(run.named("collected")[-1:]), Collected())
+    if run.missing.get("worker"):
+        return None  # nobody knows what their numbers are
+    names = [MAIN, *dict.fromkeys(each.id for each in run.named("worker"))]
+    plan = next(iter(run.named("plan")[-1:]), Plan())
     indices = {nodeid: index for index, nodeid in reversed([*enumerate(run.nodeids)])}
     starts, heard = [*run.starts], {*run.starts}
-    for worker, state in noted.items():
-        number = numbers.setdefault(worker, max(numbers.values()) + 1) << INDEX_BITS
-        unheard = []
-        if len(state.endings) == collected.tests:  # it may have run more than anybody heard of
+    for number, worker in enumerate(names):
+        state, unheard = noted.get(worker, WorkerState()), []
+        if len(state.endings) == plan.tests:  # it may have run more than anybody heard of
             unheard = [1 + index for index, ending in enumerate(state.endings) if ending]
         if state.test is not None and state.test.nodeid in indices:
             unheard.append(1 + indices[state.test.nodeid])
-        starts += [start for place in unheard if (start := number | place) not in heard]
-    names = {number: worker for worker, number in numbers.items() if number < LAST_WORKER}
-    conditions = next(iter(run.named("conditions")[-1:]), Conditions())
-    return order_of(starts, names, run.nodeids, collected, conditions)
+        places = [number << INDEX_BITS | place for place in unheard]
+        starts += [start for start in places if start not in heard]
+    return order_of(starts, names, run.nodeids, plan)
 
 
 def limits_of_test(

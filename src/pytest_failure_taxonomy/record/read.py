@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of,
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
-from pytest_failure_taxonomy.taxonomy.order import MAX_STARTS, Collected, Conditions
+from pytest_failure_taxonomy.taxonomy.order import MAX_STARTS, Plan
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -61,8 +61,10 @@ def _is_kind(text: str) -> bool:
 
 _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     evidence.Attribution: lambda one: _is_kind(one.kind),
-    Collected: lambda one: re.fullmatch("[0-9a-f]{16}", one.digest) is not None,
-    Conditions: lambda one: re.fullmatch("[a-z]{1,20}", one.distribution or "no") is not None,
+    Plan: lambda one: (
+        re.fullmatch("[0-9a-f]{16},[a-z]{1,20}", f"{one.digest},{one.distribution or 'no'}")
+        is not None
+    ),
     CollectionMismatch: lambda one: bool(one.workers and one.variants),
     evidence.Location: lambda one: one.line is None or one.line >= 1,
     Rule: lambda one: _is_kind(one.kind),
@@ -282,12 +284,6 @@ class _NamedTest:
 
 
 @value
-class _NumberedWorker:
-    worker: str
-    number: int
-
-
-@value
 class _End:
     should_fail: str
     coverage: str = ""
@@ -317,9 +313,7 @@ _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "rerun": (None, _NamedTest),
     "end": (None, _End),
     "benches": (None, KeptBenches),
-    "conditions": ("conditions", Conditions),
-    "collected": ("collected", Collected),
-    "numbered": (None, _NumberedWorker),
+    "plan": ("plan", Plan),
 }
 """The class of each event and its only field that holds one; `None` if the event itself does."""
 

@@ -124,6 +124,7 @@ class ControllerRecorder:
     def pytest_configure_node(self, node: Any) -> None:
         """Record a new worker, and tell it where the record is."""
         worker = self._workers[node.gateway.id] = _Worker(node)
+        self._session.progress.add_worker(node.gateway.id)
         self._session.log.write("worker", worker=worker.end())
         folder = self._record.folder
         secrets = self._session.secrets

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.system.process import ask_git, find_control_group, peak_rss_bytes
-from pytest_failure_taxonomy.taxonomy import evidence, order
+from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.order import Plan
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_SECONDS: Final = 1.0
@@ -83,8 +84,8 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> ev
     )
 
 
-def conditions_of(config: Any) -> order.Conditions:
-    """Return what is known of a run's seeds, and how xdist distributes its tests, by its config."""
+def plan_of(config: Any) -> Plan:
+    """Return what the config of a run says of its seeds, and of how xdist distributes its tests."""
     shuffled = str(config.getoption("random_order_seed", ""))
     if shuffled.startswith(_UNASKED) and not config.getoption("random_order_enabled", None):
         shuffled = ""
@@ -93,11 +94,11 @@ def conditions_of(config: Any) -> order.Conditions:
         "randomly": str(config.getoption("randomly_seed", "")),
         "random_order": shuffled.removeprefix(_UNASKED),
     }
+    known: dict[str, Any] = {
+        name: int(seed) for name, seed in seeds.items() if _SEED.fullmatch(seed)
+    }
     distribution = config.getoption("dist", "no")
-    return order.Conditions(
-        **{name: int(seed) for name, seed in seeds.items() if _SEED.fullmatch(seed)},
-        distribution=None if distribution == "no" else distribution,
-    )
+    return Plan(**known, distribution=None if distribution == "no" else distribution)
 
 
 def memory_use() -> evidence.MemoryUse | None:

@@ -33,12 +33,12 @@ from pytest_failure_taxonomy.taxonomy.order import (
     INDEX_BITS,
     LAST_WORKER,
     MAIN,
-    Collected,
-    Conditions,
     Order,
+    Plan,
     digest_of,
     order_of,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 os = isolate_module(os)
 
@@ -91,10 +91,9 @@ class Progress:
         self._order: Numbers = array("I", [0])
         self._ordered = 0
         """How many places of the order are taken."""
-        self._collected = Collected()
         self._numbers = {MAIN: 0}
         """The numbers of workers in the order."""
-        self._conditions = Conditions()
+        self.plan = Plan()
         self.is_distributed = False
         """Whether workers run the tests, so that a start alone does not say whose it is."""
         self._counters = record.counters
@@ -106,11 +105,6 @@ class Progress:
         """How often each test was run again."""
         self._recovered: set[str] = set()
 
-    def begin(self, conditions: Conditions) -> None:
-        """Record what decides the order of the tests."""
-        self._conditions = conditions
-        self._record.write("conditions", conditions=conditions)
-
     def select(self, nodeids: Sequence[str], *, is_more: bool = False) -> None:
         """Set the tests that are going to run, in their order.
 
@@ -120,8 +114,8 @@ class Progress:
         """
         before = [*self._order[: self._ordered]] if is_more else []
         if not (is_more and self.nodeids):
-            self._collected = Collected(tests=len(nodeids), digest=digest_of(nodeids))
-            self._record.write("collected", collected=self._collected)
+            self.plan = replace(self.plan, tests=len(nodeids), digest=digest_of(nodeids))
+            self._record.write("plan", plan=self.plan)
         self.nodeids = nodeids
         self._states, self._starts, order = self._record.select(self._shown(nodeids))
         self._ordered = len(before)
@@ -208,20 +202,21 @@ class Progress:
         """Set how many tests options have deselected."""
         self._counters[_INDEX["deselected"]] = count
 
+    def add_worker(self, worker: str) -> None:
+        """Give a worker its number; the record has workers in the same order."""
+        self._numbers.setdefault(worker, len(self._numbers))
+
     def assign_worker(self, nodeid: str, worker: str) -> None:
         """Record which worker runs a test, and that it is the next one that this worker starts."""
         if self._workers.get(nodeid) == worker:
             return  # it is run again
         self._workers[nodeid] = worker
-        number = self._numbers.get(worker)
-        if number is None:
-            number = self._numbers[worker] = len(self._numbers)
-            self._record.write("numbered", worker=worker, number=number)
         index = self._running.get(nodeid)
         if index is None:  # with `--dist each` another worker has run it meanwhile
             index = self._find(nodeid)
         if index != _UNKNOWN and self._ordered < len(self._order):
-            self._order[self._ordered] = min(number, LAST_WORKER) << INDEX_BITS | index + 1
+            number = min(self._numbers[worker], LAST_WORKER)
+            self._order[self._ordered] = number << INDEX_BITS | index + 1
             self._ordered += 1
 
     def phase_of(self, nodeid: str) -> Phase | None:
@@ -252,8 +247,7 @@ class Progress:
 
     def order(self) -> Order | None:
         """Return in which order the tests started; `None` if none has."""
-        names = {number: worker for worker, number in self._numbers.items() if number < LAST_WORKER}
-        return order_of(self._order, names, self.nodeids, self._collected, self._conditions)
+        return order_of(self._order, [*self._numbers], self.nodeids, self.plan)
 
     def not_started(self) -> tuple[str, ...]:
         """Return the selected tests that never started, in the order of selection."""

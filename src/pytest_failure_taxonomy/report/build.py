@@ -22,7 +22,6 @@ from pytest_failure_taxonomy.report.text import (
 )
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judgement import PYTEST_EXIT_CODE_NAMES, Judgement, Verdict
-from pytest_failure_taxonomy.taxonomy.order import MAIN
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 
@@ -462,19 +461,7 @@ def build_report(
         report["extensions"].setdefault(OWN_NAME, {})["redacted"] = limits.redacted
     if run.order is not None and (judgement.causes or run.failures):
         # After the search for secrets, which may stand among the numbers by chance.
-        ids = {MAIN: MAIN}
-        ids.update(
-            {told.id: one["id"] for told, one in zip(run.workers, report["workers"], strict=True)}
-        )
-        seeds = to_dict(run.order.conditions)
-        report["order"] = {
-            "workers": {ids[name]: text for name, text in run.order.workers.items() if name in ids},
-            "tests": run.order.collected.tests,
-            "digest": run.order.collected.digest,
-            "seeds": {name: seed for name, seed in seeds.items() if type(seed) is int},
-            "distribution": run.order.conditions.distribution,
-            "truncated": run.order.truncated,
-        }
+        report["order"] = to_dict(run.order)
     return {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,

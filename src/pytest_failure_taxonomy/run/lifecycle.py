@@ -254,7 +254,7 @@ class Run:
     @guarded
     def pytest_sessionstart(self) -> None:
         """Register the recorders of workers and of timers, if there will be any."""
-        self.session.progress.begin(machine.conditions_of(self._config))
+        self.session.progress.plan = machine.plan_of(self._config)
         manager = self._config.pluginmanager
         if manager.has_plugin("dsession"):
             from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
@@ -611,9 +611,8 @@ def _kept_in(session: Any) -> dict[str, str] | None:
 def _search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
     """Remove secrets that extensions and benches have made known, and count all again."""
     foreign = change_texts(report["extensions"], redact)
-    order = report["order"]  # numbers, among which a secret may stand by chance
-    changed = change_texts(report, redact, CLOSED_FIELDS)
-    report |= {**changed, "order": order, "extensions": foreign}
+    kept = {"order": report["order"], "extensions": foreign}  # numbers hold none but by chance
+    report |= change_texts(report, redact, CLOSED_FIELDS) | kept
     own = report["extensions"].setdefault(OWN_NAME, {})
     own.pop("redacted", None)
     own["redacted"] = dict(Counter(removed_from(json.dumps(report))))

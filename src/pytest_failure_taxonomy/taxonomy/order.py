@@ -24,9 +24,13 @@ LAST_WORKER: Final = 255
 
 
 @value
-class Conditions:
-    """What decides which order tests get and which numbers they draw, as far as that is known."""
+class Plan:
+    """The list of the tests that one process was about to run, and what decides their order."""
 
+    tests: int = 0
+    """How many it has."""
+    digest: str = ""
+    """Of their node ids."""
     hash: int | None = None
     """The value of `PYTHONHASHSEED`; `None` if it is not set to a number."""
     randomly: int | None = None
@@ -38,25 +42,15 @@ class Conditions:
 
 
 @value
-class Collected:
-    """The list of the tests that one process was about to run."""
-
-    tests: int = 0
-    """How many it has."""
-    digest: str = ""
-    """Of its node ids."""
-
-
-@value
 class Order:
-    """In which order each worker started its tests."""
+    """In which order each worker started its tests; its fields are those of the report."""
 
     workers: Mapping[str, str]
-    """Numbers of tests, as `as_ranges` writes them, by worker."""
-    collected: Collected
-    """The list that they are numbers in."""
-    conditions: Conditions = Conditions()
-    truncated: bool = False
+    tests: int
+    digest: str
+    seeds: Mapping[str, int]
+    distribution: str | None
+    truncated: bool
 
 
 def as_ranges(numbers: Iterable[int]) -> str:
@@ -93,42 +87,38 @@ def digest_of(nodeids: Iterable[str]) -> str:
 
 
 def order_of(
-    starts: Iterable[int],
-    names: Mapping[int, str],
-    nodeids: Sequence[str],
-    collected: Collected,
-    conditions: Conditions,
+    starts: Iterable[int], names: Sequence[str], nodeids: Sequence[str], plan: Plan
 ) -> Order | None:
     """Return the order of a run; `None` if no test has started, or its tests can't be numbered.
 
     Args:
         starts: as they were recorded; 0 stands for none.
-        names: of the workers by their numbers.
+        names: of the workers, by their numbers.
         nodeids: all that were selected, by which the starts are numbered. With `--dist each` they
             are the lists of all workers, one after the other.
-        collected: the list of one process.
-        conditions: go into the order.
+        plan: has the list of one process.
     """
-    tests = collected.tests
+    tests, names = plan.tests, names[:LAST_WORKER]
     if not tests or [*nodeids] != [*nodeids[:tests]] * (len(nodeids) // tests):
         return None
     known = [start for start in starts if start]
     workers: dict[str, dict[int, None]] = {}
     truncated = len(known) > MAX_STARTS
     for start in known[:MAX_STARTS]:
-        name, index = names.get(start >> INDEX_BITS), (start & (1 << INDEX_BITS) - 1) - 1
-        if name is None or index >= len(nodeids):
+        number, index = start >> INDEX_BITS, (start & (1 << INDEX_BITS) - 1) - 1
+        if number >= len(names) or index >= len(nodeids):
             truncated = True
         else:  # a test that is run again has its first place
-            workers.setdefault(name, {}).setdefault(index % tests)
+            workers.setdefault(names[number], {}).setdefault(index % tests)
     if not workers:
         return None
+    seeds = {"hash": plan.hash, "randomly": plan.randomly, "random_order": plan.random_order}
+    in_order = sorted(workers, key=lambda name: (len(name), name))
     return Order(
-        workers={
-            name: as_ranges(workers[name])
-            for name in sorted(workers, key=lambda name: (len(name), name))
-        },
-        collected=collected,
-        conditions=conditions,
+        workers={name: as_ranges(workers[name]) for name in in_order},
+        tests=tests,
+        digest=plan.digest,
+        seeds={name: seed for name, seed in seeds.items() if seed is not None},
+        distribution=plan.distribution,
         truncated=truncated,
     )

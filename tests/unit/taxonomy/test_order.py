@@ -14,14 +14,14 @@ from pytest_failure_taxonomy.taxonomy.order import (
     INDEX_BITS,
     LAST_WORKER,
     MAX_STARTS,
-    Collected,
-    Conditions,
     Order,
+    Plan,
     as_ranges,
     digest_of,
     order_of,
     read_ranges,
 )
+from pytest_failure_taxonomy.taxonomy.values import to_dict
 from tests.helpers.reports import assert_valid_report, make_context, make_full_run, make_run
 
 NODEIDS = [f"test_it.py::test_{name}" for name in "abcd"]
@@ -29,9 +29,8 @@ NODEIDS = [f"test_it.py::test_{name}" for name in "abcd"]
 
 def made(starts: list[int], nodeids: list[str] = NODEIDS, tests: int = 4) -> Order | None:
     """Return the order of starts by two workers of which the names are known."""
-    names = {0: "main", 1: "gw1", 2: "gw10"}
-    collected = Collected(tests=tests, digest=digest_of(nodeids[:tests]))
-    return order_of(starts, names, nodeids, collected, Conditions())
+    plan = Plan(tests=tests, digest=digest_of(nodeids[:tests]), hash=0, distribution="load")
+    return order_of(starts, ["main", "gw1", "gw10"], nodeids, plan)
 
 
 def start(worker: int, index: int) -> int:
@@ -82,7 +81,8 @@ def test_starts_are_told_by_worker() -> None:
     assert order is not None
     assert order.workers == {"gw1": "0-1", "gw10": "3 1"}
     assert list(order.workers) == ["gw1", "gw10"]
-    assert (order.collected.tests, order.truncated) == (4, False)
+    assert (order.tests, order.digest, order.truncated) == (4, digest_of(NODEIDS), False)
+    assert (order.seeds, order.distribution) == ({"hash": 0}, "load")
 
 
 def test_each_worker_runs_all_tests() -> None:
@@ -113,24 +113,20 @@ def test_an_order_that_is_not_whole_says_so() -> None:
 
 
 def test_a_report_has_it_where_something_failed() -> None:
-    """It is not cut or searched as texts are, and names the workers that the report has."""
+    """It is not cut or searched as texts are."""
     numbers = as_ranges(range(0, 40_000, 2))
     order = Order(
-        workers={"gw1": numbers, "gw7": "1"},
-        collected=Collected(tests=40_000, digest="0123456789abcdef"),
-        conditions=Conditions(hash=0, randomly=7, distribution="load"),
+        workers={"gw1": numbers},
+        tests=40_000,
+        digest="0123456789abcdef",
+        seeds={"hash": 0, "randomly": 7},
+        distribution="load",
+        truncated=False,
     )
     fields = {name: getattr(make_full_run(), name) for name in ("failures", "exit", "workers")}
     run = make_run(**fields, order=order)
     report = build_report(run, judge(run), make_context())
     assert_valid_report(report)
-    assert report["order"] == {
-        "workers": {"gw1": numbers},
-        "tests": 40_000,
-        "digest": "0123456789abcdef",
-        "seeds": {"hash": 0, "randomly": 7},
-        "distribution": "load",
-        "truncated": False,
-    }
+    assert report["order"] == to_dict(order)
     passed = make_run(order=order)
     assert build_report(passed, judge(passed), make_context())["order"] is None
