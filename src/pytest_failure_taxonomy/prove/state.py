@@ -32,8 +32,15 @@ from pathlib import Path
 from types import BuiltinFunctionType, CellType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.recorder import inspection, origin
-from pytest_failure_taxonomy.recorder.inspection import attribute_of, module_of, own_names_of
+from pytest_failure_taxonomy.recorder import origin
+from pytest_failure_taxonomy.recorder.inspection import (
+    attribute_of,
+    bases_of,
+    body_of,
+    dotted_name_of,
+    module_of,
+    own_names_of,
+)
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -61,7 +68,8 @@ _IGNORED: Final = frozenset(
         *("__annotate__", "__annotate_func__", "__annotations__", "__annotations_cache__"),
         *("__abstractmethods__", "__builtins__", "__doc__", "__warningregistry__"),
         # pytest and unittest note here which failure was the last one.
-        *("last_exc", "last_type", "last_value", "last_traceback", "_classSetupFailed"),
+        *("last_exc", "last_type", "last_value", "last_traceback"),
+        *("_classSetupFailed", "tearDown_exceptions"),
         # These have rows of their own.
         *("_event_loop_policy", "altzone", "daylight", "timezone", "tzname"),
     }
@@ -125,10 +133,9 @@ def take(project: Path, modules: Iterable[ModuleType] = ()) -> Snapshot:
     """
     walk = _Walk(project)
     walk.walk_modules(modules)
-    parts: dict[str, Mapping[str, Any]] = {}
+    parts: dict[str, Mapping[str, Any]] = {part.name: {} for part in _PARTS}
     for part in _PARTS:
-        parts[part.name] = {}
-        with suppress(OSError):  # the working directory may have gone
+        with suppress(Exception):  # the working directory may have gone, a module be broken
             parts[part.name] = part.take(project)
     return Snapshot(parts=parts, holders=walk.holders, contents=walk.contents)
 
@@ -146,18 +153,17 @@ def differences(
     found = [*_changed_attributes(before, after, redact)]
     for rank, part in enumerate(_PARTS):
         for name, was, now in _changed(before.parts[part.name], after.parts[part.name]):
-            difference = Difference(
-                key=f"{part.name}:{name}" if name else part.name,
-                text=part.say(redact(name), was, now, redact),
-                # A context variable that has a value never loses it.
-                can_be_put_back=part.put_back is not None
-                and not (part.name == "contextvar" and was is _MISSING),
-            )
             # Of what there is always one, nothing was known before a library was imported.
             if name or was is not None:
-                found.append((rank, difference))
-    found.sort(key=lambda each: each[0])
-    return tuple(difference for _, difference in found)
+                key = f"{part.name}:{name}" if name else part.name
+                # A context variable that has a value never loses it.
+                is_fixed = part.name == "contextvar" and was is _MISSING
+                text = part.say(redact(name), was, now, redact)
+                found.append((rank, key, text, part.put_back is not None and not is_fixed))
+    return tuple(
+        Difference(key=key, text=text, can_be_put_back=can_be_put_back)
+        for _, key, text, can_be_put_back in sorted(found, key=lambda each: each[0])
+    )
 
 
 def put_back(before: Snapshot, keys: Collection[str]) -> tuple[str, ...]:
@@ -171,11 +177,10 @@ def put_back(before: Snapshot, keys: Collection[str]) -> tuple[str, ...]:
         try:
             if part in ("module", "library"):
                 _put_attribute_back(holders[path], attribute, before.contents)
-            else:
-                put = parts[part].put_back
-                if put is None:
-                    raise ValueError
+            elif put := parts[part].put_back:
                 put(name, before.parts[part].get(name, _MISSING))
+            else:
+                failed.append(key)
         except Exception:  # noqa: BLE001 - whatever the system says of it
             failed.append(key)
     return tuple(failed)
@@ -252,10 +257,7 @@ class _Walk:
         for name, module, names in libraries:
             self._note(f"library:{name}", module, names)
             for inner, one in names.items():
-                if (
-                    issubclass(type(one), type)
-                    and inspection.body_of(one).get("__module__") == name
-                ):
+                if issubclass(type(one), type) and body_of(one).get("__module__") == name:
                     self._note(f"library:{name}.{inner}", one, _names_in(one))
 
     def _note(self, path: str, one: Any, names: dict[str, Any]) -> None:
@@ -268,7 +270,7 @@ class _Walk:
         self._note(path, one, names)
         self._elements_left -= len(names)
         for name, held in names.items():
-            if id(type(held)) in _PLAIN or name in _IGNORED:
+            if id(type(held)) in _PLAIN or name in _IGNORED or _keeps_nothing(held):
                 continue
             if id(held) not in self.contents:
                 kept = _Kept()
@@ -281,19 +283,15 @@ class _Walk:
                     self._walk(f"{path}.{name}{label}", inner, depth + 1)
 
     def _is_looked_into(self, one: Any, holder: Any, depth: int, *, is_element: bool) -> bool:
-        kind = type(one)
+        kind, module = type(one), module_of(type(one))
         is_in_class = issubclass(type(holder), type)
         if issubclass(kind, type):
             home = module_of(holder) if is_in_class else attribute_of(holder, "__name__")
             return module_of(one) == home and not is_element
-        module = module_of(kind)
-        if module in self._own:
-            return True
         # Of others' instances, those that a module or a class holds: an application, a session.
-        is_other = issubclass(kind, (FunctionType, ModuleType, logging.Logger))
-        return (depth == 0 or is_in_class) and not (
-            is_element or is_other or _is_of_runner(module) or id(kind) in _PLAIN
-        )
+        is_held = (depth == 0 or is_in_class) and not is_element
+        is_other = module == "builtins" or issubclass(kind, logging.Logger)
+        return module in self._own or (is_held and not is_other and not _is_of_runner(module))
 
 
 def _is_of_tests(module: str) -> bool:
@@ -315,15 +313,16 @@ def _elements_of(one: Any) -> Iterator[tuple[str, Any]]:
         pairs = list(dict.items(one))
     elif issubclass(kind, (list, tuple)):
         pairs = enumerate(list.__iter__(one) if issubclass(kind, list) else tuple.__iter__(one))
-    for (key, inner), _ in zip(pairs, range(_MOST_LOOKED_INTO), strict=False):
-        yield f"[{_IDENTITY.sub('', _text(key))}]", inner
+    for number, (key, inner) in zip(range(_MOST_LOOKED_INTO), pairs, strict=False):
+        is_named = id(type(key)) in _PLAIN or issubclass(type(key), type)
+        yield f"[{_IDENTITY.sub('', _text(key)) if is_named else f'#{number}'}]", inner
 
 
 def _names_in(one: Any) -> dict[str, Any]:
     """Return what a module, a class or an instance holds by name."""
     kind = type(one)
     if issubclass(kind, type):
-        own = list(inspection.body_of(one).items())
+        own = list(body_of(one).items())
     else:
         own = list(_dict_of(one).items())
         for name, slot in _slots_of(kind).items():
@@ -340,22 +339,17 @@ def _dict_of(one: Any) -> dict[str, Any]:
 
 
 def _slots_of(kind: type) -> dict[str, MemberDescriptorType]:
-    bodies = [
-        inspection.body_of(base)
-        for base in inspection.bases_of(kind)[:-1]
-        if module_of(base) != "builtins"
-    ]
     return {
         name: slot
-        for body in bodies
-        for name, slot in list(body.items())
-        if type(slot) is MemberDescriptorType and name != "__dict__"
+        for base in bases_of(kind)
+        for name, slot in list(body_of(base).items())
+        if type(slot) is MemberDescriptorType and not name.startswith("__")
     }
 
 
 def _changed_attributes(
     before: Snapshot, after: Snapshot, redact: Callable[[str], str]
-) -> Iterator[tuple[float, Difference]]:
+) -> Iterator[tuple[float, str, str, bool]]:
     reported: set[int] = set()
     for place, new in after.holders.items():
         old = before.holders.get(place)
@@ -365,6 +359,8 @@ def _changed_attributes(
         for name in [*new.names, *(name for name in old.names if name not in new.names)]:
             was, now = old.names.get(name, _MISSING), new.names.get(name, _MISSING)
             contents = before.contents.get(id(was)), after.contents.get(id(now))
+            if was is now and contents[1] and type(now) is FunctionType:
+                contents = contents[0] or (_name_of(now), _Kept()), contents[1]
             if name in _IGNORED or (was is now and (None in contents or id(now) in reported)):
                 continue
             was_text, now_text = (
@@ -379,30 +375,19 @@ def _changed_attributes(
             if part == "module":
                 rank = -1 if _is_of_tests(shown) else -2
             _, kept = contents[0] or ("", ())
-            yield (
-                rank,
-                Difference(
-                    key=f"{old.path}.{name}",
-                    text=_change(f"{shown}.{name}", "=", was_text, now_text, redact),
-                    can_be_put_back=was is not now or all(copy is not _MISSING for _, copy in kept),
-                ),
-            )
+            text = _change(f"{shown}.{name}", "=", was_text, now_text, redact)
+            can_be_put_back = was is not now or all(copy is not _MISSING for _, copy in kept)
+            yield rank, f"{old.path}.{name}", text, can_be_put_back
 
 
 def _put_attribute_back(
     holder: _Holder, name: str, contents: Mapping[int, tuple[str, _Kept]]
 ) -> None:
-    one, was = holder.one, holder.names.get(name, _MISSING)
-    if issubclass(type(one), type):
-        if was is _MISSING:
-            type.__delattr__(one, name)
-        elif inspection.body_of(one).get(name, _MISSING) is not was:
-            type.__setattr__(one, name, was)
-    elif slot := _slots_of(type(one)).get(name):
-        slot.__delete__(one) if was is _MISSING else slot.__set__(one, was)
-    else:
-        _put_item(_dict_of(one), name, was)
+    was = holder.names.get(name, _MISSING)
+    _set(holder.one, name, was)
     text, kept = contents.get(id(was), ("", ()))
+    if type(was) is FunctionType and not kept:
+        was.__dict__.clear()
     for container, copy in kept:
         if type(container) is _CACHE:
             _CACHE.cache_clear(container)
@@ -414,6 +399,18 @@ def _put_attribute_back(
             getattr(base, fill)(container, copy)
         elif _text(was) != text:
             raise ValueError
+
+
+def _set(one: Any, name: str, was: Any) -> None:
+    if issubclass(type(one), type):
+        if was is _MISSING:
+            type.__delattr__(one, name)
+        elif body_of(one).get(name, _MISSING) is not was:
+            type.__setattr__(one, name, was)
+    elif slot := _slots_of(type(one)).get(name):
+        slot.__delete__(one) if was is _MISSING else slot.__set__(one, was)
+    else:
+        _put_item(_dict_of(one), name, was)
 
 
 def _put_item(items: Any, name: str, was: Any) -> None:
@@ -441,12 +438,12 @@ def _text(one: Any, kept: _Kept | None = None, depth: int = 0) -> str:
             return f"{one[:_MOST_SEARCHED]!r}\0{hash(one)}\0"
         is_large = kind is int and one.bit_length() > _MOST_SEARCHED / 2
         return hex(one) if is_large else repr(one)  # Python refuses to write so many digits
-    if kind is staticmethod or kind is classmethod:
-        return _text(one.__func__, kept, depth)
+    if kind is staticmethod or kind is classmethod or kind is property:
+        return _text(one.fget if kind is property else one.__func__, kept, depth)
     base, fill = _base_of(kind)
     if base is None:
         return _text_of_object(one, kept, depth)
-    name, length = inspection.dotted_name_of(kind).removeprefix("builtins."), base.__len__(one)
+    name, length = dotted_name_of(kind).removeprefix("builtins."), base.__len__(one)
     kept.elements_left -= length
     if length > _MOST_IN_ONE or depth > _DEEPEST or kept.elements_left < 0:
         kept.append((one, _MISSING))
@@ -465,29 +462,15 @@ def _text(one: Any, kept: _Kept | None = None, depth: int = 0) -> str:
 
 
 def _text_of_object(one: Any, kept: _Kept, depth: int) -> str:
+    text = _name_of(one)
     kind = type(one)
-    module: object = None
-    if kind is FunctionType or kind is BuiltinFunctionType or kind is _CACHE:
-        module, name = one.__module__, one.__qualname__
-        text = f"the function {module if type(module) is str else '?'}."
-        text += name if type(name) is str else "?"
-    elif issubclass(kind, type):
-        text = f"the class {inspection.dotted_name_of(one)}"
-    elif issubclass(kind, ModuleType):
-        name = attribute_of(one, "__name__")
-        text = f"the module {name if type(name) is str else '?'}"
-    else:
-        text = f"an object of {inspection.dotted_name_of(kind)}"
-    text += f"\0{id(one)}\0"
-    if depth or type(module) is not str or _is_of_runner(module):
+    if depth or (kind is not FunctionType and kind is not _CACHE) or _is_of_runner(text[13:]):
         return text
     if kind is _CACHE:
         cached = _CACHE.cache_info(one)
         kept.append((one, ()))
         # Misses tell of results that have taken the place of others.
         return f"{text} with a cache of {cached.currsize}\0{cached.misses}\0"
-    if kind is not FunctionType:
-        return text
     # What a function keeps between calls: in attributes, in its defaults, in its closure.
     held: dict[str, Any] = dict(one.__dict__)
     kept.append((one.__dict__, dict(held)))
@@ -499,6 +482,31 @@ def _text_of_object(one: Any, kept: _Kept, depth: int) -> str:
             held[name] = cell.cell_contents
             kept.append((cell, held[name]))
     return f"{text} with {_text(held, kept, 1)}" if held else text
+
+
+def _keeps_nothing(one: Any) -> bool:
+    """Tell whether it is a function like most, which has nothing that could change in place."""
+    return (
+        type(one) is FunctionType
+        and not (one.__closure__ or one.__dict__ or one.__kwdefaults__)
+        and all(id(type(default)) in _PLAIN for default in one.__defaults__ or ())
+    )
+
+
+def _name_of(one: Any) -> str:
+    """Return how an object is called, with its identity."""
+    kind = type(one)
+    if kind is FunctionType or kind is BuiltinFunctionType or kind is _CACHE:
+        names = (one.__module__, one.__qualname__)
+        text = f"the function {'.'.join(name if type(name) is str else '?' for name in names)}"
+    elif issubclass(kind, type):
+        text = f"the class {dotted_name_of(one)}"
+    elif issubclass(kind, ModuleType):
+        name = attribute_of(one, "__name__")
+        text = f"the module {name if type(name) is str else '?'}"
+    else:
+        text = f"an object of {dotted_name_of(kind)}"
+    return f"{text}\0{id(one)}\0"
 
 
 def _base_of(kind: type) -> tuple[Any, str]:
@@ -649,29 +657,27 @@ def _put_loop(was: Any) -> None:
     _asyncio()[1].update(_loop=loop, _set_called=is_set)
 
 
-_DECIMAL: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
-
-
-def _context() -> Any:
-    """Return the decimal context of this thread, without making one."""
+def _take_decimal() -> bytes | None:
+    """Return the decimal context of this thread without making one, and without its flags."""
     own = [held for var, held in copy_context().items() if var.name == "decimal_context"]
-    return own[0] if own else attribute_of(sys.modules.get("decimal"), "DefaultContext")
-
-
-def _take_decimal() -> dict[str, Any] | None:
-    context = _context()
-    return context and {
-        "traps": [kind.__name__ for kind, is_on in context.traps.items() if is_on],
-        **{name: getattr(context, name) for name in _DECIMAL},
-    }
+    context = own[0] if own else attribute_of(sys.modules.get("decimal"), "DefaultContext")
+    if context is None or module_of(type(context)) != "decimal":
+        return None
+    context = context.copy()
+    context.clear_flags()
+    return pickle.dumps(context)
 
 
 def _put_decimal(was: Any) -> None:
-    context = _context()
-    for kind in context.traps:
-        context.traps[kind] = kind.__name__ in was["traps"]
-    for name in _DECIMAL:
-        setattr(context, name, was[name])
+    sys.modules["decimal"].setcontext(pickle.loads(was))  # noqa: S301 - our own bytes
+
+
+def _put_module(name: str, was: Any) -> None:
+    _put_item(sys.modules, name, was)
+    package, _, last = name.rpartition(".")
+    names = own_names_of(sys.modules.get(package))
+    if issubclass(type(names.get(last)), ModuleType):
+        _put_item(names, last, was)
 
 
 def _numpy_random() -> Any:
@@ -688,6 +694,8 @@ def _take_descriptors(_: Path) -> Mapping[str, Any]:
     return found
 
 
+_ALL: Final = slice(None)
+_set_locale: Final = functools.partial(locale.setlocale, locale.LC_ALL)
 _CHANGED: Final = ("is there", "is gone", "was changed")
 _PARTS: Final = (
     _Part(
@@ -705,20 +713,10 @@ _PARTS: Final = (
         _put_time_zone,
         _CHANGED,
     ),
-    _single(
-        "locale",
-        "the locale",
-        lambda: locale.setlocale(locale.LC_ALL),
-        lambda was: locale.setlocale(locale.LC_ALL, was),
-    ),
+    _single("locale", "the locale", _set_locale, _set_locale),
     _Part("logging", "logging: {}", _take_logging, _put_logging),
     _single("warnings", "warnings.filters", lambda: [*warnings.filters], _put_filters),
-    _single(
-        "path",
-        "sys.path",
-        lambda: [*sys.path],
-        lambda was: sys.path.__setitem__(slice(None), was),
-    ),
+    _single("path", "sys.path", lambda: [*sys.path], lambda was: sys.path.__setitem__(_ALL, was)),
     _Part(
         "signal",
         "the handler of {}",
@@ -733,7 +731,7 @@ _PARTS: Final = (
         lambda _: {v.name: one for v, one in copy_context().items() if v.name != "decimal_context"},
         lambda name, was: next(var for var in copy_context() if var.name == name).set(was),
     ),
-    _single("decimal", "the decimal context", _take_decimal, _put_decimal),
+    _single("decimal", "the decimal context", _take_decimal, _put_decimal, _CHANGED),
     _single("umask", "the umask", _take_umask, lambda was: os.umask(int(was, 8))),
     _single("recursion", "the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     _single("gc", "gc.isenabled()", gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
@@ -746,7 +744,7 @@ _PARTS: Final = (
             for name, one in list(sys.modules.items())
             if type(name) is str and not _is_of_runner(name)
         },
-        lambda name, was: _put_item(sys.modules, name, was),
+        _put_module,
         ("was imported", "was removed from sys.modules", "was replaced in sys.modules"),
     ),
     _single("random", "the state of random", random.getstate, random.setstate, _CHANGED),
