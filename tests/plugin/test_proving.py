@@ -34,6 +34,15 @@ def test_it():
     os.environ["LEFT_BEHIND"] = "1"
     assert 0
 """
+SHOP: Final = """
+import shop
+
+def test_default():
+    shop.RATE = 0.19
+
+def test_total():
+    assert shop.RATE == 0.2
+"""
 
 
 @pytest.fixture
@@ -101,3 +110,24 @@ def test_what_is_no_time(folder: Path) -> None:
         run = run_pytest(folder, f"--why-prove={text}")
         assert run.status == 4
         assert f"--why-prove: {text!r} is no time; give a time such as 90s, 5m or 1h" in run.stderr
+
+
+@pytest.mark.slow
+def test_what_is_proven_is_known_in_the_next_run(tmp_path: Path) -> None:
+    """The proof is in the report and in the history that the run has named."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (tmp_path / "shop.py").write_text("RATE = 0.2\n", "utf-8")
+    (tmp_path / "test_it.py").write_text(SHOP, "utf-8")
+    run = run_pytest(tmp_path, "--why-prove=2m", "--why-history=h.db", "-p", "no:cacheprovider")
+    assert run.status == 1
+    words = "order-dependent, proven{}: passes alone (5 of 5), fails after {} (5 of 5)"
+    told = words.format("", "test_it.py::test_default")
+    assert f"   {told}" in run.tail
+    report = run.report()
+    (cause,) = report["causes"]
+    assert (cause["proof"]["type"], cause["retryable"]) == ("order.polluted", False)
+    later = run_pytest(tmp_path, "--why-history=h.db")
+    started_at = report["run"]["started_at"]
+    assert words.format(f" on {started_at[:10]}", "test_it.py::test_default") in later.told
+    (cause,) = later.report()["causes"]
+    assert cause["proof"]["known_since"][:19] == started_at[:19]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.reports import load
+from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.report.write import write_report
 
@@ -42,6 +43,7 @@ def prove(options: argparse.Namespace) -> int:
         report = find_commits(report, good=options.good, save=save, **given)
     else:
         report = prove_causes(path, report, resumes=options.resume, save=save, **given)
+    _remember(report, options.history)
     proofs = [cause["proof"] for cause in report["causes"]]
     return int(any(each is None or each["status"] != "proven" for each in proofs))
 
@@ -53,3 +55,17 @@ def bisect_step(options: argparse.Namespace) -> int:
     outcome = step(load(Path(options.report)), number=options.cause, times=options.times)
     output.answer(f"{safe_text(first_line(outcome.words) or outcome.result)}\n")
     return _ANSWERS[outcome.result]
+
+
+def _remember(report: dict[str, Any], url: str | None) -> None:
+    """Keep what is proven in the history, if the run is in one."""
+    if not any(cause["history"] and cause["proof"] for cause in report["causes"]):
+        return
+    from pytest_failure_taxonomy.history import open_history
+
+    rootdir = report["run"]["invocation"]["rootdir"]
+    try:
+        with open_history(url, rootdir=rootdir, create=False) as history:
+            history.add(report)
+    except HistoryError as error:
+        output.tell(f"prove: what is proven is not in the history: {error}")

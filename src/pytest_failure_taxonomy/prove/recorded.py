@@ -58,14 +58,18 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
 
 
 def _without_ours(args: Sequence[str]) -> Iterator[str]:
-    ours = {name: option.type == "flag" for option in OPTIONS.values() for name in option.names}
-    words = iter(args)
-    for word in words:
+    ours = {name: option for option in OPTIONS.values() for name in option.names}
+    words = [*args]
+    while words:
+        word = words.pop(0)
         name, is_joined, _ = word.partition("=")
-        if name not in ours:
+        if (option := ours.get(name)) is None:
             yield word
-        elif not ours[name] and not is_joined:
-            next(words, None)
+            continue
+        has_value = option.type != "flag" and not is_joined and words
+        # As argparse does it: what begins an option is no value of one that needs none.
+        if has_value and (option.left_out is None or not words[0].startswith("-")):
+            words.pop(0)
 
 
 def limit_of(report: Mapping[str, Any]) -> float:

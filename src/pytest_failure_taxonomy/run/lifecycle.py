@@ -484,7 +484,8 @@ class Run:
         if settings.prove and failed and problem is None:
             from pytest_failure_taxonomy.run.proving import prove_at_exit
 
-            prove_at_exit(self.report_file.path, settings.prove, started_in, self._variables)
+            place = (self.report_file.path, settings.prove, started_in)
+            prove_at_exit(*place, self._variables, settings.history)
 
     def _evidence(self, exit_seen: evidence.ProcessExit, duration: float) -> evidence.RunEvidence:
         """Return all that was seen of the session, and how it ends."""

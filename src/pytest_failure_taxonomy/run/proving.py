@@ -10,11 +10,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pytest_failure_taxonomy.option_files import VARIABLE
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
 from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was, write_words
 
 
-def prove_at_exit(report: Path, budget: str, folder: Path, environment: Mapping[str, str]) -> None:
+def prove_at_exit(
+    report: Path,
+    budget: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    history: str | None,
+) -> None:
     """Have a report's failures proven when this process ends; its exit status stays.
 
     What the command prints comes after all that pytest prints, and Ctrl+C ends the command alone.
@@ -24,12 +31,16 @@ def prove_at_exit(report: Path, budget: str, folder: Path, environment: Mapping[
         budget: for how long.
         folder: where pytest was started.
         environment: as it was then; tests may have changed it, which may be why they failed.
+        history: where the run is recorded; empty for the default, `None` for nowhere.
     """
     process_id = os.getpid()
 
     def prove() -> None:
         if os.getpid() != process_id:  # a fork has the same to do at its end
             return
+        variables = {**environment, PROVING_VARIABLE: "1"}
+        if history:
+            variables[VARIABLE] = history
         command = [sys.executable, "-P", "-m", "pytest_failure_taxonomy", "prove", str(report)]
         # Not ignored, or the command would ignore it, too.
         signal.signal(signal.SIGINT, lambda *_: None)
@@ -39,7 +50,7 @@ def prove_at_exit(report: Path, budget: str, folder: Path, environment: Mapping[
                 subprocess.run(  # noqa: S603 - this Python, with a command of ours
                     [*command, "--budget", budget],
                     cwd=folder,
-                    env={**environment, PROVING_VARIABLE: "1"},
+                    env=variables,
                     check=False,
                 )
             except (OSError, ValueError) as error:

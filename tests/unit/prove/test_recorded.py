@@ -1,0 +1,26 @@
+"""What a report says of the run that is to be repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_failure_taxonomy.prove.recorded import setup_of
+from tests.helpers.reports import make_context, make_failure, make_report, make_run
+
+
+@pytest.mark.parametrize(
+    ("args", "kept"),
+    [
+        (["--why", "-p", "no:randomly", "tests"], ["-p", "no:randomly", "tests"]),
+        (["--why-history", "-p", "no:randomly"], ["-p", "no:randomly"]),
+        (["--why-history", "h.db", "tests"], ["tests"]),
+        (["--why-history=h.db", "tests"], ["tests"]),
+        (["--why-prove", "5m", "--failure-taxonomy-report", "-r.json", "-x"], ["-x"]),
+        (["--why-history"], []),
+    ],
+)
+def test_the_options_of_the_run_without_ours(args: list[str], kept: list[str]) -> None:
+    """Ours go with their values, as pytest reads them; an optional value may not be there."""
+    run = make_run(failures=(make_failure(),))
+    report = make_report(run, context=make_context(args=tuple(args)))
+    assert [*setup_of(report).args] == kept
