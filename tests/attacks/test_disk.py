@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
 from pytest_failure_taxonomy.record.read import RecordedRun, read_record
 from pytest_failure_taxonomy.record.write import DiskRecord
-from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut
+from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut, own_extension
 from pytest_failure_taxonomy.report.write import MAX_NAME_BYTES, encode, path_beside, path_of_run
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -36,6 +36,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Unrecorded,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.order import Order
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd, reconstruct
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 from tests.helpers.reports import (
@@ -419,11 +420,20 @@ def test_a_report_is_cut_to_fit(size: int) -> None:
         make_failure(nodeid=f"test_it.py::test_it[{number}]", traceback="E  x\n" * 200)
         for number in range(300)
     )
+    order = Order(
+        workers={"main": " ".join(map(str, range(0, 200_000, 2)))},
+        tests=200_000,
+        digest="0123456789abcdef",
+        seeds={},
+        distribution=None,
+        truncated=False,
+    )
     whole = make_report(
         make_run(
             exit=ProcessExit(code=1, source="pytest"),
             counts=Counts(collected=300, failed=300),
             failures=failures,
+            order=order,
         )
     )
     part = cut_to_fit(whole, size, lambda report: len(encode(report)))
@@ -439,6 +449,8 @@ def test_a_report_is_cut_to_fit(size: int) -> None:
     kept = sum(failure["traceback"] is not None for failure in part["failures"])
     assert kept + part["limits"]["tracebacks_omitted"] == len(part["failures"])
     assert part["failures"] or size < 20_000
+    lacks = "; it lacks order, distributions" in own_extension(part)["faults"][0]
+    assert (part["order"] is None) is lacks is (size < 10_000_000)
 
 
 # Files that can't grow.

@@ -239,10 +239,16 @@ def cut_to_fit(
         size: bytes.
         size_of: how many bytes a report takes.
     """
-    # Left out first is what has no cap: other plugins' extensions and the cases of a bench.
+    # Left out first is what has no cap: other plugins' extensions and the cases of a bench. So is
+    # what experiments alone need, if it is large.
     extensions = report["extensions"]
     own = own_extension(report)
     left_out = [*sorted(extensions.keys() - {OWN_NAME}), *(["bench"] if report["bench"] else [])]
+    environment = report["environment"]
+    of_experiments = {"order": report["order"], "distributions": environment["distributions"]}
+    if size_of(of_experiments) > size // 8:
+        left_out += of_experiments
+        report = {**report, "order": None, "environment": {**environment, "distributions": None}}
     fault = f"{CUT}; it lacks {', '.join(left_out)}" if left_out else CUT
     own = {**own, "faults": [*own.get("faults", ()), fault]}
     report = {**report, "bench": [], "extensions": {OWN_NAME: own}}

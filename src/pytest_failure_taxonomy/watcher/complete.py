@@ -247,7 +247,7 @@ def _filled_up(
         return report, run.is_reported
     lists = (
         *("failures", "groups", "causes", "collection_errors", "internal_errors"),
-        *("not_run", "limits", "extensions"),
+        *("not_run", "order", "limits", "extensions"),
     )
     return {**report, **{name: made[name] for name in lists}}, not run.is_lost
 
