@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.runs import REPORT, PytestRuns, assert_counts_agree
 
 PROJECT: Final = Path(__file__).parents[2] / "example_project"
@@ -120,6 +121,27 @@ def test_names_of_endings_are_unique() -> None:
     """No two endings have the same name, because names are what tests and readers go by."""
     names = [ending["name"] for ending in ENDINGS]
     assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="time zones and forks")
+def test_what_is_proven_of_the_failures(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the proof that the README says."""
+    shutil.copytree(PROJECT / "proofs", runs.path, dirs_exist_ok=True, ignore=LEFT_OUT)
+    monkeypatch.chdir(runs.path)
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    rows = re.findall(r"^\| `(test_\w+\.py::\w+)` \| `([\w.]+)` \|", README, re.MULTILINE)
+    assert len(rows) == 5
+    for _ in range(60):  # two of them fail in some runs alone
+        if len(runs.run().report["failures"]) == len(rows):
+            break
+    assert main(["prove", "--budget", "10m"]) == 0
+    proven = {
+        cause["nodeids"][0]: cause["proof"]["type"]
+        for cause in runs.read_report()["causes"]
+        if cause["proof"]["status"] == "proven"
+    }
+    assert proven == dict(rows)
 
 
 def test_suite_of_the_example_with_every_installed_plugin(

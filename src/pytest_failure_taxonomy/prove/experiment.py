@@ -28,6 +28,8 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 PLUGIN: Final = "pytest_failure_taxonomy.prove.inside"
 Result = Literal["passed", "failed", "other"]
 _MOST_COPIED_BYTES: Final = 20 << 20
+_HANGS_SECONDS: Final = 10.0
+"""After which a test that is known to hang does so."""
 _GRACE_SECONDS: Final = 10.0
 """How much later than a fork's own limit its answer may come."""
 _SHOWN: Final = 3
@@ -126,6 +128,7 @@ class Experiments:
         self.natural: tuple[str, ...] = ()
         self.digest = ""
         self.collection_errors = 0
+        self._seconds_to_collect = 0.0
         self.why_no_forks = ""
         self.until = until
         self.limit_seconds = limit_seconds
@@ -159,6 +162,7 @@ class Experiments:
             ExperimentError: pytest does not collect them.
         """
         request: dict[str, Any] = {"answers": self._new_path()}
+        began = time.monotonic()
         limit = self._time_left(10 * self.limit_seconds)
         if hasattr(os, "fork"):
             self._server, theirs = socket.socketpair()
@@ -178,6 +182,7 @@ class Experiments:
         if collected is None:
             self.stop()
             raise ExperimentError(f"the tests can't be collected: {self._last_line()}")
+        self._seconds_to_collect = max(1.0, time.monotonic() - began)
         self.nodeids = tuple(collected["nodeids"])
         self.natural = tuple(self.nodeids[at] for at in collected["natural"])
         self.digest = collected["digest"]
@@ -254,9 +259,9 @@ class Experiments:
         }
 
     def _in_fork(self, request: dict[str, Any], victim: Victim) -> Outcome:
-        limit = self._time_left(self.limit_seconds)
         if self._server is None:
             self.start()
+        limit = self._time_left(self._limit_of(victim))
         self.forks += 1
         began = time.monotonic()
         ended = "1"
@@ -273,7 +278,7 @@ class Experiments:
     def _in_fresh_process(
         self, request: dict[str, Any], victim: Victim, conditions: Conditions
     ) -> Outcome:
-        limit = self._time_left(2 * self.limit_seconds)
+        limit = self._time_left(self._limit_of(victim) + 4 * self._seconds_to_collect)
         self.fresh_runs += 1
         began = time.monotonic()
         with conditions.around() if conditions.around else nullcontext():
@@ -351,6 +356,11 @@ class Experiments:
         error = outcome.answer("error")
         what = {"limit": "took too long"}.get(ended, f"ended with {error or ended}")
         return replace(outcome, words=f"{started or 'pytest'} {what}")
+
+    def _limit_of(self, victim: Victim) -> float:
+        """Return how long a run may take; of a victim that hangs each takes as long as it may."""
+        hangs = "limit" in victim.endings
+        return min(self.limit_seconds, _HANGS_SECONDS) if hangs else self.limit_seconds
 
     def _time_left(self, most: float) -> float:
         left = self.until - time.monotonic()
