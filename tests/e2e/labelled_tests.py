@@ -9,7 +9,8 @@ it all; this package is installed in either. The labels are a CSV file with the 
 shuffled with each seed, in a copy of its own; then `failure-taxonomy prove` works on the report.
 What it calls proven is tried again by plain pytest, without this package, in fresh copies:
 
-- `order.polluted`: `pytest POLLUTER VICTIM` must fail and `pytest VICTIM` must pass, each time;
+- `order.polluted`: `pytest POLLUTER VICTIM` must fail and `pytest VICTIM` must pass, each time, or
+  `pytest OTHER VICTIM`, where the proof says that it passes after another test;
 - `order.brittle`: `pytest SETTER VICTIM` must pass and `pytest VICTIM` must fail, each time;
 - `reproducible`: `pytest VICTIM` must fail each time, and the whole suite's own order, too;
 - `flaky`: `pytest VICTIM` must not be what explains it all: the order must not decide.
@@ -42,7 +43,7 @@ from typing import Any, Final, NamedTuple
 RUN_LIMIT_SECONDS: Final = 600.0
 CHECKS: Final = 3
 """How often each side of a proof is tried again."""
-MOST_CHECKED: Final = 4
+MOST_CHECKED: Final = 3
 """Tests of one cause for which its proof is tried."""
 ORDER_PLUGIN: Final = """
 import json, os, random
@@ -318,7 +319,8 @@ def judge(
         return row
     wrong: list[str] = []
     for nodeid in nodeids[:MOST_CHECKED]:
-        alone = bench.counts(nodeid)
+        other = ((proof.get("without") or {}).get("state") or "").removeprefix("after ")
+        alone = bench.counts(nodeid, *filter(None, other.split(" and ")))
         after = bench.counts(nodeid, *row.named) if row.named else alone
         expected = {
             "order.polluted": (after["failed"], alone["passed"]),
