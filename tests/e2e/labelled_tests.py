@@ -353,7 +353,9 @@ def ask_neighbours(
         before = [*ran][: [*ran].index(victim) + 1]
         place = bench.copy()
         (place.parent / "tests").write_text("".join(f"{each}\n" for each in before), "utf-8")
-        command = [options.neighbours, "-m", "detect_test_pollution", "--failing-test", victim]
+        # It is not started by `-m`, for it would not find itself as a plugin.
+        detector = Path(options.neighbours).with_name("detect-test-pollution")
+        command = [str(detector), "--failing-test", victim]
         began = time.monotonic()
         said = run(
             [*command, f"--testids-file={place.parent / 'tests'}"], place, bench.environment(place)
