@@ -127,7 +127,8 @@ def _known_by_history(report: Mapping[str, Any], nodeid: str, url: str | None) -
         from pytest_failure_taxonomy.history.questions import Wanted, find_flaky
         from pytest_failure_taxonomy.history.tables import project_of
 
-        with open_history(url, create=False) as history:
+        rootdir = report["run"]["invocation"]["rootdir"]
+        with open_history(url, rootdir=rootdir, create=False) as history:
             flaky = find_flaky(history, Wanted(nodeid=nodeid, project=project_of(report)))
     except HistoryError:
         if url is not None:
@@ -171,7 +172,8 @@ def are_new_tests_sound(
         limit_seconds=recorded.limit_of(report),
         allows_effects=allows_effects,
     )
-    with open_history(history, create=False) as opened, experiments:
+    rootdir = report["run"]["invocation"]["rootdir"]
+    with open_history(history, rootdir=rootdir, create=False) as opened, experiments:
         experiments.start()
         new = find_new_tests(opened, report, experiments.nodeids)
         tell(f"{counted(len(new), 'new test')} of {len(experiments.nodeids):,}")

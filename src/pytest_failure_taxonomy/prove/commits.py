@@ -304,8 +304,8 @@ def commits_between(source: Path, good: str, bad: str) -> Commits:
             git(source, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         except ExperimentError:
             raise SettingsError(
-                f"prove: {name} is no commit of {source}; a shallow clone has only the last ones: "
-                "git fetch --unshallow"
+                f"prove: {name} is no commit of {source}; fetch it, or give another (a shallow "
+                "clone has only the last ones: git fetch --unshallow)"
             ) from None
     base = git(source, "merge-base", good, bad)
     said = git(source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}")

@@ -90,7 +90,9 @@ def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObj
         proof = proofs.get(cause["key"])
         amended = cause if proof is None else {**cause, "proof": proof}
         if proof is not None and proof["status"] == "proven":
-            amended["retryable"] = table[proof["type"]].get("retryable")
+            # Since a commit it may fail now and then.
+            is_chance = proof["type"] == "commit" and proof["failed"] < proof["runs"]
+            amended["retryable"] = is_chance or table[proof["type"]].get("retryable")
         causes.append(amended)
     after = {**report, "causes": causes}
     if report["verdict"] is not None:

@@ -415,7 +415,7 @@ def proof_words(
             used.append(condition)
             interval = proof["interval"] if counts is proof else None
             seen.append(_runs_words(counts, condition.format(**words), interval))
-    lines = [row["line"]] if status == "proven" and state and "line" in row else []
+    lines = [row["line"]] if status == "proven" and state and names and "line" in row else []
     is_told = any("{state}" in each for each in (*used, *lines))
     suspected, known_since = "; ".join(proof["suspicions"]), proof["known_since"]
     parts = (
@@ -449,7 +449,8 @@ def _advice(report: JSONObject, told: _Told) -> str:
         if cause["retryable"] is False:
             lasting += 1
             proof = cause["proof"] or {}
-            if (proof.get("type"), proof.get("status")) == ("order.polluted", "proven"):
+            hidden = ("order.polluted", "commit")  # since a commit, after other tests
+            if proof.get("status") == "proven" and proof["type"] in hidden and proof["nodeids"]:
                 hides = HIDES
             raised = of_cause[0].get("exception") if of_cause else None
             if isinstance(raised, dict) and raised.get("type") == "AssertionError":

@@ -68,6 +68,9 @@ LINES: Final = (
      "passes with the network closed (5 of 5), passes with it open (5 of 5)")),
     (proof("commit", state="3f2a91c Ada: round at {}", without=passed()), ("commit 3f2a91c Ada: "
      "round at {}, proven: fails at it (5 of 5), passes at its parent (5 of 5)")),
+    (proof("commit", nodeids=["a"], state="3f2a91c Ada: tax", without=passed()),
+     ("commit 3f2a91c Ada: tax, proven: fails at it (5 of 5), passes at its parent (5 of 5)"),
+     "test_total fails there after a"),
     (proof("environment", "suspected", runs=0, failed=0, state="numpy 2.3.1 → 2.4.0"),
      "the environment, suspected: numpy 2.3.1 → 2.4.0"),
     (proof("flaky", "undecided", runs=1_200, failed=0, state="the time was over"),
@@ -137,6 +140,18 @@ def test_what_follows_for_a_retry(
     assert after["verdict"]["retryable"] is retryable
     assert after["verdict"]["recovery_action"] == action
     FailureReport.model_validate(after)
+
+
+def test_a_failure_that_comes_and_goes_since_a_commit_is_worth_a_retry() -> None:
+    """One that fails each time is not; after other tests, a retry of the failed ones hides it."""
+    report = report_of_one()
+    key = report["causes"][0]["key"]
+    for failed, retryable in ((5, False), (4, True)):
+        since = proof("commit", failed=failed, without=passed())
+        assert with_proofs(report, {key: since})["causes"][0]["retryable"] is retryable
+    after = proof("commit", nodeids=[POLLUTER], without=passed())
+    advice = summarise(with_proofs(report, {key: after})).advice
+    assert advice == "a retry won't help; of the failed tests alone it passes, and hides the cause"
 
 
 def test_one_cause_of_several() -> None:
