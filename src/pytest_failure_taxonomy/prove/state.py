@@ -363,8 +363,11 @@ def _changed_attributes(
                 contents = contents[0] or (_name_of(now), _Kept()), contents[1]
             if name in _IGNORED or (was is now and (None in contents or id(now) in reported)):
                 continue
+            # Of a function that was replaced, what it kept doesn't matter.
             was_text, now_text = (
-                content[0] if content else _text(one)
+                content[0]
+                if content and not (_is_function(type(one)) and was is not now)
+                else _text(one, depth=1)
                 for one, content in zip((was, now), contents, strict=True)
             )
             # That a package got an attribute for a module is part of the import.
@@ -472,16 +475,21 @@ def _text_of_object(one: Any, kept: _Kept, depth: int) -> str:
         # Misses tell of results that have taken the place of others.
         return f"{text} with a cache of {cached.currsize}\0{cached.misses}\0"
     # What a function keeps between calls: in attributes, in its defaults, in its closure.
-    held: dict[str, Any] = dict(one.__dict__)
-    kept.append((one.__dict__, dict(held)))
+    kept.append((one.__dict__, dict(one.__dict__)))
     names, defaults = one.__code__.co_varnames[: one.__code__.co_argcount], one.__defaults__ or ()
-    held.update(zip(names[len(names) - len(defaults) :], defaults, strict=True))
-    held.update(one.__kwdefaults__ or {})
+    given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    given |= one.__kwdefaults__ or {}
+    held = {name: default for name, default in given.items() if id(type(default)) not in _PLAIN}
+    held |= one.__dict__
     for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=True):
         with suppress(ValueError):  # it is empty
             held[name] = cell.cell_contents
             kept.append((cell, held[name]))
     return f"{text} with {_text(held, kept, 1)}" if held else text
+
+
+def _is_function(kind: type) -> bool:
+    return kind is FunctionType or kind is BuiltinFunctionType or kind is _CACHE
 
 
 def _keeps_nothing(one: Any) -> bool:
@@ -496,7 +504,7 @@ def _keeps_nothing(one: Any) -> bool:
 def _name_of(one: Any) -> str:
     """Return how an object is called, with its identity."""
     kind = type(one)
-    if kind is FunctionType or kind is BuiltinFunctionType or kind is _CACHE:
+    if _is_function(kind):
         names = (one.__module__, one.__qualname__)
         text = f"the function {'.'.join(name if type(name) is str else '?' for name in names)}"
     elif issubclass(kind, type):
@@ -540,7 +548,7 @@ def _change(subject: str, verb: str, was: str, now: str, redact: Callable[[str],
             text = f"{'…' if skipped else ''}{text[skipped:]}"  # noqa: PLW2901
             texts[number] = text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
     if now == _NOTHING:
-        return f"{subject} is not set (was {texts[0]})"
+        return f"{subject} is gone (was {texts[0]})"
     if was == _NOTHING:
         return f"{subject} {verb} {texts[1]} (was not set)"
     if texts[0] == texts[1]:

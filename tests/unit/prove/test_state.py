@@ -169,7 +169,7 @@ def leave_loop(_: object) -> None:
 _ROWS: Final = (
     Row(lambda c: setattr(c, "RATE", 0.19), "RATE", "RATE = 0.19 (was 0.2)"),
     Row(lambda c: setattr(c, "NEW", 3), "NEW", "NEW = 3 (was not set)"),
-    Row(lambda c: delattr(c, "RATE"), "RATE", "RATE is not set (was 0.2)"),
+    Row(lambda c: delattr(c, "RATE"), "RATE", "RATE is gone (was 0.2)"),
     Row(lambda c: setattr(c, "RATE", True), "RATE", "RATE = True (was 0.2)"),
     Row(lambda c: setattr(c, "RATE", "a" * 90), "RATE", f"RATE = '{'a' * 78}… (was 0.2)"),
     Row(
@@ -247,6 +247,11 @@ _ROWS: Final = (
         "with a cache of 0)",
     ),
     Row(lambda c: c.slow(3), "slow", "slow = …, 'cache': {3: 3}, "),
+    Row(
+        lambda c: setattr(c, "slow", c.load),
+        "slow",
+        "slow = the function shop.config.load (was the function shop.config.slow)",
+    ),
     Row(lambda c: c.add(), "add", "add = the function shop.config.add with {'to': [1]} (was"),
     Row(lambda c: c.count(), "count", "count = the function shop.config.count with {'n': 1} (was"),
     Row(lambda c: c.next_number(), "next_number", "next_number = the function shop.config.counter"),
