@@ -25,6 +25,15 @@ SHOP: Final = {
     "pytest.ini": "[pytest]\npythonpath = .\n",
     "shop/__init__.py": "",
     "shop/config.py": "RATE = 0.2\nUSER = None\n",
+    "conftest.py": """\
+import os
+import pytest
+@pytest.fixture(scope="session", autouse=True)
+def database():
+    os.environ["SHOP_DATABASE"] = "rows"
+    yield
+    del os.environ["SHOP_DATABASE"]
+""",
     "test_first.py": """\
 import pytest
 @pytest.mark.parametrize("number", range(30))
@@ -38,8 +47,8 @@ from shop import config
 def test_default(): config.RATE = 0.19
 """,
     "test_total.py": """\
-from shop import config
-def total(): return round(10 * (1 + config.RATE), 2)
+import os; from shop import config
+def total(): return os.environ["SHOP_DATABASE"] and round(10 * (1 + config.RATE), 2)
 def test_total(): assert total() == 12
 def test_user(): assert config.USER
 """,
@@ -78,7 +87,10 @@ def proofs(
 
 
 def test_a_polluter_and_what_it_leaves_behind(proofs: Proofs) -> None:
-    """All is said: what passes alone, after what it fails, and the state that mends it."""
+    """All is said: what passes alone, after what it fails, and the state that mends it.
+
+    That a fixture of the session is set up by then, and must stay so, is no hindrance.
+    """
     proofs.runs.write(SHOP)
     assert proofs.runs.run("-k", "not user").exit_status == 1
     before = tree_of(proofs.runs.path)
@@ -117,10 +129,10 @@ def tree_of(folder: Path) -> list[tuple[str, int, int]]:
 
 def test_the_order_of_a_worker(proofs: Proofs) -> None:
     """Under xdist what ran before it on its own worker counts."""
-    shop = SHOP["test_tax.py"] + SHOP["test_total.py"].replace("from shop import config\n", "")
+    shop = SHOP["test_tax.py"] + SHOP["test_total.py"].replace("from shop import config\n", "\n")
     proofs.runs.write(
         {
-            **{name: SHOP[name] for name in ("pytest.ini", "shop/__init__.py", "shop/config.py")},
+            **{name: text for name, text in SHOP.items() if not name.startswith("test_")},
             **{f"test_{name}.py": "def test_it(): pass\n" * 9 for name in "abcd"},
             "test_shop.py": shop,
         }

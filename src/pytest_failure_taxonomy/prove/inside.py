@@ -50,6 +50,8 @@ _RERUNNERS: Final = ("rerunfailures", "flaky.flaky_pytest_plugin", "flaky")
 """Plugins that run a failed test again, also where a mark of the test asks for it."""
 _MOST_PUT_BACK: Final = 60
 """How many differences are put back one by one, the most likely first."""
+_MOST_PUT_BACK_ALONE: Final = 20
+"""The same where to put back all of them doesn't mend the victim."""
 _EFFECTS: Final = {
     "socket.connect": "network",
     "socket.getaddrinfo": "network",
@@ -313,11 +315,13 @@ class _Experiment:
 
         keys = tuple(each.key for each in found if each.can_be_put_back)
         texts = {each.key: each.text for each in found}
-        mended: tuple[str, ...] = ()
-        if keys and mends(keys):
-            singly = (key for key in keys[:_MOST_PUT_BACK] if mends((key,)))
-            single = next(singly, None)
-            mended = fewest(keys, mends) if single is None else (single,)
+        is_mended_by_all = bool(keys) and mends(keys)
+        # If all put back doesn't mend it, that may have undone what a fixture, which is still set
+        # up, has done for the victim, too.
+        most = _MOST_PUT_BACK if is_mended_by_all else _MOST_PUT_BACK_ALONE
+        mended: tuple[str, ...] = next(((key,) for key in keys[:most] if mends((key,))), ())
+        if is_mended_by_all and not mended:
+            mended = fewest(keys, mends)
         self._answers.add(
             mended=[(key, texts[key]) for key in mended],
             differences=[each.text for each in found[:_MOST_PUT_BACK]],

@@ -702,6 +702,7 @@ def _take_descriptors(_: Path) -> Mapping[str, Any]:
     return found
 
 
+_CURRENT_TEST: Final = "PYTEST_CURRENT_TEST"
 _ALL: Final = slice(None)
 _set_locale: Final = functools.partial(locale.setlocale, locale.LC_ALL)
 _CHANGED: Final = ("is there", "is gone", "was changed")
@@ -709,7 +710,7 @@ _PARTS: Final = (
     _Part(
         "environment",
         "the environment variable {}",
-        lambda _: dict(os.environ),
+        lambda _: {name: held for name, held in os.environ.items() if name != _CURRENT_TEST},
         lambda name, was: _put_item(os.environ, name, was),
         ("was set", "was removed", "was changed"),
     ),
