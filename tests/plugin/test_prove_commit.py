@@ -209,7 +209,7 @@ def test_what_is_missing_is_said(
     path = str(repository.report)
     for words, expected in (
         (("--commit",), "no commit is known at which it passed; give one by --good COMMIT"),
-        (("--good", "nope"), "nope is no commit of"),
+        (("--good", "nope"), "fatal: Not a valid object name nope; "),
         (("--good", "HEAD"), "no commit lies after HEAD up to "),
         (("--commit", "--fixed"), "not allowed with argument"),
     ):

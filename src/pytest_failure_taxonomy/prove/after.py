@@ -52,41 +52,26 @@ def are_fixed(
     """
     chosen = causes.causes_of(report, number)
     until = time.monotonic() + budget_seconds
-    experiments = Experiments(
-        recorded.setup_of(report),
-        until=until,
-        limit_seconds=recorded.limit_of(report),
-        allows_effects=allows_effects,
-    )
+    setup = recorded.setup_of(report)
+    experiments = recorded.experiments_of(report, setup, until, allows_effects=allows_effects)
     all_fixed = True
     with experiments:
+        experiments.start()
+        experiments.stop()
+        is_same = (report["order"] or {}).get("digest") == experiments.digest
+        nodeids = experiments.nodeids if is_same else ()
         for cause, experiments.until in causes.in_turn(chosen, until, tell):
             victims = recorded.victims_of(report, cause)
             is_fixed, words = False, "no test of its own fails, so there is nothing to run"
             if victims:
                 before, known = recorded.repeated_by(cause)
                 if not known.runs:
-                    before = _order_of(report, experiments, victims[0])
+                    before = recorded.order_before(report, nodeids, victims[0].nodeid) or ()
                     known = _known_by_history(report, victims[0].nodeid, history)
                 is_fixed, words = run_until_excluded(experiments, victims[0], before, known)
             all_fixed = all_fixed and is_fixed
             tell(f"   {words}")
     return all_fixed
-
-
-def _order_of(
-    report: Mapping[str, Any], experiments: Experiments, victim: Victim
-) -> tuple[str, ...]:
-    """Return what ran before a test, where the same tests are collected as then."""
-    if report["order"] is None:
-        return ()
-    if not experiments.nodeids:
-        experiments.start()
-        experiments.stop()
-    is_same = report["order"]["digest"] == experiments.digest
-    return (
-        recorded.order_before(report, experiments.nodeids, victim.nodeid) or () if is_same else ()
-    )
 
 
 def run_until_excluded(
@@ -166,12 +151,8 @@ def are_new_tests_sound(
     require_libraries()
     from pytest_failure_taxonomy.history.questions import find_new_tests
 
-    experiments = Experiments(
-        recorded.setup_of(report),
-        until=time.monotonic() + budget_seconds,
-        limit_seconds=recorded.limit_of(report),
-        allows_effects=allows_effects,
-    )
+    setup, until = recorded.setup_of(report), time.monotonic() + budget_seconds
+    experiments = recorded.experiments_of(report, setup, until, allows_effects=allows_effects)
     rootdir = report["run"]["invocation"]["rootdir"]
     with open_history(history, rootdir=rootdir, create=False) as opened, experiments:
         experiments.start()

@@ -58,10 +58,7 @@ def prove_causes(
     setup = recorded.setup_of(report)
     began = time.monotonic()
     until = began + budget_seconds
-    limit = recorded.limit_of(report)
-    experiments = Experiments(
-        setup, until=until, limit_seconds=limit, allows_effects=allows_effects
-    )
+    experiments = recorded.experiments_of(report, setup, until, allows_effects=allows_effects)
     tell(
         f"{counted(len(causes), 'cause')}, in at most {seconds_words(budget_seconds)} and about "
         f"{len(causes) * MOST_RUNS:,} runs of some of the tests"

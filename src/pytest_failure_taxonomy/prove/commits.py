@@ -197,16 +197,13 @@ class Place:
         """
         self.source, self.folder = source, folder
         self._roots: list[str] = []
-        setup = replace(setup, folder=setup.folder.resolve(), rootdir=setup.rootdir.resolve())
-        if source != folder:
-            rootdir = self._moved(str(setup.rootdir))
-            setup = replace(
-                setup,
-                args=(*map(self._moved, setup.args), f"--rootdir={rootdir}"),
-                folder=Path(self._moved(str(setup.folder))),
-                rootdir=Path(rootdir),
-            )
-        self.setup = setup
+        rootdir = self._moved(str(setup.rootdir.resolve()))
+        self.setup = replace(
+            setup,
+            args=(*map(self._moved, setup.args), f"--rootdir={rootdir}"),
+            folder=Path(self._moved(str(setup.folder.resolve()))),
+            rootdir=Path(rootdir),
+        )
 
     def run(self, experiments: Experiments, victim: Victim, before: Sequence[str]) -> Outcome:
         """Run a test after others, with the project's modules from this checkout.
@@ -299,16 +296,14 @@ def commits_between(source: Path, good: str, bad: str) -> Commits:
     Raises:
         SettingsError: one of them is not there, or none lies between.
     """
-    for name in (good, bad):
-        try:
-            git(source, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        except ExperimentError:
-            raise SettingsError(
-                f"prove: {name} is no commit of {source}; fetch it, or give another (a shallow "
-                "clone has only the last ones: git fetch --unshallow)"
-            ) from None
-    base = git(source, "merge-base", good, bad)
-    said = git(source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}")
+    try:
+        base = git(source, "merge-base", good, bad)
+        said = git(source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}")
+    except ExperimentError as error:
+        raise SettingsError(
+            f"{error}; {source} has to have both commits (a shallow clone has only the last ones: "
+            "git fetch --unshallow)"
+        ) from None
     rows = [[base], *(line.split() for line in said.splitlines())]
     if len(rows) == 1:
         raise SettingsError(f"prove: no commit lies after {good} up to {bad}; give an earlier one")
@@ -383,11 +378,8 @@ def find_commits(
                 tell(f"   {why}, so no commit is looked at")
                 continue
             commits = commits_between(source, known_good, git_then.get("commit") or "HEAD")
-            with Experiments(
-                place.setup,
-                until=ends,
-                limit_seconds=recorded.limit_of(report),
-                allows_effects=allows_effects,
+            with recorded.experiments_of(
+                report, place.setup, ends, allows_effects=allows_effects
             ) as experiments:
                 ask = partial(_ask, experiments, place, ignored, victims[0], cause)
                 proof = _prove(place.folder, commits, ask, cause, tell)
@@ -498,12 +490,10 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
     victims = recorded.victims_of(report, cause)
     if not victims:
         raise SettingsError("bisect-step: no test of this cause fails, so there is nothing to run")
-    setup, limit = recorded.setup_of(report), recorded.limit_of(report)
+    setup = recorded.setup_of(report)
     place = Place(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
-    until = time.monotonic() + 2 * limit * times
-    with Experiments(
-        place.setup, until=until, limit_seconds=limit, allows_effects=True
-    ) as experiments:
+    until = time.monotonic() + 2 * recorded.limit_of(report) * times
+    with recorded.experiments_of(report, place.setup, until, allows_effects=True) as experiments:
         for _ in range(times):
             outcome = place.run(experiments, victims[0], recorded.repeated_by(cause)[0])
             if outcome.result != "passed":

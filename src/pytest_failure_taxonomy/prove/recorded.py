@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.options import OPTIONS
-from pytest_failure_taxonomy.prove.experiment import ExperimentError, Setup, Victim
+from pytest_failure_taxonomy.prove.experiment import ExperimentError, Experiments, Setup, Victim
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.report.build import REDACTED, object_at, own_extension
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
@@ -76,6 +76,14 @@ def limit_of(report: Mapping[str, Any]) -> float:
     """Return how many seconds one experiment may take: three times the recorded run."""
     lasted = report["run"]["duration_seconds"] or 0.0
     return min(max(_SECONDS, 3 * float(lasted)), _LONGEST_SECONDS)
+
+
+def experiments_of(
+    report: Mapping[str, Any], setup: Setup, until: float, *, allows_effects: bool
+) -> Experiments:
+    """Return what runs tests of a report until a time."""
+    limit = limit_of(report)
+    return Experiments(setup, until=until, limit_seconds=limit, allows_effects=allows_effects)
 
 
 def victims_of(report: Mapping[str, Any], cause: Mapping[str, Any]) -> tuple[Victim, ...]:
