@@ -28,6 +28,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from itertools import islice
 from pathlib import Path
 from types import BuiltinFunctionType, CellType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any, Final, NamedTuple
@@ -52,7 +53,7 @@ _DEEPEST: Final = 4
 """Attributes of attributes, and containers in containers."""
 _MOST_IN_ONE: Final = 2_000
 """Elements of a container that are compared; of a larger one its length is."""
-_MOST_LOOKED_INTO: Final = 50
+_MOST_LOOKED_INTO: Final = 200
 """Elements of a container whose own attributes are compared."""
 _MOST_ELEMENTS: Final = 200_000
 """Attributes and elements of the project's that are compared in all."""
@@ -67,6 +68,8 @@ _IGNORED: Final = frozenset(
         # Python computes these when they are asked for.
         *("__annotate__", "__annotate_func__", "__annotations__", "__annotations_cache__"),
         *("__abstractmethods__", "__builtins__", "__doc__", "__warningregistry__"),
+        # To load a module again replaces these as well.
+        *("__cached__", "__loader__", "__spec__"),
         # pytest and unittest note here which failure was the last one.
         *("last_exc", "last_type", "last_value", "last_traceback"),
         *("_classSetupFailed", "tearDown_exceptions"),
@@ -278,7 +281,7 @@ class _Walk:
                 if kept:
                     self.contents[id(held)] = text, kept
                     self._elements_left -= _Kept.elements_left - kept.elements_left
-            for label, inner in (("", held), *_elements_of(held)):
+            for label, inner in (("", held), *islice(_elements_of(held), _MOST_LOOKED_INTO)):
                 if self._is_looked_into(inner, one, depth, is_element=bool(label)):
                     self._walk(f"{path}.{name}{label}", inner, depth + 1)
 
@@ -306,16 +309,19 @@ def _is_of_runner(module: str) -> bool:
     return package in origin.RUNNERS or package == "hypothesis" or module.startswith("pytest_")
 
 
-def _elements_of(one: Any) -> Iterator[tuple[str, Any]]:
+def _elements_of(one: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield what lists and dicts hold, also those in them, with where it is found."""
     kind = type(one)
     pairs: Iterable[tuple[Any, Any]] = ()
     if issubclass(kind, dict):
         pairs = list(dict.items(one))
     elif issubclass(kind, (list, tuple)):
         pairs = enumerate(list.__iter__(one) if issubclass(kind, list) else tuple.__iter__(one))
-    for number, (key, inner) in zip(range(_MOST_LOOKED_INTO), pairs, strict=False):
+    for number, (key, inner) in enumerate(pairs if depth <= _DEEPEST else ()):
         is_named = id(type(key)) in _PLAIN or issubclass(type(key), type)
-        yield f"[{_IDENTITY.sub('', _text(key)) if is_named else f'#{number}'}]", inner
+        inner_path = f"{path}[{_IDENTITY.sub('', _text(key)) if is_named else f'#{number}'}]"
+        yield inner_path, inner
+        yield from _elements_of(inner, inner_path, depth + 1)
 
 
 def _names_in(one: Any) -> dict[str, Any]:

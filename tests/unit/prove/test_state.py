@@ -235,6 +235,11 @@ _ROWS: Final = (
     Row(lambda c: setattr(c.SLOTTED, "x", 1), "SLOTTED.x", "SLOTTED.x = 1 (was not set)"),
     Row(lambda c: setattr(c.CLIENTS["main"], "n", 5), "CLIENTS['main'].n", "CLIENTS['main'].n = 5"),
     Row(
+        lambda c: setattr(c.CLIENTS[c.Client][0], "n", 5),
+        "CLIENTS[the class shop.config.Client][0].n",
+        "CLIENTS[the class shop.config.Client][0].n = 5 (was 1)",
+    ),
+    Row(
         lambda c: setattr(c.Settings(), "debug", True),
         "Single.instances[the class shop.config.Settings].debug",
         "Single.instances[the class shop.config.Settings].debug = True (was not set)",
