@@ -96,7 +96,7 @@ def test_a_polluter_and_what_it_leaves_behind(proofs: Proofs) -> None:
     before = tree_of(proofs.runs.path)
     code, out, err = proofs.prove()
     assert (code, err) == (0, [])
-    assert out[0] == "1 cause, in at most 5 min and about 260 runs of some of the tests"
+    assert out[0] == "1 cause, in at most 5 min and about 360 runs of some of the tests"
     assert out[1] == f"1. 1 x assert 11.9 == 12: test_total (test_total.py:3): {TOTAL}"
     assert out[2].lstrip() == (
         "order-dependent, proven: passes alone (5 of 5), fails after test_tax.py::test_default"

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import recorded
+from pytest_failure_taxonomy.prove.axes import axes_of
 from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
@@ -74,8 +76,9 @@ def prove_causes(
         if experiments.why_no_forks:
             tell(f"every experiment takes a process of its own: {experiments.why_no_forks}")
         suspects: list[tuple[str, ...]] = []
+        not_tried: dict[str, str] = {}
         for cause, experiments.until in in_turn(causes, until, tell):
-            proof = _prove(report, cause, experiments, suspects, is_same=is_same)
+            proof = _prove(report, cause, experiments, suspects, not_tried, is_same=is_same)
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
                 continue
@@ -85,6 +88,9 @@ def prove_causes(
                 tell(f"{_INDENT}{line}")
             report = with_proofs(report, {cause["key"]: proof})
             save(report)
+        if not_tried:
+            told = [f"{name} ({why})" for name, why in not_tried.items()]
+            tell(f"not tried here: {', '.join(told)}")
         runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"
         tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
     left = take_files(setup.rootdir)
@@ -150,6 +156,7 @@ def _prove(
     cause: Mapping[str, Any],
     experiments: Experiments,
     suspects: Sequence[tuple[str, ...]],
+    not_tried: dict[str, str],
     *,
     is_same: bool,
 ) -> dict[str, Any] | str:
@@ -176,11 +183,21 @@ def _prove(
         else (),
         suspects=tuple(suspects),
         suspicions=_installed_since(cause),
+        axes=lambda base, uses_random: axes_of(
+            experiments,
+            victim,
+            base,
+            uses_random=uses_random,
+            recorded_at=datetime.fromisoformat(report["run"]["started_at"]),
+        ),
     )
+    ladder = Ladder(experiments, climb)
     try:
-        return Ladder(experiments, climb).prove()
+        return ladder.prove()
     except OutOfTime:
         return "time ran out before it began"
+    finally:
+        not_tried |= ladder.not_tried
 
 
 def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Literal, Self
@@ -35,6 +35,7 @@ _GRACE_SECONDS: Final = 10.0
 _SHOWN: Final = 3
 """Effects of tests that are told."""
 _EXAMPLES: Final = ".hypothesis"
+_PAUSE_SECONDS: Final = 0.01
 
 
 class ExperimentError(FailureTaxonomyError):
@@ -60,8 +61,10 @@ class Conditions:
     """Words before the command, such as `unshare --net`."""
     around: Callable[[], Any] | None = None
     """Returns what is to be entered while it runs, such as processes that keep the machine busy."""
+    seed: int | None = None
+    """Of `random` and of NumPy, which is set before the victim runs."""
     words: str = ""
-    """What is different, for people: `with PYTHONHASHSEED=3`."""
+    """What is different, for people: `PYTHONHASHSEED=3`."""
 
 
 AS_RECORDED: Final = Conditions()
@@ -111,6 +114,8 @@ class Experiments:
         nodeids: the tests as pytest selects them, in its order.
         natural: the same in the order in which they were collected, before plugins changed it.
         why_no_forks: a sentence, where every experiment takes a fresh process.
+        setup: how pytest is run.
+        folder: of what the experiments write.
     """
 
     def __init__(
@@ -134,15 +139,15 @@ class Experiments:
         self.limit_seconds = limit_seconds
         self.forks = self.fresh_runs = 0
         self._allows_effects = allows_effects
-        self._setup = setup
+        self.setup = setup
         self._count = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._server: socket.socket | None = None
         self._replies: IO[bytes]
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="failure-taxonomy-prove-"))
-        (self._folder / "temporary").mkdir()
+        self.folder = Path(tempfile.mkdtemp(prefix="failure-taxonomy-prove-"))
+        (self.folder / "temporary").mkdir()
         self._keep_examples()
         return self
 
@@ -153,7 +158,7 @@ class Experiments:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> None:
         """Collect the tests, in the process whose forks will run them.
@@ -216,7 +221,7 @@ class Experiments:
         Args:
             victim: the test, and which failure counts.
             before: node ids of the others, in their order.
-            conditions: what is different; other ones than the recorded take a fresh process.
+            conditions: what is different; other ones than a seed take a fresh process.
             is_fresh: take a fresh process in any case.
             put_back: keys of the state that is restored before the victim runs.
             tells_modules: answer with the files of all modules, in a fresh process.
@@ -224,9 +229,11 @@ class Experiments:
         Raises:
             OutOfTime: the budget is spent.
         """
-        request = {**self._request_of(victim, before), "put_back": [*put_back]}
+        request = self._request_of(victim, before)
+        request |= {"put_back": [*put_back], "seed": conditions.seed}
         request["tells_modules"] = tells_modules
-        if is_fresh or conditions != AS_RECORDED or self.why_no_forks:
+        needs_process = conditions != AS_RECORDED and conditions.seed is None
+        if is_fresh or needs_process or self.why_no_forks:
             return self._in_fresh_process(request, victim, conditions)
         return self._in_fork(request, victim)
 
@@ -249,6 +256,31 @@ class Experiments:
         """Find what the tests before a victim leave behind that makes it fail."""
         request = {**self._request_of(victim, before), "looks_at_state": True}
         return self._in_fork(request, victim)
+
+    @contextmanager
+    def beside(self, victim: Victim, processes: int) -> Generator[None, None, None]:
+        """Repeat a test in other processes, each of which has begun with it."""
+        requests = [
+            {**self._request_of(victim, ()), "repeats_for": os.getpid()} for _ in range(processes)
+        ]
+        paths = [Path(request["answers"]) for request in requests]
+        until = time.monotonic() + self._time_left(self.limit_seconds)
+        others: list[subprocess.Popen[bytes]] = []
+        try:
+            others += (self._popen(request, AS_RECORDED) for request in requests)
+            while time.monotonic() < until and not all(map(_has_begun, paths)):
+                if all(process.poll() is not None for process in others):
+                    break
+                time.sleep(_PAUSE_SECONDS)
+            yield
+        finally:
+            # Without its file each ends after the test, which then leaves nothing behind.
+            for path in paths:
+                path.unlink(missing_ok=True)
+            for process in others:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(self.limit_seconds)
+                _end_group(process)
 
     def _request_of(self, victim: Victim, before: Sequence[str]) -> dict[str, Any]:
         return {
@@ -298,18 +330,18 @@ class Experiments:
         conditions: Conditions,
         descriptors: tuple[int, ...] = (),
     ) -> subprocess.Popen[bytes]:
-        setup = self._setup
+        setup = self.setup
         variables: dict[str, str | None] = {
             **os.environ,
             # What Python, pytest and Hypothesis write beside the tests goes elsewhere.
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTEST_DEBUG_TEMPROOT": str(self._folder / "temporary"),
-            "HYPOTHESIS_STORAGE_DIRECTORY": str(self._folder / _EXAMPLES),
+            "PYTEST_DEBUG_TEMPROOT": str(self.folder / "temporary"),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / _EXAMPLES),
             **setup.variables,
             **dict(conditions.variables),
             EXPERIMENT_VARIABLE: json.dumps(request),
         }
-        cache = ("-o", f"cache_dir={self._folder / 'cache'}") if setup.has_cache else ()
+        cache = ("-o", f"cache_dir={self.folder / 'cache'}") if setup.has_cache else ()
         command = [*conditions.prefix, *setup.python, "-p", PLUGIN, *setup.args]
         with self._output().open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
@@ -370,10 +402,10 @@ class Experiments:
 
     def _new_path(self) -> str:
         self._count += 1
-        return str(self._folder / f"answers.{self._count}")
+        return str(self.folder / f"answers.{self._count}")
 
     def _output(self) -> Path:
-        return self._folder / "output"
+        return self.folder / "output"
 
     def _last_line(self) -> str:
         with suppress(OSError):
@@ -384,11 +416,15 @@ class Experiments:
 
     def _keep_examples(self) -> None:
         """Copy the failing examples that Hypothesis has kept, so that it finds them again."""
-        source = self._setup.folder / _EXAMPLES
+        source = self.setup.folder / _EXAMPLES
         with suppress(OSError):
             size = sum(each.stat().st_size for each in source.rglob("*"))
             if 0 < size < _MOST_COPIED_BYTES:
-                shutil.copytree(source, self._folder / _EXAMPLES)
+                shutil.copytree(source, self.folder / _EXAMPLES)
+
+
+def _has_begun(answers: Path) -> bool:
+    return answers.exists() and b'"started"' in answers.read_bytes()
 
 
 def _name_of(returncode: int) -> str:

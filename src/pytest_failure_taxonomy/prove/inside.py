@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -62,6 +63,9 @@ _EFFECTS: Final = {
 """Audit events of what a test does to others than itself, and what it is called."""
 _LOCAL: Final = ("127.", "::1", "localhost", "0.0.0.0", "::")  # noqa: S104 - nothing is bound
 
+_SEED: Final = pytest.StashKey[int | None]()
+_RANDOM: Final = pytest.StashKey[list[Any]]()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the request out of the environment, and register what answers it."""
@@ -85,6 +89,33 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
             config.pluginmanager.unregister(name=name)
             config.addinivalue_line("markers", "flaky: which the plugin would have declared")
     return (yield)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed random numbers where that is asked for, and keep what state they begin with.
+
+    A plugin that seeds them, too, is registered later and called before.
+    """
+    seed = item.stash.get(_SEED, None)
+    if seed is not None:
+        random.seed(seed)
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].seed(seed)
+    item.stash[_RANDOM] = _random_states()
+
+
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Keep the state again, which such a plugin has set once more."""
+    item.stash[_RANDOM] = _random_states()
+
+
+def _random_states() -> list[Any]:
+    """Return the states of the generators that all tests share: Python's and NumPy's."""
+    states: list[Any] = [random.getstate()]
+    if "numpy.random" in sys.modules:
+        _, words, *place = sys.modules["numpy.random"].get_state()
+        states += [words.tobytes(), place]
+    return states
 
 
 def _set_neutral(options: Any) -> None:
@@ -119,6 +150,7 @@ class _Experiment:
         config.pluginmanager.register(self._recorder, "failure_taxonomy_session")
         self._victim = ""
         self._outcomes: list[str] = []
+        self._uses_random = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
@@ -157,12 +189,14 @@ class _Experiment:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep how the phases of the victim ended."""
         if report.nodeid == self._victim:
+            if report.when != "teardown":
+                self._uses_random |= _random_states() != self._items[report.nodeid].stash[_RANDOM]
             xfail = "xfailed" if report.outcome == "skipped" else "xpassed"
             self._outcomes.append(xfail if hasattr(report, "wasxfail") else report.outcome)
 
     def _tell_modules(self) -> None:
         """Tell which files were imported, where it matters whose they are."""
-        if self._request["tells_modules"]:
+        if self._request.get("tells_modules"):
             files = {
                 name: module.__dict__.get("__file__")
                 for name, module in [*sys.modules.items()]
@@ -246,6 +280,11 @@ class _Experiment:
         self._run_before(items, victim)
         if before is not None:
             self._answers.add(not_put_back=put_back(before, request["put_back"]))
+        if "repeats_for" in request:
+            # Until who asks for it is gone, or has removed the file.
+            while os.getppid() == request["repeats_for"] and os.path.exists(request["answers"]):
+                self._run_test(victim, None)
+            return
         self._run_victim(victim, request)
 
     def _run_before(self, items: Sequence[pytest.Item], victim: pytest.Item) -> None:
@@ -257,7 +296,12 @@ class _Experiment:
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
 
     def _run_victim(self, victim: pytest.Item, request: Mapping[str, Any], **told: Any) -> str:
-        self._victim, self._outcomes = victim.nodeid, []
+        self._victim, self._outcomes, self._uses_random = victim.nodeid, [], False
+        seed = request.get("seed")
+        if seed is not None and hasattr(self._config.option, "randomly_seed"):
+            self._config.option.randomly_seed = seed  # the plugin seeds each test by it
+        else:
+            victim.stash[_SEED] = seed
         self._run_test(victim, None)
         seen = self._recorder.evidence(
             stage=Stage.FINAL_TEST,
@@ -274,7 +318,13 @@ class _Experiment:
         elif set(self._outcomes) <= {"passed", "xfailed"} and "passed" in self._outcomes:
             result = "passed"
         words = [each.message for each in failures] or self._outcomes
-        self._answers.add(result=result, words=words[:1], kinds=[e.kind for e in judged], **told)
+        self._answers.add(
+            result=result,
+            words=words[:1],
+            kinds=[e.kind for e in judged],
+            uses_random=self._uses_random,
+            **told,
+        )
         return result
 
     def _walk(self, request: Mapping[str, Any]) -> None:

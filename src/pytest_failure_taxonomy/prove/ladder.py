@@ -7,9 +7,11 @@ and has not without it (`rates.are_apart`).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from pytest_failure_taxonomy.prove.axes import Axis, Base
 from pytest_failure_taxonomy.prove.experiment import (
     AS_RECORDED,
     Conditions,
@@ -42,7 +44,14 @@ _SECONDS_OF_PROBES: Final = 20.0
 """How often one pass over the tests before looks at the victim, and how long that may take."""
 _SHOWN: Final = 3
 _NO_TIME: Final = "time ran out"
-MOST_RUNS: Final = 2 * _MOST_FRESH + _MOST_FORKS + 3 * _PROBES
+_FEWEST_OF_CHANCE: Final = 8
+"""Runs of each side where a test comes and goes anyway: of so many, chance has eight fail and eight
+pass once in 65,000 times."""
+_CLEAR_SHIFT: Final = 0.3
+"""By how much a rate changes before it is looked at more closely."""
+_ALONG_AXES: Final = 100
+"""Runs that all axes together take at most."""
+MOST_RUNS: Final = 2 * _MOST_FRESH + _MOST_FORKS + 3 * _PROBES + _ALONG_AXES
 """Runs that one cause takes at most, unless several tests are needed together."""
 
 
@@ -72,6 +81,9 @@ class Climb:
     suspects: tuple[tuple[str, ...], ...] = ()
     """Polluters of other tests, which are tried first."""
     suspicions: tuple[str, ...] = ()
+    axes: Callable[[Base, bool], Iterable[Axis]] | None = None
+    """Returns what else may decide, by how the test ends alone and whether it takes random numbers.
+    """
 
 
 class Ladder:
@@ -91,6 +103,10 @@ class Ladder:
         """The tests that the proof names."""
         self._suspected = ("flaky", ALONE, ALONE)
         """What is being compared: the type of the proof that would come of it, and both sides."""
+        self._uses_random = False
+        """Whether it takes numbers of a generator that can be seeded."""
+        self.not_tried: dict[str, str] = {}
+        """Axes by name, and why they can't be tried here."""
 
     def prove(self) -> dict[str, Any]:
         """Return the proof of a cause, as the report has it; undecided where time runs out."""
@@ -128,8 +144,10 @@ class Ladder:
         alone = self._count_fresh(ALONE, FEWEST)
         if alone.failed < alone.runs:
             return self._comes_and_goes()
+        if (proof := self._depends_on_axis(alone)) is not None:
+            return proof
         status = "proven" if alone.runs >= FEWEST else "undecided"
-        return self._proof("reproducible", status, alone)
+        return self._proof("reproducible", status, self._side_counts(ALONE))
 
     def _fails_after_others(self) -> dict[str, Any] | None:
         """Find the tests that make the victim fail; `None` if those that ran before it do not."""
@@ -207,14 +225,93 @@ class Ladder:
 
     def _comes_and_goes(self) -> dict[str, Any]:
         """Run it alone until it has failed and passed under the same conditions."""
+        forks = Count()
         if not self._experiments.why_no_forks:
-            self._look(ALONE, times=_MOST_FORKS, until_mixed=True)
-        alone = self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True)
+            forks = self._look(ALONE, times=_MOST_FORKS, until_mixed=True)
+        alone = self._count_fresh(ALONE, FEWEST, until_mixed=True)
+        if (proof := self._depends_on_axis(forks.and_those_of(alone))) is not None:
+            return proof
+        with suppress(OutOfTime):
+            alone = self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True)
+            if 0 < alone.failed < alone.runs:
+                self._count_fresh(ALONE, _MOST_FRESH)
+        alone = self._side_counts(ALONE)
         is_mixed = 0 < alone.failed < alone.runs
         why = "" if is_mixed else f"it has never failed in {alone.runs} runs alone"
-        if is_mixed:
-            alone = self._count_fresh(ALONE, _MOST_FRESH)
         return self._proof("flaky", "proven" if is_mixed else "undecided", alone, why=why)
+
+    def _depends_on_axis(self, alone: Count) -> dict[str, Any] | None:
+        """Find an axis along which the victim fails here and passes there.
+
+        Args:
+            alone: how it ends while nothing is changed.
+        """
+        if not alone.runs or self._climb.axes is None:
+            return None
+        base: Base = "mixed"
+        if alone.failed in (0, alone.runs):
+            base = "fails" if alone.failed else "passes"
+        with suppress(OutOfTime):
+            for axis in self._climb.axes(base, self._uses_random):
+                if axis.why_not:
+                    self.not_tried[axis.name] = axis.why_not
+                    continue
+                sides = self._sides_of(axis, base)
+                counts = sides and self._confirm(axis, base, *sides)
+                if sides and counts:
+                    state, other = (each.conditions.words or axis.as_it_is for each in sides)
+                    name, side = f"axis.{axis.name}", sides[0]
+                    return self._proof(name, "proven", *counts, state=state, other=other, side=side)
+        return None
+
+    def _sides_of(self, axis: Axis, base: Base) -> tuple[Side, Side] | None:
+        """Return where a test fails along an axis, and where it passes; `None` unless it does."""
+        sides = {}
+        if base == "mixed" and len(axis.conditions) == 1:
+            self._suspect(axis.name, Side(conditions=axis.conditions[0]))
+            return None
+        if base != "mixed" and axis.as_it_is:
+            sides["failed" if base == "fails" else "passed"] = ALONE
+        for conditions in axis.conditions:
+            side = Side(conditions=conditions)
+            for _ in range(axis.tries):
+                sides.setdefault(self._run(side).result, side)
+                if {"failed", "passed"} <= sides.keys():
+                    return sides["failed"], sides["passed"]
+        return None
+
+    def _suspect(self, name: str, side: Side) -> None:
+        """Keep as a suspicion what makes a test that comes and goes fail more often, or less."""
+        base = self._count_fresh(ALONE, _MOST_FRESH)
+        for runs in (3, 10):
+            count = self._count_fresh(side, runs)
+            if not count.runs or abs(count.share - base.share) < _CLEAR_SHIFT:
+                return
+        if are_apart(count, base) or are_apart(base, count):
+            self._suspicions.append(f"{name}: fails {count} with {side.conditions.words}")
+
+    def _confirm(
+        self, axis: Axis, base: Base, failing: Side, passing: Side
+    ) -> tuple[Count, Count] | None:
+        """Run both sides in turn; `None` where one passes and fails, or nothing is decided."""
+        fewest = _FEWEST_OF_CHANCE if base == "mixed" else FEWEST
+        # What led here was chosen by how it ended, and proves nothing.
+        before, self._fresh = self._side_counts(ALONE), {}
+        try:
+            for runs in range(1, _MOST_FRESH + 1):
+                effect, without = self._count_fresh(failing, runs), self._count_fresh(passing, runs)
+                passes_too = effect.failed < effect.runs and axis.tries == 1
+                if without.failed or passes_too or min(effect.failed, without.runs) < runs // 2:
+                    return None
+                if runs >= fewest and are_apart(effect, without):
+                    return effect, without
+        except OutOfTime:
+            words = f"{axis.name}: fails {self._side_counts(failing)}"
+            self._suspicions.append(" with ".join(filter(None, (words, failing.conditions.words))))
+            raise
+        finally:
+            self._fresh[ALONE] = before.and_those_of(self._side_counts(ALONE))
+        return None
 
     # What follows are the ways to ask.
 
@@ -254,6 +351,7 @@ class Ladder:
             self._victim, side.before, side.conditions, is_fresh=is_fresh, put_back=side.put_back
         )
         self._seconds = max(outcome.seconds, 0.01)
+        self._uses_random |= bool(outcome.answer("uses_random"))
         if outcome.result == "other":
             self.others.append(outcome.words)
         if is_fresh or self._experiments.why_no_forks:
@@ -313,6 +411,7 @@ class Ladder:
         *,
         state: str | None = None,
         other: str | None = None,
+        side: Side = ALONE,
         why: str = "",
     ) -> dict[str, Any]:
         low, high = effect.interval if effect.runs else (0.0, 1.0)
@@ -325,10 +424,14 @@ class Ladder:
             "failed": effect.failed,
             "without": without and {"runs": without.runs, "failed": without.failed, "state": other},
             "interval": {"low": round(low, 6), "high": round(high, 6)} if effect.runs else None,
-            "command": self._command(),
+            "command": self._command(side.conditions),
             "suspicions": [*filter(None, self._suspicions)],
             "known_since": None,
         }
 
-    def _command(self) -> str:
-        return shlex.join(["pytest", *self.found, self._victim.nodeid])
+    def _command(self, conditions: Conditions = AS_RECORDED) -> str:
+        # Folders of the experiments' own are gone by then.
+        named = () if conditions.around else conditions.variables
+        variables = [f"{name}={shlex.quote(text)}" for name, text in named if text is not None]
+        words = ["pytest", *conditions.args, *self.found, self._victim.nodeid]
+        return " ".join([*variables, shlex.join(words)])

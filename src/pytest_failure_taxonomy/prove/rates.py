@@ -28,6 +28,15 @@ class Count:
         """The exact 95 % interval of the rate, of 0 to 1."""
         return lower_bound(self, 0.025), upper_bound(self, 0.025)
 
+    @property
+    def share(self) -> float:
+        """How many of the runs failed, of 0 to 1; there is one at least."""
+        return self.failed / self.runs
+
+    def and_those_of(self, other: Count) -> Count:
+        """Return the count of both."""
+        return Count(failed=self.failed + other.failed, runs=self.runs + other.runs)
+
     def plus(self, result: str) -> Count:
         """Return the count with one more run, unless that has decided nothing."""
         if result not in ("failed", "passed"):

@@ -1,0 +1,303 @@
+"""What else than its tests may decide how a run ends: the axes, and what is tried along each.
+
+One axis is changed at a time, and all others stay as they are. What can't be tried on a machine
+says why, and is no error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from glob import glob
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pytest_failure_taxonomy.prove.experiment import Conditions, Experiments, Victim
+from pytest_failure_taxonomy.taxonomy.values import value
+
+Base = Literal["fails", "passes", "mixed"]
+"""How a test ends by itself, before anything is changed."""
+
+_HASH_SEEDS: Final = range(16)
+_RANDOM_SEEDS: Final = range(40)
+"""More, as forks can have them."""
+_RANDOMLY: Final = "--randomly-seed="
+_TRIES: Final = 3
+"""How often something is tried that does not decide each time, such as load."""
+_BUSY_PER_PROCESSOR: Final = 2
+_BESIDE: Final = 2
+"""Processes that repeat the test beside it."""
+_MEGABYTES: Final = (1024, 512, 2048, 768, 384, 1536, 256, 3072)
+"""Of address space, which a process may have at most. Too little to collect decides nothing."""
+_ZONES: Final = (
+    *("UTC", "Pacific/Kiritimati", "America/Los_Angeles", "Asia/Kolkata", "Europe/Berlin"),
+)
+"""Offsets from +14 to -8 hours, one with half an hour, two with summer time."""
+_ZONE_FILES: Final = Path("/usr/share/zoneinfo")
+_FAKETIME: Final = "faketime/libfaketime.so.1"
+_FAKETIME_FOLDERS: Final = ("/usr/lib/*", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+_WITHOUT_NETWORK: Final = Path(__file__).parents[1] / "system" / "without_network.py"
+# It ends by itself when who has started it is gone, however that ended.
+_KEEP_BUSY: Final = """\
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(1_000_000):
+        pass
+"""
+
+
+@value
+class Axis:
+    """One thing that may decide, and what is tried of it."""
+
+    name: str
+    """As in the type of a proof: `axis.NAME`."""
+    as_it_is: str = ""
+    """The state that it has when nothing is changed; empty where each run has another one."""
+    conditions: tuple[Conditions, ...] = ()
+    """What is tried; their words name the states."""
+    tries: int = 1
+    """How often each is tried before it is given up."""
+    why_not: str = ""
+    """Why nothing can be tried here."""
+
+
+def axes_of(
+    experiments: Experiments,
+    victim: Victim,
+    base: Base,
+    *,
+    uses_random: bool,
+    recorded_at: datetime | None = None,
+) -> Iterator[Axis]:
+    """Yield the axes that could decide, those with the fewest experiments first.
+
+    What stays the same from run to run does not decide alone where a test comes and goes.
+
+    Args:
+        experiments: which run them.
+        victim: the test that fails.
+        base: how it ends when nothing is changed.
+        uses_random: whether it takes random numbers that can be seeded.
+        recorded_at: when it failed, with a time zone.
+    """
+    variables = {**os.environ, **experiments.setup.variables}
+    hash_seed = _hash_seed(variables.get("PYTHONHASHSEED") or "random")
+    random_seed = _random_seed(experiments.setup.args)
+    # Forks can have another seed, but not what else a process begins with.
+    if uses_random and not (base == "mixed" and random_seed.as_it_is):
+        yield random_seed
+    if base == "mixed" and not hash_seed.as_it_is:
+        yield hash_seed
+    yield _network()
+    if base != "mixed":
+        yield _home(experiments.folder / "home")
+    if base != "fails":
+        yield _parallel(partial(experiments.beside, victim, _BESIDE))
+        yield _load()
+    if base != "mixed":
+        yield _time_zone(variables.get("TZ"))
+        yield _time(variables.get("LD_PRELOAD"), base, recorded_at)
+    if base == "passes":
+        yield _memory()
+    # Fresh processes that all failed had other hash seeds each, unless it is set.
+    if base == "passes" or (base == "fails" and hash_seed.as_it_is):
+        yield hash_seed
+
+
+def _network() -> Axis:
+    prefix = (sys.executable, "-I", str(_WITHOUT_NETWORK))
+    return Axis(
+        name="network",
+        as_it_is="the network open",
+        conditions=(Conditions(prefix=prefix, words="the network closed"),),
+        why_not=""
+        if _can_run((*prefix, "true"))
+        else "this user gets no network namespace of its own",
+    )
+
+
+def _can_run(command: Sequence[str]) -> bool:
+    try:
+        done = subprocess.run(  # noqa: S603 - the words are ours
+            command, capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+def _home(folder: Path) -> Axis:
+    xdg = (f"XDG_{name}_HOME" for name in ("CONFIG", "CACHE", "DATA", "STATE"))
+    folders = {name: folder / name for name in ("HOME", "USERPROFILE", "TMPDIR", *xdg)}
+    variables = {name: str(path) for name, path in folders.items()}
+    # The packages that are installed in the real one stay.
+    variables["PYTHONUSERBASE"] = site.getuserbase()
+    fresh = Conditions(
+        variables=tuple(variables.items()),
+        around=partial(_fresh_folders, [*folders.values()]),
+        words="a fresh HOME and TMPDIR",
+    )
+    return Axis(name="home", as_it_is="HOME and TMPDIR as they are", conditions=(fresh,))
+
+
+@contextmanager
+def _fresh_folders(folders: Sequence[Path]) -> Generator[None, None, None]:
+    for folder in folders:
+        folder.mkdir(parents=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folders[0].parent, ignore_errors=True)
+
+
+def _hash_seed(now: str) -> Axis:
+    seeds = [(("PYTHONHASHSEED", str(seed)),) for seed in _HASH_SEEDS if str(seed) != now]
+    return Axis(
+        name="hash_seed",
+        as_it_is="" if now == "random" else f"PYTHONHASHSEED={now}",
+        conditions=tuple(Conditions(variables=each, words="=".join(each[0])) for each in seeds),
+    )
+
+
+def _random_seed(args: Sequence[str]) -> Axis:
+    now = next((each for each in reversed(args) if each.startswith(_RANDOMLY)), "")
+    words = f"{_RANDOMLY}{{}}" if now else "random.seed({})"
+    seeds = [(seed, told) for seed in _RANDOM_SEEDS if (told := words.format(seed)) != now]
+    return Axis(
+        name="random_seed",
+        as_it_is=now,
+        conditions=tuple(
+            Conditions(seed=seed, args=(told,) if now else (), words=told) for seed, told in seeds
+        ),
+    )
+
+
+def _time_zone(now: str | None) -> Axis:
+    here = time.strftime("%Z")
+    zones = [zone for zone in _ZONES if (_ZONE_FILES / zone).exists()]
+    others = [(("TZ", zone),) for zone in zones if zone != (now or here)]
+    return Axis(
+        name="time_zone",
+        as_it_is=f"TZ={now}" if now else f"the time zone as it is ({here})",
+        conditions=tuple(Conditions(variables=each, words="=".join(each[0])) for each in others),
+        why_not="" if zones else f"there are no time zones in {_ZONE_FILES}",
+    )
+
+
+def _time(preloaded: str | None, base: Base, recorded_at: datetime | None) -> Axis:
+    library = find_faketime()
+    if library is None:
+        return Axis(name="time", why_not="libfaketime is not installed")
+    now = datetime.now().astimezone()
+    always = (
+        ("LD_PRELOAD", " ".join(filter(None, (library, preloaded)))),
+        # Limits of time and durations go on as they are, and so do the times of files.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ("NO_FAKE_STAT", "1"),
+    )
+    return Axis(
+        name="time",
+        as_it_is=f"the clock as it is ({now:%Y-%m-%d %H:%M})",
+        conditions=tuple(
+            Conditions(variables=(*always, ("FAKETIME", f"@{at}")), words=f"the clock at {at}")
+            for at in times_to_try(now, base, recorded_at)
+        ),
+    )
+
+
+def find_faketime() -> str | None:
+    """Return the path of libfaketime; `None` without it."""
+    folders = [*_FAKETIME_FOLDERS]
+    if command := shutil.which("faketime"):
+        folders.append(str(Path(command).resolve().parents[1] / "lib*"))
+    return next((path for each in folders for path in sorted(glob(f"{each}/{_FAKETIME}"))), None)
+
+
+def times_to_try(now: datetime, base: Base, recorded_at: datetime | None) -> tuple[str, ...]:
+    """Return the times that a test is run at, in the form that libfaketime takes.
+
+    Args:
+        now: of the local time zone.
+        base: how it ends now. Where it fails, days without anything special are enough.
+        recorded_at: when it failed. It comes first, unless that is this hour.
+    """
+    year, form = now.year, "%Y-%m-%d %H:%M:%S"
+    noon = now.replace(hour=12, minute=0, second=0)
+    in_march, in_july = noon.replace(month=3, day=15), noon.replace(month=7, day=15)
+    others = [
+        *(in_july.replace(year=year - 3), in_march.replace(year=year + 10)),
+        # The next Wednesday or Saturday, whichever is farther from what today is
+        noon + timedelta(days=(5 if now.weekday() < 5 else 2) - now.weekday(), weeks=1),
+    ]
+    if base == "fails":
+        return tuple(each.strftime(form) for each in others)
+    leap = next(each for each in range(year, year + 9) if each % 4 == 0 and each % 100)
+    rare = (
+        *(f"{year}-12-31 23:58:00", f"{year}-01-31 23:58:00"),  # so late that tomorrow is near
+        *(f"{leap}-02-29 12:00:00", f"{year + 1}-01-01 00:01:00"),
+    )
+    if recorded_at is not None and abs(now - recorded_at) > timedelta(hours=1):
+        others.insert(0, recorded_at.astimezone(now.tzinfo))
+    return (*(each.strftime(form) for each in others), *rare)
+
+
+def _load() -> Axis:
+    return Axis(
+        name="load",
+        as_it_is="the processors as they are",
+        conditions=(Conditions(around=keep_busy, words="the processors busy"),),
+        tries=_TRIES,
+    )
+
+
+@contextmanager
+def keep_busy() -> Generator[None, None, None]:
+    """Keep all processors busy that this process may use."""
+    processors = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        processors = len(os.sched_getaffinity(0))
+    command = (sys.executable, "-I", "-S", "-c", _KEEP_BUSY, str(os.getpid()))
+    busy: list[subprocess.Popen[bytes]] = []
+    try:
+        for _ in range(_BUSY_PER_PROCESSOR * processors):
+            process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - as above
+            busy.append(process)
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+        for process in busy:
+            process.wait()
+
+
+def _parallel(beside: Callable[[], Any]) -> Axis:
+    return Axis(
+        name="parallel",
+        as_it_is="none beside it",
+        conditions=(Conditions(around=beside, words="the same test beside it"),),
+        tries=_TRIES,
+    )
+
+
+def _memory() -> Axis:
+    # Of a process alone, it is the address space that can be limited.
+    limited = ("sh", "-c", 'ulimit -v "$0" && exec "$@"')
+    kilobytes = [str(megabytes << 10) for megabytes in _MEGABYTES]
+    return Axis(
+        name="memory",
+        as_it_is="the memory as it is",
+        conditions=tuple(
+            Conditions(prefix=(*limited, each), words=f"{int(each) >> 10:,} MB of address space")
+            for each in kilobytes
+        ),
+        why_not="" if _can_run((*limited, kilobytes[0], "true")) else "no shell here limits it",
+    )
