@@ -86,6 +86,7 @@ _CONTAINERS: Final[tuple[tuple[Any, str], ...]] = (
 )
 """Types, subclasses first, each with the method that fills an empty one."""
 _CACHE: Final = type(functools.lru_cache(lambda: None))
+_BETWEEN_ITEMS: Final = re.compile(r", | with \{")
 _IDENTITY: Final = re.compile("\0[^\0]*\0")
 """Stands in a text of `_text` behind a name; it tells objects apart and isn't shown."""
 
@@ -546,20 +547,26 @@ def _change(subject: str, verb: str, was: str, now: str, redact: Callable[[str],
     for text in (was, now):
         redacted = redact(start + _IDENTITY.sub("", text)[:_MOST_SEARCHED])
         texts.append(redacted.removeprefix(start))
-    # Long ones are shown from the element on that differs.
-    common = len(os.path.commonprefix(texts))
-    for number, text in enumerate(texts):
-        if len(text) > _MOST_SHOWN:
-            skipped = max(0, text.rfind(", ", 0, common))
-            text = f"{'…' if skipped else ''}{text[skipped:]}"  # noqa: PLW2901
-            texts[number] = text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
+    if max(map(len, texts)) > _MOST_SHOWN and was[0] == now[0] and was[0] not in "'\"b":
+        items = [_BETWEEN_ITEMS.split(text.strip("[]{}()")) for text in texts]
+        changes = []
+        for word, some, others in (("gained", items[1], items[0]), ("lost", *items)):
+            rest = ", ".join(item for item in some if item not in others)
+            changes += [f"{word} {_shortened(rest)}"] if rest else []
+        if changes:
+            return f"{subject} has {' and '.join(changes)}"
+    was_text, now_text = map(_shortened, texts)
     if now == _NOTHING:
-        return f"{subject} is gone (was {texts[0]})"
+        return f"{subject} is gone (was {was_text})"
     if was == _NOTHING:
-        return f"{subject} {verb} {texts[1]} (was not set)"
-    if texts[0] == texts[1]:
-        return f"{subject} is another {texts[1].removeprefix('the ').removeprefix('an ')}"
-    return f"{subject} {verb} {texts[1]} (was {texts[0]})"
+        return f"{subject} {verb} {now_text} (was not set)"
+    if was_text == now_text:
+        return f"{subject} is another {now_text.removeprefix('the ').removeprefix('an ')}"
+    return f"{subject} {verb} {now_text} (was {was_text})"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
 
 
 _NOTHING: Final = _text(_MISSING)

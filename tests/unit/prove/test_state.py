@@ -186,9 +186,15 @@ _ROWS: Final = (
     Row(
         lambda c: c.LONG.insert(50, "x"),
         "LONG",
-        "LONG = …, 'x', 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67,… "
-        "(was …, 50, 51, 52, ",
+        "LONG has gained 'x'",
     ),
+    Row(lambda c: c.LONG.remove(50), "LONG", "LONG has lost 50"),
+    Row(
+        lambda c: c.LONG.__setitem__(50, 51.5),
+        "LONG",
+        "LONG has gained 51.5 and lost 50",
+    ),
+    Row(lambda c: c.LONG.reverse(), "LONG", "LONG = [99, 98, 97,"),
     Row(
         lambda c: c.NESTED["a"][1].append(3),
         "NESTED",
@@ -251,7 +257,7 @@ _ROWS: Final = (
         "load = the function shop.config.load with a cache of 1 (was the function shop.config.load "
         "with a cache of 0)",
     ),
-    Row(lambda c: c.slow(3), "slow", "slow = …, 'cache': {3: 3}, "),
+    Row(lambda c: c.slow(3), "slow", "slow has gained 'cache': {3: 3} and lost 'cache': {}"),
     Row(
         lambda c: setattr(c, "slow", c.load),
         "slow",
@@ -297,15 +303,15 @@ OTHERS: Final = (
     Row(
         lambda _: logging.getLogger().addHandler(logging.NullHandler()),
         "logging:root.handlers",
-        "logging: root.handlers is ",
+        "logging: root.handlers ",
     ),
     Row(lambda _: logging.disable(40), "logging:disable", "logging: disable is 40 (was 0)"),
     Row(
         lambda _: warnings.simplefilter("ignore", ImportWarning),
         "warnings",
-        "warnings.filters is [('ignore', ",
+        "warnings.filters ",
     ),
-    Row(lambda _: sys.path.insert(0, "/taxes"), "path", "sys.path is ['/taxes', "),
+    Row(lambda _: sys.path.insert(0, "/taxes"), "path", "sys.path has gained '/taxes'"),
     Row(
         lambda _: signal.signal(signal.SIGUSR2, signal.SIG_IGN),
         "signal:SIGUSR2",
