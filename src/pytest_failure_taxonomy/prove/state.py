@@ -385,7 +385,7 @@ def _changed_attributes(
             if part == "module":
                 rank = -1 if _is_of_tests(shown) else -2
             _, kept = contents[0] or ("", ())
-            text = _change(f"{shown}.{name}", "=", was_text, now_text, redact)
+            text = _change(f"{shown}.{name}", was_text, now_text, redact)
             can_be_put_back = was is not now or all(copy is not _MISSING for _, copy in kept)
             yield rank, f"{old.path}.{name}", text, can_be_put_back
 
@@ -540,8 +540,8 @@ def _copy_of(one: Any, base: Any) -> Any:
     return dict(pairs) if all(id(type(key)) in _PLAIN for key, _ in pairs) else _MISSING
 
 
-def _change(subject: str, verb: str, was: str, now: str, redact: Callable[[str], str]) -> str:
-    """Return a sentence about what something is, and what it was."""
+def _change(subject: str, was: str, now: str, redact: Callable[[str], str]) -> str:
+    """Return what something is and what it was, to stand behind "the test leaves"."""
     start = f"{subject} = "  # the name of a value may tell that it is a secret
     texts = []
     for text in (was, now):
@@ -550,19 +550,20 @@ def _change(subject: str, verb: str, was: str, now: str, redact: Callable[[str],
     if max(map(len, texts)) > _MOST_SHOWN and was[0] == now[0] and was[0] not in "'\"b":
         items = [_BETWEEN_ITEMS.split(text.strip("[]{}()")) for text in texts]
         changes = []
-        for word, some, others in (("gained", items[1], items[0]), ("lost", *items)):
-            rest = ", ".join(item for item in some if item not in others)
-            changes += [f"{word} {_shortened(rest)}"] if rest else []
+        for word, some, others in (("added", items[1], items[0]), ("removed", *items)):
+            known = set(others)
+            rest = ", ".join(item for item in some if item not in known)
+            changes += [f"{_shortened(rest)} {word}"] if rest else []
         if changes:
-            return f"{subject} has {' and '.join(changes)}"
+            return f"{subject} with {' and '.join(changes)}"
     was_text, now_text = map(_shortened, texts)
     if now == _NOTHING:
-        return f"{subject} is gone (was {was_text})"
+        return f"{subject} removed (was {was_text})"
     if was == _NOTHING:
-        return f"{subject} {verb} {now_text} (was not set)"
+        return f"{subject} = {now_text} (was not set)"
     if was_text == now_text:
-        return f"{subject} is another {now_text.removeprefix('the ').removeprefix('an ')}"
-    return f"{subject} {verb} {now_text} (was {was_text})"
+        return f"{subject} = another {now_text.removeprefix('the ').removeprefix('an ')}"
+    return f"{subject} = {now_text} (was {was_text})"
 
 
 def _shortened(text: str) -> str:
@@ -589,10 +590,10 @@ class _Part(NamedTuple):
     """What happened where values are not shown: it was added, removed, changed."""
 
     def say(self, name: str, was: Any, now: Any, redact: Callable[[str], str]) -> str:
-        """Return a sentence about a difference."""
+        """Return a difference in words."""
         subject = self.words.format(name)
         if self.acts is None:
-            return _change(subject, "is", _text(was), _text(now), redact)
+            return _change(subject, _text(was), _text(now), redact)
         return f"{subject} {self.acts[0 if was is _MISSING else 1 if now is _MISSING else 2]}"
 
 
@@ -718,14 +719,14 @@ def _take_descriptors(_: Path) -> Mapping[str, Any]:
 _CURRENT_TEST: Final = "PYTEST_CURRENT_TEST"
 _ALL: Final = slice(None)
 _set_locale: Final = functools.partial(locale.setlocale, locale.LC_ALL)
-_CHANGED: Final = ("is there", "is gone", "was changed")
+_CHANGED: Final = ("set", "removed", "changed")
 _PARTS: Final = (
     _Part(
         "environment",
         "the environment variable {}",
         lambda _: {name: held for name, held in os.environ.items() if name != _CURRENT_TEST},
         lambda name, was: _put_item(os.environ, name, was),
-        ("was set", "was removed", "was changed"),
+        ("set", "removed", "changed"),
     ),
     _single("directory", "the working directory", os.getcwd, os.chdir),
     _single(
@@ -736,7 +737,7 @@ _PARTS: Final = (
         _CHANGED,
     ),
     _single("locale", "the locale", _set_locale, _set_locale),
-    _Part("logging", "logging: {}", _take_logging, _put_logging),
+    _Part("logging", "the logging setting {}", _take_logging, _put_logging),
     _single("warnings", "warnings.filters", lambda: [*warnings.filters], _put_filters),
     _single("path", "sys.path", lambda: [*sys.path], lambda was: sys.path.__setitem__(_ALL, was)),
     _Part(
@@ -767,7 +768,7 @@ _PARTS: Final = (
             if type(name) is str and not _is_of_runner(name)
         },
         _put_module,
-        ("was imported", "was removed from sys.modules", "was replaced in sys.modules"),
+        ("imported", "removed from sys.modules", "replaced in sys.modules"),
     ),
     _single("random", "the state of random", random.getstate, random.setstate, _CHANGED),
     _single(
@@ -782,15 +783,15 @@ _PARTS: Final = (
         "the thread {}",
         lambda _: {str(attribute_of(one, "_name")): one for one in threading.enumerate()},
         None,
-        ("is running", "has ended", "was replaced"),
+        ("running", "ended", "replaced"),
     ),
     _Part(
         "descriptor",
         "the descriptor of {}",
         _take_descriptors,
         None,
-        ("was left open", "was closed", "is open more or less often"),
+        ("open", "closed", "open more or less often"),
     ),
-    _Part("file", "the file {}", take_files, None, ("was added", "was removed", "was changed")),
+    _Part("file", "the file {}", take_files, None, ("added", "removed", "changed")),
 )
 _RANK_OF_LIBRARIES: Final = [part.name for part in _PARTS].index("imported") - 0.5
