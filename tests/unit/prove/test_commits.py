@@ -1,0 +1,206 @@
+"""`prove --commit` in real repositories, with a test that a text in a file decides."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.prove import commits, recorded
+from pytest_failure_taxonomy.prove.commits import find_commits
+from pytest_failure_taxonomy.prove.experiment import (
+    AS_RECORDED,
+    Conditions,
+    Experiments,
+    Outcome,
+    OutOfTime,
+    Setup,
+    Victim,
+)
+from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.taxonomy.evidence import Location
+from tests.helpers.reports import make_failure, make_report, make_run
+
+FILE: Final = "cart.txt"
+CHANCE: Final = "sometimes"
+
+
+class TextDecides(Experiments):
+    """Ends as the file in the checkout says: `passed`, `failed`, `sometimes`, or in another way."""
+
+    def __init__(self, setup: Setup, most: int) -> None:
+        super().__init__(setup, until=0.0, limit_seconds=0.0)
+        self.place, self._most = setup.folder, most
+        self._random = random.Random(1)  # noqa: S311 - no secret
+        self.befores: list[Sequence[str]] = []
+
+    def run(
+        self,
+        victim: Victim,
+        before: Sequence[str] = (),
+        conditions: Conditions = AS_RECORDED,
+        **given: Any,
+    ) -> Outcome:
+        """Return how it ends."""
+        if len(self.befores) == self._most:
+            raise OutOfTime
+        self.befores.append(before)
+        text = (self.place / FILE).read_text()
+        if text.startswith(CHANCE):
+            text = "failed" if self._random.random() < 0.6 else "passed"
+        result: Any = text.split()[0] if text.split()[0] in ("passed", "failed") else "other"
+        return Outcome(result=result, words=text if result == "other" else "", seconds=0.0)
+
+
+class Search:
+    """A repository whose commits have the texts of a file, and a report of its last."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.most = folder, 1_000
+        self.names: list[str] = []
+        self.lines: list[str] = []
+        self.saved: list[dict[str, Any]] = []
+        self.experiments: list[TextDecides] = []
+        self.report = make_report(make_run(failures=(make_failure(),)))
+        self._git("init", "--quiet")
+        setup = Setup(args=(), folder=folder, rootdir=folder)
+        monkeypatch.setattr(recorded, "setup_of", lambda report: setup)
+        monkeypatch.setattr(recorded, "experiments_of", self._experiments_of)
+
+    def _experiments_of(self, report: Any, setup: Setup, *_: Any, **__: Any) -> TextDecides:
+        self.experiments.append(TextDecides(setup, self.most))
+        return self.experiments[-1]
+
+    def _git(self, *words: str) -> str:
+        given = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+        return subprocess.run(
+            ["git", *given, *words], cwd=self.folder, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def commit(self, *texts: str) -> None:
+        """Commit a file with each of some texts."""
+        for number, text in enumerate(texts, len(self.names)):
+            (self.folder / FILE).write_text(f"{text} {number}\n")
+            self._git("add", FILE)
+            self._git("commit", "--quiet", "--message", f"cart {number}")
+            self.names.append(self._git("rev-parse", "HEAD"))
+        self.report["environment"]["git"] = {"commit": self.names[-1], "branch": "main"}
+        self.report["environment"]["git"]["dirty"] = False
+
+    @property
+    def cause(self) -> dict[str, Any]:
+        """The only cause of the report."""
+        cause: dict[str, Any] = self.report["causes"][0]
+        return cause
+
+    def find(self, good: str | None = None) -> dict[str, Any]:
+        """Return the proof that the report has afterwards."""
+        self.lines.clear()
+        self.saved.clear()
+        after = find_commits(
+            self.report,
+            good=good,
+            budget_seconds=60,
+            tell=self.lines.append,
+            save=self.saved.append,
+        )
+        proof: dict[str, Any] = after["causes"][0]["proof"]
+        return proof
+
+
+@pytest.fixture
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
+    """Return a repository without commits."""
+    return Search(tmp_path, monkeypatch)
+
+
+def test_the_last_good_commit_is_that_of_the_history(search: Search) -> None:
+    """Polluters that were proven before run first, and are named beside the commit."""
+    search.commit("passed", "passed", "passed", "failed", "failed")
+    history = {"state": "new", "first_seen": None, "runs": 0}
+    search.cause["history"] = {**history, "last_passed_commit": search.names[1]}
+    polluted = {"type": "order.polluted", "status": "proven", "nodeids": ["a.py::test_a"]}
+    search.cause["proof"] = {**NO_PROOF, **polluted, "runs": 5, "failed": 5}
+    proof = search.find()
+    assert (proof["type"], proof["status"]) == ("commit", "proven")
+    assert proof["nodeids"] == ["a.py::test_a"]
+    assert proof["state"] == f"{search.names[3][:7]} Ada: cart 3"
+    assert proof["command"] == f"git show {search.names[3][:12]}"
+    assert set(map(tuple, search.experiments[0].befores)) == {("a.py::test_a",)}
+    assert search.lines[1] == f"   3 commits since {search.names[1][:7]} Ada: cart 1: about 2 steps"
+    assert len(search.saved) == 1
+
+
+def test_a_test_that_comes_and_goes_has_its_commit_found(search: Search) -> None:
+    """It takes more runs, and both counts are told."""
+    search.commit(*["passed"] * 6, *[CHANCE] * 8)
+    proof = search.find(search.names[0])
+    assert (proof["status"], proof["state"]) == ("proven", f"{search.names[6][:7]} Ada: cart 6")
+    assert 0 < proof["failed"] < proof["runs"]
+    assert proof["without"]["failed"] == 0
+    assert proof["interval"]["low"] < 0.6 < proof["interval"]["high"]
+
+
+def test_what_is_left_open_is_told_with_how_likely_it_is(search: Search) -> None:
+    """Time runs out, or commits can't be tested: an earlier proof stays, and nothing is proven."""
+    search.commit("passed", "passed", "broken", "failed", "failed")
+    proof = search.find(search.names[0])
+    assert (proof["status"], proof["state"]) == ("undecided", "the other commits can't be tested")
+    assert proof["suspicions"] == [
+        f"50% {search.names[2][:7]} Ada: cart 2",
+        f"50% {search.names[3][:7]} Ada: cart 3",
+    ]
+    assert f"   {search.names[2][:7]} Ada: cart 2: can't be tested: broken 2" in search.lines
+    search.most = 2
+    proof = search.find(search.names[0])
+    assert (proof["status"], proof["state"]) == ("undecided", "time ran out")
+    assert len(proof["suspicions"]) == 4
+    search.cause["proof"] = {**NO_PROOF, "type": "flaky", "status": "proven"}
+    assert search.find(search.names[0])["type"] == "flaky"
+    assert search.saved == []
+
+
+def test_what_was_not_committed_is_suspected_where_the_commit_passes(search: Search) -> None:
+    """The failing run had other files than its commit."""
+    search.commit("passed", "passed")
+    search.report["environment"]["git"]["dirty"] = True
+    proof = search.find(search.names[0])
+    assert proof["state"] == "at the failing commit it passes (5 of 5)"
+    assert proof["suspicions"] == ["what was not committed when it failed"]
+    assert search.lines[-1] == (
+        "   undecided: at the failing commit it passes (5 of 5); "
+        "suspected: what was not committed when it failed"
+    )
+
+
+def test_several_causes_share_the_time_and_one_may_have_no_good_commit(search: Search) -> None:
+    """The others go on, and what is said of it says why."""
+    place = Location(path="b.py", line=1)
+    other = make_failure(nodeid="b.py::test_it", location=place, exception=None)
+    search.report = make_report(make_run(failures=(make_failure(), other)))
+    search.commit("passed", "failed")
+    search.report["causes"][1]["history"] = {"last_passed_commit": search.names[0]}
+    search.find()
+    first, second = search.saved[0]["causes"]
+    assert first["proof"] is None
+    assert second["proof"]["status"] == "proven"
+    assert "   it is not known where it passed, so no commit is looked at" in search.lines
+
+
+def test_git_is_not_asked_about_another_checkout(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook of git's has variables that would have our checkouts change the user's own."""
+    search.commit("passed", "failed")
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.setenv(name, str(search.folder / "nowhere"))
+    assert commits.toplevel_of(search.folder) == search.folder.resolve()
+    proof = search.find(search.names[0])
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name)
+    assert proof["status"] == "proven"
+    assert not list((search.folder / ".git/worktrees").glob("*"))
