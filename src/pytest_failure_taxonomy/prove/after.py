@@ -11,6 +11,7 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.prove import causes, recorded
 from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Victim
 from pytest_failure_taxonomy.prove.rates import Count, passes_needed, upper_bound
+from pytest_failure_taxonomy.prove.recorded import Repeat
 from pytest_failure_taxonomy.report.text import first_line
 from pytest_failure_taxonomy.taxonomy.words import counted
 
@@ -64,26 +65,30 @@ def are_fixed(
             victims = recorded.victims_of(report, cause)
             is_fixed, words = False, "no test of its own fails, so there is nothing to run"
             if victims:
-                before, known = recorded.repeated_by(cause)
-                if not known.runs:
-                    before = recorded.order_before(report, nodeids, victims[0].nodeid) or ()
-                    known = _known_by_history(report, victims[0].nodeid, history)
-                is_fixed, words = run_until_excluded(experiments, victims[0], before, known)
+                repeat = recorded.repeat_of(report, cause, experiments, victims[0])
+                if not repeat.known.runs:
+                    nodeid = victims[0].nodeid
+                    repeat = Repeat(
+                        before=recorded.order_before(report, nodeids, nodeid) or (),
+                        known=_known_by_history(report, nodeid, history),
+                    )
+                is_fixed, words = run_until_excluded(experiments, victims[0], repeat)
             all_fixed = all_fixed and is_fixed
             tell(f"   {words}")
     return all_fixed
 
 
 def run_until_excluded(
-    experiments: Experiments, victim: Victim, before: Sequence[str], known: Count
+    experiments: Experiments, victim: Victim, repeat: Repeat
 ) -> tuple[bool, str]:
     """Run a test until it has passed often enough; return whether it has, and what that says."""
+    known = repeat.known
     rate = known.interval[0] if known.failed else _RATE
     needed = passes_needed(rate)
     passed = others = 0
     try:
         while passed < needed:
-            outcome = experiments.run(victim, before, is_fresh=True)
+            outcome = experiments.run(victim, repeat.before, repeat.conditions, is_fresh=True)
             if outcome.result == "failed":
                 return False, f"not fixed: failed in run {passed + others + 1}"
             passed += outcome.result == "passed"

@@ -12,15 +12,20 @@ import site
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from glob import glob
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
-from pytest_failure_taxonomy.prove.experiment import Conditions, Experiments, Victim
+from pytest_failure_taxonomy.prove.experiment import (
+    AS_RECORDED,
+    Conditions,
+    Experiments,
+    Victim,
+)
 from pytest_failure_taxonomy.taxonomy.values import value
 
 Base = Literal["fails", "passes", "mixed"]
@@ -111,6 +116,24 @@ def axes_of(
     # Fresh processes that all failed had other hash seeds each, unless it is set.
     if base == "passes" or (base == "fails" and hash_seed.as_it_is):
         yield hash_seed
+
+
+def conditions_of(
+    experiments: Experiments, victim: Victim, proof: Mapping[str, Any], recorded_at: datetime
+) -> Conditions | None:
+    """Return the conditions in which a test fails by its proof; `None` if they can't be had."""
+    name, state = proof["type"].removeprefix("axis."), proof["state"] or ""
+    if name == proof["type"]:
+        return AS_RECORDED
+    for base in get_args(Base):
+        for axis in axes_of(experiments, victim, base, uses_random=True, recorded_at=recorded_at):
+            # What is in brackets is of that time.
+            if axis.name == name and state.partition(" (")[0] == axis.as_it_is.partition(" (")[0]:
+                return AS_RECORDED
+            for conditions in axis.conditions if axis.name == name else ():
+                if conditions.words == state:
+                    return conditions
+    return None
 
 
 def _network() -> Axis:

@@ -23,7 +23,6 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import causes, recorded
 from pytest_failure_taxonomy.prove.experiment import (
-    Conditions,
     ExperimentError,
     Experiments,
     Outcome,
@@ -32,6 +31,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Victim,
 )
 from pytest_failure_taxonomy.prove.rates import FEWEST, Count, are_apart, passes_needed, upper_bound
+from pytest_failure_taxonomy.prove.recorded import Repeat
 from pytest_failure_taxonomy.prove.search import Culprits
 from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF, JSONObject
@@ -205,8 +205,8 @@ class Place:
             rootdir=Path(rootdir),
         )
 
-    def run(self, experiments: Experiments, victim: Victim, before: Sequence[str]) -> Outcome:
-        """Run a test after others, with the project's modules from this checkout.
+    def run(self, experiments: Experiments, victim: Victim, repeat: Repeat) -> Outcome:
+        """Run a test as it failed, with the project's modules from this checkout.
 
         Raises:
             ExperimentError: they come from elsewhere whatever `sys.path` says.
@@ -214,8 +214,11 @@ class Place:
         while True:
             inherited = self._moved(os.environ.get("PYTHONPATH", ""))
             path = os.pathsep.join(filter(None, [*self._roots, inherited]))
-            conditions = Conditions(variables=(("PYTHONPATH", path or None),))
-            outcome = experiments.run(victim, before, conditions, is_fresh=True, tells_modules=True)
+            variables = (*repeat.conditions.variables, ("PYTHONPATH", path or None))
+            conditions = replace(repeat.conditions, variables=variables)
+            outcome = experiments.run(
+                victim, repeat.before, conditions, is_fresh=True, tells_modules=True
+            )
             missing = dict(self._missing_roots(outcome.answer("modules") or {}))
             if not missing:
                 return outcome
@@ -381,13 +384,17 @@ def find_commits(
             with recorded.experiments_of(
                 report, place.setup, ends, allows_effects=allows_effects
             ) as experiments:
-                ask = partial(_ask, experiments, place, ignored, victims[0], cause)
-                proof = _prove(place.folder, commits, ask, cause, tell)
+                repeat = recorded.repeat_of(report, cause, experiments, victims[0])
+                ask = partial(_ask, experiments, place, ignored, victims[0], repeat)
+                proof = _prove(place.folder, commits, ask, repeat, tell)
             if git_then.get("dirty") and proof["status"] == "undecided":
                 proof["suspicions"].append("what was not committed when it failed")
             for line in causes.proof_lines(proof, cause):
                 tell(f"   {line}")
-            if proof["status"] == "proven" or (cause["proof"] or {}).get("status") != "proven":
+            before = cause["proof"] or {}
+            # What is known of an axis is needed to repeat it, and the commit doesn't say it.
+            is_kept = before.get("status") == "proven" and before["type"].startswith("axis.")
+            if not is_kept and (proof["status"] == "proven" or before.get("status") != "proven"):
                 report = with_proofs(report, {cause["key"]: proof})
                 save(report)
     return report
@@ -413,10 +420,10 @@ def _ask(
     place: Place,
     ignored: Sequence[str],
     victim: Victim,
-    cause: Mapping[str, Any],
+    repeat: Repeat,
     commit: str,
 ) -> Outcome:
-    """Run the test of a cause at a commit."""
+    """Run a test at a commit."""
     git(place.folder, "checkout", "--quiet", "--force", "--detach", commit)
     git(place.folder, "clean", "-ffdxq")  # what the run before has left behind
     for name in ignored:
@@ -424,14 +431,14 @@ def _ask(
             shutil.copy2(place.source / name, place.folder / name)
     if not place.setup.folder.is_dir():
         return Outcome(result="other", words="the folder of the tests is not there", seconds=0.0)
-    return place.run(experiments, victim, recorded.repeated_by(cause)[0])
+    return place.run(experiments, victim, repeat)
 
 
 def _prove(
     folder: Path,
     commits: Commits,
     ask: Callable[[str], Outcome],
-    cause: Mapping[str, Any],
+    repeat: Repeat,
     tell: Callable[[str], None],
 ) -> JSONObject:
     """Return a proof that says since which commit a cause is there."""
@@ -446,12 +453,16 @@ def _prove(
             tell(f"   {words(commit)}: {why if outcome.result == 'other' else outcome.result}")
         return outcome
 
-    before, known = recorded.repeated_by(cause)
-    walk = Walk(commits, ask_and_tell, known)
+    walk = Walk(commits, ask_and_tell, repeat.known)
     steps = max(1, round(log2(commits.bad)))
     tell(f"   {counted(commits.bad, 'commit')} since {words(0)}: about {counted(steps, 'step')}")
     found = walk.find()
-    proof: JSONObject = {**NO_PROOF, "type": "commit", "status": found.status, "nodeids": [*before]}
+    proof: JSONObject = {
+        **NO_PROOF,
+        "type": "commit",
+        "status": found.status,
+        "nodeids": [*repeat.before],
+    }
     if found.commit is None or found.parent is None:
         likely = [(each, share) for each, share in walk.culprits.likeliest(_SHOWN) if share < 1]
         told = [
@@ -494,8 +505,9 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
     place = Place(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
     until = time.monotonic() + 2 * recorded.limit_of(report) * times
     with recorded.experiments_of(report, place.setup, until, allows_effects=True) as experiments:
+        repeat = recorded.repeat_of(report, cause, experiments, victims[0])
         for _ in range(times):
-            outcome = place.run(experiments, victims[0], recorded.repeated_by(cause)[0])
+            outcome = place.run(experiments, victims[0], repeat)
             if outcome.result != "passed":
                 break
     return outcome

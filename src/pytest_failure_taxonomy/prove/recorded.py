@@ -9,15 +9,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.options import OPTIONS
-from pytest_failure_taxonomy.prove.experiment import ExperimentError, Experiments, Setup, Victim
+from pytest_failure_taxonomy.prove.axes import conditions_of
+from pytest_failure_taxonomy.prove.experiment import (
+    AS_RECORDED,
+    Conditions,
+    ExperimentError,
+    Experiments,
+    Setup,
+    Victim,
+)
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.report.build import REDACTED, object_at, own_extension
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
 from pytest_failure_taxonomy.taxonomy.order import read_ranges
+from pytest_failure_taxonomy.taxonomy.values import value
 
 _DIES: Final = frozenset({"process.crashed", "worker.crashed", "test.crashed", "process.oom"})
 _LASTS: Final = frozenset({"test.stalled", "test.timeout", "process.timeout", "process.killed"})
@@ -128,11 +138,33 @@ def order_before(
     return None
 
 
-def repeated_by(cause: Mapping[str, Any]) -> tuple[tuple[str, ...], Count]:
-    """Return what runs before the victim so that it fails, and how often it failed then."""
-    proof = cause["proof"] or {}
-    if proof.get("status") != "proven":
-        return (), Count()
-    is_named = proof["type"] in ("order.polluted", "commit")
-    count = Count(failed=proof["failed"], runs=proof["runs"])
-    return tuple(proof["nodeids"]) if is_named else (), count
+@value
+class Repeat:
+    """What makes a test fail by its proof, and how often it does."""
+
+    before: tuple[str, ...] = ()
+    conditions: Conditions = AS_RECORDED
+    known: Count = Count()
+
+
+def repeat_of(
+    report: Mapping[str, Any], cause: Mapping[str, Any], experiments: Experiments, victim: Victim
+) -> Repeat:
+    """Return what makes the test of a cause fail; nothing of it where nothing is proven.
+
+    Raises:
+        ExperimentError: it can't be had on this machine.
+    """
+    proof = cause["proof"]
+    if proof is None or proof["status"] != "proven":
+        return Repeat()
+    recorded_at = datetime.fromisoformat(report["run"]["started_at"])
+    conditions = conditions_of(experiments, victim, proof, recorded_at)
+    if conditions is None:
+        raise ExperimentError(f"what makes it fail can't be had on this machine: {proof['state']}")
+    runs_before = proof["type"] in ("order.polluted", "commit")
+    return Repeat(
+        before=tuple(proof["nodeids"]) if runs_before else (),
+        conditions=conditions,
+        known=Count(failed=proof["failed"], runs=proof["runs"]),
+    )

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.prove.after import repeat, run_until_excluded
 from pytest_failure_taxonomy.prove.experiment import Experiments, Outcome, OutOfTime, Victim
 from pytest_failure_taxonomy.prove.rates import Count
+from pytest_failure_taxonomy.prove.recorded import Repeat
 
 VICTIM: Final = Victim(nodeid="test_it.py::test", fingerprints=frozenset(), endings=frozenset())
 OF_LETTERS: Final = {"p": "passed", "f": "failed", "o": "other", "s": "other", "c": "other"}
@@ -66,7 +67,7 @@ def test_as_many_passes_as_the_rate_asks_for() -> None:
     )  # fmt: skip
     for known, letters, most, is_fixed, words in rows:
         experiments = Letters(test=letters, most=most)
-        assert run_until_excluded(experiments, VICTIM, (), known) == (is_fixed, words)
+        assert run_until_excluded(experiments, VICTIM, Repeat(known=known)) == (is_fixed, words)
 
 
 def test_new_tests_share_the_time_and_each_has_ten_runs_first() -> None:

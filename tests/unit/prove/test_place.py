@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Setup,
     Victim,
 )
+from pytest_failure_taxonomy.prove.recorded import Repeat
 
 VICTIM = Victim(nodeid="tests/test_it.py::test_it", fingerprints=frozenset(), endings=frozenset())
 
@@ -88,9 +89,9 @@ def test_the_folder_of_what_is_installed_comes_first(place: Place, tmp_path: Pat
     for modules, expected in rows:
         fresh = Place(Setup(args=(), folder=mine, rootdir=mine), mine, theirs)
         experiments = Imports(modules, expected)
-        assert fresh.run(experiments, VICTIM, ()).result == "passed"
+        assert fresh.run(experiments, VICTIM, Repeat()).result == "passed"
         assert experiments.paths == [None, str(expected)]
-        fresh.run(experiments, VICTIM, ())  # it is known from now on
+        fresh.run(experiments, VICTIM, Repeat())  # it is known from now on
         assert experiments.paths[2:] == [str(expected)]
 
 
@@ -99,7 +100,7 @@ def test_what_is_no_code_of_the_project_may_come_from_anywhere(place: Place) -> 
     inside = place.source / ".venv/lib/site-packages/other.py"
     modules = {"json": Path("/usr/lib/json/__init__.py"), "other": inside, "__main__": Path("/x")}
     experiments = Imports({**modules, "pytest": Path("/site-packages/pytest.py")}, None)
-    assert place.run(experiments, VICTIM, ()).result == "passed"
+    assert place.run(experiments, VICTIM, Repeat()).result == "passed"
     assert len(experiments.paths) == 1
 
 
@@ -107,7 +108,7 @@ def test_what_comes_from_elsewhere_whatever_is_done_is_refused(place: Place) -> 
     """The message says what, from where, and what would be right."""
     file = place.source / "src/shop/cart.py"
     with pytest.raises(ExperimentError) as caught:
-        place.run(Imports({"shop.cart": file}, None), VICTIM, ())
+        place.run(Imports({"shop.cart": file}, None), VICTIM, Repeat())
     assert str(caught.value) == (
         f"prove: shop.cart is imported from {file}, and not from the commit's files; install the "
         "project in a way that lets PYTHONPATH come first, such as: pip install -e ."
