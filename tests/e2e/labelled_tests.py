@@ -29,6 +29,7 @@ import csv
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -258,6 +259,7 @@ def prove_order(
     }
     truth["fail"] += sum(bool(project.label(each)) for each in failing)
     truth["victims"] += len(victims)
+    spent = processor_seconds()
     lines, seconds = watch(
         [
             *(project.python, "-m", "pytest_failure_taxonomy", "prove", str(report_path)),
@@ -266,8 +268,11 @@ def prove_order(
         place,
         variables,
     )
+    spent = processor_seconds() - spent
+    truth["processor"] += round(spent)
     closing = next((each for each in reversed(lines) if "fork" in each or "fresh" in each), "")
-    say(f"  {order}: {len(failing)} fail, {len(victims)} victims; {closing or lines[-1:]}")
+    counts = f"{len(failing)} fail, {len(victims)} victims"
+    say(f"  {order}: {counts}; {closing or lines[-1:]} ({spent:.1f} s of the processor)")
     counted = _FRESH.search(closing)
     truth["fresh"] += int(counted[1].replace(",", "")) if counted else 0
     report = json.loads(report_path.read_text("utf-8"))
@@ -406,7 +411,8 @@ def summarize(rows: Iterable[Row], truth: Counter[str]) -> int:
         fresh = statistics.median(row.fresh for row in proven)
         seconds = statistics.median(row.seconds for row in proven)
         say(f"median of proven causes: {fresh:.0f} fresh runs for the proof, {seconds:.1f} s")
-    say(f"fresh runs in all: {truth['fresh']}, for {len(rows)} causes")
+    totals = f"{truth['fresh']} fresh runs and {truth['processor']} s of the processor"
+    say(f"in all: {totals}, for {len(rows)} causes")
     return int(bool(wrong))
 
 
@@ -426,6 +432,12 @@ def run(command: Sequence[str], place: Path, variables: Mapping[str, str]) -> st
     except subprocess.TimeoutExpired:
         return "took too long"
     return done.stdout.decode("utf-8", "replace")
+
+
+def processor_seconds() -> float:
+    """Return what all processes that have ended below this one have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def last_line(text: str) -> str:
