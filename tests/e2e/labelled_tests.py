@@ -90,7 +90,7 @@ class Row(NamedTuple):
     victim: str
     label: str
     tests: int
-    """Labelled tests of the cause that fail whenever the suite runs in this order."""
+    """Victims of the cause, without those for which the proof says that there is another one."""
     proof: str
     status: str
     named: tuple[str, ...]
@@ -303,7 +303,9 @@ def judge(
 ) -> Row:
     """Return what is proven of a cause, and whether it holds."""
     proof = cause["proof"] or {}
-    nodeids = cause["nodeids"]
+    # Where tests have one message and several causes, the proof says for which it isn't true.
+    others = " ".join(proof.get("suspicions", ()))
+    nodeids = [each for each in cause["nodeids"] if f"{each}, which " not in others]
     labels = Counter(bench.project.label(each) for each in nodeids)
     counts = [proof.get("runs") or 0, (proof.get("without") or {}).get("runs") or 0]
     row = Row(

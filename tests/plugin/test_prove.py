@@ -165,6 +165,34 @@ def test_two_that_pollute_together(proofs: Proofs) -> None:
     assert proof["state"].startswith("state.SEEN = ")
 
 
+def test_one_message_may_have_several_causes(proofs: Proofs) -> None:
+    """What is proven of the first test of a cause is said of the others if they end like it."""
+    proofs.runs.write(
+        {
+            "state.py": "ON = OFF = READY = False\ndef check(well): assert well, 'broken'\n",
+            "test_it.py": """\
+import state
+def test_a(): state.ON = True
+def test_b(): state.OFF = True
+def test_first(): state.check(not state.ON)
+def test_like_it(): state.check(not state.ON)
+def test_after_another(): state.check(not state.OFF)
+def test_alone(): state.check(False)
+""",
+            "pytest.ini": "[pytest]\npythonpath = .\n",
+        }
+    )
+    proofs.runs.run()
+    proofs.prove()
+    proof = proofs.only()
+    assert (proof["type"], proof["status"]) == ("order.polluted", "proven")
+    (suspicion,) = proof["suspicions"]
+    assert suspicion == (
+        "another cause for test_it.py::test_after_another, which passes after the same tests, "
+        "test_it.py::test_alone, which fails alone"
+    )
+
+
 def test_one_that_needs_another(proofs: Proofs) -> None:
     """A test that fails alone and passes after another is brittle."""
     reverse = "def pytest_collection_modifyitems(items): items.reverse()\n"

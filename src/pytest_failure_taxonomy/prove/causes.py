@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import recorded
 from pytest_failure_taxonomy.prove.axes import axes_of
-from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime
+from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Result, Victim
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
 from pytest_failure_taxonomy.report.amend import with_proofs
@@ -27,6 +28,19 @@ from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed, se
 _MOST_FILES: Final = 5
 _MOST_NAMED: Final = 3
 _INDENT: Final = "   "
+_MOST_ALIKE: Final = 20
+"""Tests of one cause that are tried besides the first."""
+_ENDS: Final[Mapping[str, tuple[Result, ...]]] = {
+    "order.polluted": ("passed", "failed"),
+    "order.brittle": ("failed", "passed"),
+    "reproducible": ("failed",),
+}
+"""How a test ends alone, and after the tests that a proof of a type names."""
+_ENDS_WORDS: Final[Mapping[Result, str]] = {
+    "passed": "passes",
+    "failed": "fails",
+    "other": "ends in another way",
+}
 
 
 def prove_causes(
@@ -193,11 +207,39 @@ def _prove(
     )
     ladder = Ladder(experiments, climb)
     try:
-        return ladder.prove()
+        proof = ladder.prove()
     except OutOfTime:
         return "time ran out before it began"
     finally:
         not_tried |= ladder.not_tried
+    others = [each for each in victims if each.nodeid in known - {victim.nodeid}]
+    # Only what is not in forks takes long.
+    most = 2 if experiments.why_no_forks else _MOST_ALIKE
+    exceptions = _exceptions(experiments, others[:most], proof)
+    if exceptions:
+        proof["suspicions"].append(f"another cause for {listed(exceptions, _MOST_NAMED)}")
+    return proof
+
+
+def _exceptions(
+    experiments: Experiments, others: Sequence[Victim], proof: Mapping[str, Any]
+) -> list[str]:
+    """Return for which other tests of a cause, which failed alike, the proof is not true."""
+    names = tuple(proof["nodeids"])
+    ends = _ENDS.get(proof["type"], ()) if proof["status"] == "proven" else ()
+    expected = dict(zip(((), names), ends, strict=False))
+    if (proof["without"] or {}).get("state"):  # alone the first test ends in another way, too
+        expected.pop((), None)
+    seen = []
+    with suppress(OutOfTime):
+        for other in others:
+            for before, result in expected.items() if other.nodeid not in names else ():
+                ended = experiments.run(other, before).result
+                if ended != result:
+                    after = "after the same tests" if before else "alone"
+                    seen.append(f"{other.nodeid}, which {_ENDS_WORDS[ended]} {after}")
+                    break
+    return seen
 
 
 def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:
