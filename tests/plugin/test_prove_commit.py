@@ -232,10 +232,10 @@ def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
     repository.run()
     path = str(repository.report)
     for text, code, words in (
-        (CULPRIT, 1, "assert 4 == 3"),
-        (CART, 0, "passed"),
-        (DIVIDES, 125, "ZeroDivisionError: division by zero"),
-        (BROKEN, 125, f"{NODEID} is not collected"),
+        (CULPRIT, 1, "it fails in the same way: assert 4 == 3"),
+        (CART, 0, "it passes"),
+        (DIVIDES, 125, "it can't be tested: ZeroDivisionError: division by zero"),
+        (BROKEN, 125, f"it can't be tested: {NODEID} is not collected"),
     ):
         repository.write(shop__cart=text)
         assert call(capsys, "bisect-step", path)[:2] == (code, [words]), text

@@ -12,8 +12,12 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.report.write import write_report
 
-_ANSWERS: Final = {"passed": 0, "failed": 1, "other": 125}
-"""Exit codes that `git bisect run` takes for good, bad and untestable."""
+_ANSWERS: Final = {
+    "passed": (0, "it passes"),
+    "failed": (1, "it fails in the same way"),
+    "other": (125, "it can't be tested"),
+}
+"""What `git bisect run` takes for good, bad and untestable, and what people read."""
 
 
 def prove(options: argparse.Namespace) -> int:
@@ -53,8 +57,10 @@ def bisect_step(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.prove.commits import bisect_step as step
 
     outcome = step(load(Path(options.report)), number=options.cause, times=options.times)
-    output.answer(f"{safe_text(first_line(outcome.words) or outcome.result)}\n")
-    return _ANSWERS[outcome.result]
+    code, words = _ANSWERS[outcome.result]
+    told = ": ".join(filter(None, (words, first_line(outcome.words))))
+    output.answer(f"{safe_text(told)}\n")
+    return code
 
 
 def _remember(report: dict[str, Any], url: str | None) -> None:

@@ -43,6 +43,7 @@ from pytest_failure_taxonomy.taxonomy.words import counted, listed
 _SURE: Final = 0.95
 """How likely a commit has to be before it is compared with its parents."""
 _MOST_AT_ENDS: Final = 20
+"""Runs at each end, where the good commit has failed now and then."""
 _SHOWN: Final = 5
 """Commits that are told where none is proven, and files."""
 _SECONDS_OF_GIT: Final = 120.0
@@ -133,8 +134,11 @@ class Walk:
                 self._comes_and_goes = True
                 continue
             (likeliest, share), *_ = self.culprits.likeliest(1)
-            following = self.culprits.most_telling(self.untestable)
-            found = self._compare(likeliest) if share >= _SURE else following
+            found: Found | int | None
+            if share >= _SURE:
+                found = self._compare(likeliest)
+            else:
+                found = self.culprits.most_telling(self.untestable)
             if isinstance(found, Found):
                 return found
             if found is None:
@@ -391,10 +395,10 @@ def find_commits(
                 proof["suspicions"].append("what was not committed when it failed")
             for line in causes.proof_lines(proof, cause):
                 tell(f"   {line}")
-            before = cause["proof"] or {}
+            known = cause["proof"] or NO_PROOF
             # What is known of an axis is needed to repeat it, and the commit doesn't say it.
-            is_kept = before.get("status") == "proven" and before["type"].startswith("axis.")
-            if not is_kept and (proof["status"] == "proven" or before.get("status") != "proven"):
+            is_of_axis = str(known["type"]).startswith("axis.")
+            if known["status"] != "proven" or (proof["status"] == "proven" and not is_of_axis):
                 report = with_proofs(report, {cause["key"]: proof})
                 save(report)
     return report

@@ -164,6 +164,16 @@ def test_what_is_left_open_is_told_with_how_likely_it_is(search: Search) -> None
     assert search.saved == []
 
 
+def test_a_condition_that_was_proven_stays_in_the_report(search: Search) -> None:
+    """The commit is printed: without the condition nobody could repeat it."""
+    search.commit("passed", "failed")
+    load = {"type": "axis.load", "status": "proven", "state": "the processors as they are"}
+    search.cause["proof"] = {**NO_PROOF, **load, "runs": 5, "failed": 5}
+    assert search.find(search.names[0])["type"] == "axis.load"
+    assert search.lines[-2].endswith("Ada: cart 1, proven: fails at it (5 of 5), passes at its "
+                                     "parent (5 of 5)")  # fmt: skip
+
+
 def test_what_was_not_committed_is_suspected_where_the_commit_passes(search: Search) -> None:
     """The failing run had other files than its commit."""
     search.commit("passed", "passed")
