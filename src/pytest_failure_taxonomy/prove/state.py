@@ -11,6 +11,7 @@ identity is never used twice.
 
 from __future__ import annotations
 
+import decimal
 import functools
 import gc
 import locale
@@ -339,7 +340,9 @@ def _names_in(one: Any) -> dict[str, Any]:
 
 
 def _dict_of(one: Any) -> dict[str, Any]:
-    if type(one) is threading.local:
+    # The first look of a thread at one of the user's own classes would call its `__init__`.
+    kind = type(one)
+    if issubclass(kind, threading.local) and module_of(kind) in ("_thread", "asyncio.events"):
         names: dict[str, Any] = threading.local.__getattribute__(one, "__dict__")
         return names
     return own_names_of(one)
@@ -656,9 +659,7 @@ def _put_logging(name: str, was: Any) -> None:
 def _asyncio() -> tuple[Any, dict[str, Any]]:
     """Return asyncio's policy, if there is one yet, and its notes on the loop of this thread."""
     policy = attribute_of(sys.modules.get("asyncio.events"), "_event_loop_policy")
-    local = attribute_of(policy, "_local")
-    is_known = issubclass(type(local), threading.local)
-    return policy, threading.local.__getattribute__(local, "__dict__") if is_known else {}
+    return policy, _dict_of(attribute_of(policy, "_local"))
 
 
 def _take_loop() -> tuple[Any, ...]:
@@ -679,19 +680,10 @@ def _put_loop(was: Any) -> None:
     _asyncio()[1].update(_loop=loop, _set_called=is_set)
 
 
-def _take_decimal() -> bytes | None:
-    """Return the decimal context of this thread without making one, and without its flags."""
-    own = [held for var, held in copy_context().items() if var.name == "decimal_context"]
-    context = own[0] if own else attribute_of(sys.modules.get("decimal"), "DefaultContext")
-    if context is None or module_of(type(context)) != "decimal":
-        return None
-    context = context.copy()
-    context.clear_flags()
+def _take_decimal() -> bytes:
+    context = decimal.getcontext().copy()
+    context.clear_flags()  # which every second calculation sets
     return pickle.dumps(context)
-
-
-def _put_decimal(was: Any) -> None:
-    sys.modules["decimal"].setcontext(pickle.loads(was))  # noqa: S301 - our own bytes
 
 
 def _put_module(name: str, was: Any) -> None:
@@ -754,7 +746,13 @@ _PARTS: Final = (
         lambda _: {v.name: one for v, one in copy_context().items() if v.name != "decimal_context"},
         lambda name, was: next(var for var in copy_context() if var.name == name).set(was),
     ),
-    _single("decimal", "the decimal context", _take_decimal, _put_decimal, _CHANGED),
+    _single(
+        "decimal",
+        "the decimal context",
+        _take_decimal,
+        lambda was: decimal.setcontext(pickle.loads(was)),  # noqa: S301 - our own bytes
+        _CHANGED,
+    ),
     _single("umask", "the umask", _take_umask, lambda was: os.umask(int(was, 8))),
     _single("recursion", "the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     _single("gc", "gc.isenabled()", gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
