@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+import pytest_failure_taxonomy.history.questions  # noqa: F401 - each test would import it anew
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from tests.helpers.runs import REPORT, PytestRuns

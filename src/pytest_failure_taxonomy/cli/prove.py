@@ -58,8 +58,8 @@ def bisect_step(options: argparse.Namespace) -> int:
 
     outcome = step(load(Path(options.report)), number=options.cause, times=options.times)
     code, words = _ANSWERS[outcome.result]
-    told = ": ".join(filter(None, (words, first_line(outcome.words))))
-    output.answer(f"{safe_text(told)}\n")
+    why = first_line(outcome.words) if code else ""
+    output.answer(f"{safe_text(': '.join(filter(None, (words, why))))}\n")
     return code
 
 

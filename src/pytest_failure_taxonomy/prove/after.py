@@ -173,9 +173,8 @@ def are_new_tests_sound(
     if passing:
         which = f"the other {len(passing):,} passed" if failing else "none failed"
         bound = upper_bound(Count(runs=min(passing))) if min(passing) else 1.0
-        tell(
-            f"{which} in {counted(min(passing), 'run')} each (excludes a rate of {bound:.0%} or more)"
-        )
+        runs = counted(min(passing), "run")
+        tell(f"{which} in {runs} each (excludes a rate of {bound:.0%} or more)")
     return not failing and all(passing)
 
 
