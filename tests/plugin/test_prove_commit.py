@@ -239,6 +239,10 @@ def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
     ):
         repository.write(shop__cart=text)
         assert call(capsys, "bisect-step", path)[:2] == (code, [words]), text
+    grouped = tmp_path / "grouped.json"  # by xdist's loadgroup
+    grouped.write_text(repository.report.read_text().replace(NODEID, f"{NODEID}@shop"))
+    repository.write(shop__cart=CULPRIT)
+    assert call(capsys, "bisect-step", str(grouped))[0] == 1
     repository.write(shop__cart=CART, tests__test_cart="")
     assert call(capsys, "bisect-step", path, "--times", "3")[0] == 125
     (tmp_path / "no-report.json").write_text("{}")
