@@ -409,7 +409,11 @@ def _put_attribute_back(
         elif copy is not _MISSING:
             base, fill = _base_of(type(container))
             base.clear(container)
-            getattr(base, fill)(container, copy)
+            if base is OrderedDict:  # its `update` would call a `__setitem__` of the user's
+                for key, inner in copy.items():
+                    base.__setitem__(container, key, inner)
+            else:
+                getattr(base, fill)(container, copy)
         elif _text(was) != text:
             raise ValueError
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import warnings
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -435,6 +436,7 @@ def test_each_part_is_found_said_and_put_back(
 
 
 HOSTILE: Final = """
+import collections
 import types
 
 class Hostile(Exception):
@@ -449,9 +451,13 @@ METHODS = {
     f"__{name}__": refuse
     for name in (
         "eq ne hash repr str bool len iter getattr getattribute get set contains bytes copy call "
-        "index format dir sizeof reduce lt instancecheck subclasscheck"
+        "index format dir sizeof reduce lt instancecheck subclasscheck setitem getitem delitem "
+        "missing reversed or ior add iadd"
     ).split()
 }
+METHODS |= dict.fromkeys(
+    "keys values items update clear copy append extend get pop add remove insert".split(), refuse
+)
 
 class Meta(type):
     locals().update(METHODS)
@@ -459,11 +465,9 @@ class Meta(type):
 Thing = Meta("Thing", (), METHODS)
 things = [object.__new__(Thing) for _ in range(4)]
 plain = type("Plain", (), {})
-plain_list, plain_dict, plain_set = (
-    type(base.__name__, (base,), METHODS) for base in (list, dict, set)
-)
-LIST, DICT, SET = (
-    list.__new__(plain_list), dict.__new__(plain_dict), set.__new__(plain_set)
+BASES = (list, dict, set, collections.deque, collections.OrderedDict)
+LIST, DICT, SET, DEQUE, ORDERED = (
+    base.__new__(type(base.__name__, (base,), METHODS)) for base in BASES
 )
 ONE, TWO = things[:2]
 IN_LIST = [things[2]]
@@ -486,13 +490,18 @@ def test_no_code_of_the_users_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "hostile", hostile)
     monkeypatch.setitem(sys.modules, "lazy", lazy)
     monkeypatch.setitem(sys.modules, "thing", hostile.things[0])
-    calls = len(hostile.CALLS)
+    for one in (hostile.ONE, hostile.LIST, lazy):
+        with pytest.raises(hostile.Hostile):
+            repr(one)
+    hostile.CALLS.clear()
     before = take(tmp_path)
     hostile.ONE, hostile.CHANGED = hostile.TWO, 2
     list.append(hostile.LIST, 1)
     list.append(hostile.LIST, hostile.ONE)
     dict.__setitem__(hostile.DICT, "a", hostile.TWO)
     set.add(hostile.SET, 3)
+    deque.append(hostile.DEQUE, hostile.TWO)
+    OrderedDict.__setitem__(hostile.ORDERED, "a", hostile.TWO)
     hostile.IN_LIST.append(hostile.TWO)
     hostile.IN_DICT["a"] = hostile.TWO
     object.__setattr__(hostile.things[2], "n", 5)
@@ -500,19 +509,22 @@ def test_no_code_of_the_users_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = differences(before, take(tmp_path), str)
     assert {each.key.partition(".")[2]: each.text.partition(" = ")[2] for each in found} == {
         "CHANGED": "2 (was 1)",
+        "DEQUE": "hostile.deque([an object of hostile.Thing]) (was hostile.deque([]))",
         "DICT": "hostile.dict({'a': an object of hostile.Thing}) (was hostile.dict({}))",
         "IN_DICT": "another {'a': an object of hostile.Thing}",
         "IN_LIST": "[an object of hostile.Thing, an object of hostile.Thing] "
         "(was [an object of hostile.Thing])",
         "LIST": "hostile.list([1, an object of hostile.Thing]) (was hostile.list([]))",
         "ONE": "another object of hostile.Thing",
+        "ORDERED": "hostile.OrderedDict({'a': an object of hostile.Thing}) "
+        "(was hostile.OrderedDict({}))",
         "SET": "hostile.set([3]) (was hostile.set([]))",
         "Thing.n": "5 (was not set)",
         "things[2].n": "5 (was not set)",
     }
     assert put_back(before, [each.key for each in found]) == ()
     assert differences(before, take(tmp_path), str) == ()
-    assert len(hostile.CALLS) == calls
+    assert hostile.CALLS == []
 
 
 def test_files_that_tests_changed_are_listed(tmp_path: Path) -> None:
