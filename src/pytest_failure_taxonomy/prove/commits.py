@@ -30,7 +30,14 @@ from pytest_failure_taxonomy.prove.experiment import (
     Setup,
     Victim,
 )
-from pytest_failure_taxonomy.prove.rates import FEWEST, Count, are_apart, passes_needed, upper_bound
+from pytest_failure_taxonomy.prove.rates import (
+    FEWEST,
+    Count,
+    are_apart,
+    in_report,
+    passes_needed,
+    upper_bound,
+)
 from pytest_failure_taxonomy.prove.recorded import Repeat
 from pytest_failure_taxonomy.prove.search import Culprits
 from pytest_failure_taxonomy.report.amend import with_proofs
@@ -474,17 +481,12 @@ def _prove(
         ]
         is_begun = walk.count(commits.bad).failed > 0
         return {**proof, "state": found.why, "suspicions": told if is_begun else []}
-    effect, without = walk.count(found.commit), walk.count(found.parent)
-    low, high = effect.interval
     untestable = walk.untestable.get(found.parent)
     return {
         **proof,
         "state": words(found.commit),
-        "runs": effect.runs,
-        "failed": effect.failed,
-        "interval": {"low": round(low, 6), "high": round(high, 6)},
+        **in_report(walk.count(found.commit), walk.count(found.parent)),
         "command": f"git show {commits.names[found.commit][:_ABBREVIATED]}",
-        "without": {"runs": without.runs, "failed": without.failed, "state": None},
         "suspicions": [] if untestable is None else [f"at its parent: {first_line(untestable)}"],
     }
 

@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.prove.rates import (
     FEWEST,
     Count,
     are_apart,
+    in_report,
     lower_bound,
     passes_needed,
 )
@@ -414,16 +415,12 @@ class Ladder:
         side: Side = ALONE,
         why: str = "",
     ) -> dict[str, Any]:
-        low, high = effect.interval if effect.runs else (0.0, 1.0)
         return {
             "type": sort,
             "status": status,
             "nodeids": list(self.found),
             "state": state or why or None,
-            "runs": effect.runs,
-            "failed": effect.failed,
-            "without": without and {"runs": without.runs, "failed": without.failed, "state": other},
-            "interval": {"low": round(low, 6), "high": round(high, 6)} if effect.runs else None,
+            **in_report(effect, without, other),
             "command": self._command(side.conditions),
             "suspicions": [*filter(None, self._suspicions)],
             "known_since": None,

@@ -7,7 +7,7 @@ after twenty steps, and no library is needed.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -45,6 +45,23 @@ class Count:
 
     def __str__(self) -> str:
         return f"{self.failed} of {self.runs}"
+
+
+def in_report(effect: Count, without: Count | None = None, other: str | None = None) -> Any:
+    """Return the fields of a proof that have its counts.
+
+    Args:
+        effect: of the runs with what the proof names.
+        without: of those without it.
+        other: what was different in these.
+    """
+    low, high = (round(each, 6) for each in effect.interval)
+    return {
+        "runs": effect.runs,
+        "failed": effect.failed,
+        "without": without and {"runs": without.runs, "failed": without.failed, "state": other},
+        "interval": {"low": low, "high": high} if effect.runs else None,
+    }
 
 
 def lower_bound(count: Count, alpha: float = 0.05) -> float:
