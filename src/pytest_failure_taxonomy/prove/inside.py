@@ -269,7 +269,7 @@ class _Experiment:
 
     def _run(self, request: Mapping[str, Any]) -> None:
         """Run the tests before the victim, then the victim, and answer how that ended."""
-        before = None if not request.get("put_back") else take(self._config.rootpath)
+        before = None if not request.get("put_back") else self._take()
         name = request["victim"]
         # xdist adds the group of a test to its node id, where it distributes by groups.
         victim = self._items.get(name) or self._items.get(name.rpartition("@")[0])
@@ -352,13 +352,19 @@ class _Experiment:
         if self._run_victim(victim, request, probe=at) != "passed":
             os._exit(3)  # noqa: SLF001 - as above
 
+    def _take(self) -> Snapshot:
+        # Of several `conftest.py` that are in no package, `sys.modules` has the last one.
+        plugins = self._config.pluginmanager.get_plugins()
+        conftests = (plugin for plugin in plugins if isinstance(plugin, ModuleType))
+        return take(self._config.rootpath, conftests)
+
     def _find_state(self, request: Mapping[str, Any]) -> None:
         """Find what the tests before the victim leave behind that makes it fail."""
         victim = self._items[request["victim"]]
-        before = take(self._config.rootpath)
+        before = self._take()
         self._run_before([self._items[nodeid] for nodeid in request["order"]], victim)
         redact = self._recorder.secrets.redact
-        found = differences(before, take(self._config.rootpath), redact)
+        found = differences(before, self._take(), redact)
         limit = request["limit_seconds"]
 
         def mends(keys: Sequence[str]) -> bool:

@@ -244,16 +244,19 @@ class _Walk:
     def walk_modules(self, others: Iterable[ModuleType]) -> None:
         libraries, own = [], []
         named: list[tuple[Any, Any]] = list(sys.modules.items())
-        for key, module in [*named, *((None, module) for module in others)]:
+        imported = {id(module) for _, module in named}
+        named += [(None, module) for module in others if id(module) not in imported]
+        for key, module in named:
             if not issubclass(type(module), ModuleType) or key == "__main__":
                 continue
             names = _names_in(module)
             file = names.get("__file__")
             found = self._finder.file(file, names) if type(file) is str else None
-            name = key if type(key) is str else found.path if found else "?"
+            path = found.path.removesuffix(".py").replace("/", ".") if found else "?"
+            name = key if type(key) is str else path
             if found is not None and found.owner == origin.OWN:
                 own.append((name, module))
-                self._own.add(name)
+                self._own.add(origin.module_name_in(names))
             elif (found is None or found.owner != origin.RUNNER) and not _is_of_runner(name):
                 libraries.append((name, module, names))
         # What several modules hold is reported where it was made rather than where it is imported.
@@ -300,7 +303,7 @@ class _Walk:
 
 
 def _is_of_tests(module: str) -> bool:
-    parts = module.replace("/", ".").split(".")
+    parts = module.split(".")
     return any(part in ("conftest", "test", "tests") or part.startswith("test_") for part in parts)
 
 

@@ -547,3 +547,17 @@ def test_files_that_tests_changed_are_listed(tmp_path: Path) -> None:
         "the file data/old.txt removed",
         "the file new.txt added",
     )
+
+
+def test_a_conftest_that_another_has_replaced(tmp_path: Path) -> None:
+    """Of several that are in no package `sys.modules` has the last; the others are given."""
+    conftest = ModuleType("conftest")
+    conftest.__file__ = str(tmp_path / "tests" / "shop" / "conftest.py")
+    vars(conftest)["ROWS"] = []
+    before = take(tmp_path, [conftest])
+    vars(conftest)["ROWS"].append(1)
+    (found,) = differences(before, take(tmp_path, [conftest]), str)
+    assert found.key == "module:tests.shop.conftest.ROWS"
+    assert found.text == "tests.shop.conftest.ROWS = [1] (was [])"
+    assert put_back(before, [found.key]) == ()
+    assert vars(conftest)["ROWS"] == []
