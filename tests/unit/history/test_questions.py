@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.history.questions import (
     changed_versions,
     count_periods,
     find_flaky,
+    find_new_tests,
     find_since,
     find_since_of_test,
     find_top,
@@ -318,3 +319,19 @@ def test_pruning(three_runs: History) -> None:
     assert left.project == "farm"
     assert [row.runs for row in find_top(three_runs)] == [1]
     assert prune(three_runs, before=before) == 0
+
+
+def test_new_tests_are_those_that_no_earlier_run_of_the_project_has_had(history: History) -> None:
+    """The run itself may be in the history already; later runs and other projects don't count."""
+    run = a_report(5, test_a="passed", test_b="passed")
+    with pytest.raises(HistoryError) as caught:
+        find_new_tests(history, run, [A, B])
+    assert str(caught.value) == (
+        "history: it has no run of shop before that of the report, so every test would be new; add "
+        "earlier ones by: failure-taxonomy history add REPORT"
+    )
+    add(history, a_report(1, test_a="passed"), run)
+    add(history, a_report(2, test_b="passed", project="farm"), a_report(9, test_c="passed"))
+    unknown = f"{TEST}test_c"
+    assert find_new_tests(history, run, [unknown, B, A]) == [unknown, B]
+    assert find_new_tests(history, a_report(12), [unknown, B, A]) == []
