@@ -272,9 +272,9 @@ class _Walk:
         self.holders.setdefault(id(one), _Holder(path, one, names))
 
     def _walk(self, path: str, one: Any, depth: int) -> None:
-        names = _names_in(one)
         if id(one) in self.holders or depth > _DEEPEST or self._elements_left <= 0:
             return
+        names = _names_in(one)
         self._note(path, one, names)
         self._elements_left -= len(names)
         for name, held in names.items():
@@ -319,7 +319,7 @@ def _elements_of(one: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str
     kind = type(one)
     pairs: Iterable[tuple[Any, Any]] = ()
     if issubclass(kind, dict):
-        pairs = list(dict.items(one))
+        pairs = list(islice(dict.items(one), _MOST_LOOKED_INTO))
     elif issubclass(kind, (list, tuple)):
         pairs = enumerate(list.__iter__(one) if issubclass(kind, list) else tuple.__iter__(one))
     for number, (key, inner) in enumerate(pairs if depth <= _DEEPEST else ()):
