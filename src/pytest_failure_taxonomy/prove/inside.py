@@ -425,10 +425,11 @@ def _see(effects: set[tuple[str, str]], event: str, args: tuple[Any, ...]) -> No
         named = args[0] if event != "os.system" else str(args[0]).partition(" ")[0]
         effects.add((sort, Path(os.fsdecode(named)).name if isinstance(named, str | bytes) else ""))
         return
-    host: object = args[0]
-    port: object = args[1]
+    host, port, *_ = args
     if event == "socket.connect":
-        host, port = args[1][:2] if isinstance(args[1], tuple) else (args[1], "")
+        if not isinstance(port, tuple):
+            return  # a socket of this machine, in a file
+        host, port = port[:2]
     host = os.fsdecode(host) if isinstance(host, str | bytes) else ""
     if host and not host.startswith(_LOCAL):
         effects.add((sort, f"{host}:{port}" if port else host))
