@@ -4,10 +4,12 @@
 
 Each of its pairs has a flaky test and a reliable one. Here the flaky one runs, as its own module
 says, until it fails, and `failure-taxonomy prove` works on the report; then the reliable one runs
-in the same way, and is proven, too, if it fails. Something proven that isn't the cause is wrong,
-and the exit code is 1 then. The Python that runs this has the packages of the checkout and this
-one. `--database` is a PostgreSQL server's, for the pair that needs one; example.com is a server of
-this script's own. POSIX only.
+in the same way, and is proven, too, if it fails: with what is installed it may do so each time, so
+`reproducible` is right for it. Something else proven is wrong, and the exit code is 1 then.
+
+The Python that runs this has the packages of the checkout and this one. `--database` is a
+PostgreSQL server's, for the pair that needs one; example.com is a server of this script's own.
+POSIX only.
 """
 
 from __future__ import annotations
@@ -119,10 +121,9 @@ def main(words: Sequence[str] | None = None) -> int:
     tell("\n| test | recorded | what is proven | | runs |\n|---|---|---|---|---|")
     for row in rows:
         tell(f"| {' | '.join(row)} |")
-    verdicts = [row.verdict for row in rows]
-    flaky = sum(row.test.endswith("test_flaky") for row in rows)
-    wrong = verdicts.count("wrong")
-    tell(f"\n{verdicts.count('right')} of {flaky} rightly typed, {wrong} proven wrongly")
+    flaky = [row.verdict for row in rows if row.test.endswith("test_flaky")]
+    wrong = sum(row.verdict == "wrong" for row in rows)
+    tell(f"\n{flaky.count('right')} of {len(flaky)} rightly typed, {wrong} proven wrongly")
     return min(wrong, 1)
 
 
@@ -151,8 +152,8 @@ def prove(
     lines = [line.strip() for line in said.splitlines() if line.startswith("   ")]
     verdict = ""
     if proof is not None and proof["status"] == "proven":
-        is_known = name == "flaky" and proof["type"] in pair.causes
-        verdict = "right" if is_known else "wrong"
+        known = pair.causes if name == "flaky" else ("reproducible",)
+        verdict = "right" if proof["type"] in known else "wrong"
     told = lines[0] if lines else said[-200:]
     counted = f"{runs[1]} fresh, {runs[2]} forks, {runs[3]}" if runs else ""
     return Row(title, recorded, told.replace("|", r"\|"), verdict, counted)

@@ -101,6 +101,7 @@ def test_a_test_beside_itself(runs: PytestRuns, experiments: Experiments) -> Non
             "test_lock.py": """\
 import os, time
 def test_it():
+    with open("began", "a") as file: file.write("1\\n")
     os.close(os.open("lock", os.O_CREAT | os.O_EXCL))
     time.sleep(0.5)
     os.unlink("lock")
@@ -109,10 +110,18 @@ def test_it():
     )
     victim = victim_of("test_lock.py::test_it")
     found = axes_of(experiments, victim, "passes", uses_random=False)
-    (conditions,) = next(each for each in found if each.name == "parallel").conditions
-    outcome = experiments.run(victim, conditions=conditions)
+    axis = next(each for each in found if each.name == "parallel")
+    assert [each.words for each in axis.conditions] == [
+        "the same test at the same time",
+        "the same test beside it, again and again",
+    ]
+    outcome = experiments.run(victim, conditions=axis.conditions[1])
     assert (outcome.result, "FileExistsError" in outcome.words) == ("other", True)
     assert not lock.exists()
+    began = runs.path / "began"
+    began.unlink()
+    experiments.run(victim, conditions=axis.conditions[0])
+    assert began.read_text() == "1\n" * 4
     assert experiments.run(victim, is_fresh=True).result == "passed"
 
 

@@ -12,7 +12,7 @@ import site
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -38,8 +38,8 @@ _RANDOMLY: Final = "--randomly-seed="
 _TRIES: Final = 3
 """How often something is tried that does not decide each time, such as load."""
 _BUSY_PER_PROCESSOR: Final = 2
-_BESIDE: Final = 2
-"""Processes that repeat the test beside it."""
+_BESIDE: Final = 3
+"""Processes that run the same test beside it."""
 _MEGABYTES: Final = (1024, 512, 2048, 768, 384, 1536, 256, 3072)
 """Of address space, which a process may have at most. Too little to collect decides nothing."""
 _ZONES: Final = (
@@ -106,7 +106,7 @@ def axes_of(
     if base != "mixed":
         yield _home(experiments.folder / "home")
     if base != "fails":
-        yield _parallel(partial(experiments.beside, victim, _BESIDE))
+        yield _parallel(experiments, victim)
         yield _load()
     if base != "mixed":
         yield _time_zone(variables.get("TZ"))
@@ -302,11 +302,16 @@ def keep_busy() -> Generator[None, None, None]:
             process.wait()
 
 
-def _parallel(beside: Callable[[], Any]) -> Axis:
+def _parallel(experiments: Experiments, victim: Victim) -> Axis:
+    at_once = partial(experiments.beside, victim, _BESIDE, repeats=False)
+    repeated = partial(experiments.beside, victim, _BESIDE, repeats=True)
     return Axis(
         name="parallel",
         as_it_is="none beside it",
-        conditions=(Conditions(around=beside, words="the same test beside it"),),
+        conditions=(
+            Conditions(around=at_once, words="the same test at the same time"),
+            Conditions(around=repeated, words="the same test beside it, again and again"),
+        ),
         tries=_TRIES,
     )
 

@@ -258,23 +258,25 @@ class Experiments:
         return self._in_fork(request, victim)
 
     @contextmanager
-    def beside(self, victim: Victim, processes: int) -> Generator[None, None, None]:
-        """Repeat a test in other processes, each of which has begun with it."""
-        requests = [
-            {**self._request_of(victim, ()), "repeats_for": os.getpid()} for _ in range(processes)
-        ]
+    def beside(
+        self, victim: Victim, processes: int, *, repeats: bool
+    ) -> Generator[None, None, None]:
+        """Run a test in other processes, which start now or have begun to repeat it."""
+        requests = [self._request_of(victim, ()) for _ in range(processes)]
+        if repeats:
+            requests = [{**request, "repeats_for": os.getpid()} for request in requests]
         paths = [Path(request["answers"]) for request in requests]
         until = time.monotonic() + self._time_left(self.limit_seconds)
         others: list[subprocess.Popen[bytes]] = []
         try:
             others += (self._popen(request, AS_RECORDED) for request in requests)
-            while time.monotonic() < until and not all(map(_has_begun, paths)):
+            while repeats and time.monotonic() < until and not all(map(_has_begun, paths)):
                 if all(process.poll() is not None for process in others):
                     break
                 time.sleep(_PAUSE_SECONDS)
             yield
         finally:
-            # Without its file each ends after the test, which then leaves nothing behind.
+            # Without its file each ends after the test, which so cleans up behind itself.
             for path in paths:
                 path.unlink(missing_ok=True)
             for process in others:

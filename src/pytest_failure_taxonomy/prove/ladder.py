@@ -268,10 +268,11 @@ class Ladder:
     def _sides_of(self, axis: Axis, base: Base) -> tuple[Side, Side] | None:
         """Return where a test fails along an axis, and where it passes; `None` unless it does."""
         sides = {}
-        if base == "mixed" and len(axis.conditions) == 1:
-            self._suspect(axis.name, Side(conditions=axis.conditions[0]))
+        if base == "mixed" and axis.as_it_is:
+            for conditions in axis.conditions:
+                self._suspect(axis.name, Side(conditions=conditions))
             return None
-        if base != "mixed" and axis.as_it_is:
+        if axis.as_it_is:
             sides["failed" if base == "fails" else "passed"] = ALONE
         for conditions in axis.conditions:
             side = Side(conditions=conditions)
