@@ -196,7 +196,7 @@ def test_alone(): state.check(False)
 def test_one_that_needs_another(proofs: Proofs) -> None:
     """A test that fails alone and passes after another is brittle."""
     reverse = "def pytest_collection_modifyitems(items): items.reverse()\n"
-    proofs.runs.write({**SHOP, "test_tax.py": "", "conftest.py": reverse})
+    proofs.runs.write({**SHOP, "test_tax.py": "", "conftest.py": SHOP["conftest.py"] + reverse})
     proofs.runs.run()
     code, out, _ = proofs.prove()
     assert code == 0
@@ -247,7 +247,9 @@ def test_a_thread_keeps_it_from_forking(proofs: Proofs) -> None:
     thread = (
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
     )
-    proofs.runs.write({**SHOP, "conftest.py": f"{thread}\n", "test_first.py": ""})
+    proofs.runs.write(
+        {**SHOP, "conftest.py": SHOP["conftest.py"] + f"{thread}\n", "test_first.py": ""}
+    )
     proofs.runs.run(f"--deselect={TOTAL[:-5]}user")
     code, out, _ = proofs.prove()
     assert code == 0
