@@ -43,7 +43,8 @@ _BESIDE: Final = 3
 _MEGABYTES: Final = (1024, 512, 2048, 768, 384, 1536, 256, 3072)
 """Of address space, which a process may have at most. Too little to collect decides nothing."""
 _ZONES: Final = (
-    *("UTC", "Pacific/Kiritimati", "America/Los_Angeles", "Asia/Kolkata", "Europe/Berlin"),
+    *("UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles"),
+    "Pacific/Kiritimati",
 )
 """Offsets from +14 to -8 hours, one with half an hour, two with summer time."""
 _ZONE_FILES: Final = Path("/usr/share/zoneinfo")
