@@ -126,7 +126,11 @@ def is_requested(config: pytest.Config) -> bool:
         return False
     if EXPERIMENT_VARIABLE in os.environ:
         return False  # it tells of one test alone, and in its own way
-    given = options.failure_taxonomy or options.failure_taxonomy_report is not None
+    given = (
+        options.failure_taxonomy
+        or options.failure_taxonomy_report is not None
+        or options.failure_taxonomy_prove is not None
+    )
     if given or _is_supervised():
         return True
     try:

@@ -106,7 +106,8 @@ def test_a_polluter_and_what_it_leaves_behind(proofs: Proofs) -> None:
         "test_tax.py::test_default leaves shop.config.RATE = 0.19 (was 0.2); with it put back"
         " test_total passes"
     )
-    assert out[4] == f"   pytest test_tax.py::test_default {TOTAL}"
+    options = "-p failure_taxonomy -p no:cacheprovider"
+    assert out[4] == f"   pytest {options} test_tax.py::test_default {TOTAL}"
     assert out[5].startswith("12 runs in fresh processes, ")
     assert len(out) == 6
     proof = proofs.only()
@@ -269,7 +270,7 @@ REFUSED: Final = {
     "effects": (
         "import subprocess\ndef test_it():\n    subprocess.run(['true'])\n    assert 0",
         (),
-        "prove: the tests use subprocess (true), and would do so in every run; give --yes to go on",
+        "prove: the tests use subprocess (true), and would do so in every run; to go on: ",
     ),
     "not collected": (
         "def test_it():\n    open('conftest.py', 'w').write('1 / 0')\n    assert 0",
@@ -291,6 +292,52 @@ def test_what_is_refused(proofs: Proofs, name: str) -> None:
     assert line.removeprefix("failure-taxonomy: ").startswith(expected)
 
 
+def test_the_end_of_a_fixture_that_fails_each_time(proofs: Proofs) -> None:
+    """It is charged to the last test of the module, and the fixture's, whichever runs."""
+    proofs.runs.write(
+        {
+            "test_it.py": """\
+import pytest
+@pytest.fixture(scope="module")
+def connection():
+    yield 1
+    raise RuntimeError("still open")
+def test_first(connection): pass
+def test_last(): pass
+"""
+        }
+    )
+    proofs.runs.run()
+    code, _, _ = proofs.prove()
+    assert code == 0
+    proof = proofs.only()
+    assert (proof["type"], proof["nodeids"]) == ("reproducible", [])
+    assert proof["command"].endswith(" test_it.py::test_first")
+
+
+def test_what_may_decide_besides_is_said(proofs: Proofs) -> None:
+    """A file that the run has left, and tests that it had deselected; a test that is gone."""
+    proofs.runs.write(
+        {
+            "test_it.py": "import os\ndef test_a(): assert not os.path.exists('left.txt')\n"
+            "def test_b(): open('left.txt', 'w').close()\ndef test_c(): pass\n"
+        }
+    )
+    (proofs.runs.path / "left.txt").touch()
+    proofs.runs.run("-k", "not test_c")
+    code, _, _ = proofs.prove()
+    assert code == 0
+    assert proofs.only()["suspicions"] == [
+        "files that were written since the run began: left.txt",
+        "it may need one of 1 test that the run had deselected",
+    ]
+    proofs.runs.write({"test_it.py": "def test_c(): pass\n"})
+    code, out, _ = proofs.prove()
+    assert code == 1
+    assert "   test_it.py::test_a is not collected any more" in out
+    assert out[-1] == "1 cause not proven; to go on: failure-taxonomy prove --resume --budget 10m"
+
+
 def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:
     """The first cause's proof is in the report, and nothing runs any more."""
     proofs.runs.write(
@@ -301,12 +348,13 @@ def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:
     )
     proofs.runs.run()
     command = [sys.executable, "-m", "pytest_failure_taxonomy", "prove"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_until(lambda: proofs.runs.read_report()["causes"][0]["proof"], "the first proof")
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        process.communicate()
+        _, said = process.communicate()
     assert process.returncode == 130
+    assert b"interrupted; what is proven so far is in the report, --resume goes on" in said
     first, second = proofs.runs.read_report()["causes"]
     assert (first["proof"]["status"], second["proof"]) == ("proven", None)
     assert experiments_alive() == []

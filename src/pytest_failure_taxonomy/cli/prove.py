@@ -43,13 +43,20 @@ def prove(options: argparse.Namespace) -> int:
     given["number"] = options.cause
     if options.fixed:
         return int(not are_fixed(report, history=options.history, **given))
-    if options.commit or options.good is not None:
-        report = find_commits(report, good=options.good, save=save, **given)
-    else:
-        report = prove_causes(path, report, resumes=options.resume, save=save, **given)
+    try:
+        if options.commit or options.good is not None:
+            report = find_commits(report, good=options.good, save=save, **given)
+            proofs = [cause["proof"] for cause in report["causes"]]
+            are_proven = all(each is not None and each["status"] == "proven" for each in proofs)
+        else:
+            report, are_proven = prove_causes(
+                path, report, resumes=options.resume, save=save, **given
+            )
+    except KeyboardInterrupt:
+        output.tell("prove: interrupted; what is proven so far is in the report, --resume goes on")
+        raise
     _remember(report, options.history)
-    proofs = [cause["proof"] for cause in report["causes"]]
-    return int(any(each is None or each["status"] != "proven" for each in proofs))
+    return int(not are_proven)
 
 
 def bisect_step(options: argparse.Namespace) -> int:

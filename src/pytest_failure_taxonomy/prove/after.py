@@ -175,7 +175,10 @@ def are_new_tests_sound(
         bound = upper_bound(Count(runs=min(passing))) if min(passing) else 1.0
         runs = counted(min(passing), "run")
         tell(f"{which} in {runs} each (excludes a rate of {bound:.0%} or more)")
-    return not failing and all(passing)
+    is_short = min(passing, default=_FEWEST) < _FEWEST
+    if is_short:
+        tell(f"time ran out before each had {_FEWEST}; give a longer --budget")
+    return not failing and not is_short
 
 
 def repeat(

@@ -7,6 +7,7 @@ before the next begins, so that Ctrl+C leaves it, and `--resume` goes on from th
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Res
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
 from pytest_failure_taxonomy.report.amend import with_proofs
+from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed, seconds_words
@@ -28,6 +30,7 @@ from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed, se
 _MOST_FILES: Final = 5
 _MOST_NAMED: Final = 3
 _INDENT: Final = "   "
+_COVERAGE: Final = re.compile(r"\.coverage|coverage\.|htmlcov/")
 _MOST_ALIKE: Final = 20
 """Tests of one cause that are tried besides the first."""
 _ENDS: Final[Mapping[str, tuple[Result, ...]]] = {
@@ -53,8 +56,8 @@ def prove_causes(
     allows_effects: bool = False,
     tell: Callable[[str], None],
     save: Callable[[dict[str, Any]], None],
-) -> dict[str, Any]:
-    """Return a report with what experiments show of its causes.
+) -> tuple[dict[str, Any], bool]:
+    """Return a report with what experiments show of its causes, and whether all are proven.
 
     Args:
         path: of the report.
@@ -79,20 +82,23 @@ def prove_causes(
         f"{counted(len(causes), 'cause')}, in at most {seconds_words(budget_seconds)} and about "
         f"{len(causes) * MOST_RUNS:,} runs of some of the tests"
     )
+    own = os.path.relpath(path, setup.rootdir).replace(os.sep, "/")
     files = take_files(setup.rootdir)
+    files.pop(own, None)
     with experiments:
         experiments.start()
-        order = report["order"]
-        is_same = order is not None and order["digest"] == experiments.digest
-        if not is_same:
-            why = "the report has none" if order is None else "other tests are collected than then"
-            tell(f"the recorded order is not known ({why}): that of now is taken")
+        is_same = _is_order_known(report["order"], experiments.digest, tell)
         if experiments.why_no_forks:
             tell(f"every experiment takes a process of its own: {experiments.why_no_forks}")
         suspects: list[tuple[str, ...]] = []
         not_tried: dict[str, str] = {}
+        left_by_run = _written_since(report, files)
+        undecided = 0
         for cause, experiments.until in in_turn(causes, until, tell):
-            proof = _prove(report, cause, experiments, suspects, not_tried, is_same=is_same)
+            proof = _prove(
+                report, cause, experiments, suspects, not_tried, left_by_run, is_same=is_same
+            )
+            undecided += isinstance(proof, str) or proof["status"] != "proven"
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
                 continue
@@ -100,19 +106,38 @@ def prove_causes(
                 suspects.append(tuple(proof["nodeids"]))
             for line in proof_lines(proof, cause):
                 tell(f"{_INDENT}{line}")
-            report = with_proofs(report, {cause["key"]: proof})
-            save(report)
+            if _says_more(cause["proof"], proof):
+                tell(
+                    f"{_INDENT}what was proven before stays in the report: {cause['proof']['type']}"
+                )
+            else:
+                report = with_proofs(report, {cause["key"]: proof})
+                save(report)
         if not_tried:
             told = [f"{name} ({why})" for name, why in not_tried.items()]
             tell(f"not tried here: {', '.join(told)}")
         runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"
         tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
+        if undecided:
+            more = f"--resume --budget {max(1, round(2 * budget_seconds / 60))}m"
+            tell(
+                f"{counted(undecided, 'cause')} not proven; to go on: failure-taxonomy prove {more}"
+            )
     left = take_files(setup.rootdir)
-    for found in (files, left):  # what we write ourselves is none of theirs
-        found.pop(os.path.relpath(path, setup.rootdir).replace(os.sep, "/"), None)
+    left.pop(own, None)  # what we write ourselves is none of theirs
     if changed := changed_files(files, left):
         tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
-    return report
+    return report, not undecided
+
+
+def _is_order_known(
+    order: Mapping[str, Any] | None, digest: str, tell: Callable[[str], None]
+) -> bool:
+    if order is not None and order["digest"] == digest:
+        return True
+    why = "the report has none" if order is None else "other tests are collected than then"
+    tell(f"the recorded order is not known ({why}): that of now is taken")
+    return False
 
 
 def in_turn(
@@ -171,6 +196,7 @@ def _prove(
     experiments: Experiments,
     suspects: Sequence[tuple[str, ...]],
     not_tried: dict[str, str],
+    left_by_run: Sequence[str],
     *,
     is_same: bool,
 ) -> dict[str, Any] | str:
@@ -184,7 +210,8 @@ def _prove(
     victim = next((each for each in (*victims, *grouped) if each.nodeid in known), None)
     if victim is None:
         errors = counted(experiments.collection_errors, "error")
-        return f"{victims[0].nodeid} is not collected any more (with {errors})"
+        why = f" (with {errors})" if experiments.collection_errors else ""
+        return f"{victims[0].nodeid} is not collected any more{why}"
     order = experiments.nodeids
     before = recorded.order_before(report, order, victim.nodeid) if is_same else None
     natural = experiments.natural[: experiments.natural.index(victim.nodeid)]
@@ -197,6 +224,8 @@ def _prove(
         else (),
         suspects=tuple(suspects),
         suspicions=_installed_since(cause),
+        not_known=tuple(_not_known(report, left_by_run)),
+        program=reproduction_of(dict(report)).program,
         axes=lambda base, uses_random: axes_of(
             experiments,
             victim,
@@ -240,6 +269,33 @@ def _exceptions(
                     seen.append(f"{other.nodeid}, which {_ENDS_WORDS[ended]} {after}")
                     break
     return seen
+
+
+def _says_more(earlier: Mapping[str, Any] | None, proof: Mapping[str, Any]) -> bool:
+    """Tell whether an earlier proof of a cause is proven, and the new one says less."""
+    if earlier is None or earlier["status"] != "proven":
+        return False
+    is_of_commit = earlier["type"] == "commit" and proof["type"] in ("flaky", "reproducible")
+    return is_of_commit or proof["status"] != "proven"
+
+
+def _written_since(report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return the files of the project that were written since a run began, without its reports."""
+    began_ns = datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1e9
+    args = " ".join(report["run"]["invocation"]["args"])
+    return sorted(
+        name
+        for name, (_, written_ns) in files.items()
+        if written_ns > began_ns and name not in args and not _COVERAGE.match(name)
+    )
+
+
+def _not_known(report: Mapping[str, Any], left_by_run: Sequence[str]) -> Iterator[str]:
+    """Yield what may make a test fail each time besides the test itself."""
+    if left_by_run:
+        yield f"files that were written since the run began: {listed(left_by_run, _MOST_NAMED)}"
+    if deselected := report["summary"]["deselected"]:
+        yield f"it may need one of {counted(deselected, 'test')} that the run had deselected"
 
 
 def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:

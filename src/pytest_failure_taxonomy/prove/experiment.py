@@ -296,6 +296,7 @@ class Experiments:
         if self._server is None:
             self.start()
         limit = self._time_left(self._limit_of(victim))
+        is_cut = limit < self._limit_of(victim)
         self.forks += 1
         began = time.monotonic()
         ended = "1"
@@ -307,12 +308,15 @@ class Experiments:
                 ended = json.loads(self._replies.readline())
         except (OSError, ValueError):
             self.stop()  # the next one begins anew
+        if ended == "limit" and is_cut:
+            raise OutOfTime
         return self._outcome(request["answers"], time.monotonic() - began, ended, victim)
 
     def _in_fresh_process(
         self, request: dict[str, Any], victim: Victim, conditions: Conditions
     ) -> Outcome:
-        limit = self._time_left(self._limit_of(victim) + 4 * self._seconds_to_collect)
+        allowed = self._limit_of(victim) + 4 * self._seconds_to_collect
+        limit = self._time_left(allowed)
         self.fresh_runs += 1
         began = time.monotonic()
         with conditions.around() if conditions.around else nullcontext():
@@ -324,6 +328,8 @@ class Experiments:
                 ended = "limit"
             finally:
                 _end_group(process)
+        if ended == "limit" and limit < allowed:
+            raise OutOfTime  # it had not all of its own time
         return self._outcome(request["answers"], time.monotonic() - began, ended, victim)
 
     def _popen(
@@ -375,7 +381,8 @@ class Experiments:
                 f"{sort} ({whom})" if whom else sort for sort, whom in effects[:_SHOWN]
             )
             raise ExperimentError(
-                f"the tests use {told}, and would do so in every run; give --yes to go on"
+                f"the tests use {told}, and would do so in every run; "
+                "to go on: failure-taxonomy prove --yes"
             )
         result, missing = outcome.answer("result"), outcome.answer("missing")
         if result is not None:

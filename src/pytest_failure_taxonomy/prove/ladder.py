@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.prove.rates import (
     passes_needed,
 )
 from pytest_failure_taxonomy.prove.search import fewest
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import listed
 
 _MOST_FRESH: Final = 20
@@ -82,6 +82,10 @@ class Climb:
     suspects: tuple[tuple[str, ...], ...] = ()
     """Polluters of other tests, which are tried first."""
     suspicions: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
+    """What may decide though a test fails each time, and can't be tried."""
+    program: str = "pytest"
+    """How pytest is called, with the options of the run, for a shell."""
     axes: Callable[[Base, bool], Iterable[Axis]] | None = None
     """Returns what else may decide, by how the test ends alone and whether it takes random numbers.
     """
@@ -106,6 +110,8 @@ class Ladder:
         """What is being compared: the type of the proof that would come of it, and both sides."""
         self._uses_random = False
         """Whether it takes numbers of a generator that can be seeded."""
+        self._ran_out = False
+        """Whether time ran out before all axes were tried."""
         self.not_tried: dict[str, str] = {}
         """Axes by name, and why they can't be tried here."""
 
@@ -116,8 +122,9 @@ class Ladder:
         except OutOfTime:
             sort, effect, without = self._suspected
             counts = [self._side_counts(each) for each in (effect, without)]
-            if sort == "flaky":
-                return self._proof(sort, "undecided", counts[0], why=_NO_TIME)
+            if sort == "flaky" or counts[1].failed:  # without it, it fails as well by now
+                self.found = ()
+                return self._proof("flaky", "undecided", self._side_counts(ALONE), why=_NO_TIME)
             return self._proof(sort, "suspected", *counts, why=_NO_TIME)
 
     def _prove(self) -> dict[str, Any]:
@@ -148,6 +155,7 @@ class Ladder:
         if (proof := self._depends_on_axis(alone)) is not None:
             return proof
         status = "proven" if alone.runs >= FEWEST else "undecided"
+        self._suspicions += self._climb.not_known
         return self._proof("reproducible", status, self._side_counts(ALONE))
 
     def _fails_after_others(self) -> dict[str, Any] | None:
@@ -162,11 +170,16 @@ class Ladder:
         if polluters is None and recorded and not self._experiments.why_no_forks:
             # Not in forks, which share files and sockets with the process that collected.
             polluters = self._search(recorded, "failed", is_fresh=True)
-        if polluters is None:
+        if not polluters:
             return None
         seen = self._look(Side(before=polluters), times=_LOOKS)
         if seen.failed * 2 < seen.runs:
             return None  # it was chance that it failed
+        by_itself = replace(self._victim, nodeid=polluters[-1])
+        if len(polluters) == 1 and self._experiments.run(by_itself).result == "failed":
+            # Such as a fixture of the module whose end fails: pytest charges it to the last test.
+            self._victim, self._fresh = by_itself, {}
+            return self._fails_alone()
         self.found = polluters
         effect, without = self._compare("order.polluted", Side(before=polluters), ALONE)
         if effect.failed < effect.runs and len(polluters) > 1:
@@ -179,12 +192,19 @@ class Ladder:
             effect, without = self._compare("order.polluted", Side(before=polluters), ALONE)
         if not are_apart(effect, without):
             self.found = ()
+            named = " and ".join(polluters)
             if not without.failed:
-                self._suspicions.append(f"after {' and '.join(polluters)}: fails {effect}")
+                self._suspicions.append(f"after {named}: fails {effect}")
+            elif without.failed == without.runs:
+                why = f"since {named} has run in a process of its own, it fails alone as well"
+                return self._proof("flaky", "undecided", without, why=f"{why} ({without})")
             return None
-        return self._proof(
-            "order.polluted", "proven", effect, without, state=self._find_state(polluters)
-        )
+        state = self._find_state(polluters)
+        with suppress(OutOfTime):
+            rest = tuple(each for each in recorded if each not in polluters)
+            if rest and self._is(rest, "failed"):
+                self._suspicions.append("other tests that ran before it make it fail, too")
+        return self._proof("order.polluted", "proven", effect, without, state=state)
 
     def _ends_otherwise_alone(self) -> dict[str, Any]:
         """Compare tests after which it fails with tests after which it passes."""
@@ -238,8 +258,12 @@ class Ladder:
                 self._count_fresh(ALONE, _MOST_FRESH)
         alone = self._side_counts(ALONE)
         is_mixed = 0 < alone.failed < alone.runs
-        why = "" if is_mixed else f"it has never failed in {alone.runs} runs alone"
-        return self._proof("flaky", "proven" if is_mixed else "undecided", alone, why=why)
+        if not is_mixed:
+            why = f"it has never failed in {alone.runs} runs alone"
+            return self._proof("flaky", "undecided", alone, why=why)
+        if self._ran_out or alone.runs < FEWEST:  # something else may decide
+            return self._proof("flaky", "suspected", alone, why=_NO_TIME)
+        return self._proof("flaky", "proven", alone)
 
     def _depends_on_axis(self, alone: Count) -> dict[str, Any] | None:
         """Find an axis along which the victim fails here and passes there.
@@ -263,6 +287,8 @@ class Ladder:
                     state, other = (each.conditions.words or axis.as_it_is for each in sides)
                     name, side = f"axis.{axis.name}", sides[0]
                     return self._proof(name, "proven", *counts, state=state, other=other, side=side)
+            return None
+        self._ran_out = True
         return None
 
     def _sides_of(self, axis: Axis, base: Base) -> tuple[Side, Side] | None:
@@ -308,8 +334,10 @@ class Ladder:
                 if runs >= fewest and are_apart(effect, without):
                     return effect, without
         except OutOfTime:
-            words = f"{axis.name}: fails {self._side_counts(failing)}"
-            self._suspicions.append(" with ".join(filter(None, (words, failing.conditions.words))))
+            count = self._side_counts(failing)
+            if count.failed >= 2:
+                words = f"{axis.name}: fails {count}", failing.conditions.words
+                self._suspicions.append(" with ".join(filter(None, words)))
             raise
         finally:
             self._fresh[ALONE] = before.and_those_of(self._side_counts(ALONE))
@@ -422,14 +450,16 @@ class Ladder:
             "nodeids": list(self.found),
             "state": state or why or None,
             **in_report(effect, without, other),
-            "command": self._command(side.conditions),
+            # A brittle test fails without those that it needs.
+            "command": self._command(() if sort == "order.brittle" else self.found, side),
             "suspicions": [*filter(None, self._suspicions)],
             "known_since": None,
         }
 
-    def _command(self, conditions: Conditions = AS_RECORDED) -> str:
+    def _command(self, before: Sequence[str], side: Side) -> str:
+        conditions = side.conditions
         # Folders of the experiments' own are gone by then.
         named = () if conditions.around else conditions.variables
         variables = [f"{name}={shlex.quote(text)}" for name, text in named if text is not None]
-        words = ["pytest", *conditions.args, *self.found, self._victim.nodeid]
-        return " ".join([*variables, shlex.join(words)])
+        words = [*conditions.args, *before, self._victim.nodeid]
+        return " ".join([*variables, self._climb.program, shlex.join(words)])

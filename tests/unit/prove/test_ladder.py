@@ -187,6 +187,17 @@ def test_what_is_known_when_time_runs_out(most: int, status: str, nodeids: list[
         assert proof["state"] == "time ran out"
 
 
+def test_other_polluters_are_told() -> None:
+    """What is mended alone would leave the failure."""
+
+    def world(before: tuple[str, ...]) -> float:
+        return float("test_41" in before or "test_77" in before)
+
+    proof = prove(Simulated(world, seed=1))
+    assert (proof["type"], proof["nodeids"]) == ("order.polluted", ["test_41"])
+    assert proof["suspicions"][-1] == "other tests that ran before it make it fail, too"
+
+
 def test_suspects_are_tried_first() -> None:
     """What pollutes one test often pollutes the next; the victim itself is none."""
     experiments = Simulated(after("test_41"), seed=1)
