@@ -407,9 +407,11 @@ def rounds(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 @pytest.mark.parametrize("rows", [ATTRIBUTES, OTHERS], ids=["attributes", "others"])
 def test_each_part_is_found_said_and_put_back(
-    rows: tuple[Row, ...], shop: ModuleType, tmp_path: Path
+    rows: tuple[Row, ...], shop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a test changes is found under one key, and is as it was when it was put back."""
+    # As if no test of this process had used a loop.
+    monkeypatch.setattr("asyncio.events._event_loop_policy", None)
     redact = Redactor().redact
     redact("api_key = 'x'")  # it reads files when it is used first
     take(tmp_path)  # which may import or compute something by itself
