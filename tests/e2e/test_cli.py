@@ -11,7 +11,7 @@ import pytest
 from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.reports import make_full_run, make_report
 
-FOR_PEOPLE = ["run", "show", "merge", "convert", "history"]
+FOR_PEOPLE = ["run", "prove", "show", "merge", "convert", "history"]
 
 
 def test_the_help_lists_what_people_need_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -985,7 +985,7 @@ def test_finalize_without_a_record(dead: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("state", b"PFTREC99" + bytes(4_088), "the record has layout 99, this program reads 02"),
+        ("state", b"PFTREC99" + bytes(4_088), "the record has layout 99, this program reads 03"),
         ("state", b"SQLite 3" + bytes(4_088), "state is no record of a run"),
         ("events", b"", "the record has no beginning"),
         ("events", b'["run", {"run_id": "other"}]\n', "the record is of run other"),

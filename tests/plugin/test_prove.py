@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.prove import axes
 from tests.helpers.runs import PytestRuns
 from tests.helpers.waiting import wait_until
 
@@ -83,6 +84,8 @@ def proofs(
 ) -> Proofs:
     """Return what runs and proves in the folder of the test."""
     monkeypatch.chdir(runs.path)
+    # Tests that run beside this one measure times.
+    monkeypatch.setattr(axes, "_BUSY_PER_PROCESSOR", 0)
     return Proofs(runs, capsys)
 
 

@@ -77,11 +77,13 @@ def write_project(runs: PytestRuns, *, timeout: bool) -> None:
 
 
 def in_substance(run: FinishedRun) -> dict[str, Any]:
-    """Return a report without times, workers, the names of the run, and orders of occurrence.
+    """Return a report without times, workers, the names of the run, and all orders.
 
     Each worker tells pytest of a file that can't be collected, so the count of errors goes, too.
     """
-    report = {name: each for name, each in run.report.items() if name not in ("run", "workers")}
+    report = {
+        name: each for name, each in run.report.items() if name not in ("run", "workers", "order")
+    }
     summary = dict(report["summary"])
     del summary["errors"], summary["warnings"]
     report["summary"] = summary
