@@ -92,156 +92,147 @@ class Climb:
 
 
 class Ladder:
-    """Climbs from the cheapest experiment on one victim to what proves its cause."""
+    """Climbs from the cheapest experiment on one victim to what proves its cause.
+
+    Attributes:
+        not_tried: axes by name, and why they can't be tried here.
+    """
 
     def __init__(self, experiments: Experiments, climb: Climb) -> None:
-        self._experiments = experiments
+        self._experiments, self._climb = experiments, climb
         self._victim = climb.victim
-        self._climb = climb
         self._fresh: dict[Side, Count] = {}
         self._suspicions = list(climb.suspicions)
-        self.others: list[str] = []
+        self._other_words = "it never ran"
         """How it ended where that was neither a pass nor the failure that was asked for."""
         self._seconds = 0.01
         """How long the last run has taken; those of the victim alone are the first."""
-        self.found: tuple[str, ...] = ()
-        """The tests that the proof names."""
-        self._suspected = ("flaky", ALONE, ALONE)
-        """What is being compared: the type of the proof that would come of it, and both sides."""
         self._uses_random = False
         """Whether it takes numbers of a generator that can be seeded."""
-        self._ran_out = False
-        """Whether time ran out before all axes were tried."""
+        self._draft: dict[str, Any] | None = None
+        """What was about to be proven when time ran out."""
         self.not_tried: dict[str, str] = {}
-        """Axes by name, and why they can't be tried here."""
 
     def prove(self) -> dict[str, Any]:
         """Return the proof of a cause, as the report has it; undecided where time runs out."""
         try:
             return self._prove()
         except OutOfTime:
-            sort, effect, without = self._suspected
-            counts = [self._side_counts(each) for each in (effect, without)]
-            if sort == "flaky" or counts[1].failed:  # without it, it fails as well by now
-                self.found = ()
-                return self._proof("flaky", "undecided", self._side_counts(ALONE), why=_NO_TIME)
-            return self._proof(sort, "suspected", *counts, why=_NO_TIME)
+            return self._draft or self._undecided(self._side_counts(ALONE), _NO_TIME)
 
     def _prove(self) -> dict[str, Any]:
         alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
+        always, never = alone.failed == alone.runs, alone.failed == 0
+        if always or never:
+            # Of one that ended in another way each time, neither is known.
+            proof = self._depends_on_order(fails=always and not never, passes=never and not always)
+            if proof is not None:
+                return proof
         if alone.runs == 0:
-            return self._ends_otherwise_alone()
-        if alone.failed == alone.runs:
-            return self._fails_alone()
-        if alone.failed == 0 and (proof := self._fails_after_others()) is not None:
-            return proof
+            return self._undecided(alone, f"alone it ends in another way: {self._other_words}")
+        if always:
+            alone = self._count_fresh(ALONE, FEWEST)
+            if alone.failed == alone.runs:
+                if (proof := self._depends_on_axis(alone)) is not None:
+                    return proof
+                self._suspicions += self._climb.not_known
+                status = "proven" if alone.runs >= FEWEST else "undecided"
+                return self._proof("reproducible", status, ALONE, self._side_counts(ALONE))
         return self._comes_and_goes()
 
     # What follows are the rungs.
 
-    def _fails_alone(self) -> dict[str, Any]:
-        ran = {*(self._climb.recorded or ())}
-        for before in (self._climb.natural, self._climb.others):
-            setters = None if ran.issuperset(before) else self._search(before, "passed")
-            if setters is not None:
-                self.found = setters
-                effect, without = self._compare("order.brittle", ALONE, Side(before=setters))
-                if are_apart(effect, without):
-                    return self._proof("order.brittle", "proven", effect, without)
-                self.found = ()
-        alone = self._count_fresh(ALONE, FEWEST)
-        if alone.failed < alone.runs:
-            return self._comes_and_goes()
-        if (proof := self._depends_on_axis(alone)) is not None:
-            return proof
-        status = "proven" if alone.runs >= FEWEST else "undecided"
-        self._suspicions += self._climb.not_known
-        return self._proof("reproducible", status, self._side_counts(ALONE))
+    def _depends_on_order(self, *, fails: bool, passes: bool) -> dict[str, Any] | None:
+        """Find tests after which it fails, or passes, where alone it does not.
 
-    def _fails_after_others(self) -> dict[str, Any] | None:
-        """Find the tests that make the victim fail; `None` if those that ran before it do not."""
-        recorded = self._climb.recorded or ()
-        suspects = (
-            each
-            for each in self._climb.suspects
-            if self._victim.nodeid not in each and self._is(each, "failed")
-        )
-        polluters = next(suspects, None) or self._search(recorded, "failed")
-        if polluters is None and recorded and not self._experiments.why_no_forks:
-            # Not in forks, which share files and sockets with the process that collected.
-            polluters = self._search(recorded, "failed", is_fresh=True)
-        if not polluters:
+        Args:
+            fails: whether it fails alone.
+            passes: whether it passes alone.
+        """
+        sort = "order.brittle" if fails else "order.polluted"
+        failing = ALONE if fails else self._find_polluters()
+        if failing is None:
             return None
-        seen = self._look(Side(before=polluters), times=_LOOKS)
+        polluter = replace(self._victim, nodeid=failing.before[-1]) if failing.before else None
+        if polluter and passes and self._fails_by_itself(polluter, failing):
+            self._victim, self._fresh = polluter, {}
+            return self._prove()
+        passing = ALONE if passes else self._find_setters()
+        if passing is None:
+            return None
+        effect, without = self._compare(sort, failing, passing)
+        if not are_apart(effect, without):
+            named = " and ".join(failing.before)
+            if passing == ALONE and without.failed == without.runs:
+                why = f"since {named} has run in a process of its own, it fails alone as well"
+                return self._undecided(without, f"{why} ({without})")
+            if passing == ALONE and not without.failed:
+                self._suspicions.append(f"after {named}: fails {effect}")
+            return None
+        state = None
+        if passing == ALONE:
+            state = self._find_state(failing.before)
+            rest = tuple(each for each in self._climb.recorded or () if each not in failing.before)
+            with suppress(OutOfTime):
+                if rest and self._is(rest, "failed"):
+                    self._suspicions.append("other tests that ran before it make it fail, too")
+        return self._proof(sort, "proven", failing, effect, passing, without, state=state)
+
+    def _find_polluters(self) -> Side | None:
+        """Return the tests before it that make the victim fail; `None` if they do not."""
+        recorded = self._climb.recorded or ()
+        suspects = (each for each in self._climb.suspects if self._victim.nodeid not in each)
+        found = next((each for each in suspects if self._is(each, "failed")), None)
+        found = found or self._search(recorded, "failed")
+        if found is None and recorded and not self._experiments.why_no_forks:
+            # Not in forks, which share files and sockets with the process that collected.
+            found = self._search(recorded, "failed", is_fresh=True)
+        if found is None:
+            return None
+        seen = self._look(Side(before=found), times=_LOOKS)
         if seen.failed * 2 < seen.runs:
             return None  # it was chance that it failed
-        by_itself = replace(self._victim, nodeid=polluters[-1])
-        if len(polluters) == 1 and self._experiments.run(by_itself).result == "failed":
-            # Such as a fixture of the module whose end fails: pytest charges it to the last test.
-            self._victim, self._fresh = by_itself, {}
-            return self._fails_alone()
-        self.found = polluters
-        effect, without = self._compare("order.polluted", Side(before=polluters), ALONE)
-        if effect.failed < effect.runs and len(polluters) > 1:
-            # It is a matter of chance, which may have kept tests that are not needed.
-            tries = passes_needed(max(lower_bound(effect), 1 / _MOST_FRESH))
-            polluters = fewest(
-                polluters, lambda some: any(self._is(some, "failed") for _ in range(tries))
-            )
-            self.found = polluters
-            effect, without = self._compare("order.polluted", Side(before=polluters), ALONE)
-        if not are_apart(effect, without):
-            self.found = ()
-            named = " and ".join(polluters)
-            if not without.failed:
-                self._suspicions.append(f"after {named}: fails {effect}")
-            elif without.failed == without.runs:
-                why = f"since {named} has run in a process of its own, it fails alone as well"
-                return self._proof("flaky", "undecided", without, why=f"{why} ({without})")
-            return None
-        state = self._find_state(polluters)
-        with suppress(OutOfTime):
-            rest = tuple(each for each in recorded if each not in polluters)
-            if rest and self._is(rest, "failed"):
-                self._suspicions.append("other tests that ran before it make it fail, too")
-        return self._proof("order.polluted", "proven", effect, without, state=state)
+        if seen.failed < seen.runs and len(found) > 1:
+            # Chance may have kept tests that are not needed.
+            tries = passes_needed(max(lower_bound(seen), 1 / _MOST_FRESH))
+            found = fewest(found, lambda some: any(self._is(some, "failed") for _ in range(tries)))
+        return Side(before=found)
 
-    def _ends_otherwise_alone(self) -> dict[str, Any]:
-        """Compare tests after which it fails with tests after which it passes."""
-        alone = self._other_words()
-        polluters = self._search(self._climb.recorded or (), "failed")
-        others = (self._climb.natural, self._climb.others) if polluters else ()
-        setters = next(filter(None, (self._search(each, "passed") for each in others)), None)
-        if polluters and setters:
-            self.found = polluters
-            sides = Side(before=polluters), Side(before=setters)
-            effect, without = self._compare("order.polluted", *sides)
-            if are_apart(effect, without):
-                after = f"after {' and '.join(setters)}"
-                return self._proof("order.polluted", "proven", effect, without, other=after)
-            self.found = ()
-        return self._proof("flaky", "undecided", self._side_counts(ALONE), why=alone)
+    def _fails_by_itself(self, polluter: Victim, failing: Side) -> bool:
+        """Tell whether the failure is that of the only polluter.
+
+        Such as a fixture of the module whose end fails: pytest charges it to the last test.
+        """
+        is_only = len(failing.before) == 1
+        return is_only and self._experiments.run(polluter).result == "failed"
+
+    def _find_setters(self) -> Side | None:
+        """Return tests after which the victim passes; `None` if none of those that are tried."""
+        ran = {*(self._climb.recorded or ())}
+        for before in (self._climb.natural, self._climb.others):
+            if not ran.issuperset(before) and (found := self._search(before, "passed")):
+                return Side(before=found)
+        return None
 
     def _find_state(self, polluters: tuple[str, ...]) -> str | None:
         """Return in words what the polluters leave behind that makes the victim fail."""
-        if self._experiments.why_no_forks:
-            self._suspicions.append(f"what they leave behind: {self._experiments.why_no_forks}")
-            return None
+        suspected = f"what they leave behind: {self._experiments.why_no_forks}"
         try:
-            found = self._experiments.find_state(self._victim, polluters)
-            mended = dict(found.answer("mended") or ())
-            if mended:
-                side = Side(before=polluters, put_back=tuple(mended))
-                forks, fresh = self._look(side, times=3), self._count_fresh(side, 2)
-                if not forks.failed + fresh.failed and forks.runs + fresh.runs >= FEWEST:
-                    return "; ".join(mended.values())
-                self._suspicions.append("; ".join(mended.values()))
-            elif left := found.answer("differences"):
-                self._suspicions.append(f"left behind: {listed(left, _SHOWN)}")
-            elif left is None:
-                self._suspicions.append(f"what they leave behind: {found.words}")
+            if not self._experiments.why_no_forks:
+                found = self._experiments.find_state(self._victim, polluters)
+                left = found.answer("differences")
+                suspected = f"left behind: {listed(left, _SHOWN)}" if left else ""
+                if left is None:
+                    suspected = f"what they leave behind: {found.words}"
+                if mended := dict(found.answer("mended") or ()):
+                    suspected = "; ".join(mended.values())
+                    side = Side(before=polluters, put_back=tuple(mended))
+                    count = self._look(side, times=3).and_those_of(self._count_fresh(side, 2))
+                    if not count.failed and count.runs >= FEWEST:
+                        return suspected
         except OutOfTime:
-            self._suspicions.append(f"what they leave behind: {_NO_TIME}")
+            suspected = f"what they leave behind: {_NO_TIME}"
+        self._suspicions += filter(None, [suspected])
         return None
 
     def _comes_and_goes(self) -> dict[str, Any]:
@@ -252,18 +243,18 @@ class Ladder:
         alone = self._count_fresh(ALONE, FEWEST, until_mixed=True)
         if (proof := self._depends_on_axis(forks.and_those_of(alone))) is not None:
             return proof
+        is_whole = False
         with suppress(OutOfTime):
             alone = self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True)
             if 0 < alone.failed < alone.runs:
                 self._count_fresh(ALONE, _MOST_FRESH)
+            is_whole = True
         alone = self._side_counts(ALONE)
-        is_mixed = 0 < alone.failed < alone.runs
-        if not is_mixed:
-            why = f"it has never failed in {alone.runs} runs alone"
-            return self._proof("flaky", "undecided", alone, why=why)
-        if self._ran_out or alone.runs < FEWEST:  # something else may decide
-            return self._proof("flaky", "suspected", alone, why=_NO_TIME)
-        return self._proof("flaky", "proven", alone)
+        if not 0 < alone.failed < alone.runs:
+            return self._undecided(alone, f"it has never failed in {alone.runs} runs alone")
+        if not is_whole:  # something else may decide
+            return self._proof("flaky", "suspected", ALONE, alone, state=_NO_TIME)
+        return self._proof("flaky", "proven", ALONE, alone)
 
     def _depends_on_axis(self, alone: Count) -> dict[str, Any] | None:
         """Find an axis along which the victim fails here and passes there.
@@ -280,70 +271,82 @@ class Ladder:
             for axis in self._climb.axes(base, self._uses_random):
                 if axis.why_not:
                     self.not_tried[axis.name] = axis.why_not
-                    continue
-                sides = self._sides_of(axis, base)
-                counts = sides and self._confirm(axis, base, *sides)
-                if sides and counts:
-                    state, other = (each.conditions.words or axis.as_it_is for each in sides)
-                    name, side = f"axis.{axis.name}", sides[0]
-                    return self._proof(name, "proven", *counts, state=state, other=other, side=side)
-            return None
-        self._ran_out = True
-        return None
+                elif base == "mixed" and axis.as_it_is:
+                    self._suspect(axis)
+                elif {"failed", "passed"} <= (sides := self._sides_of(axis, base)).keys():
+                    sort, failing, passing = f"axis.{axis.name}", sides["failed"], sides["passed"]
+                    runs = _FEWEST_OF_CHANCE if base == "mixed" else FEWEST
+                    is_steady = axis.tries == 1
+                    counts = self._compare(sort, failing, passing, runs, is_steady=is_steady)
+                    if are_apart(*counts):
+                        return self._proof(sort, "proven", failing, counts[0], passing, counts[1])
+        return self._draft
 
-    def _sides_of(self, axis: Axis, base: Base) -> tuple[Side, Side] | None:
-        """Return where a test fails along an axis, and where it passes; `None` unless it does."""
-        sides = {}
-        if base == "mixed" and axis.as_it_is:
-            for conditions in axis.conditions:
-                self._suspect(axis.name, Side(conditions=conditions))
-            return None
+    def _sides_of(self, axis: Axis, base: Base) -> dict[str, Side]:
+        """Return where a test fails along an axis and where it passes, as far as that was seen."""
+        seen: dict[str, Side] = {}
         if axis.as_it_is:
-            sides["failed" if base == "fails" else "passed"] = ALONE
+            as_it_is = Side(conditions=Conditions(words=axis.as_it_is))
+            seen["failed" if base == "fails" else "passed"] = as_it_is
         for conditions in axis.conditions:
-            side = Side(conditions=conditions)
             for _ in range(axis.tries):
-                sides.setdefault(self._run(side).result, side)
-                if {"failed", "passed"} <= sides.keys():
-                    return sides["failed"], sides["passed"]
-        return None
+                if not {"failed", "passed"} <= seen.keys():
+                    side = Side(conditions=conditions)
+                    seen.setdefault(self._run(side).result, side)
+        return seen
 
-    def _suspect(self, name: str, side: Side) -> None:
+    def _suspect(self, axis: Axis) -> None:
         """Keep as a suspicion what makes a test that comes and goes fail more often, or less."""
         base = self._count_fresh(ALONE, _MOST_FRESH)
-        for runs in (3, 10):
-            count = self._count_fresh(side, runs)
-            if not count.runs or abs(count.share - base.share) < _CLEAR_SHIFT:
-                return
-        if are_apart(count, base) or are_apart(base, count):
-            self._suspicions.append(f"{name}: fails {count} with {side.conditions.words}")
-
-    def _confirm(
-        self, axis: Axis, base: Base, failing: Side, passing: Side
-    ) -> tuple[Count, Count] | None:
-        """Run both sides in turn; `None` where one passes and fails, or nothing is decided."""
-        fewest = _FEWEST_OF_CHANCE if base == "mixed" else FEWEST
-        # What led here was chosen by how it ended, and proves nothing.
-        before, self._fresh = self._side_counts(ALONE), {}
-        try:
-            for runs in range(1, _MOST_FRESH + 1):
-                effect, without = self._count_fresh(failing, runs), self._count_fresh(passing, runs)
-                passes_too = effect.failed < effect.runs and axis.tries == 1
-                if without.failed or passes_too or min(effect.failed, without.runs) < runs // 2:
-                    return None
-                if runs >= fewest and are_apart(effect, without):
-                    return effect, without
-        except OutOfTime:
-            count = self._side_counts(failing)
-            if count.failed >= 2:
-                words = f"{axis.name}: fails {count}", failing.conditions.words
-                self._suspicions.append(" with ".join(filter(None, words)))
-            raise
-        finally:
-            self._fresh[ALONE] = before.and_those_of(self._side_counts(ALONE))
-        return None
+        for conditions in axis.conditions:
+            for runs in (3, 10):
+                count = self._count_fresh(Side(conditions=conditions), runs)
+                if not count.runs or abs(count.share - base.share) < _CLEAR_SHIFT:
+                    break
+            else:
+                if are_apart(count, base) or are_apart(base, count):
+                    words = f"{axis.name}: fails {count} with {conditions.words}"
+                    self._suspicions.append(words)
 
     # What follows are the ways to ask.
+
+    def _compare(
+        self,
+        sort: str,
+        failing: Side,
+        passing: Side,
+        fewest: int = FEWEST,
+        *,
+        is_steady: bool = False,
+    ) -> tuple[Count, Count]:
+        """Run both sides in turn, in fresh processes, until they are apart or it is no use.
+
+        Args:
+            sort: the type of the proof that may come of it.
+            failing: where it fails.
+            passing: where it has to pass each time.
+            fewest: runs of each side that it takes at least.
+            is_steady: whether it has to fail each time, too.
+        """
+        for side in (failing, passing):  # what led here was chosen by how it ended
+            self._fresh.pop(side, None)
+        effect = without = Count()
+        try:
+            for runs in range(1, _MOST_FRESH + 1):
+                effect = self._count_fresh(failing, runs)
+                without = self._count_fresh(passing, runs)
+                passes_too = is_steady and effect.failed < effect.runs
+                is_no_use = min(effect.failed, without.runs) < runs // 2
+                if without.failed or passes_too or is_no_use:
+                    break
+                if runs >= fewest and are_apart(effect, without):
+                    break
+        except OutOfTime:
+            if not without.failed:
+                sides = failing, effect, passing, without
+                self._draft = self._proof(sort, "suspected", *sides, state=_NO_TIME)
+            raise
+        return effect, without
 
     def _is(self, before: Sequence[str], result: str, *, is_fresh: bool = False) -> bool:
         return self._run(Side(before=tuple(before)), is_fresh=is_fresh).result == result
@@ -383,7 +386,7 @@ class Ladder:
         self._seconds = max(outcome.seconds, 0.01)
         self._uses_random |= bool(outcome.answer("uses_random"))
         if outcome.result == "other":
-            self.others.append(outcome.words)
+            self._other_words = outcome.words
         if is_fresh or self._experiments.why_no_forks:
             self._fresh[side] = self._side_counts(side).plus(outcome.result)
         return outcome
@@ -414,52 +417,39 @@ class Ladder:
             tries -= 1
         return self._side_counts(side)
 
-    def _compare(self, sort: str, effect: Side, without: Side) -> tuple[Count, Count]:
-        """Run both sides in turn, in fresh processes, until they are apart or it is no use."""
-        self._suspected = (sort, effect, without)
-        runs = 0
-        while runs < _MOST_FRESH:
-            runs += 1
-            one, other = self._count_fresh(effect, runs), self._count_fresh(without, runs)
-            if are_apart(one, other):
-                break
-            # Five of one kind on both sides, or hardly a difference: more runs won't separate them.
-            if runs >= FEWEST and one.failed - other.failed < runs // 2:
-                break
-        self._suspected = ("flaky", ALONE, ALONE)
-        return self._side_counts(effect), self._side_counts(without)
-
-    def _other_words(self) -> str:
-        return f"alone it ends in another way: {self.others[-1]}" if self.others else "it never ran"
+    def _undecided(self, alone: Count, why: str) -> dict[str, Any]:
+        return self._proof("flaky", "undecided", ALONE, alone, state=why)
 
     def _proof(
         self,
         sort: str,
         status: str,
+        failing: Side,
         effect: Count,
+        passing: Side | None = None,
         without: Count | None = None,
         *,
         state: str | None = None,
-        other: str | None = None,
-        side: Side = ALONE,
-        why: str = "",
     ) -> dict[str, Any]:
+        setters = passing.before if passing else ()
+        other = passing.conditions.words if passing else ""
+        if failing.before and setters:
+            other = f"after {' and '.join(setters)}"
         return {
             "type": sort,
             "status": status,
-            "nodeids": list(self.found),
-            "state": state or why or None,
-            **in_report(effect, without, other),
-            # A brittle test fails without those that it needs.
-            "command": self._command(() if sort == "order.brittle" else self.found, side),
-            "suspicions": [*filter(None, self._suspicions)],
+            "nodeids": [*(failing.before or setters)],
+            "state": state or failing.conditions.words or None,
+            **in_report(effect, without, other or None),
+            "command": self._command(failing),
+            "suspicions": self._suspicions,
             "known_since": None,
         }
 
-    def _command(self, before: Sequence[str], side: Side) -> str:
+    def _command(self, side: Side) -> str:
         conditions = side.conditions
         # Folders of the experiments' own are gone by then.
         named = () if conditions.around else conditions.variables
         variables = [f"{name}={shlex.quote(text)}" for name, text in named if text is not None]
-        words = [*conditions.args, *before, self._victim.nodeid]
+        words = [*conditions.args, *side.before, self._victim.nodeid]
         return " ".join([*variables, self._climb.program, shlex.join(words)])
