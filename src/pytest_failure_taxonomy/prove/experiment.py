@@ -35,6 +35,7 @@ _GRACE_SECONDS: Final = 10.0
 _SHOWN: Final = 3
 """Effects of tests that are told."""
 _EXAMPLES: Final = ".hypothesis"
+_OUTPUT: Final = "output"
 _PAUSE_SECONDS: Final = 0.01
 
 
@@ -103,7 +104,6 @@ class Setup:
     folder: Path
     rootdir: Path
     variables: Mapping[str, str | None] = {}
-    python: tuple[str, ...] = (sys.executable, "-m", "pytest")
     has_cache: bool = True
 
 
@@ -168,25 +168,24 @@ class Experiments:
         """
         request: dict[str, Any] = {"answers": self._new_path()}
         began = time.monotonic()
-        limit = self._time_left(10 * self.limit_seconds)
+        until = began + self._time_left(10 * self.limit_seconds)
         if hasattr(os, "fork"):
             self._server, theirs = socket.socketpair()
             self._replies = self._server.makefile("rb")
-            self._server.settimeout(limit)
             with theirs:
                 request["server"] = theirs.fileno()
                 self._process = self._popen(request, AS_RECORDED, (theirs.fileno(),))
-            with suppress(TimeoutError):
-                self._replies.readline()
         else:
             self.why_no_forks = "this system can't fork a process"
             self._process = self._popen(request, AS_RECORDED)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(limit)
-        collected = self._outcome(request["answers"], 0.0).answer("collected")
-        if collected is None:
+        is_over = False
+        while not (answers := _read_answers(request["answers"])) and not is_over:
+            is_over = self._process.poll() is not None or time.monotonic() > until
+            time.sleep(_PAUSE_SECONDS)
+        if not answers:
             self.stop()
             raise ExperimentError(f"the tests can't be collected: {self._last_line()}")
+        collected = answers[0]["collected"]
         self._seconds_to_collect = max(1.0, time.monotonic() - began)
         self.nodeids = tuple(collected["nodeids"])
         self.natural = tuple(self.nodeids[at] for at in collected["natural"])
@@ -195,6 +194,7 @@ class Experiments:
         if collected["threads"]:
             named = ", ".join(collected["threads"][:3])
             self.why_no_forks = f"collecting the tests starts threads ({named})"
+        if self.why_no_forks:
             self.stop()
 
     def stop(self) -> None:
@@ -213,8 +213,7 @@ class Experiments:
         conditions: Conditions = AS_RECORDED,
         *,
         is_fresh: bool = False,
-        put_back: Sequence[str] = (),
-        tells_modules: bool = False,
+        **more: Any,
     ) -> Outcome:
         """Run a test after others.
 
@@ -223,19 +222,35 @@ class Experiments:
             before: node ids of the others, in their order.
             conditions: what is different; other ones than a seed take a fresh process.
             is_fresh: take a fresh process in any case.
-            put_back: keys of the state that is restored before the victim runs.
-            tells_modules: answer with the files of all modules, in a fresh process.
+            more: what else is asked for: `put_back`, keys of the state that is restored before the
+                victim runs; `tells_modules`, for the files of all modules, in a fresh process;
+                what `walk` and `find_state` ask for, in a fork.
 
         Raises:
             OutOfTime: the budget is spent.
         """
-        request = self._request_of(victim, before)
-        request |= {"put_back": [*put_back], "seed": conditions.seed}
-        request["tells_modules"] = tells_modules
+        request = {**self._request_of(victim, before), "seed": conditions.seed, **more}
         needs_process = conditions != AS_RECORDED and conditions.seed is None
-        if is_fresh or needs_process or self.why_no_forks:
-            return self._in_fresh_process(request, victim, conditions)
-        return self._in_fork(request, victim)
+        is_fresh = is_fresh or needs_process or bool(self.why_no_forks)
+        if not is_fresh and self._server is None:
+            self.start()
+        allowed = self.limit_seconds
+        if "limit" in victim.endings:  # of one that hangs each run takes as long as it may
+            allowed = min(allowed, _HANGS_SECONDS)
+        if is_fresh:
+            allowed += 4 * self._seconds_to_collect
+        limit = self._time_left(allowed)
+        began = time.monotonic()
+        if is_fresh:
+            self.fresh_runs += 1
+            ended = self._run_process(request, conditions, limit)
+        else:
+            self.forks += 1
+            ended = self._run_fork({**request, "limit_seconds": limit}, limit)
+        if ended == "limit" and limit < allowed:
+            raise OutOfTime  # it had not all of its own time
+        answers = _read_answers(request["answers"])
+        return self._outcome(victim, ended, time.monotonic() - began, answers)
 
     def walk(self, victim: Victim, before: Sequence[str], every: int) -> int | None:
         """Return after how many of the tests before it a test fails; `None` if it does not.
@@ -245,8 +260,7 @@ class Experiments:
             before: the others; it is looked at after every so many of them.
             every: how many.
         """
-        request = {**self._request_of(victim, before), "every": every}
-        for answer in self._in_fork(request, victim).answers:
+        for answer in self.run(victim, before, every=every).answers:
             fails = answer.get("result") == "failed" or answer.get("ended") in victim.endings
             if "probe" in answer and fails:
                 return int(answer["probe"])
@@ -254,8 +268,7 @@ class Experiments:
 
     def find_state(self, victim: Victim, before: Sequence[str]) -> Outcome:
         """Find what the tests before a victim leave behind that makes it fail."""
-        request = {**self._request_of(victim, before), "looks_at_state": True}
-        return self._in_fork(request, victim)
+        return self.run(victim, before, looks_at_state=True)
 
     @contextmanager
     def beside(
@@ -292,45 +305,30 @@ class Experiments:
             "fingerprints": sorted(victim.fingerprints),
         }
 
-    def _in_fork(self, request: dict[str, Any], victim: Victim) -> Outcome:
-        if self._server is None:
-            self.start()
-        limit = self._time_left(self._limit_of(victim))
-        is_cut = limit < self._limit_of(victim)
-        self.forks += 1
-        began = time.monotonic()
-        ended = "1"
-        line = json.dumps({**request, "limit_seconds": limit}).encode()
+    def _run_fork(self, request: Mapping[str, Any], limit_seconds: float) -> str:
+        """Return how it ended: with a status, by a signal, or at the limit."""
         try:
             if self._server is not None:
-                self._server.settimeout(limit + _GRACE_SECONDS)
-                self._server.sendall(line + b"\n")
-                ended = json.loads(self._replies.readline())
+                self._server.settimeout(limit_seconds + _GRACE_SECONDS)
+                self._server.sendall(json.dumps(request).encode() + b"\n")
+                return str(json.loads(self._replies.readline()))
         except (OSError, ValueError):
             self.stop()  # the next one begins anew
-        if ended == "limit" and is_cut:
-            raise OutOfTime
-        return self._outcome(request["answers"], time.monotonic() - began, ended, victim)
+        return "1"
 
-    def _in_fresh_process(
-        self, request: dict[str, Any], victim: Victim, conditions: Conditions
-    ) -> Outcome:
-        allowed = self._limit_of(victim) + 4 * self._seconds_to_collect
-        limit = self._time_left(allowed)
-        self.fresh_runs += 1
-        began = time.monotonic()
+    def _run_process(
+        self, request: Mapping[str, Any], conditions: Conditions, limit_seconds: float
+    ) -> str:
+        """Return how it ended, as a fork does."""
         with conditions.around() if conditions.around else nullcontext():
             process = self._popen(request, conditions)
             try:
-                process.wait(limit)
-                ended = _name_of(process.returncode)
+                code = process.wait(limit_seconds)
             except subprocess.TimeoutExpired:
-                ended = "limit"
+                return "limit"
             finally:
                 _end_group(process)
-        if ended == "limit" and limit < allowed:
-            raise OutOfTime  # it had not all of its own time
-        return self._outcome(request["answers"], time.monotonic() - began, ended, victim)
+        return signal.Signals(-code).name if code < 0 else str(code)
 
     def _popen(
         self,
@@ -350,8 +348,8 @@ class Experiments:
             EXPERIMENT_VARIABLE: json.dumps(request),
         }
         cache = ("-o", f"cache_dir={self.folder / 'cache'}") if setup.has_cache else ()
-        command = [*conditions.prefix, *setup.python, "-p", PLUGIN, *setup.args]
-        with self._output().open("wb") as output:
+        command = [*conditions.prefix, sys.executable, "-m", "pytest", "-p", PLUGIN, *setup.args]
+        with (self.folder / _OUTPUT).open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
                 [*command, *cache, *conditions.args],
                 cwd=setup.folder,
@@ -364,44 +362,29 @@ class Experiments:
             )
 
     def _outcome(
-        self, path: str, seconds: float, ended: str = "0", victim: Victim | None = None
+        self, victim: Victim, ended: str, seconds: float, answers: Sequence[dict[str, Any]]
     ) -> Outcome:
-        """Read what an experiment has answered."""
-        answers: list[dict[str, Any]] = []
-        with suppress(OSError), open(path, encoding="ascii") as file:
-            for line in file:
-                with suppress(ValueError):
-                    answers.append(json.loads(line))
-        with suppress(OSError):
-            os.unlink(path)
         outcome = Outcome(result="other", words="", seconds=seconds, answers=tuple(answers))
         effects = outcome.answer("effects")
         if effects and not self._allows_effects:
-            told = ", ".join(
-                f"{sort} ({whom})" if whom else sort for sort, whom in effects[:_SHOWN]
-            )
+            told = [f"{sort} ({whom})" if whom else sort for sort, whom in effects[:_SHOWN]]
             raise ExperimentError(
-                f"the tests use {told}, and would do so in every run; "
+                f"the tests use {', '.join(told)}, and would do so in every run; "
                 "to go on: failure-taxonomy prove --yes"
             )
-        result, missing = outcome.answer("result"), outcome.answer("missing")
-        if result is not None:
+        if (result := outcome.answer("result")) is not None:
             words = next(iter(outcome.answer("words") or ()), "")
             return replace(outcome, result=result, words=words)
-        if missing:
+        if missing := outcome.answer("missing"):
             return replace(outcome, words=f"{missing[0]} is not collected")
         started = outcome.answer("started")
         # A crash or a hang counts where it is the victim's own.
-        if victim is not None and started == victim.nodeid and ended in victim.endings:
+        if started == victim.nodeid and ended in victim.endings:
             return replace(outcome, result="failed")
-        error = outcome.answer("error")
-        what = {"limit": "took too long"}.get(ended, f"ended with {error or ended}")
+        what = f"ended with {outcome.answer('error') or ended}"
+        if ended == "limit":
+            what = "took too long"
         return replace(outcome, words=f"{started or 'pytest'} {what}")
-
-    def _limit_of(self, victim: Victim) -> float:
-        """Return how long a run may take; of a victim that hangs each takes as long as it may."""
-        hangs = "limit" in victim.endings
-        return min(self.limit_seconds, _HANGS_SECONDS) if hangs else self.limit_seconds
 
     def _time_left(self, most: float) -> float:
         left = self.until - time.monotonic()
@@ -413,12 +396,9 @@ class Experiments:
         self._count += 1
         return str(self.folder / f"answers.{self._count}")
 
-    def _output(self) -> Path:
-        return self.folder / "output"
-
     def _last_line(self) -> str:
         with suppress(OSError):
-            lines = self._output().read_text("utf-8", "replace").split("\n")
+            lines = (self.folder / _OUTPUT).read_text("utf-8", "replace").split("\n")
             errors = [each for each in lines if each.startswith(("ERROR", "E  "))]
             return next(iter([*errors, *filter(None, reversed(lines))]), "").strip()
         return "pytest said nothing"
@@ -436,8 +416,16 @@ def _has_begun(answers: Path) -> bool:
     return answers.exists() and b'"started"' in answers.read_bytes()
 
 
-def _name_of(returncode: int) -> str:
-    return signal.Signals(-returncode).name if returncode < 0 else str(returncode)
+def _read_answers(path: str) -> list[dict[str, Any]]:
+    """Return what an experiment has answered, and remove the file once there is something."""
+    answers: list[dict[str, Any]] = []
+    with suppress(OSError), open(path, encoding="ascii") as file:
+        for line in file:
+            with suppress(ValueError):  # it is being written
+                answers.append(json.loads(line))
+    if answers:
+        os.unlink(path)
+    return answers
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

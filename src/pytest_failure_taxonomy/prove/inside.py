@@ -181,7 +181,6 @@ class _Experiment:
         }
         self._answers.add(collected=collected)
         if self._server is not None:
-            self._server.sendall(b"\n")
             self._serve(self._server)
         return True
 

@@ -7,7 +7,6 @@ would spread, reorder or cut it.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -62,7 +61,6 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
         folder=Path(folder),
         rootdir=Path(invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder),
         variables=variables,
-        python=(sys.executable, "-m", "pytest"),
         has_cache=around.get("cache") is not False and "no:cacheprovider" not in " ".join(args),
     )
 
