@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,10 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.prove import axes
+from pytest_failure_taxonomy.prove import causes
+from pytest_failure_taxonomy.prove.axes import Axis, Base, axes_of
+from pytest_failure_taxonomy.prove.experiment import Experiments, Victim
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.runs import REPORT, PytestRuns, assert_counts_agree
 
 PROJECT: Final = Path(__file__).parents[2] / "example_project"
@@ -126,25 +130,78 @@ def test_names_of_endings_are_unique() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="time zones and forks")
-def test_what_is_proven_of_the_failures(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has the proof that the README says."""
+def test_what_is_proven_of_the_failures(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each has the proof that the README says, nothing else is written, and all of it is said."""
     shutil.copytree(PROJECT / "proofs", runs.path, dirs_exist_ok=True, ignore=LEFT_OUT)
     monkeypatch.chdir(runs.path)
     monkeypatch.setenv("TZ", "Asia/Kolkata")
-    # Tests that run beside this one measure times.
-    monkeypatch.setattr(axes, "_BUSY_PER_PROCESSOR", 0)
+    monkeypatch.setattr(causes, "axes_of", axis_that_decides)
     rows = re.findall(r"^\| `(test_\w+\.py::\w+)` \| `([\w.]+)` \|", README, re.MULTILINE)
     assert len(rows) == 5
     for _ in range(60):  # two of them fail in some runs alone
         if len(runs.run().report["failures"]) == len(rows):
             break
+    before = tree_of(runs.path)
+    capsys.readouterr()
     assert main(["prove", "--budget", "10m"]) == 0
-    proven = {
-        cause["nodeids"][0]: cause["proof"]["type"]
-        for cause in runs.read_report()["causes"]
-        if cause["proof"]["status"] == "proven"
-    }
+    found = {cause["nodeids"][0]: cause for cause in runs.read_report()["causes"]}
+    proofs = {nodeid: cause["proof"] for nodeid, cause in found.items()}
+    proven = {key: each["type"] for key, each in proofs.items() if each["status"] == "proven"}
     assert proven == dict(rows)
+    assert tree_of(runs.path) == before
+
+    tax, _, day, answer, _ = (nodeid for nodeid, _ in rows)
+    assert (proofs[tax]["runs"], proofs[tax]["failed"]) == (5, 5)
+    assert proofs[tax]["without"] == {"runs": 5, "failed": 0, "state": None}
+    assert proofs[day]["without"] == {"runs": 5, "failed": 0, "state": "TZ=UTC"}
+    assert [found[each]["retryable"] for each in (tax, day)] == [False, False]
+    thread = proofs[answer]
+    assert 0 < thread["failed"] < thread["runs"] == 20
+    low, high = (f"{thread['interval'][name]:.1%}" for name in ("low", "high"))
+    polluter = "test_1_rates.py::test_a_reduced_rate"
+    setter = "test_3_accounts.py::test_somebody_logs_in"
+    program = "pytest -p failure_taxonomy -p no:cacheprovider"
+    said = capsys.readouterr()
+    assert said.err == ""
+    out = [line.strip() for line in said.out.splitlines()]
+    assert out[:5] == [
+        "5 causes, in at most 10 min and about 1,800 runs of some of the tests",
+        f"1. 1 x assert 10.7 == 12: test_the_tax (test_2_prices.py:8): {tax}",
+        f"order-dependent, proven: passes alone (5 of 5), fails after {polluter} (5 of 5)",
+        f"{polluter} leaves prices.RATE = 0.07 (was 0.2); with it put back test_the_tax passes",
+        f"{program} {polluter} {tax}",
+    ]
+    decides = "fails with TZ=Asia/Kolkata (5 of 5), passes with TZ=UTC (5 of 5)"
+    for line in (
+        f"the time zone decides, proven: {decides}",
+        f"brittle, proven: fails alone (5 of 5), passes after {setter} (5 of 5)",
+        f"flaky, proven: fails {thread['failed']} of 20 whatever the order ({low} to {high})",
+    ):
+        assert line in out
+
+
+def axis_that_decides(
+    experiments: Experiments, victim: Victim, base: Base, **known: Any
+) -> Iterator[Axis]:
+    """Yield the axis that the README names for a test, and of what it tries the first few.
+
+    All others have tests of their own; to try them takes a minute here.
+    """
+    name = {"test_the_first_day": "time_zone", "test_the_first_word": "hash_seed"}
+    for axis in axes_of(experiments, victim, base, **known):
+        if axis.name == name.get(victim.nodeid.rpartition("::")[2]):
+            yield replace(axis, conditions=axis.conditions[:3])
+
+
+def tree_of(folder: Path) -> list[tuple[str, int, int]]:
+    """Return all files of a folder but the report, with sizes and times."""
+    return sorted(
+        (str(path), (status := path.stat()).st_size, status.st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.name != REPORT and not path.is_dir()
+    )
 
 
 def test_suite_of_the_example_with_every_installed_plugin(

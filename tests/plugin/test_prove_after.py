@@ -10,6 +10,7 @@ import pytest
 
 import pytest_failure_taxonomy.history.questions  # noqa: F401 - each test would import it anew
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.prove import after
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from tests.helpers.runs import REPORT, PytestRuns
 
@@ -70,7 +71,7 @@ def test_new_tests_are_repeated_and_earlier_ones_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that fails now and then is named with its rate; a history has to know earlier runs."""
-    monkeypatch.setattr("pytest_failure_taxonomy.prove.after._MOST", 40)  # 299 take a while
+    monkeypatch.setattr(after, "_MOST", 40)  # 299 take a while
     runs.write({"test_old.py": "def test_old(): pass\n"})
     given = ("--failure-taxonomy-history=history.db",)
     runs.run(*given)
