@@ -240,7 +240,9 @@ def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
         repository.write(shop__cart=text)
         assert call(capsys, "bisect-step", path)[:2] == (code, [words]), text
     grouped = tmp_path / "grouped.json"  # by xdist's loadgroup
-    grouped.write_text(repository.report.read_text().replace(NODEID, f"{NODEID}@shop"))
+    report = json.loads(repository.report.read_text().replace(NODEID, f"{NODEID}@shop"))
+    report["order"]["distribution"] = "loadgroup"
+    grouped.write_text(json.dumps(report))
     repository.write(shop__cart=CULPRIT)
     assert call(capsys, "bisect-step", str(grouped))[0] == 1
     repository.write(shop__cart=CART, tests__test_cart="")

@@ -59,8 +59,6 @@ def are_fixed(
     with experiments:
         experiments.start()
         experiments.stop()
-        is_same = (report["order"] or {}).get("digest") == experiments.digest
-        nodeids = experiments.nodeids if is_same else ()
         for cause, experiments.until in causes.in_turn(chosen, until, tell):
             victims = recorded.victims_of(report, cause)
             is_fixed, words = False, "no test of its own fails, so there is nothing to run"
@@ -69,7 +67,7 @@ def are_fixed(
                 if not repeat.known.runs:
                     nodeid = victims[0].nodeid
                     repeat = Repeat(
-                        before=recorded.order_before(report, nodeids, nodeid) or (),
+                        before=recorded.order_before(report, experiments, nodeid) or (),
                         known=_known_by_history(report, nodeid, history),
                     )
                 is_fixed, words = run_until_excluded(experiments, victims[0], repeat)

@@ -24,7 +24,6 @@ from pytest_failure_taxonomy.prove.state import changed_files, take_files
 from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
-from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed, seconds_words
 
 _MOST_FILES: Final = 5
@@ -82,62 +81,43 @@ def prove_causes(
         f"{counted(len(causes), 'cause')}, in at most {seconds_words(budget_seconds)} and about "
         f"{len(causes) * MOST_RUNS:,} runs of some of the tests"
     )
-    own = os.path.relpath(path, setup.rootdir).replace(os.sep, "/")
-    files = take_files(setup.rootdir)
-    files.pop(own, None)
+    files = _files_besides(path, setup.rootdir)
     with experiments:
         experiments.start()
-        is_same = _is_order_known(report["order"], experiments.digest, tell)
+        if why := recorded.why_order_is_unknown(report, experiments):
+            tell(f"the recorded order is not known ({why}): that of now is taken")
         if experiments.why_no_forks:
             tell(f"every experiment takes a process of its own: {experiments.why_no_forks}")
-        suspects: list[tuple[str, ...]] = []
+        suspects: dict[tuple[str, ...], None] = {}
         not_tried: dict[str, str] = {}
-        left_by_run = _written_since(report, files)
+        not_known = tuple(_not_known(report, files))
         undecided = 0
         for cause, experiments.until in in_turn(causes, until, tell):
-            proof = _prove(
-                report, cause, experiments, suspects, not_tried, left_by_run, is_same=is_same
-            )
+            proof = _prove(report, cause, experiments, tuple(suspects), not_tried, not_known)
             undecided += isinstance(proof, str) or proof["status"] != "proven"
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
                 continue
-            if proof["type"] == "order.polluted" and tuple(proof["nodeids"]) not in suspects:
-                suspects.append(tuple(proof["nodeids"]))
-            for line in proof_lines(proof, cause):
-                tell(f"{_INDENT}{line}")
-            if _says_more(cause["proof"], proof):
-                tell(
-                    f"{_INDENT}what was proven before stays in the report: {cause['proof']['type']}"
-                )
-            else:
-                report = with_proofs(report, {cause["key"]: proof})
-                save(report)
-        if not_tried:
-            told = [f"{name} ({why})" for name, why in not_tried.items()]
+            if proof["type"] == "order.polluted":
+                suspects[tuple(proof["nodeids"])] = None
+            report = tell_and_keep(report, cause, proof, tell, save)
+        if told := [f"{name} ({why})" for name, why in not_tried.items()]:
             tell(f"not tried here: {', '.join(told)}")
         runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"
         tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
         if undecided:
-            more = f"--resume --budget {max(1, round(2 * budget_seconds / 60))}m"
-            tell(
-                f"{counted(undecided, 'cause')} not proven; to go on: failure-taxonomy prove {more}"
-            )
-    left = take_files(setup.rootdir)
-    left.pop(own, None)  # what we write ourselves is none of theirs
-    if changed := changed_files(files, left):
+            more = f"prove --resume --budget {max(1, round(2 * budget_seconds / 60))}m"
+            tell(f"{counted(undecided, 'cause')} not proven; to go on: failure-taxonomy {more}")
+    if changed := changed_files(files, _files_besides(path, setup.rootdir)):
         tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
     return report, not undecided
 
 
-def _is_order_known(
-    order: Mapping[str, Any] | None, digest: str, tell: Callable[[str], None]
-) -> bool:
-    if order is not None and order["digest"] == digest:
-        return True
-    why = "the report has none" if order is None else "other tests are collected than then"
-    tell(f"the recorded order is not known ({why}): that of now is taken")
-    return False
+def _files_besides(report: Path, rootdir: Path) -> dict[str, tuple[int, int]]:
+    """Return the project's files but the report, which we write ourselves."""
+    files = take_files(rootdir)
+    files.pop(os.path.relpath(report, rootdir).replace(os.sep, "/"), None)
+    return files
 
 
 def in_turn(
@@ -152,12 +132,26 @@ def in_turn(
         yield cause, now + (until - now) / (len(causes) - index)
 
 
-def proof_lines(proof: Mapping[str, Any], cause: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is printed of a proof: what is proven, what was left behind, and the command."""
-    nodeid = cause["nodeids"][0] if cause["nodeids"] else None
-    yield from proof_words(dict(proof), nodeid)
+def tell_and_keep(
+    report: dict[str, Any],
+    cause: Mapping[str, Any],
+    proof: dict[str, Any],
+    tell: Callable[[str], None],
+    save: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Print a proof with its command, and return the report with it; a better one stays."""
+    lines = [*proof_words(proof, cause["nodeids"][0] if cause["nodeids"] else None)]
     if proof["command"] and proof["status"] != "undecided":
-        yield proof["command"]
+        lines.append(proof["command"])
+    known = cause["proof"]
+    if stays := _says_more(known, proof):
+        lines.append(f"what was proven before stays in the report: {known['type']}")
+    for line in lines:
+        tell(f"{_INDENT}{line}")
+    if not stays:
+        report = with_proofs(report, {cause["key"]: proof})
+        save(report)
+    return report
 
 
 def causes_of(
@@ -194,37 +188,32 @@ def _prove(
     report: Mapping[str, Any],
     cause: Mapping[str, Any],
     experiments: Experiments,
-    suspects: Sequence[tuple[str, ...]],
+    suspects: tuple[tuple[str, ...], ...],
     not_tried: dict[str, str],
-    left_by_run: Sequence[str],
-    *,
-    is_same: bool,
+    not_known: tuple[str, ...],
 ) -> dict[str, Any] | str:
     """Return the proof of a cause, or a sentence that says why there is none."""
     victims = recorded.victims_of(report, cause)
     if not victims:
         return "no test of its own fails, so there is nothing to run"
     known = set(experiments.nodeids)
-    # xdist adds the group of a test to its node id, where it distributes by groups.
-    grouped = (replace(each, nodeid=each.nodeid.rpartition("@")[0]) for each in victims)
-    victim = next((each for each in (*victims, *grouped) if each.nodeid in known), None)
+    victim = next((each for each in victims if each.nodeid in known), None)
     if victim is None:
         errors = counted(experiments.collection_errors, "error")
         why = f" (with {errors})" if experiments.collection_errors else ""
         return f"{victims[0].nodeid} is not collected any more{why}"
     order = experiments.nodeids
-    before = recorded.order_before(report, order, victim.nodeid) if is_same else None
+    before = recorded.order_before(report, experiments, victim.nodeid)
     natural = experiments.natural[: experiments.natural.index(victim.nodeid)]
+    has_time = (report["run"]["duration_seconds"] or 0.0) * 4 < experiments.until - time.monotonic()
     climb = Climb(
         victim=victim,
         recorded=order[: order.index(victim.nodeid)] if before is None else before,
         natural=natural,
-        others=tuple(each for each in experiments.natural if each != victim.nodeid)
-        if (report["run"]["duration_seconds"] or 0.0) * 4 < experiments.until - time.monotonic()
-        else (),
-        suspects=tuple(suspects),
+        others=tuple(each for each in experiments.natural if each != victim.nodeid and has_time),
+        suspects=suspects,
         suspicions=_installed_since(cause),
-        not_known=tuple(_not_known(report, left_by_run)),
+        not_known=not_known,
         program=reproduction_of(dict(report)).program,
         axes=lambda base, uses_random: axes_of(
             experiments,
@@ -256,15 +245,14 @@ def _exceptions(
     """Return for which other tests of a cause, which failed alike, the proof is not true."""
     names = tuple(proof["nodeids"])
     ends = _ENDS.get(proof["type"], ()) if proof["status"] == "proven" else ()
-    expected = dict(zip(((), names), ends, strict=False))
+    expected = [*zip(((), names), ends, strict=False)]
     if (proof["without"] or {}).get("state"):  # alone the first test ends in another way, too
-        expected.pop((), None)
+        expected = expected[1:]
     seen = []
     with suppress(OutOfTime):
-        for other in others:
-            for before, result in expected.items() if other.nodeid not in names else ():
-                ended = experiments.run(other, before).result
-                if ended != result:
+        for other in (other for other in others if other.nodeid not in names):
+            for before, result in expected:
+                if (ended := experiments.run(other, before).result) != result:
                     after = "after the same tests" if before else "alone"
                     seen.append(f"{other.nodeid}, which {_ENDS_WORDS[ended]} {after}")
                     break
@@ -272,28 +260,26 @@ def _exceptions(
 
 
 def _says_more(earlier: Mapping[str, Any] | None, proof: Mapping[str, Any]) -> bool:
-    """Tell whether an earlier proof of a cause is proven, and the new one says less."""
+    """Tell whether an earlier proof of a cause says more than a new one."""
     if earlier is None or earlier["status"] != "proven":
         return False
-    is_of_commit = earlier["type"] == "commit" and proof["type"] in ("flaky", "reproducible")
-    return is_of_commit or proof["status"] != "proven"
+    # What makes it fail is needed to repeat it, and says more than since when it fails.
+    ranks = {"flaky": 0, "reproducible": 0, "commit": 1}
+    is_less = ranks.get(proof["type"], 2) < ranks.get(earlier["type"], 2)
+    return is_less or proof["status"] != "proven"
 
 
-def _written_since(report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Return the files of the project that were written since a run began, without its reports."""
+def _not_known(report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    """Yield what may make a test fail each time besides the test itself."""
     began_ns = datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1e9
-    args = " ".join(report["run"]["invocation"]["args"])
-    return sorted(
+    args = " ".join(report["run"]["invocation"]["args"])  # which name reports
+    written = sorted(
         name
         for name, (_, written_ns) in files.items()
         if written_ns > began_ns and name not in args and not _COVERAGE.match(name)
     )
-
-
-def _not_known(report: Mapping[str, Any], left_by_run: Sequence[str]) -> Iterator[str]:
-    """Yield what may make a test fail each time besides the test itself."""
-    if left_by_run:
-        yield f"files that were written since the run began: {listed(left_by_run, _MOST_NAMED)}"
+    if written:
+        yield f"files that were written since the run began: {listed(written, _MOST_NAMED)}"
     if deselected := report["summary"]["deselected"]:
         yield f"it may need one of {counted(deselected, 'test')} that the run had deselected"
 

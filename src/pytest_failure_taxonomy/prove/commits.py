@@ -40,7 +40,6 @@ from pytest_failure_taxonomy.prove.rates import (
 )
 from pytest_failure_taxonomy.prove.recorded import Repeat
 from pytest_failure_taxonomy.prove.search import Culprits
-from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF, JSONObject
 from pytest_failure_taxonomy.report.text import first_line
 from pytest_failure_taxonomy.system.process import ask_git
@@ -400,14 +399,7 @@ def find_commits(
                 proof = _prove(place.folder, commits, ask, repeat, tell)
             if git_then.get("dirty") and proof["status"] == "undecided":
                 proof["suspicions"].append("what was not committed when it failed")
-            for line in causes.proof_lines(proof, cause):
-                tell(f"   {line}")
-            known = cause["proof"] or NO_PROOF
-            # What is known of an axis is needed to repeat it, and the commit doesn't say it.
-            is_of_axis = str(known["type"]).startswith("axis.")
-            if known["status"] != "proven" or (proof["status"] == "proven" and not is_of_axis):
-                report = with_proofs(report, {cause["key"]: proof})
-                save(report)
+            report = causes.tell_and_keep(report, cause, proof, tell, save)
     return report
 
 

@@ -269,9 +269,7 @@ class _Experiment:
     def _run(self, request: Mapping[str, Any]) -> None:
         """Run the tests before the victim, then the victim, and answer how that ended."""
         before = None if not request.get("put_back") else self._take()
-        name = request["victim"]
-        # xdist adds the group of a test to its node id, where it distributes by groups.
-        victim = self._items.get(name) or self._items.get(name.rpartition("@")[0])
+        victim = self._items.get(request["victim"])
         items = [self._items[nodeid] for nodeid in request["order"] if nodeid in self._items]
         if victim is None or len(items) < len(request["order"]):
             known = {*self._items}

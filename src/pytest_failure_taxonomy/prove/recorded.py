@@ -7,6 +7,7 @@ would spread, reorder or cut it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -109,28 +110,42 @@ def victims_of(report: Mapping[str, Any], cause: Mapping[str, Any]) -> tuple[Vic
         endings = frozenset({"limit", "1"})  # pytest-timeout's thread leaves with 1
     elif kind == "process.exited":
         endings = frozenset(map(str, range(256)))
+    # xdist adds the group of a test to its node id, where it distributes by groups.
+    is_grouped = (report["order"] or {}).get("distribution") == "loadgroup"
     return tuple(
-        Victim(nodeid=nodeid, fingerprints=fingerprints, endings=endings)
+        Victim(
+            nodeid=re.sub(r"@[^\]]*$", "", nodeid) if is_grouped else nodeid,
+            fingerprints=fingerprints,
+            endings=endings,
+        )
         for nodeid in cause["nodeids"]
         if nodeid in tests
     )
 
 
+def why_order_is_unknown(report: Mapping[str, Any], experiments: Experiments) -> str:
+    """Return why a report's order can't be repeated with the tests of now; empty if it can."""
+    order = report["order"]
+    if order is None:
+        return "the report has none"
+    is_same = order["digest"] == experiments.digest
+    return "" if is_same else "other tests are collected than then"
+
+
 def order_before(
-    report: Mapping[str, Any], nodeids: Sequence[str], victim: str
+    report: Mapping[str, Any], experiments: Experiments, victim: str
 ) -> tuple[str, ...] | None:
     """Return the tests that ran before a victim in its process; `None` if that is not known.
 
     Args:
         report: whose order has numbers of the tests that pytest selected.
-        nodeids: these, as they are collected now.
+        experiments: which have collected them again.
         victim: node id.
     """
-    order = report["order"]
-    if order is None or order["tests"] != len(nodeids):
+    if why_order_is_unknown(report, experiments):
         return None
-    for text in order["workers"].values():
-        started = [nodeids[number] for number in read_ranges(text) if number < len(nodeids)]
+    for text in report["order"]["workers"].values():
+        started = [experiments.nodeids[number] for number in read_ranges(text)]
         if victim in started:
             return tuple(started[: started.index(victim)])
     return None
