@@ -18,7 +18,7 @@ import pytest
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.prove import causes
-from pytest_failure_taxonomy.prove.experiment import Experiments, Setup
+from pytest_failure_taxonomy.prove.experiment import Experiments, Setup, Victim
 from tests.helpers.runs import PytestRuns
 
 pytestmark = [
@@ -42,7 +42,6 @@ def database():
     **{f"test_{name}.py": "def test_it(): pass\n" * 9 for name in "abcd"},
     "test_shop.py": f"""\
 import os
-import time
 import state
 def test_one(): state.SEEN.add(1)
 def test_off(): state.OFF = True
@@ -53,11 +52,25 @@ def test_first(): state.check(os.environ["SHOP_DATABASE"] and state.SEEN != {{1,
 def test_like_it(): state.check(state.SEEN != {{1, 2}})
 def test_after_another(): state.check(not state.OFF)
 def test_alone(): state.check(False)
-def test_slow():
+""",
+    "test_z.py": """\
+import time
+import pytest
+@pytest.fixture(scope="module")
+def connection():
+    yield 1
     time.sleep(0.2)
-    assert 0, "slow"
+    raise RuntimeError("still open")
+def test_first(connection): pass
+def test_last(): pass
 """,
 }
+
+
+THREAD: Final = """\
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
 
 
 class Proofs:
@@ -96,6 +109,9 @@ def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:
     It is that of two tests which pollute together, one of which is not enough. What ran before
     theirs on their own worker counts. A fixture of the session is set up by then, and must stay so.
     Other tests that failed with the same message have other causes, which is said.
+
+    The second one's is the end of a fixture that fails each time. It is charged to the last test of
+    the module, and the fixture's, whichever runs.
     """
     proofs.runs.write(SHOP)
     proofs.runs.run("-n", "2", "--dist", "loadfile", plugins=["xdist"])
@@ -130,8 +146,10 @@ def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:
     code, out, _ = proofs.prove("--resume")
     assert code == 0
     assert [line[:2] for line in out if line[0].isdigit() and line[1] == "."] == ["2."]
-    second = proofs.proofs()[f"{shop}slow"]
-    assert (second["type"], second["status"]) == ("reproducible", "proven")
+    ending = proofs.proofs()["test_z.py::test_last"]
+    assert (ending["type"], ending["status"]) == ("reproducible", "proven")
+    assert ending["nodeids"] == []
+    assert ending["command"].endswith(" test_z.py::test_first")
 
 
 def experiments_alive() -> list[str]:
@@ -149,79 +167,47 @@ def experiments_alive() -> list[str]:
     return found
 
 
-def test_what_fails_by_itself(proofs: Proofs) -> None:
-    """Each cause has its own proof, also of a test that takes its process along.
+def test_a_crash_and_what_may_decide_besides(proofs: Proofs) -> None:
+    """A test that takes its process along fails by itself.
 
-    The end of a fixture that fails each time is charged to the last test of the module, and the
-    fixture's, whichever runs. What may decide besides is said: a file that the run has left, and
-    tests that it had deselected. A test that is gone is said to be.
+    A file that the run has left, and tests that it had deselected, are told; so is a test that is
+    gone.
     """
     proofs.runs.write(
         {
             "test_it.py": """\
 import os
-import pytest
 import signal
-def test_a(): assert not os.path.exists('left.txt')
-def test_b(): open('left.txt', 'w').close()
-def test_c(): pass
-@pytest.fixture(scope="module")
-def connection():
-    yield 1
-    raise RuntimeError("still open")
-def test_first(connection): pass
-def test_last(): pass
-""",
-            "test_later.py": """\
-import os, signal
+def test_fine(): open('left.txt', 'w').close()
+def test_deselected(): pass
 def test_crash(): os.kill(os.getpid(), signal.SIGSEGV)
-""",
+"""
         }
     )
     (proofs.runs.path / "left.txt").touch()
-    proofs.runs.run_unchecked("-p", "no:faulthandler", "-k", "not test_c or test_crash")
-    assert len(proofs.runs.wait_for_completion()["causes"]) == 3
-    code, _, _ = proofs.prove()
-    found = proofs.proofs()
-    assert code == 0
-    assert {(proof["type"], proof["status"]) for proof in found.values()} == {
-        ("reproducible", "proven")
-    }
-    ending = found["test_it.py::test_last"]
-    assert ending["nodeids"] == []
-    assert ending["command"].endswith(" test_it.py::test_first")
-    assert found["test_it.py::test_a"]["suspicions"] == [
+    proofs.runs.run_unchecked("-p", "no:faulthandler", "-k", "not deselected")
+    proofs.runs.wait_for_completion()
+    assert proofs.prove()[0] == 0
+    ((nodeid, proof),) = proofs.proofs().items()
+    assert (proof["type"], proof["status"]) == ("reproducible", "proven")
+    assert proof["suspicions"] == [
         "files that were written since the run began: left.txt",
         "it may need one of 1 test that the run had deselected",
     ]
-    proofs.runs.write({"test_it.py": "def test_c(): pass\n"})
-    number = [*found].index("test_it.py::test_a") + 1
-    code, out, _ = proofs.prove("--cause", str(number))
+    proofs.runs.write({"test_it.py": "def test_fine(): pass\n", "conftest.py": THREAD})
+    code, out, _ = proofs.prove()
     assert code == 1
-    assert "   test_it.py::test_a is not collected any more" in out
+    assert out[2].startswith("every experiment takes a process of its own: ")
+    assert f"   {nodeid} is not collected any more" in out
     assert out[-1] == "1 cause not proven; to go on: failure-taxonomy prove --resume --budget 10m"
 
 
-def test_a_thread_keeps_it_from_forking(proofs: Proofs) -> None:
-    """Then every experiment has a process of its own."""
-    thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
-    proofs.runs.write(
-        {"conftest.py": f"import threading\n{thread}\n", "test_it.py": "def test_it(): assert 0\n"}
-    )
-    proofs.runs.run()
-    code, out, _ = proofs.prove()
-    assert code == 0
-    assert out[1].startswith("every experiment takes a process of its own: ")
-    assert proofs.proofs()["test_it.py::test_it"]["type"] == "reproducible"
-    assert " 0 in forks, " in out[-1]
-
-
-def test_the_order_before_plugins_changed_it_is_known(runs: PytestRuns) -> None:
-    """What is collected before a test may be what it needs."""
+def test_what_is_known_of_the_collected_tests(runs: PytestRuns) -> None:
+    """Their order before plugins changed it, and a thread that keeps it from forking."""
     runs.write(
         {
-            "conftest.py": "def pytest_collection_modifyitems(items): items.reverse()\n",
-            "test_it.py": "def test_login(): pass\ndef test_user(): assert 0\n",
+            "conftest.py": f"{THREAD}def pytest_collection_modifyitems(items): items.reverse()\n",
+            "test_it.py": "def test_login(): pass\ndef test_user(): pass\n",
         }
     )
     setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
@@ -229,6 +215,11 @@ def test_the_order_before_plugins_changed_it_is_known(runs: PytestRuns) -> None:
         experiments.start()
         assert experiments.nodeids == ("test_it.py::test_user", "test_it.py::test_login")
         assert experiments.natural == experiments.nodeids[::-1]
+        victim = Victim(
+            nodeid="test_it.py::test_user", fingerprints=frozenset(), endings=frozenset()
+        )
+        outcome = experiments.run(victim, experiments.nodeids[1:])
+        assert (outcome.result, experiments.fresh_runs, experiments.forks) == ("passed", 1, 0)
 
 
 REFUSED: Final = {

@@ -71,7 +71,7 @@ def test_new_tests_are_repeated_and_earlier_ones_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that fails now and then is named with its rate; a history has to know earlier runs."""
-    monkeypatch.setattr(after, "_MOST", 40)  # 299 take a while
+    monkeypatch.setattr(after, "_MOST", 20)  # 299 take a while
     runs.write({"test_old.py": "def test_old(): pass\n"})
     given = ("--failure-taxonomy-history=history.db",)
     runs.run(*given)
@@ -83,7 +83,7 @@ def test_new_tests_are_repeated_and_earlier_ones_are_not(
     runs.run(*given)
     code, out, _ = prove(capsys, *history)
     assert (code, out[0]) == (0, "1 new test of 2")
-    assert out[1] == "none failed in 40 runs each (excludes a rate of 7% or more)"
+    assert out[1] == "none failed in 20 runs each (excludes a rate of 14% or more)"
     runs.write(
         {
             "test_coin.py": """\

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,13 +61,13 @@ class Repository:
         self.git("commit", "--quiet", "--allow-empty", "--message", subject)
         return self.git("rev-parse", "HEAD")
 
-    def run(self, *words: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Run pytest, and return its report."""
-        given = f"--failure-taxonomy-report={self.report}"
+        given = ("-p", "failure_taxonomy", f"--failure-taxonomy-report={self.report}")
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", given, *words],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given],
             cwd=self.folder,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})},
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             check=False,
         )
@@ -89,6 +88,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """Return a repository that is the working directory."""
     for name in ("FAILURE_TAXONOMY_HISTORY", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
+    # All that is installed here for the suite would take as long to load as all else.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     made = Repository(tmp_path)
     monkeypatch.chdir(made.folder)
     return made
