@@ -16,10 +16,8 @@ import pytest
 from pytest_failure_taxonomy.prove import axes
 from pytest_failure_taxonomy.prove.axes import Axis, Base
 from pytest_failure_taxonomy.prove.experiment import (
-    AS_RECORDED,
     Conditions,
     Experiments,
-    Outcome,
     Setup,
     Victim,
 )
@@ -188,25 +186,6 @@ def is_running(process_id: int) -> bool:
         return False
 
 
-class Along(Simulated):
-    """A world in which conditions decide how often the victim fails."""
-
-    def __init__(self, rate: Callable[[str], float], *, seed: int = 1) -> None:
-        super().__init__(lambda _: 0.0, seed=seed)
-        self._rate = rate
-
-    def run(
-        self,
-        victim: Victim,
-        before: Sequence[str] = (),
-        conditions: Conditions = AS_RECORDED,
-        **how: Any,
-    ) -> Outcome:
-        """Say how it ends under some conditions."""
-        self._world = lambda _: self._rate(conditions.words)
-        return super().run(victim, before, conditions, **how)
-
-
 SEEDS: Final = Axis(
     name="hash_seed", conditions=tuple(Conditions(words=f"seed {n}") for n in range(16))
 )
@@ -227,7 +206,8 @@ def along(rate: Callable[[str], float], *tried: Axis, seed: int = 1) -> dict[str
         assert not uses_random
         return tried
 
-    return prove(Along(rate, seed=seed), recorded=(), natural=(), axes=to_try)
+    experiments = Simulated(lambda _, words: rate(words), seed=seed)
+    return prove(experiments, recorded=(), natural=(), axes=to_try)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ import pytest
 from pytest_failure_taxonomy.prove import commits, recorded
 from pytest_failure_taxonomy.prove.commits import find_commits
 from pytest_failure_taxonomy.prove.experiment import (
-    AS_RECORDED,
-    Conditions,
     Experiments,
     Outcome,
     OutOfTime,
@@ -38,13 +36,7 @@ class TextDecides(Experiments):
         self._random = random.Random(1)  # noqa: S311 - no secret
         self.befores: list[Sequence[str]] = []
 
-    def run(
-        self,
-        victim: Victim,
-        before: Sequence[str] = (),
-        conditions: Conditions = AS_RECORDED,
-        **given: Any,
-    ) -> Outcome:
+    def run(self, victim: Victim, before: Sequence[str] = (), *_: Any, **given: Any) -> Outcome:
         """Return how it ends."""
         if len(self.befores) == self._most:
             raise OutOfTime

@@ -18,8 +18,8 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.ladder import Climb, Ladder
 
-World = Callable[[tuple[str, ...]], float]
-"""How often the victim fails after some tests."""
+World = Callable[[Sequence[str], str], float]
+"""How often the victim fails after some tests, under conditions that have these words."""
 BEFORE: Final = tuple(f"test_{number}" for number in range(100))
 
 
@@ -41,17 +41,15 @@ class Simulated(Experiments):
         victim: Victim,
         before: Sequence[str] = (),
         conditions: Conditions = AS_RECORDED,
-        *,
-        is_fresh: bool = False,
-        put_back: Sequence[str] = (),
-        tells_modules: bool = False,
+        **asked: Any,
     ) -> Outcome:
         """Say how it ends."""
         if self.forks + self.fresh_runs >= self._most:
             raise OutOfTime
+        is_fresh = asked.get("is_fresh", False)
         self.fresh_runs += is_fresh
         self.forks += not is_fresh
-        rate = 0.0 if put_back else self._world(tuple(before))
+        rate = 0.0 if asked.get("put_back") else self._world(before, conditions.words)
         if rate < 0:
             return Outcome(result="other", words="ValueError: other", seconds=0.0)
         failed = self._random.random() < rate
@@ -79,7 +77,7 @@ def prove(experiments: Simulated, **known: Any) -> dict[str, Any]:
 
 def after(*polluters: str, rate: float = 1.0) -> World:
     """Return a world in which the victim fails after all of some tests."""
-    return lambda before: rate * ({*polluters} <= {*before})
+    return lambda before, _: rate * ({*polluters} <= {*before})
 
 
 @pytest.mark.parametrize("threads", [False, True])
@@ -119,7 +117,7 @@ def test_what_mends_it_is_said() -> None:
     )
 
 
-def brittle(before: tuple[str, ...]) -> float:
+def brittle(before: Sequence[str], _: str) -> float:
     """Return how often a test fails that needs another one."""
     return 1.0 - ("test_12" in before)
 
@@ -138,7 +136,7 @@ def test_one_that_needs_another_test(known: str) -> None:
 
 def test_what_fails_by_itself() -> None:
     """Five of five in fresh processes, and no other experiment."""
-    experiments = Simulated(lambda _: 1.0, seed=1)
+    experiments = Simulated(lambda *_: 1.0, seed=1)
     proof = prove(experiments)
     assert (proof["type"], proof["status"], proof["failed"]) == ("reproducible", "proven", 5)
     assert experiments.fresh_runs == 5
@@ -147,7 +145,7 @@ def test_what_fails_by_itself() -> None:
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.8, 0.95])
 def test_chance_is_not_taken_for_an_order(rate: float) -> None:
     """What fails by chance is proven to be flaky, or nothing is."""
-    proofs = [prove(Simulated(lambda _: rate, seed=seed)) for seed in range(200)]
+    proofs = [prove(Simulated(lambda *_: rate, seed=seed)) for seed in range(200)]
     proven = [each["type"] for each in proofs if each["status"] == "proven"]
     wrong = [each for each in proven if each.startswith("order")]
     assert wrong == []
@@ -158,7 +156,7 @@ def test_chance_is_not_taken_for_an_order(rate: float) -> None:
 
 def test_another_failure_decides_nothing() -> None:
     """Alone it fails in another way: that is said, and nothing proven."""
-    proof = prove(Simulated(lambda _: -1.0, seed=1))
+    proof = prove(Simulated(lambda *_: -1.0, seed=1))
     assert (proof["status"], proof["runs"], proof["interval"]) == ("undecided", 0, None)
     assert proof["state"] == "alone it ends in another way: ValueError: other"
 
@@ -166,7 +164,7 @@ def test_another_failure_decides_nothing() -> None:
 def test_what_neither_passes_nor_fails_so_alone() -> None:
     """What makes it fail in this way is compared with what makes it pass."""
 
-    def world(before: tuple[str, ...]) -> float:
+    def world(before: Sequence[str], _: str) -> float:
         return ("test_41" in before) - ({"test_7", "test_41"}.isdisjoint(before))
 
     proof = prove(Simulated(world, seed=1), recorded=BEFORE[8:], natural=BEFORE[:9])
@@ -190,7 +188,7 @@ def test_what_is_known_when_time_runs_out(most: int, status: str, nodeids: list[
 def test_other_polluters_are_told() -> None:
     """What is mended alone would leave the failure."""
 
-    def world(before: tuple[str, ...]) -> float:
+    def world(before: Sequence[str], _: str) -> float:
         return float("test_41" in before or "test_77" in before)
 
     proof = prove(Simulated(world, seed=1))
