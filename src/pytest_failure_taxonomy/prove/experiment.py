@@ -367,9 +367,8 @@ class Experiments:
         outcome = Outcome(result="other", words="", seconds=seconds, answers=tuple(answers))
         effects = outcome.answer("effects")
         if effects and not self._allows_effects:
-            told = [f"{sort} ({whom})" if whom else sort for sort, whom in effects[:_SHOWN]]
             raise ExperimentError(
-                f"the tests use {', '.join(told)}, and would do so in every run; "
+                f"the tests use {', '.join(effects[:_SHOWN])}, and would do so in every run; "
                 "to go on: failure-taxonomy prove --yes"
             )
         if (result := outcome.answer("result")) is not None:

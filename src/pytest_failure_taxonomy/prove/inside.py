@@ -15,8 +15,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -25,9 +27,10 @@ import pytest
 
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE
 from pytest_failure_taxonomy.prove.search import fewest
-from pytest_failure_taxonomy.prove.state import Snapshot, differences, put_back, take
+from pytest_failure_taxonomy.prove.state import Snapshot, differences, put_back, random_states
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults
+from pytest_failure_taxonomy.recorder.inspection import attribute_of
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.system.files import move_high
@@ -53,18 +56,13 @@ _MOST_PUT_BACK: Final = 60
 """How many differences are put back one by one, the most likely first."""
 _MOST_PUT_BACK_ALONE: Final = 20
 """The same where to put back all of them doesn't mend the victim."""
-_EFFECTS: Final = {
-    "socket.connect": "network",
-    "socket.getaddrinfo": "network",
-    "subprocess.Popen": "subprocess",
-    "os.system": "subprocess",
-    "os.posix_spawn": "subprocess",
-}
-"""Audit events of what a test does to others than itself, and what it is called."""
+_PROCESSES: Final = ("subprocess.Popen", "os.system", "os.posix_spawn")
+"""Audit events of other processes; what they run comes first."""
+_MOST_EFFECTS: Final = 10
 _LOCAL: Final = ("127.", "::1", "localhost", "0.0.0.0", "::")  # noqa: S104 - nothing is bound
 
 _SEED: Final = pytest.StashKey[int | None]()
-_RANDOM: Final = pytest.StashKey[list[Any]]()
+_RANDOM: Final = pytest.StashKey[dict[str, bytes]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -101,21 +99,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         random.seed(seed)
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed(seed)
-    item.stash[_RANDOM] = _random_states()
+    item.stash[_RANDOM] = random_states()
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Keep the state again, which such a plugin has set once more."""
-    item.stash[_RANDOM] = _random_states()
-
-
-def _random_states() -> list[Any]:
-    """Return the states of the generators that all tests share: Python's and NumPy's."""
-    states: list[Any] = [random.getstate()]
-    if "numpy.random" in sys.modules:
-        _, words, *place = sys.modules["numpy.random"].get_state()
-        states += [words.tobytes(), place]
-    return states
+    item.stash[_RANDOM] = random_states()
 
 
 def _set_neutral(options: Any) -> None:
@@ -133,10 +122,10 @@ class _Experiment:
             die_with_parent(signal.SIGKILL)
         self._config = config
         self._request = request
-        self._answers = _Answers(request["answers"])
         self._server = None
         if "server" in request:
             self._server = socket.socket(fileno=move_high(request["server"]))
+        self._answers = _open(request["answers"])
         self._natural: list[pytest.Item] = []
         self._items: dict[str, pytest.Item] = {}
         self._recorder = SessionRecorder(
@@ -151,6 +140,7 @@ class _Experiment:
         self._victim = ""
         self._outcomes: list[str] = []
         self._uses_random = False
+        self._effects: list[str] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
@@ -168,10 +158,9 @@ class _Experiment:
         self._items = {item.nodeid: item for item in reversed(session.items)}
         collected: dict[str, Any] = {"digest": digest_of(nodeids), "errors": session.testsfailed}
         if "victim" in self._request:
-            self._answers.add(collected=collected)
+            self._tell(collected=collected)
             self._tell_modules()
-            with self._seeing_effects():
-                self._run(self._request)
+            self._answer()
             self._tell_modules()
             return True
         collected |= {
@@ -179,7 +168,7 @@ class _Experiment:
             "natural": [places[key] for item in self._natural if (key := id(item)) in places],
             "threads": _other_threads(),
         }
-        self._answers.add(collected=collected)
+        self._tell(collected=collected)
         if self._server is not None:
             self._serve(self._server)
         return True
@@ -189,20 +178,21 @@ class _Experiment:
         """Keep how the phases of the victim ended."""
         if report.nodeid == self._victim:
             if report.when != "teardown":
-                self._uses_random |= _random_states() != self._items[report.nodeid].stash[_RANDOM]
+                self._uses_random |= random_states() != self._items[report.nodeid].stash[_RANDOM]
             xfail = "xfailed" if report.outcome == "skipped" else "xpassed"
             self._outcomes.append(xfail if hasattr(report, "wasxfail") else report.outcome)
+
+    def _tell(self, **answer: Any) -> None:
+        """Write a line, by one call."""
+        os.write(self._answers, json.dumps(answer).encode("ascii") + b"\n")
 
     def _tell_modules(self) -> None:
         """Tell which files were imported, where it matters whose they are."""
         if self._request.get("tells_modules"):
-            files = {
-                name: module.__dict__.get("__file__")
-                for name, module in [*sys.modules.items()]
-                if isinstance(module, ModuleType)
-            }
-            told = {name: file for name, file in files.items() if isinstance(file, str)}
-            self._answers.add(modules=told)
+            modules = [
+                (name, attribute_of(one, "__file__")) for name, one in [*sys.modules.items()]
+            ]
+            self._tell(modules={name: file for name, file in modules if type(file) is str})
 
     def _serve(self, server: socket.socket) -> None:
         """Fork for each request, and answer with how the fork ended; an empty line ends it."""
@@ -210,32 +200,11 @@ class _Experiment:
             for line in requests:
                 if not line.strip():
                     return
-                request = json.loads(line)
-                ended = self._in_fork(request["limit_seconds"], self._answer, request)
+                self._request = json.loads(line)
+                ended = self._in_fork(self._answer)
                 server.sendall(json.dumps(ended).encode() + b"\n")
 
-    def _answer(self, request: dict[str, Any]) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._answers = _Answers(request["answers"])
-        with self._seeing_effects():
-            if request.get("looks_at_state"):
-                self._find_state(request)
-            elif request.get("every"):
-                self._walk(request)
-            else:
-                self._run(request)
-
-    @contextmanager
-    def _seeing_effects(self) -> Generator[None, None, None]:
-        effects: set[tuple[str, str]] = set()
-        sys.addaudithook(lambda event, args: _see(effects, event, args))
-        try:
-            yield
-        finally:
-            self._answers.add(effects=sorted(effects))
-
-    def _in_fork(self, limit_seconds: float, does: Any, *given: Any) -> str:
+    def _in_fork(self, does: Callable[[], object]) -> str:
         """Do something in a fork; return how that ended: `0`, its status, `SIGSEGV` or `limit`."""
         process_id = os.fork()
         if process_id == 0:
@@ -243,60 +212,71 @@ class _Experiment:
             try:
                 die_with_parent(signal.SIGKILL)  # wherever there is a fork, there is this signal
                 os.setsid()
-                does(*given)
+                does()
                 status = 0
             except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
-                self._answers.add(error=f"{type(error).__name__}: {error}")
+                self._tell(error=f"{type(error).__name__}: {error}")
             finally:
                 os._exit(status)  # noqa: SLF001 - nothing of the parent's is to be ended twice
-        until = _monotonic() + limit_seconds
-        pause, ended = 0.001, 0
-        while not ended:
+        until = _monotonic() + self._request["limit_seconds"]
+        pause, ended, status = 0.001, 0, 0
+        while not ended and _monotonic() < until:
+            _sleep(pause)
+            pause = min(2 * pause, 0.02)
             ended, status = os.waitpid(process_id, os.WNOHANG)
-            if not ended and _monotonic() > until:
-                with suppress(ProcessLookupError):
-                    os.killpg(process_id, signal.SIGKILL)
-                    os.waitpid(process_id, 0)
-                return "limit"
-            if not ended:
-                _sleep(pause)
-                pause = min(2 * pause, 0.02)
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process_id, signal.SIGKILL)  # what it has left behind
+            os.killpg(process_id, signal.SIGKILL)  # what it has left behind, or all of it
+        if not ended:
+            os.waitpid(process_id, 0)
+            return "limit"
         code = os.waitstatus_to_exitcode(status)
         return signal.Signals(-code).name if code < 0 else str(code)
 
-    def _run(self, request: Mapping[str, Any]) -> None:
-        """Run the tests before the victim, then the victim, and answer how that ended."""
-        before = None if not request.get("put_back") else self._take()
-        victim = self._items.get(request["victim"])
-        items = [self._items[nodeid] for nodeid in request["order"] if nodeid in self._items]
-        if victim is None or len(items) < len(request["order"]):
-            known = {*self._items}
-            missing = [each for each in (*request["order"], request["victim"]) if each not in known]
-            self._answers.add(missing=missing)
+    def _answer(self) -> None:
+        """Run the tests before the victim, then the victim, and tell how that ended.
+
+        Where `every` so many tests are asked for, a fork looks after these whether the victim
+        fails. The first that does is the last one: the test that completed the pollution ran since
+        the one before.
+        """
+        request = self._request
+        if self._server is not None:
+            self._server.close()
+        self._answers = _open(request["answers"])
+        sys.addaudithook(self._see)
+        names = [*request["order"], request["victim"]]
+        if missing := [name for name in names if name not in self._items]:
+            self._tell(missing=missing)
             return
-        self._run_before(items, victim)
-        if before is not None:
-            self._answers.add(not_put_back=put_back(before, request["put_back"]))
-        if "repeats_for" in request:
+        items = [self._items[name] for name in names]
+        victim = items[-1]
+        keys, every = request.get("put_back"), request.get("every")
+        before = self._take() if keys or request.get("looks_at_state") else None
+        for at, (item, following) in enumerate(pairwise(items)):
+            if every and at % every == 0 and not self._passes(victim, at):
+                return
+            self._run_test(item, following)
+        if every:
+            self._passes(victim, len(items) - 1)
+        elif "repeats_for" in request:
             # Until who asks for it is gone, or has removed the file.
             while os.getppid() == request["repeats_for"] and os.path.exists(request["answers"]):
                 self._run_test(victim, None)
-            return
-        self._run_victim(victim, request)
-
-    def _run_before(self, items: Sequence[pytest.Item], victim: pytest.Item) -> None:
-        for item, following in zip(items, [*items[1:], victim], strict=False):
-            self._run_test(item, following)
+        elif before is None:
+            self._run_victim(victim)
+        elif keys:
+            put_back(before, keys)
+            self._run_victim(victim)
+        else:
+            self._find_state(victim, before)
 
     def _run_test(self, item: pytest.Item, following: pytest.Item | None) -> None:
-        self._answers.add(started=item.nodeid)
+        self._tell(started=item.nodeid)
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def _run_victim(self, victim: pytest.Item, request: Mapping[str, Any], **told: Any) -> str:
+    def _run_victim(self, victim: pytest.Item, **told: Any) -> str:
         self._victim, self._outcomes, self._uses_random = victim.nodeid, [], False
-        seed = request.get("seed")
+        seed = self._request.get("seed")
         if seed is not None and hasattr(self._config.option, "randomly_seed"):
             self._config.option.randomly_seed = seed  # the plugin seeds each test by it
         else:
@@ -312,12 +292,12 @@ class _Experiment:
         judged = judge(name_libraries(replace(seen, failures=failures))).failures
         fingerprints = [each.fingerprint for each in judged]
         result = "other"
-        if set(fingerprints) & set(request["fingerprints"]):
+        if set(fingerprints) & set(self._request["fingerprints"]):
             result = "failed"
         elif set(self._outcomes) <= {"passed", "xfailed"} and "passed" in self._outcomes:
             result = "passed"
         words = [each.message for each in failures] or self._outcomes
-        self._answers.add(
+        self._tell(
             result=result,
             words=words[:1],
             kinds=[e.kind for e in judged],
@@ -326,47 +306,34 @@ class _Experiment:
         )
         return result
 
-    def _walk(self, request: Mapping[str, Any]) -> None:
-        """Run the tests in order; after every so many look in a fork whether the victim fails.
+    def _passes(
+        self, victim: pytest.Item, at: int = 0, prepare: Callable[[], object] = lambda: None
+    ) -> bool:
+        """Tell whether the victim passes now, in a fork, after that many tests."""
 
-        It ends at the first that does: the test that completed the pollution ran since the last.
-        """
-        victim = self._items[request["victim"]]
-        items = [self._items[nodeid] for nodeid in request["order"]]
-        for at, item in enumerate([*items, None]):
-            if at % request["every"] == 0 or item is None:
-                probe = self._in_fork(request["limit_seconds"], self._probe, victim, request, at)
-                if probe != "0":
-                    self._answers.add(probe=at, ended=probe)
-                    return
-            if item is not None:
-                following = items[at + 1] if at + 1 < len(items) else victim
-                self._run_test(item, following)
+        def look() -> None:
+            prepare()
+            # The fixtures of the tests before would be torn down before the victim, too.
+            victim.session._setupstate.teardown_exact(victim)  # noqa: SLF001 - no other way
+            if self._run_victim(victim, probe=at) != "passed":
+                os._exit(3)  # noqa: SLF001 - as in `_in_fork`
 
-    def _probe(self, victim: pytest.Item, request: Mapping[str, Any], at: int = 0) -> None:
-        # The fixtures of the tests before would be torn down before the victim, too.
-        victim.session._setupstate.teardown_exact(victim)  # noqa: SLF001 - there is no other way
-        if self._run_victim(victim, request, probe=at) != "passed":
-            os._exit(3)  # noqa: SLF001 - as above
+        ended = self._in_fork(look)
+        self._tell(probe=at, ended=ended)
+        return ended == "0"
 
     def _take(self) -> Snapshot:
         # Of several `conftest.py` that are in no package, `sys.modules` has the last one.
         plugins = self._config.pluginmanager.get_plugins()
         conftests = (plugin for plugin in plugins if isinstance(plugin, ModuleType))
-        return take(self._config.rootpath, conftests)
+        return Snapshot(self._config.rootpath, conftests)
 
-    def _find_state(self, request: Mapping[str, Any]) -> None:
-        """Find what the tests before the victim leave behind that makes it fail."""
-        victim = self._items[request["victim"]]
-        before = self._take()
-        self._run_before([self._items[nodeid] for nodeid in request["order"]], victim)
-        redact = self._recorder.secrets.redact
-        found = differences(before, self._take(), redact)
-        limit = request["limit_seconds"]
+    def _find_state(self, victim: pytest.Item, before: Snapshot) -> None:
+        """Find what the tests before the victim have left behind that makes it fail."""
+        found = differences(before, self._take(), self._recorder.secrets.redact)
 
         def mends(keys: Sequence[str]) -> bool:
-            ended = self._in_fork(limit, self._probe_mended, victim, request, before, keys)
-            return ended == "0"
+            return self._passes(victim, prepare=partial(put_back, before, keys))
 
         keys = tuple(each.key for each in found if each.can_be_put_back)
         texts = {each.key: each.text for each in found}
@@ -377,31 +344,21 @@ class _Experiment:
         mended: tuple[str, ...] = next(((key,) for key in keys[:most] if mends((key,))), ())
         if is_mended_by_all and not mended:
             mended = fewest(keys, mends)
-        self._answers.add(
+        self._tell(
             mended=[(key, texts[key]) for key in mended],
             differences=[each.text for each in found[:_MOST_PUT_BACK]],
         )
 
-    def _probe_mended(
-        self,
-        victim: pytest.Item,
-        request: Mapping[str, Any],
-        before: Snapshot,
-        keys: Sequence[str],
-    ) -> None:
-        put_back(before, keys)
-        self._probe(victim, request)
+    def _see(self, event: str, args: tuple[Any, ...]) -> None:
+        """Tell at once what a test does to the network and by other processes."""
+        effect = _effect_of(event, args)
+        if effect and effect not in self._effects and len(self._effects) < _MOST_EFFECTS:
+            self._effects.append(effect)
+            self._tell(effects=self._effects)
 
 
-class _Answers:
-    """Lines of JSON at the end of a file, each written by one call."""
-
-    def __init__(self, path: str) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._descriptor = move_high(os.open(path, flags, 0o600))
-
-    def add(self, **answer: Any) -> None:
-        os.write(self._descriptor, json.dumps(answer).encode("ascii") + b"\n")
+def _open(answers: str) -> int:
+    return move_high(os.open(answers, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
 
 
 def _other_threads() -> list[str]:
@@ -413,22 +370,19 @@ def _other_threads() -> list[str]:
     return named[1:]
 
 
-def _see(effects: set[tuple[str, str]], event: str, args: tuple[Any, ...]) -> None:
-    """Keep what a test does to the network and by other processes."""
-    sort = _EFFECTS.get(event)
-    if sort is None or len(effects) >= 10:
-        return
-    if sort == "subprocess":
-        named = args[0] if event != "os.system" else str(args[0]).partition(" ")[0]
-        effects.add((sort, Path(os.fsdecode(named)).name if isinstance(named, str | bytes) else ""))
-        return
-    host, port, *_ = args
-    if event == "socket.connect":
-        if not isinstance(port, tuple):
-            return  # a socket of this machine, in a file
-        host, port = port[:2]
+def _effect_of(event: str, args: tuple[Any, ...]) -> str:
+    """Return what an audit event does to others than the test; empty where that is nothing."""
+    if event in _PROCESSES:
+        named = os.fsdecode(args[0]) if isinstance(args[0], str | bytes) else ""
+        return f"subprocess ({Path(named.partition(' ')[0]).name})"
+    address = args[1] if event == "socket.connect" else args
+    # A socket of this machine, in a file, has a path for an address.
+    if event not in ("socket.connect", "socket.getaddrinfo") or not isinstance(address, tuple):
+        return ""
+    host, port = address[:2]
     host = os.fsdecode(host) if isinstance(host, str | bytes) else ""
+    place = f"{host}:{port}" if port else host
     if host and not host.startswith(_LOCAL):
-        effects.add((sort, f"{host}:{port}" if port else host))
-    elif name := packaged_table("experiments")["databases"].get(str(port)):
-        effects.add(("database", f"{name} at {host}:{port}"))
+        return f"network ({place})"
+    database = packaged_table("experiments")["databases"].get(str(port))
+    return f"database ({database} at {place})" if database else ""
