@@ -143,14 +143,13 @@ def tell_and_keep(
     lines = [*proof_words(proof, cause["nodeids"][0] if cause["nodeids"] else None)]
     if proof["command"] and proof["status"] != "undecided":
         lines.append(proof["command"])
-    known = cause["proof"]
-    if stays := _says_more(known, proof):
-        lines.append(f"what was proven before stays in the report: {known['type']}")
+    report = with_proofs(report, {cause["key"]: proof})
+    kept = next(each["proof"] for each in report["causes"] if each["key"] == cause["key"])
+    if (kept["type"], kept["status"]) != (proof["type"], proof["status"]):
+        lines.append(f"what was proven before stays in the report: {kept['type']}")
     for line in lines:
         tell(f"{_INDENT}{line}")
-    if not stays:
-        report = with_proofs(report, {cause["key"]: proof})
-        save(report)
+    save(report)
     return report
 
 
@@ -195,7 +194,7 @@ def _prove(
     """Return the proof of a cause, or a sentence that says why there is none."""
     victims = recorded.victims_of(report, cause)
     if not victims:
-        return "no test of its own fails, so there is nothing to run"
+        return recorded.NO_TEST
     known = set(experiments.nodeids)
     victim = next((each for each in victims if each.nodeid in known), None)
     if victim is None:
@@ -257,16 +256,6 @@ def _exceptions(
                     seen.append(f"{other.nodeid}, which {_ENDS_WORDS[ended]} {after}")
                     break
     return seen
-
-
-def _says_more(earlier: Mapping[str, Any] | None, proof: Mapping[str, Any]) -> bool:
-    """Tell whether an earlier proof of a cause says more than a new one."""
-    if earlier is None or earlier["status"] != "proven":
-        return False
-    # What makes it fail is needed to repeat it, and says more than since when it fails.
-    ranks = {"flaky": 0, "reproducible": 0, "commit": 1}
-    is_less = ranks.get(proof["type"], 2) < ranks.get(earlier["type"], 2)
-    return is_less or proof["status"] != "proven"
 
 
 def _not_known(report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]) -> Iterator[str]:

@@ -73,23 +73,21 @@ def upper_bound(count: Count, alpha: float = 0.05) -> float:
     """Return the rate above which so few failures would be rarer than `alpha`."""
     if count.failed >= count.runs:
         return 1.0
-    low, high = count.failed / count.runs, 1.0
+    # By logarithms: of a history's thousands of runs the coefficients are no floats any more.
+    ways = [
+        math.lgamma(count.runs + 1) - math.lgamma(failed + 1) - math.lgamma(count.runs - failed + 1)
+        for failed in range(count.failed + 1)
+    ]
+    low, high = 0.0, 1.0
     for _ in range(_STEPS):
         rate = (low + high) / 2
-        if _at_most(count, rate) > alpha:
-            low = rate
-        else:
-            high = rate
+        fails, passes = math.log(rate), math.log1p(-rate)
+        at_most = sum(
+            math.exp(way + failed * fails + (count.runs - failed) * passes)
+            for failed, way in enumerate(ways)
+        )
+        low, high = (rate, high) if at_most > alpha else (low, rate)
     return high
-
-
-def _at_most(count: Count, rate: float) -> float:
-    """Return the probability of so many failures or fewer at a rate between 0 and 1."""
-    passed = 1 - rate
-    return sum(
-        math.comb(count.runs, failed) * rate**failed * passed ** (count.runs - failed)
-        for failed in range(count.failed + 1)
-    )
 
 
 def are_apart(effect: Count, without: Count) -> bool:

@@ -34,6 +34,8 @@ _LASTS: Final = frozenset({"test.stalled", "test.timeout", "process.timeout", "p
 _SECONDS: Final = 20.0
 """How long an experiment may take at least, and how long one whose victim hangs may."""
 _LONGEST_SECONDS: Final = 900.0
+NO_TEST: Final = "no test of its own fails, so there is nothing to run"
+"""What is told of a cause without a victim."""
 
 
 def setup_of(report: Mapping[str, Any]) -> Setup:
@@ -153,31 +155,37 @@ def order_before(
 
 @value
 class Repeat:
-    """What makes a test fail by its proof, and how often it does."""
+    """A test of a cause, what makes it fail by its proof, and how often it does."""
 
+    victim: Victim
     before: tuple[str, ...] = ()
     conditions: Conditions = AS_RECORDED
     known: Count = Count()
 
 
 def repeat_of(
-    report: Mapping[str, Any], cause: Mapping[str, Any], experiments: Experiments, victim: Victim
-) -> Repeat:
-    """Return what makes the test of a cause fail; nothing of it where nothing is proven.
+    report: Mapping[str, Any], cause: Mapping[str, Any], experiments: Experiments
+) -> Repeat | None:
+    """Return what makes the first test of a cause fail; `None` where no test of its own does.
+
+    Where nothing is proven it is only the test.
 
     Raises:
         ExperimentError: it can't be had on this machine.
     """
-    proof = cause["proof"]
+    victims, proof = victims_of(report, cause), cause["proof"]
+    if not victims:
+        return None
+    victim = victims[0]
     if proof is None or proof["status"] != "proven":
-        return Repeat()
+        return Repeat(victim=victim)
     recorded_at = datetime.fromisoformat(report["run"]["started_at"])
     conditions = conditions_of(experiments, victim, proof, recorded_at)
     if conditions is None:
         raise ExperimentError(f"what makes it fail can't be had on this machine: {proof['state']}")
-    runs_before = proof["type"] in ("order.polluted", "commit")
     return Repeat(
-        before=tuple(proof["nodeids"]) if runs_before else (),
+        victim=victim,
+        before=tuple(proof["nodeids"]) if proof["type"] == "order.polluted" else (),
         conditions=conditions,
         known=Count(failed=proof["failed"], runs=proof["runs"]),
     )

@@ -7,16 +7,21 @@ lie, and nothing has to be monotone.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import reduce
+from operator import or_
 from typing import Final, TypeVar
 
-from pytest_failure_taxonomy.prove.rates import Count
+from pytest_failure_taxonomy.prove import rates
+from pytest_failure_taxonomy.prove.experiment import Outcome, OutOfTime
 
 T = TypeVar("T")
+_SURE: Final = 0.95
+"""How likely a commit has to be before it is compared with its parents."""
 _TELLS_NOTHING: Final = 1e-9
-"""Bits that one more run tells at most where it isn't worth it."""
+"""What one more run tells at most where it isn't worth it."""
 
 
 def fewest(items: Sequence[T], holds: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
@@ -47,103 +52,131 @@ def fewest(items: Sequence[T], holds: Callable[[tuple[T, ...]], bool]) -> tuple[
     return kept
 
 
-class Culprits:
-    """How likely each of some commits is the first at which a test fails, by the runs so far.
+class Walk:
+    """Asks at as few commits as possible whether a test fails, until one is known as the first.
 
-    Commits are numbers. One contains the first that fails if that is itself or an ancestor: then
-    the test fails at a rate, else at a lower one or never. With rates of 1 and 0 this is plain
-    bisection; else what each run says is weighed (Henderson and others, Flake Aware Culprit
-    Finding, 2023).
+    It fails at a rate at commits that contain the first one, which are that and those after it, and
+    never at others. Where it fails each time, this is plain bisection. Else each run is weighed
+    (Henderson and others, Flake Aware Culprit Finding, 2023), and commits are asked again.
 
     Attributes:
-        groups: suspects between which the runs don't decide, as bits of their numbers, with how
-            likely each of them is. None are left where the runs contradict the rates.
+        counts: of the runs, by commit.
+        untestable: what happened at commits where nothing could be decided.
     """
 
     def __init__(
-        self,
-        contained: Sequence[int],
-        counts: Mapping[int, Count],
-        rate: float,
-        false_rate: float = 0.0,
+        self, rows: Sequence[Sequence[str]], ask: Callable[[str], Outcome], known: rates.Count
     ) -> None:
-        """Weigh the runs.
+        """Prepare.
 
         Args:
-            contained: of each commit, the suspects that it contains, as bits of their numbers.
-            counts: of the runs at commits.
-            rate: how often the test fails at commits that contain the first.
-            false_rate: how often it fails in the same way at others.
+            rows: names of commits, each with its parents, which come before it: the good one first
+                and the bad one last. A parent without a row is older than the good one.
+            ask: runs the test at one of them.
+            known: earlier runs that tell how often it fails at the bad commit.
         """
-        self._contained, self._rates = contained, (rate, false_rate)
-        suspects = 0
-        for bits in contained:
-            suspects |= bits
-        logs = [(suspects, 0.0)]
-        for commit, count in counts.items():
-            bits = contained[commit]
-            with_it, without = (_log_of(count, each) for each in self._rates)
-            logs = [
-                (part, log + of_part)
-                for group, log in logs
-                for part, of_part in ((group & bits, with_it), (group & ~bits, without))
-                if part and of_part > -math.inf
-            ]
-        most = max((log for _, log in logs), default=0.0)
-        total = sum(group.bit_count() * math.exp(log - most) for group, log in logs)
-        self.groups = [(group, math.exp(log - most) / total) for group, log in logs]
+        self._ask, self._known = ask, known
+        self._parents = {name: parents for name, *parents in rows}
+        self._bits = {name: 1 << number for number, (name, *_) in enumerate(rows)}
+        # Which of them each contains; the bit of the good one stands for all before.
+        self._contained: dict[str, int] = {}
+        for name, parents in self._parents.items():
+            of_parents = (self._contained.setdefault(parent, 1) for parent in parents)
+            self._contained[name] = reduce(or_, of_parents, self._bits[name])
+        self.counts: defaultdict[str, rates.Count] = defaultdict(rates.Count)
+        self.untestable: dict[str, str] = {}
 
-    def likeliest(self, most: int) -> list[tuple[int, float]]:
-        """Return the likeliest suspects and how likely each is; the first of equals first."""
-        ranked = sorted(
-            (-share, commit)
-            for group, share in self.groups
-            for commit in islice(_bits_of(group), most)
-        )
-        return [(commit, -share) for share, commit in ranked[:most]]
+    def find(self) -> tuple[str, str] | str:
+        """Return the first commit at which it fails and its parent, or why that is not known.
 
-    def most_telling(self, untestable: Collection[int]) -> int | None:
-        """Return the commit at which one more run is expected to tell most; `None` if none tells.
-
-        Near one that can't be tested others can't be either, so those count less.
+        Of several parents it is the one of which least is known that it passes there. If it can't
+        be tested, the commit is only suspected.
         """
-        rate, false_rate = self._rates
-        uncertain = sum(
-            group.bit_count() * -share * math.log2(share) for group, share in self.groups if share
-        )
-        nearby = 2**uncertain / 8
+        good, *_, bad = self._bits
+        known = self._known
+        is_rare = 0 < known.failed < known.runs
+        tries = rates.passes_needed(known.share) if is_rare else rates.FEWEST
+        with suppress(OutOfTime):
+            while not self.counts[bad].failed:
+                self._run(bad)
+                if bad in self.untestable:
+                    return f"at the failing commit it ends in another way: {self.untestable[bad]}"
+                if self.counts[bad] == rates.Count(runs=tries):
+                    return f"at the failing commit it passes ({tries} of {tries})"
+            self._run(good)
+            while True:
+                shares = self.likeliest()
+                commit, share = shares[0]
+                parents, count = self._parents[commit], self.counts[commit]
+                earlier = f"it fails before, too: {count} at {commit[:12]}"
+                if share < _SURE:
+                    asked = self._most_telling(shares)
+                    if asked is None:
+                        return "the other commits can't be tested"
+                elif commit == good:
+                    return f"{earlier}; give an earlier commit by --good"
+                else:
+                    parent = max(parents, key=lambda each: rates.upper_bound(self.counts[each]))
+                    # What comes and goes may have failed by chance, and passed at the good commit.
+                    ends = (good, bad) if count.failed < count.runs else ()
+                    sides = [commit, *parents, *ends]
+                    testable = [each for each in sides if each not in self.untestable]
+                    asked = min(testable, key=lambda each: self.counts[each].runs, default=None)
+                    is_open = not self.untestable.keys().isdisjoint([commit, *parents])
+                    if asked is None or (
+                        self.counts[asked].runs >= rates.FEWEST
+                        and (is_open or rates.are_apart(count, self.counts[parent]))
+                    ):
+                        at_bad = known.and_those_of(self.counts[bad])
+                        return earlier if rates.are_apart(at_bad, count) else (commit, parent)
+                self._run(asked)
+        return "time ran out"
+
+    def likeliest(self) -> list[tuple[str, float]]:
+        """Return the commits that may be the first and how likely each is, the likeliest first.
+
+        They are in all at which it fails; the oftener it passes where one is in, the less likely
+        is that.
+        """
+        seen = [(self._contained[name], count) for name, count in self.counts.items()]
+        passes = {
+            name: sum(count.runs - count.failed for bits, count in seen if bits & bit)
+            for name, bit in self._bits.items()
+            if all(bits & bit for bits, count in seen if count.failed)
+        }
+        least = min(passes.values())
+        at_bad = self._known.and_those_of(self.counts[[*self._bits][-1]])
+        # It fails each time, unless it has passed where it then had to fail.
+        is_certain = at_bad.failed == at_bad.runs and not least
+        rate = 1.0 if is_certain else (at_bad.failed + 0.5) / (at_bad.runs + 1)
+        weights = {name: (1 - rate) ** (times - least) for name, times in passes.items()}
+        total = sum(weights.values())
+        shares = [(name, weight / total) for name, weight in weights.items() if weight]
+        return sorted(shares, key=lambda each: -each[1])
+
+    def _run(self, commit: str) -> None:
+        outcome = self._ask(commit)
+        self.counts[commit] = self.counts[commit].plus(outcome.result)
+        if not self.counts[commit].runs:
+            self.untestable[commit] = outcome.words
+
+    def _most_telling(self, shares: Sequence[tuple[str, float]]) -> str | None:
+        """Return the commit at which one more run tells most; `None` if none tells anything.
+
+        That is one which contains the first as likely as not. Near one that can't be tested others
+        can't be either, so those count less.
+        """
+        groups: defaultdict[float, int] = defaultdict(int)
+        for name, share in shares:
+            groups[share] |= self._bits[name]
+        skipped = [at for at, name in enumerate(self._contained) if name in self.untestable]
         best, found = _TELLS_NOTHING, None
-        for commit, bits in enumerate(self._contained):
-            if commit in untestable:
-                continue
-            contains = sum((group & bits).bit_count() * share for group, share in self.groups)
-            fails = contains * rate + (1 - contains) * false_rate
-            told = (
-                _entropy(fails) - contains * _entropy(rate) - (1 - contains) * _entropy(false_rate)
-            )
-            distance = min((abs(commit - each) for each in untestable), default=0)
-            told *= distance / (distance + nearby) if untestable else 1
+        for at, (name, bits) in enumerate(self._contained.items()):
+            share = sum(each * (group & bits).bit_count() for each, group in groups.items())
+            told = share * (1 - share)
+            if skipped:
+                distance = min(abs(at - each) for each in skipped)
+                told *= distance / (distance + len(shares) / 8)
             if told > best:
-                best, found = told, commit
+                best, found = told, name
         return found
-
-
-def _log_of(count: Count, rate: float) -> float:
-    """Return the logarithm of how likely some runs are at a rate, but for a constant."""
-    shares = ((count.failed, rate), (count.runs - count.failed, 1 - rate))
-    return sum(
-        (times * math.log(share) if share > 0 else -math.inf) for times, share in shares if times
-    )
-
-
-def _entropy(share: float) -> float:
-    """Return how many bits an answer tells that is yes so often."""
-    shares = (share, 1 - share)
-    return -sum(each * math.log2(each) for each in shares if each > 0)
-
-
-def _bits_of(bits: int) -> Iterator[int]:
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest

@@ -29,6 +29,9 @@ _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
 _AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "count")
+_SINCE: Final = "since commit "
+_RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1}
+"""How much a type of proof says, if not that something makes the test fail."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
@@ -88,7 +91,10 @@ def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObj
     table, causes = packaged_table("proofs"), []
     for cause in report["causes"]:
         proof = proofs.get(cause["key"])
-        amended = cause if proof is None else {**cause, "proof": proof}
+        amended = cause
+        if proof is not None:
+            proof = _proof_of_both(cause["proof"], proof)
+            amended = {**cause, "proof": proof}
         if proof is not None and proof["status"] == "proven":
             # Since a commit it may fail now and then.
             is_chance = proof["type"] == "commit" and proof["failed"] < proof["runs"]
@@ -99,6 +105,23 @@ def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObj
         after["verdict"] = dict(report["verdict"])
         judge_causes_again(after)
     return after
+
+
+def _proof_of_both(earlier: JSONObject | None, proof: JSONObject) -> JSONObject:
+    """Return what is known of a cause after another experiment.
+
+    What is proven stays until as much is. What makes a test fail says more than since which commit
+    it does, and that is kept beside it.
+    """
+    both = [each for each in (proof, earlier) if each and each["status"] == "proven"]
+    # What makes it fail is needed to repeat it.
+    kept = max(both, key=lambda each: _RANKS.get(each["type"], 2), default=proof)
+    since = [f"{_SINCE}{each['state']}" for each in both if each["type"] == "commit"]
+    since += [line for each in both for line in each["suspicions"] if line.startswith(_SINCE)]
+    if kept["type"] == "commit" or not since:
+        return kept
+    others = [line for line in kept["suspicions"] if not line.startswith(_SINCE)]
+    return {**kept, "suspicions": [*others, since[0]]}
 
 
 def judge_causes_again(report: JSONObject) -> None:

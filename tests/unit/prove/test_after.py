@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pytest_failure_taxonomy.prove.after import repeat, run_until_excluded
+from pytest_failure_taxonomy.prove.after import run_in_turn, run_until_excluded
 from pytest_failure_taxonomy.prove.experiment import Experiments, Outcome, OutOfTime, Victim
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.prove.recorded import Repeat
@@ -67,7 +67,8 @@ def test_as_many_passes_as_the_rate_asks_for() -> None:
     )  # fmt: skip
     for known, letters, most, is_fixed, words in rows:
         experiments = Letters(test=letters, most=most)
-        assert run_until_excluded(experiments, VICTIM, Repeat(known=known)) == (is_fixed, words)
+        repeat = Repeat(victim=VICTIM, known=known)
+        assert run_until_excluded(experiments, repeat) == (is_fixed, words)
 
 
 def test_new_tests_share_the_time_and_each_has_ten_runs_first() -> None:
@@ -76,7 +77,7 @@ def test_new_tests_share_the_time_and_each_has_ten_runs_first() -> None:
     experiments = Letters(
         quick="p", slow="p", skipped="s", flaky="pppf", dies="c", another="o", most=400
     )
-    counts, words = repeat(experiments, [f"test_it.py::{name}" for name in names])
+    counts, words = run_in_turn(experiments, [f"test_it.py::{name}" for name in names])
     by_name = {nodeid.rpartition("::")[2]: count for nodeid, count in counts.items()}
     assert set(by_name) == {"quick", "slow", "flaky", "dies", "another"}
     assert by_name["slow"].runs >= 10
@@ -88,8 +89,8 @@ def test_new_tests_share_the_time_and_each_has_ten_runs_first() -> None:
     assert words["test_it.py::dies"] == "it ended with SIGSEGV"
     assert words["test_it.py::another"] == "KeyError: 1"
     few = Letters(quick="p", slow="p", most=7)
-    counts, _ = repeat(few, ["a::quick", "a::slow"])
+    counts, _ = run_in_turn(few, ["a::quick", "a::slow"])
     assert sorted(count.runs for count in counts.values()) == [3, 4]
     many = Letters(quick="p")
-    counts, _ = repeat(many, ["a::quick"])
+    counts, _ = run_in_turn(many, ["a::quick"])
     assert counts["a::quick"] == Count(runs=299)  # a rate of 1 % is excluded

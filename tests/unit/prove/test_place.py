@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.prove.commits import Place, checkout_beside, not_in_git
+from pytest_failure_taxonomy.prove.commits import Place, built_modules, checkout_beside
 from pytest_failure_taxonomy.prove.experiment import (
     Conditions,
     ExperimentError,
@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 from pytest_failure_taxonomy.prove.recorded import Repeat
 
 VICTIM = Victim(nodeid="tests/test_it.py::test_it", fingerprints=frozenset(), endings=frozenset())
+AGAIN = Repeat(victim=VICTIM)
 
 
 class Imports(Experiments):
@@ -89,9 +90,9 @@ def test_the_folder_of_what_is_installed_comes_first(place: Place, tmp_path: Pat
     for modules, expected in rows:
         fresh = Place(Setup(args=(), folder=mine, rootdir=mine), mine, theirs)
         experiments = Imports(modules, expected)
-        assert fresh.run(experiments, VICTIM, Repeat()).result == "passed"
+        assert fresh.run(experiments, AGAIN).result == "passed"
         assert experiments.paths == [None, str(expected)]
-        fresh.run(experiments, VICTIM, Repeat())  # it is known from now on
+        fresh.run(experiments, AGAIN)  # it is known from now on
         assert experiments.paths[2:] == [str(expected)]
 
 
@@ -100,7 +101,7 @@ def test_what_is_no_code_of_the_project_may_come_from_anywhere(place: Place) -> 
     inside = place.source / ".venv/lib/site-packages/other.py"
     modules = {"json": Path("/usr/lib/json/__init__.py"), "other": inside, "__main__": Path("/x")}
     experiments = Imports({**modules, "pytest": Path("/site-packages/pytest.py")}, None)
-    assert place.run(experiments, VICTIM, Repeat()).result == "passed"
+    assert place.run(experiments, AGAIN).result == "passed"
     assert len(experiments.paths) == 1
 
 
@@ -108,32 +109,30 @@ def test_what_comes_from_elsewhere_whatever_is_done_is_refused(place: Place) -> 
     """The message says what, from where, and what would be right."""
     file = place.source / "src/shop/cart.py"
     with pytest.raises(ExperimentError) as caught:
-        place.run(Imports({"shop.cart": file}, None), VICTIM, Repeat())
+        place.run(Imports({"shop.cart": file}, None), AGAIN)
     assert str(caught.value) == (
         f"prove: shop.cart is imported from {file}, and not from the commit's files; install the "
         "project in a way that lets PYTHONPATH come first, such as: pip install -e ."
     )
 
 
-def test_a_checkout_lacks_submodules_and_what_a_build_has_made(tmp_path: Path) -> None:
+def test_a_checkout_lacks_what_a_build_has_made(tmp_path: Path) -> None:
     """Ignored modules beside the project's own are found; those of an environment are not."""
+    mine = tmp_path / "mine"
 
-    def git(*words: str, folder: Path = tmp_path) -> None:
-        given = ("-c", "user.name=Ada", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-        subprocess.run(["git", *given, *words], cwd=folder, check=True, capture_output=True)
+    def git(*words: str) -> None:
+        given = ("-c", "user.name=Ada", "-c", "user.email=a@b")
+        subprocess.run(["git", *given, *words], cwd=mine, check=True, capture_output=True)
 
-    other, mine = tmp_path / "other", tmp_path / "mine"
-    for folder in (other, mine):
-        folder.mkdir()
-        git("init", "--quiet", folder=folder)
-        git("commit", "--allow-empty", "--quiet", "--message", "begin", folder=folder)
-    git("submodule", "add", str(other), "vendor/other", folder=mine)
+    mine.mkdir()
+    git("init", "--quiet")
+    git("commit", "--allow-empty", "--quiet", "--message", "begin")
     for name in ("shop/__init__.py", "shop/_version.py", "shop/fast.so", ".venv/lib/x.py"):
         (mine / name).parent.mkdir(parents=True, exist_ok=True)
         (mine / name).write_text("")
     (mine / ".gitignore").write_text("_version.py\n*.so\n.venv\n")
-    git("add", "--all", folder=mine)
-    assert not_in_git(mine) == (["vendor/other"], ["shop/_version.py", "shop/fast.so"])
+    git("add", "--all")
+    assert built_modules(mine) == ["shop/_version.py", "shop/fast.so"]
     with checkout_beside(mine) as beside:
         assert beside.name == "mine"
         assert (mine / ".git/worktrees/mine").is_dir()

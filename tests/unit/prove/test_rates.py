@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.prove.rates import (
         (10, 20, 0.2720, 0.7280),
         (1, 20, 0.0013, 0.2487),
         (0, 0, 0.0, 1.0),
+        (1990, 2000, 0.9908, 0.9976),
     ],
 )
 def test_the_interval_is_that_of_clopper_and_pearson(

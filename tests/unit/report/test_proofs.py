@@ -68,9 +68,6 @@ LINES: Final = (
      "passes with the network closed (5 of 5), passes with it open (5 of 5)")),
     (proof("commit", state="3f2a91c Ada: round at {}", without=passed()), ("commit 3f2a91c Ada: "
      "round at {}, proven: fails at it (5 of 5), passes at its parent (5 of 5)")),
-    (proof("commit", nodeids=["a"], state="3f2a91c Ada: tax", without=passed()),
-     ("commit 3f2a91c Ada: tax, proven: fails at it (5 of 5), passes at its parent (5 of 5)"),
-     "test_total fails there after a"),
     (proof("environment", "suspected", runs=0, failed=0, state="numpy 2.3.1 → 2.4.0"),
      "the environment, suspected: numpy 2.3.1 → 2.4.0"),
     (proof("flaky", "undecided", runs=1_200, failed=0, state="the time was over"),
@@ -149,9 +146,33 @@ def test_a_failure_that_comes_and_goes_since_a_commit_is_worth_a_retry() -> None
     for failed, retryable in ((5, False), (4, True)):
         since = proof("commit", failed=failed, without=passed())
         assert with_proofs(report, {key: since})["causes"][0]["retryable"] is retryable
-    after = proof("commit", nodeids=[POLLUTER], without=passed())
-    advice = summarise(with_proofs(report, {key: after})).advice
-    assert advice == "a retry won't help; of the failed tests alone it passes, and hides the cause"
+
+
+def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
+    """Whichever was proven first; a proof that says less never takes the place of another."""
+    report = report_of_one()
+    key = report["causes"][0]["key"]
+
+    def after(*proofs: dict[str, Any]) -> dict[str, Any]:
+        amended = report
+        for each in proofs:
+            amended = with_proofs(amended, {key: each})
+        FailureReport.model_validate(amended)
+        kept: dict[str, Any] = amended["causes"][0]["proof"]
+        return kept
+
+    commit, later = (proof("commit", state=f"{each} Ada: tax") for each in ("3f2a91c", "55e0d21"))
+    flaky, suspected = proof("flaky", failed=2), proof("order.polluted", "suspected")
+    load = proof("axis.load", suspicions=["time_zone: fails 3 of 5"])
+    both = {**load, "suspicions": [*load["suspicions"], "since commit 3f2a91c Ada: tax"]}
+    assert after(load, commit) == after(commit, load) == after(flaky, commit, load) == both
+    assert after(load, commit, load) == after(load, commit, suspected) == both
+    assert after(load, commit, flaky) == after(load, later, commit) == both
+    assert after(flaky, commit) == after(commit, flaky) == after(later, commit) == commit
+    assert after(suspected, flaky) == after(flaky, suspected) == flaky
+    assert after(flaky, proof("reproducible")) == proof("reproducible")
+    undecided = proof("flaky", "undecided")
+    assert after(suspected, undecided) == undecided
 
 
 def test_one_cause_of_several() -> None:
