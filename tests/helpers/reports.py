@@ -44,6 +44,7 @@ A_PROOF: Final[Mapping[str, Any]] = {
     "without": {"runs": 5, "failed": 0, "state": None},
     "interval": {"low": 0.4782, "high": 1.0},
     "command": "pytest tests/test_tax.py::test_default tests/test_cart.py::test_total",
+    "commit": None,
     "suspicions": ["load: fails 9 of 10 with the processors busy"],
 }
 """A proof in which every field says something."""

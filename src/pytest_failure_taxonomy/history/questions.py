@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -36,6 +37,7 @@ from pytest_failure_taxonomy.history.tables import (
     rows_with,
     started_at,
 )
+from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more
 
@@ -597,7 +599,8 @@ def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str
             from pytest_failure_taxonomy.report.model import Proof  # slow, and rarely needed
 
             since = f"{row.known_since.isoformat(timespec='seconds')}Z"
-            proof = Proof.model_validate_json(row.proof).model_dump(mode="json")
+            stored = {**NO_PROOF, **json.loads(row.proof)}  # whichever version has stored it
+            proof = Proof.model_validate(stored).model_dump(mode="json")
             found[row.name] = {**proof, "known_since": since}
     return found
 

@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.prove.rates import (
     passes_needed,
 )
 from pytest_failure_taxonomy.prove.search import fewest
+from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import listed
 
@@ -436,6 +437,7 @@ class Ladder:
         if failing.before and setters:
             other = f"after {' and '.join(setters)}"
         return {
+            **NO_PROOF,
             "type": sort,
             "status": status,
             "nodeids": [*(failing.before or setters)],
@@ -443,7 +445,6 @@ class Ladder:
             **in_report(effect, without, other or None),
             "command": self._command(failing),
             "suspicions": self._suspicions,
-            "known_since": None,
         }
 
     def _command(self, side: Side) -> str:

@@ -29,7 +29,6 @@ _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
 _AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "count")
-_SINCE: Final = "since commit "
 _RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1}
 """How much a type of proof says, if not that something makes the test fail."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
@@ -116,12 +115,9 @@ def _proof_of_both(earlier: JSONObject | None, proof: JSONObject) -> JSONObject:
     both = [each for each in (proof, earlier) if each and each["status"] == "proven"]
     # What makes it fail is needed to repeat it.
     kept = max(both, key=lambda each: _RANKS.get(each["type"], 2), default=proof)
-    since = [f"{_SINCE}{each['state']}" for each in both if each["type"] == "commit"]
-    since += [line for each in both for line in each["suspicions"] if line.startswith(_SINCE)]
-    if kept["type"] == "commit" or not since:
-        return kept
-    others = [line for line in kept["suspicions"] if not line.startswith(_SINCE)]
-    return {**kept, "suspicions": [*others, since[0]]}
+    commits = [each["state"] if each["type"] == "commit" else each["commit"] for each in both]
+    since = next(filter(None, commits), None)
+    return {**kept, "commit": None if kept["type"] == "commit" else since}
 
 
 def judge_causes_again(report: JSONObject) -> None:

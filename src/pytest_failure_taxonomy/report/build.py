@@ -587,6 +587,7 @@ NO_PROOF: Final[JSONObject] = {
     "interval": None,
     "command": None,
     "suspicions": [],
+    "commit": None,
     "known_since": None,
 }
 """A proof of a cause, of which everything but the type is missing."""

@@ -421,6 +421,7 @@ def proof_words(
     parts = (
         ", ".join(seen),
         "" if is_told else state,
+        f"since commit {proof['commit']}" if proof["commit"] else "",
         f"suspected: {suspected}" if suspected else "",
     )
     head = used[0].format(**words) + (f" on {known_since[:10]}" if known_since else "")

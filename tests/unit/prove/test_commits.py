@@ -134,8 +134,8 @@ def test_what_makes_it_fail_stays_proven_and_the_commit_is_told_beside_it(search
     ):
         known = {"type": type_, "status": "proven", "state": state, "nodeids": nodeids}
         search.cause["proof"] = {**NO_PROOF, **known, "runs": 5, "failed": 5}
-        since = f"since commit {search.names[1][:7]} Ada: cart 1"
-        assert search.find(search.names[0]) == {**search.cause["proof"], "suspicions": [since]}
+        since = f"{search.names[1][:7]} Ada: cart 1"
+        assert search.find(search.names[0]) == {**search.cause["proof"], "commit": since}
         assert search.lines[-3].endswith("Ada: cart 1, proven: fails at it (5 of 5), passes at its "
                                          "parent (5 of 5)")  # fmt: skip
         assert search.lines[-1] == f"   what was proven before stays in the report: {type_}"

@@ -330,6 +330,7 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
             "nodeids": [draw(TEXTS)],
             "state": draw(st.none() | TEXTS),
             "command": draw(st.sampled_from([None, A_PROOF["command"], "pytest a\nb", "\x1b[0m"])),
+            "commit": draw(st.none() | TEXTS),
             "suspicions": [draw(TEXTS)] * many,
         }
     if report["verdict"] and draw(st.booleans()):

@@ -57,6 +57,9 @@ LINES: Final = (
     (proof("reproducible"), "reproducible, proven: fails alone (5 of 5)"),
     (proof("order.brittle", nodeids=["a"], without=passed(), known_since="2026-11-03T01:00:00Z"),
      "brittle, proven on 2026-11-03: fails alone (5 of 5), passes after a (5 of 5)"),
+    (proof("order.brittle", nodeids=["a"], without=passed(), commit="3f2a91c Ada: tax"),
+     ("brittle, proven: fails alone (5 of 5), passes after a (5 of 5); "
+      "since commit 3f2a91c Ada: tax")),
     (proof("order.brittle", nodeids=["a"], without=passed(), state="shop.user = 'ada'"),
      "brittle, proven: fails alone (5 of 5), passes after a (5 of 5)",
      "a leaves shop.user = 'ada', which test_total needs"),
@@ -164,7 +167,7 @@ def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
     commit, later = (proof("commit", state=f"{each} Ada: tax") for each in ("3f2a91c", "55e0d21"))
     flaky, suspected = proof("flaky", failed=2), proof("order.polluted", "suspected")
     load = proof("axis.load", suspicions=["time_zone: fails 3 of 5"])
-    both = {**load, "suspicions": [*load["suspicions"], "since commit 3f2a91c Ada: tax"]}
+    both = {**load, "commit": "3f2a91c Ada: tax"}
     assert after(load, commit) == after(commit, load) == after(flaky, commit, load) == both
     assert after(load, commit, load) == after(load, commit, suspected) == both
     assert after(load, commit, flaky) == after(load, later, commit) == both
