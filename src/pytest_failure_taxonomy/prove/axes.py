@@ -12,7 +12,8 @@ import site
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from calendar import isleap
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,30 +27,21 @@ from pytest_failure_taxonomy.prove.experiment import (
     Experiments,
     Victim,
 )
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
 
 Base = Literal["fails", "passes", "mixed"]
 """How a test ends by itself, before anything is changed."""
 
-_HASH_SEEDS: Final = range(16)
-_RANDOM_SEEDS: Final = range(40)
-"""More, as forks can have them."""
 _RANDOMLY: Final = "--randomly-seed="
 _TRIES: Final = 3
 """How often something is tried that does not decide each time, such as load."""
 _BUSY_PER_PROCESSOR: Final = 2
 _BESIDE: Final = 3
 """Processes that run the same test beside it."""
-_MEGABYTES: Final = (1024, 512, 2048, 768, 384, 1536, 256, 3072)
-"""Of address space, which a process may have at most. Too little to collect decides nothing."""
-_ZONES: Final = (
-    *("UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles"),
-    "Pacific/Kiritimati",
-)
-"""Offsets from +14 to -8 hours, one with half an hour, two with summer time."""
+_TIME: Final = "%Y-%m-%d %H:%M:%S"
+"""The form that libfaketime takes."""
 _ZONE_FILES: Final = Path("/usr/share/zoneinfo")
-_FAKETIME: Final = "faketime/libfaketime.so.1"
-_FAKETIME_FOLDERS: Final = ("/usr/lib/*", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _WITHOUT_NETWORK: Final = Path(__file__).parents[1] / "system" / "without_network.py"
 # It ends by itself when who has started it is gone, however that ended.
 _KEEP_BUSY: Final = """\
@@ -95,9 +87,15 @@ def axes_of(
         uses_random: whether it takes random numbers that can be seeded.
         recorded_at: when it failed, with a time zone.
     """
+    table = packaged_table("experiments")["axes"]
     variables = {**os.environ, **experiments.setup.variables}
-    hash_seed = _hash_seed(variables.get("PYTHONHASHSEED") or "random")
-    random_seed = _random_seed(experiments.setup.args)
+    seed = variables.get("PYTHONHASHSEED") or "random"
+    hash_seed = Axis(
+        name="hash_seed",
+        as_it_is="" if seed == "random" else f"PYTHONHASHSEED={seed}",
+        conditions=_with_variable("PYTHONHASHSEED", map(str, range(table["hash_seeds"])), seed),
+    )
+    random_seed = _random_seed(experiments.setup.args, table["random_seeds"])
     # Forks can have another seed, but not what else a process begins with.
     if uses_random and not (base == "mixed" and random_seed.as_it_is):
         yield random_seed
@@ -107,13 +105,16 @@ def axes_of(
     if base != "mixed":
         yield _home(experiments.folder / "home")
     if base != "fails":
-        yield _parallel(experiments, victim)
-        yield _load()
+        beside = partial(experiments.beside, victim, _BESIDE)
+        together = partial(beside, repeats=False), "the same test at the same time"
+        repeated = partial(beside, repeats=True), "the same test beside it, again and again"
+        yield _around("parallel", "none beside it", together, repeated)
+        yield _around("load", "the processors as they are", (keep_busy, "the processors busy"))
     if base != "mixed":
-        yield _time_zone(variables.get("TZ"))
+        yield _time_zone(variables.get("TZ"), table["zones"])
         yield _time(variables.get("LD_PRELOAD"), base, recorded_at)
     if base == "passes":
-        yield _memory()
+        yield _memory(table["megabytes"])
     # Fresh processes that all failed had other hash seeds each, unless it is set.
     if base == "passes" or (base == "fails" and hash_seed.as_it_is):
         yield hash_seed
@@ -137,15 +138,25 @@ def conditions_of(
     return None
 
 
+def _with_variable(name: str, values: Iterable[str], now: str | None) -> tuple[Conditions, ...]:
+    others = (text for text in values if text != now)
+    return tuple(Conditions(variables=((name, each),), words=f"{name}={each}") for each in others)
+
+
+def _around(name: str, as_it_is: str, *around: tuple[Callable[[], Any], str]) -> Axis:
+    """Return an axis along which something runs beside the test, which does not always decide."""
+    conditions = tuple(Conditions(around=each, words=words) for each, words in around)
+    return Axis(name=name, as_it_is=as_it_is, conditions=conditions, tries=_TRIES)
+
+
 def _network() -> Axis:
     prefix = (sys.executable, "-I", str(_WITHOUT_NETWORK))
+    can_run = _can_run((*prefix, "true"))
     return Axis(
         name="network",
         as_it_is="the network open",
         conditions=(Conditions(prefix=prefix, words="the network closed"),),
-        why_not=""
-        if _can_run((*prefix, "true"))
-        else "this user gets no network namespace of its own",
+        why_not="" if can_run else "this user gets no network namespace of its own",
     )
 
 
@@ -183,37 +194,26 @@ def _fresh_folders(folders: Sequence[Path]) -> Generator[None, None, None]:
         shutil.rmtree(folders[0].parent, ignore_errors=True)
 
 
-def _hash_seed(now: str) -> Axis:
-    seeds = [(("PYTHONHASHSEED", str(seed)),) for seed in _HASH_SEEDS if str(seed) != now]
-    return Axis(
-        name="hash_seed",
-        as_it_is="" if now == "random" else f"PYTHONHASHSEED={now}",
-        conditions=tuple(Conditions(variables=each, words="=".join(each[0])) for each in seeds),
-    )
-
-
-def _random_seed(args: Sequence[str]) -> Axis:
+def _random_seed(args: Sequence[str], seeds: int) -> Axis:
     now = next((each for each in reversed(args) if each.startswith(_RANDOMLY)), "")
     words = f"{_RANDOMLY}{{}}" if now else "random.seed({})"
-    seeds = [(seed, told) for seed in _RANDOM_SEEDS if (told := words.format(seed)) != now]
-    return Axis(
-        name="random_seed",
-        as_it_is=now,
-        conditions=tuple(
-            Conditions(seed=seed, args=(told,) if now else (), words=told) for seed, told in seeds
-        ),
+    told = {seed: words.format(seed) for seed in range(seeds)}
+    conditions = (
+        Conditions(seed=seed, args=(word,) if now else (), words=word)
+        for seed, word in told.items()
+        if word != now
     )
+    return Axis(name="random_seed", as_it_is=now, conditions=tuple(conditions))
 
 
-def _time_zone(now: str | None) -> Axis:
+def _time_zone(now: str | None, zones: Sequence[str]) -> Axis:
     here = time.strftime("%Z")
-    zones = [zone for zone in _ZONES if (_ZONE_FILES / zone).exists()]
-    others = [(("TZ", zone),) for zone in zones if zone != (now or here)]
+    known = [zone for zone in zones if (_ZONE_FILES / zone).exists()]
     return Axis(
         name="time_zone",
         as_it_is=f"TZ={now}" if now else f"the time zone as it is ({here})",
-        conditions=tuple(Conditions(variables=each, words="=".join(each[0])) for each in others),
-        why_not="" if zones else f"there are no time zones in {_ZONE_FILES}",
+        conditions=_with_variable("TZ", known, now or here),
+        why_not="" if known else f"there are no time zones in {_ZONE_FILES}",
     )
 
 
@@ -240,10 +240,10 @@ def _time(preloaded: str | None, base: Base, recorded_at: datetime | None) -> Ax
 
 def find_faketime() -> str | None:
     """Return the path of libfaketime; `None` without it."""
-    folders = [*_FAKETIME_FOLDERS]
+    patterns = [*packaged_table("experiments")["axes"]["libfaketime"]]
     if command := shutil.which("faketime"):
-        folders.append(str(Path(command).resolve().parents[1] / "lib*"))
-    return next((path for each in folders for path in sorted(glob(f"{each}/{_FAKETIME}"))), None)
+        patterns.append(str(Path(command).resolve().parents[1] / "lib*/faketime/libfaketime.so.1"))
+    return next((path for pattern in patterns for path in sorted(glob(pattern))), None)
 
 
 def times_to_try(now: datetime, base: Base, recorded_at: datetime | None) -> tuple[str, ...]:
@@ -254,33 +254,18 @@ def times_to_try(now: datetime, base: Base, recorded_at: datetime | None) -> tup
         base: how it ends now. Where it fails, days without anything special are enough.
         recorded_at: when it failed. It comes first, unless that is this hour.
     """
-    year, form = now.year, "%Y-%m-%d %H:%M:%S"
-    noon = now.replace(hour=12, minute=0, second=0)
-    in_march, in_july = noon.replace(month=3, day=15), noon.replace(month=7, day=15)
-    others = [
-        *(in_july.replace(year=year - 3), in_march.replace(year=year + 10)),
-        # The next Wednesday or Saturday, whichever is farther from what today is
-        noon + timedelta(days=(5 if now.weekday() < 5 else 2) - now.weekday(), weeks=1),
-    ]
+    table = packaged_table("experiments")["axes"]
+    # The next Wednesday or Saturday, whichever is farther from what today is
+    days = (5 if now.weekday() < 5 else 2) - now.weekday() + 7
+    times = [f"{now.year + years}-{at}" for years, at in table["ordinary_times"]]
+    times.append(f"{now + timedelta(days=days):%Y-%m-%d} 12:00:00")
     if base == "fails":
-        return tuple(each.strftime(form) for each in others)
-    leap = next(each for each in range(year, year + 9) if each % 4 == 0 and each % 100)
-    rare = (
-        *(f"{year}-12-31 23:58:00", f"{year}-01-31 23:58:00"),  # so late that tomorrow is near
-        *(f"{leap}-02-29 12:00:00", f"{year + 1}-01-01 00:01:00"),
-    )
+        return tuple(times)
     if recorded_at is not None and abs(now - recorded_at) > timedelta(hours=1):
-        others.insert(0, recorded_at.astimezone(now.tzinfo))
-    return (*(each.strftime(form) for each in others), *rare)
-
-
-def _load() -> Axis:
-    return Axis(
-        name="load",
-        as_it_is="the processors as they are",
-        conditions=(Conditions(around=keep_busy, words="the processors busy"),),
-        tries=_TRIES,
-    )
+        times.insert(0, recorded_at.astimezone(now.tzinfo).strftime(_TIME))
+    leap = next(year for year in range(now.year, now.year + 9) if isleap(year))
+    rare = [f"{now.year + years}-{at}" for years, at in table["rare_times"]]
+    return (*times, *rare, f"{leap}-02-29 12:00:00")
 
 
 @contextmanager
@@ -303,30 +288,17 @@ def keep_busy() -> Generator[None, None, None]:
             process.wait()
 
 
-def _parallel(experiments: Experiments, victim: Victim) -> Axis:
-    at_once = partial(experiments.beside, victim, _BESIDE, repeats=False)
-    repeated = partial(experiments.beside, victim, _BESIDE, repeats=True)
-    return Axis(
-        name="parallel",
-        as_it_is="none beside it",
-        conditions=(
-            Conditions(around=at_once, words="the same test at the same time"),
-            Conditions(around=repeated, words="the same test beside it, again and again"),
-        ),
-        tries=_TRIES,
-    )
-
-
-def _memory() -> Axis:
+def _memory(megabytes: Sequence[int]) -> Axis:
     # Of a process alone, it is the address space that can be limited.
     limited = ("sh", "-c", 'ulimit -v "$0" && exec "$@"')
-    kilobytes = [str(megabytes << 10) for megabytes in _MEGABYTES]
+    conditions = tuple(
+        Conditions(prefix=(*limited, str(each << 10)), words=f"{each:,} MB of address space")
+        for each in megabytes
+    )
+    can_run = _can_run((*conditions[0].prefix, "true"))
     return Axis(
         name="memory",
         as_it_is="the memory as it is",
-        conditions=tuple(
-            Conditions(prefix=(*limited, each), words=f"{int(each) >> 10:,} MB of address space")
-            for each in kilobytes
-        ),
-        why_not="" if _can_run((*limited, kilobytes[0], "true")) else "no shell here limits it",
+        conditions=conditions,
+        why_not="" if can_run else "no shell here limits it",
     )
