@@ -25,6 +25,7 @@ def prove(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.prove.after import are_fixed, are_new_tests_sound
     from pytest_failure_taxonomy.prove.causes import prove_causes
     from pytest_failure_taxonomy.prove.commits import find_commits
+    from pytest_failure_taxonomy.prove.recorded import Task
 
     path = Path(options.report)
 
@@ -32,26 +33,25 @@ def prove(options: argparse.Namespace) -> int:
         with output.writing_to(path):
             write_report(path, report)
 
-    report = load(path)
-    given: dict[str, Any] = {
-        "budget_seconds": options.budget,
-        "allows_effects": options.yes,
-        "tell": lambda line: output.answer(f"{safe_text(line)}\n"),
-    }
+    task = Task(
+        report=load(path),
+        tell=lambda line: output.answer(f"{safe_text(line)}\n"),
+        save=save,
+        budget_seconds=options.budget,
+        number=options.cause,
+        allows_effects=options.yes,
+    )
     if options.new:
-        return int(not are_new_tests_sound(report, history=options.history, **given))
-    given["number"] = options.cause
+        return int(not are_new_tests_sound(task, options.history))
     if options.fixed:
-        return int(not are_fixed(report, history=options.history, **given))
+        return int(not are_fixed(task, options.history))
     try:
         if options.commit or options.good is not None:
-            report = find_commits(report, good=options.good, save=save, **given)
+            report = find_commits(task, options.good)
             proofs = [cause["proof"] for cause in report["causes"]]
             are_proven = all(each is not None and each["status"] == "proven" for each in proofs)
         else:
-            report, are_proven = prove_causes(
-                path, report, resumes=options.resume, save=save, **given
-            )
+            report, are_proven = prove_causes(path, task, resumes=options.resume)
     except KeyboardInterrupt:
         output.tell("prove: interrupted; what is proven so far is in the report, --resume goes on")
         raise

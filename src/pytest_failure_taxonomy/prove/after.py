@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,49 +15,33 @@ from pytest_failure_taxonomy.taxonomy.words import counted
 
 _RATE: Final = 0.05
 """What passes have to exclude where nothing says how often it failed."""
-_MOST_OTHERS: Final = 3
-"""Runs that may end in another way."""
 _FEWEST: Final = 10
 """Runs of each new test, and"""
 _MOST: Final = rates.passes_needed(0.01)
 """the most, however much time is left."""
 
 
-def are_fixed(
-    report: Mapping[str, Any],
-    *,
-    number: int | None = None,
-    history: str | None = None,
-    budget_seconds: float,
-    allows_effects: bool = False,
-    tell: Callable[[str], None],
-) -> bool:
+def are_fixed(task: recorded.Task, history: str | None = None) -> bool:
     """Tell whether the causes of a report are gone: whether their tests pass often enough.
 
     Every run is a process of its own, in the order in which the test failed.
 
     Args:
-        report: its JSON object.
-        number: of the only cause that is looked at, from 1 on.
+        task: what is asked for.
         history: the URL of one that says how often tests failed; `None` for the usual one.
-        budget_seconds: for all causes together.
-        allows_effects: run tests that use the network, a database or other processes.
-        tell: prints a line.
 
     Raises:
         ExperimentError: pytest can't be run as it was.
         HistoryError: the history that is given can't be read.
         SettingsError: there is no such cause, or nothing failed.
     """
-    chosen = causes.causes_of(report, number)
-    setup, until = recorded.setup_of(report), time.monotonic() + budget_seconds
+    report = task.report
+    chosen = causes.causes_of(report, task.number)
     are_gone = []
-    with recorded.experiments_of(
-        report, setup, until, allows_effects=allows_effects
-    ) as experiments:
+    with recorded.experiments_of(task, recorded.setup_of(report)) as experiments:
         experiments.start()
         experiments.stop()
-        for cause, experiments.until in causes.in_turn(chosen, until, tell):
+        for cause in causes.in_turn(chosen, experiments, task.tell):
             repeat = recorded.repeat_of(report, cause, experiments)
             is_gone, words = False, recorded.NO_TEST
             if repeat is not None:
@@ -69,7 +52,7 @@ def are_fixed(
                     repeat = replace(repeat, before=before, known=known)
                 is_gone, words = run_until_excluded(experiments, repeat)
             are_gone.append(is_gone)
-            tell(f"   {words}")
+            task.tell(f"   {words}")
     return all(are_gone)
 
 
@@ -77,18 +60,17 @@ def run_until_excluded(experiments: Experiments, repeat: recorded.Repeat) -> tup
     """Run a test until it has passed often enough; return whether it has, and what that says."""
     rate = repeat.known.interval[0] if repeat.known.failed else _RATE
     needed = rates.passes_needed(rate)
-    passed = others = 0
+    passed = 0
     try:
         while passed < needed:
             outcome = experiments.run(
                 repeat.victim, repeat.before, repeat.conditions, is_fresh=True
             )
             if outcome.result == "failed":
-                return False, f"not fixed: failed in run {passed + others + 1}"
-            passed += outcome.result == "passed"
-            others += outcome.result == "other"
-            if others > _MOST_OTHERS:
+                return False, f"not fixed: failed in run {passed + 1}"
+            if outcome.result == "other":
                 return False, f"undecided: it ends in another way: {first_line(outcome.words)}"
+            passed += 1
     except OutOfTime:
         excluded = f"{_excluded(passed)}; " if passed else ""
         more = f"it takes {needed:,} to exclude {rate:.1%}"
@@ -122,24 +104,14 @@ def _known_by_history(report: Mapping[str, Any], nodeid: str, url: str | None) -
     return counts[0] if counts else rates.Count()
 
 
-def are_new_tests_sound(
-    report: Mapping[str, Any],
-    *,
-    history: str | None = None,
-    budget_seconds: float,
-    allows_effects: bool = False,
-    tell: Callable[[str], None],
-) -> bool:
+def are_new_tests_sound(task: recorded.Task, history: str | None = None) -> bool:
     """Repeat the tests that no run before that of a report has seen; tell whether all pass.
 
     Each runs alone, in forks where that is possible, and for about as long as the others.
 
     Args:
-        report: its JSON object.
+        task: what is asked for.
         history: the URL of what knows earlier tests; `None` for the usual one.
-        budget_seconds: for all of them together.
-        allows_effects: run tests that use the network, a database or other processes.
-        tell: prints a line.
 
     Raises:
         ExperimentError: pytest can't be run as it was.
@@ -148,8 +120,8 @@ def are_new_tests_sound(
     from pytest_failure_taxonomy.history import open_history  # slow
     from pytest_failure_taxonomy.history.questions import find_new_tests
 
-    setup, until = recorded.setup_of(report), time.monotonic() + budget_seconds
-    experiments = recorded.experiments_of(report, setup, until, allows_effects=allows_effects)
+    report, tell = task.report, task.tell
+    experiments = recorded.experiments_of(task, recorded.setup_of(report))
     rootdir = report["run"]["invocation"]["rootdir"]
     with open_history(history, rootdir=rootdir, create=False) as opened, experiments:
         experiments.start()

@@ -46,40 +46,27 @@ _ENDS_WORDS: Final[Mapping[Result, str]] = {
 
 
 def prove_causes(
-    path: Path,
-    report: dict[str, Any],
-    *,
-    budget_seconds: float,
-    number: int | None = None,
-    resumes: bool = False,
-    allows_effects: bool = False,
-    tell: Callable[[str], None],
-    save: Callable[[dict[str, Any]], None],
+    path: Path, task: recorded.Task, *, resumes: bool = False
 ) -> tuple[dict[str, Any], bool]:
     """Return a report with what experiments show of its causes, and whether all are proven.
 
     Args:
         path: of the report.
-        report: its JSON object.
-        budget_seconds: for all causes together.
-        number: of the only cause that is looked at, from 1 on.
+        task: what is asked for.
         resumes: leave out what has been decided before.
-        allows_effects: run tests that use the network, a database or other processes.
-        tell: prints a line.
-        save: keeps the report, after each cause.
 
     Raises:
         ExperimentError: pytest can't be run as it was, or a test has effects that are not allowed.
         SettingsError: there is no such cause, or nothing to prove.
     """
-    causes = causes_of(report, number, resumes=resumes)
+    report, tell = task.report, task.tell
+    causes = causes_of(report, task.number, resumes=resumes)
     setup = recorded.setup_of(report)
     began = time.monotonic()
-    until = began + budget_seconds
-    experiments = recorded.experiments_of(report, setup, until, allows_effects=allows_effects)
+    experiments = recorded.experiments_of(task, setup)
     tell(
-        f"{counted(len(causes), 'cause')}, in at most {seconds_words(budget_seconds)} and about "
-        f"{len(causes) * MOST_RUNS:,} runs of some of the tests"
+        f"{counted(len(causes), 'cause')}, in at most {seconds_words(task.budget_seconds)} and "
+        f"about {len(causes) * MOST_RUNS:,} runs of some of the tests"
     )
     files = _files_besides(path, setup.rootdir)
     with experiments:
@@ -92,7 +79,7 @@ def prove_causes(
         not_tried: dict[str, str] = {}
         not_known = tuple(_not_known(report, files))
         undecided = 0
-        for cause, experiments.until in in_turn(causes, until, tell):
+        for cause in in_turn(causes, experiments, tell):
             proof = _prove(report, cause, experiments, tuple(suspects), not_tried, not_known)
             undecided += isinstance(proof, str) or proof["status"] != "proven"
             if isinstance(proof, str):
@@ -100,13 +87,13 @@ def prove_causes(
                 continue
             if proof["type"] == "order.polluted":
                 suspects[tuple(proof["nodeids"])] = None
-            report = tell_and_keep(report, cause, proof, tell, save)
+            report = tell_and_keep(task, report, cause, proof)
         if told := [f"{name} ({why})" for name, why in not_tried.items()]:
             tell(f"not tried here: {', '.join(told)}")
         runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"
         tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
         if undecided:
-            more = f"prove --resume --budget {max(1, round(2 * budget_seconds / 60))}m"
+            more = f"prove --resume --budget {max(1, round(2 * task.budget_seconds / 60))}m"
             tell(f"{counted(undecided, 'cause')} not proven; to go on: failure-taxonomy {more}")
     if changed := changed_files(files, _files_besides(path, setup.rootdir)):
         tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
@@ -121,23 +108,26 @@ def _files_besides(report: Path, rootdir: Path) -> dict[str, tuple[int, int]]:
 
 
 def in_turn(
-    causes: Sequence[tuple[int, dict[str, Any]]], until: float, tell: Callable[[str], None]
-) -> Iterator[tuple[dict[str, Any], float]]:
-    """Yield causes, each with the end of its share of the time; its line is printed."""
+    causes: Sequence[tuple[int, dict[str, Any]]],
+    experiments: Experiments,
+    tell: Callable[[str], None],
+) -> Iterator[dict[str, Any]]:
+    """Yield causes, each with its share of the experiments' time; its line is printed."""
+    until = experiments.until
     for index, (at, cause) in enumerate(causes):
         nodeids = cause["nodeids"]
         tests = f"{nodeids[0]}{and_more(len(nodeids) - 1)}" if nodeids else "no test"
         tell(f"{at}. {cause['count']} x {cause['what']}: {tests}")
         now = time.monotonic()
-        yield cause, now + (until - now) / (len(causes) - index)
+        experiments.until = now + (until - now) / (len(causes) - index)
+        yield cause
 
 
 def tell_and_keep(
+    task: recorded.Task,
     report: dict[str, Any],
     cause: Mapping[str, Any],
     proof: dict[str, Any],
-    tell: Callable[[str], None],
-    save: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     """Print a proof with its command, and return the report with it; a better one stays."""
     lines = [*proof_words(proof, cause["nodeids"][0] if cause["nodeids"] else None)]
@@ -148,8 +138,8 @@ def tell_and_keep(
     if (kept["type"], kept["status"]) != (proof["type"], proof["status"]):
         lines.append(f"what was proven before stays in the report: {kept['type']}")
     for line in lines:
-        tell(f"{_INDENT}{line}")
-    save(report)
+        task.tell(f"{_INDENT}{line}")
+    task.save(report)
     return report
 
 

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from math import log2
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +32,6 @@ _SHOWN: Final = 5
 _SECONDS_OF_GIT: Final = 120.0
 _OF_A_HOOK: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
 """What git sets for its hooks; it would be asked about another checkout than ours."""
-_ABBREVIATED: Final = 12
-"""Characters of a commit's name in a command."""
 _NO_GOOD: Final = (
     "it is not known where it passed; give a commit by --good, or keep a history, which knows it"
 )
@@ -189,44 +186,28 @@ def built_modules(source: Path) -> list[str]:
     return [name for name in built if os.path.dirname(name) in folders]
 
 
-def find_commits(
-    report: JSONObject,
-    *,
-    good: str | None = None,
-    number: int | None = None,
-    budget_seconds: float,
-    allows_effects: bool = False,
-    tell: Callable[[str], None],
-    save: Callable[[JSONObject], None],
-) -> JSONObject:
+def find_commits(task: recorded.Task, good: str | None = None) -> JSONObject:
     """Return a report with the commits since which its causes fail.
 
     Args:
-        report: its JSON object.
+        task: what is asked for.
         good: a commit at which the tests pass; else the last one that the history knows.
-        number: of the only cause that is looked at, from 1 on.
-        budget_seconds: for all causes together.
-        allows_effects: run tests that use the network, a database or other processes.
-        tell: prints a line.
-        save: keeps the report, after each cause.
 
     Raises:
         ExperimentError: git or pytest can't be run, or what would be tested is not the commit's.
         SettingsError: there is no such cause.
     """
-    chosen = causes.causes_of(report, number)
-    setup, until = recorded.setup_of(report), time.monotonic() + budget_seconds
+    report, tell = task.report, task.tell
+    chosen = causes.causes_of(report, task.number)
+    setup = recorded.setup_of(report)
     source = toplevel_of(setup.folder)
     git_then = report["environment"]["git"] or {}
     if built := built_modules(source):
         tell(f"what git ignores is taken as it is in {source}: {listed(built, _SHOWN)}")
     with checkout_beside(source) as folder:
         place = Place(setup, source, folder)
-        experiments = recorded.experiments_of(
-            report, place.setup, until, allows_effects=allows_effects
-        )
-        with experiments:
-            for cause, experiments.until in causes.in_turn(chosen, until, tell):
+        with recorded.experiments_of(task, place.setup) as experiments:
+            for cause in causes.in_turn(chosen, experiments, tell):
                 repeat = recorded.repeat_of(report, cause, experiments)
                 begin = good or (cause["history"] or {}).get("last_passed_commit")
                 if repeat is None or begin is None:
@@ -236,7 +217,7 @@ def find_commits(
                 proof = _prove(place, rows, built, experiments, repeat, tell)
                 if git_then.get("dirty") and proof["status"] == "undecided":
                     proof["suspicions"].append("what was not committed when it failed")
-                report = causes.tell_and_keep(report, cause, proof, tell, save)
+                report = causes.tell_and_keep(task, report, cause, proof)
     return report
 
 
@@ -268,7 +249,7 @@ def _prove(
         return outcome
 
     walk = Walk(rows, ask, repeat.known)
-    steps = counted(max(1, round(log2(len(rows) - 1))), "step")
+    steps = counted(len(rows).bit_length() - 1, "step")
     tell(f"   {counted(len(rows) - 1, 'commit')} since {words(rows[0][0])}: about {steps}")
     found = walk.find()
     proof = {**NO_PROOF, "type": "commit"}
@@ -284,7 +265,7 @@ def _prove(
         "status": "suspected" if untestable else "proven",
         "state": words(commit),
         **rates.in_report(walk.counts[commit], walk.counts[parent]),
-        "command": f"git show {commit[:_ABBREVIATED]}",
+        "command": f"git show {commit[:12]}",
         "suspicions": untestable,
     }
 
@@ -304,8 +285,11 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
     ((_, cause),) = causes.causes_of(report, number)
     setup = recorded.setup_of(report)
     place = Place(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
-    until = time.monotonic() + 2 * recorded.limit_of(report) * times
-    with recorded.experiments_of(report, place.setup, until, allows_effects=True) as experiments:
+    limit = recorded.limit_of(report)
+    until = time.monotonic() + 2 * limit * times
+    with Experiments(
+        place.setup, until=until, limit_seconds=limit, allows_effects=True
+    ) as experiments:
         repeat = recorded.repeat_of(report, cause, experiments)
         if repeat is None:
             raise SettingsError(f"bisect-step: {recorded.NO_TEST}")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -89,12 +90,31 @@ def limit_of(report: Mapping[str, Any]) -> float:
     return min(max(_SECONDS, 3 * float(lasted)), _LONGEST_SECONDS)
 
 
-def experiments_of(
-    report: Mapping[str, Any], setup: Setup, until: float, *, allows_effects: bool
-) -> Experiments:
-    """Return what runs tests of a report until a time."""
-    limit = limit_of(report)
-    return Experiments(setup, until=until, limit_seconds=limit, allows_effects=allows_effects)
+@value
+class Task:
+    """What is asked for: of which report, and within what."""
+
+    report: dict[str, Any]
+    tell: Callable[[str], None]
+    """Prints a line."""
+    save: Callable[[dict[str, Any]], None]
+    """Keeps the report, after each cause."""
+    budget_seconds: float
+    """For all causes together."""
+    number: int | None = None
+    """That of the only cause that is looked at, from 1 on."""
+    allows_effects: bool = False
+    """Run tests that use the network, a database or other processes."""
+
+
+def experiments_of(task: Task, setup: Setup) -> Experiments:
+    """Return what runs tests of a report until its time is over."""
+    return Experiments(
+        setup,
+        until=time.monotonic() + task.budget_seconds,
+        limit_seconds=limit_of(task.report),
+        allows_effects=task.allows_effects,
+    )
 
 
 def victims_of(report: Mapping[str, Any], cause: Mapping[str, Any]) -> tuple[Victim, ...]:

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Setup,
     Victim,
 )
+from pytest_failure_taxonomy.prove.recorded import Task
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 from tests.helpers.reports import make_failure, make_report, make_run
@@ -63,7 +64,7 @@ class Search:
         monkeypatch.setattr(recorded, "setup_of", lambda report: setup)
         monkeypatch.setattr(recorded, "experiments_of", self._experiments_of)
 
-    def _experiments_of(self, report: Any, setup: Setup, *_: Any, **__: Any) -> TextDecides:
+    def _experiments_of(self, task: Task, setup: Setup) -> TextDecides:
         self.experiments.append(TextDecides(setup, self.most))
         return self.experiments[-1]
 
@@ -93,13 +94,13 @@ class Search:
         """Return the proof that the report has afterwards."""
         self.lines.clear()
         self.saved.clear()
-        after = find_commits(
-            self.report,
-            good=good,
-            budget_seconds=60,
+        task = Task(
+            report=self.report,
             tell=self.lines.append,
             save=self.saved.append,
+            budget_seconds=60,
         )
+        after = find_commits(task, good)
         proof: dict[str, Any] = after["causes"][0]["proof"]
         return proof
 
