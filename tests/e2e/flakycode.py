@@ -1,6 +1,6 @@
 """Prove the flaky tests of marwan116/flakycode, whose causes are known, and print what came of it.
 
-    python tests/e2e/flakycode.py CHECKOUT [--database URL] [--budget 3m] [--only WORD]
+    python -m tests.e2e.flakycode CHECKOUT [--database URL] [--budget 3m] [--only WORD]
 
 Each of its pairs has a flaky test and a reliable one. Here the flaky one runs, as its own module
 says, until it fails, and `failure-taxonomy prove` works on the report; then the reliable one runs
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import http.server
 import json
-import os
 import re
 import shutil
 import socket
@@ -32,10 +31,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.helpers.other_suites import own_environment, run, say
+
 TRIES: Final = {"flaky": 12, "reliable": 3}
 """Runs that wait for a failure."""
 AT_ONCE: Final = 4
-LIMIT_SECONDS: Final = 900.0
 SRC: Final = Path(__file__).parents[2] / "src" / "pytest_failure_taxonomy"
 WITHOUT_NETWORK: Final = (sys.executable, str(SRC / "system" / "without_network.py"))
 LITTLE_MEMORY: Final = ("sh", "-c", 'ulimit -v 1500000 && exec "$@"', "sh")
@@ -110,7 +110,6 @@ def main(words: Sequence[str] | None = None) -> int:
         (folder / "plugins").mkdir()
         (folder / "plugins" / "short_switches.py").write_text(SHORT_SWITCHES, "utf-8")
         variables = {
-            **{name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")},
             "PYTHONPATH": str(folder / "plugins"),
             "TEST_DATABASE__URL": options.database,
             **stack.enter_context(example_com(folder)),
@@ -119,21 +118,15 @@ def main(words: Sequence[str] | None = None) -> int:
             if options.only in pair.folder and (options.database or not pair.needs_database):
                 for name in ("flaky", "reliable"):
                     row = prove(pair, name, options.checkout, folder, variables, options.budget)
-                    tell(f"{row.test}: {row.recorded}; {row.words} [{row.verdict}] {row.runs}")
+                    say(f"{row.test}: {row.recorded}; {row.words} [{row.verdict}] {row.runs}")
                     rows.append(row)
-    tell("\n| test | recorded | what is proven | | runs |\n|---|---|---|---|---|")
+    say("\n| test | recorded | what is proven | | runs |\n|---|---|---|---|---|")
     for row in rows:
-        tell(f"| {' | '.join(row)} |")
+        say(f"| {' | '.join(row)} |")
     flaky = [row.verdict for row in rows if row.test.endswith("test_flaky")]
     wrong = sum(row.verdict == "wrong" for row in rows)
-    tell(f"\n{flaky.count('right')} of {len(flaky)} rightly typed, {wrong} proven wrongly")
+    say(f"\n{flaky.count('right')} of {len(flaky)} rightly typed, {wrong} proven wrongly")
     return min(wrong, 1)
-
-
-def tell(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def prove(
@@ -141,6 +134,7 @@ def prove(
 ) -> Row:
     """Run a test until it fails, and prove why."""
     place = folder / f"{pair.folder.replace('/', '-')}-{name}"
+    variables = own_environment(folder / "homes" / place.name, **variables)
     shutil.copytree(checkout, place, ignore=shutil.ignore_patterns(".git"))
     test = f"tests/{pair.folder}/test_{name}.py"
     report, tries = record(pair, test, TRIES[name], place, variables)
@@ -149,7 +143,7 @@ def prove(
         return Row(title, f"passed {tries} times", "", "", "")
     recorded = f"failed in run {tries}"
     command = (sys.executable, "-m", "pytest_failure_taxonomy", "prove", "--cause", "1", "--yes")
-    _, said = run((*command, "--budget", budget, str(report)), place, variables)
+    said = run((*command, "--budget", budget, str(report)), place, variables)
     proof = json.loads(report.read_text("utf-8"))["causes"][0]["proof"]
     runs = RUNS.search(said)
     lines = [line.strip() for line in said.splitlines() if line.startswith("   ")]
@@ -186,22 +180,6 @@ def record(
             if path.exists() and json.loads(path.read_text("utf-8"))["causes"]:
                 return path, number
     return None, most
-
-
-def run(command: Sequence[str], place: Path, variables: Mapping[str, str]) -> tuple[int, str]:
-    """Return status and output of a command."""
-    done = subprocess.run(
-        command,
-        cwd=place,
-        env=dict(variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
-    )
-    return done.returncode, done.stdout
 
 
 @contextmanager
@@ -247,5 +225,5 @@ def example_com(folder: Path) -> Iterator[dict[str, str]]:
 if __name__ == "__main__":
     began = time.monotonic()
     status = main()
-    tell(f"in {time.monotonic() - began:.0f} s")
+    say(f"in {time.monotonic() - began:.0f} s")
     raise SystemExit(status)

@@ -1,13 +1,14 @@
 """Prove order-dependent tests of real projects, and compare it with what is known of them.
 
-    python tests/e2e/labelled_tests.py CHECKOUTS --labels FILE [--seeds 1,2,3] [NAME]...
+    python -m tests.e2e.labelled_tests CHECKOUTS --labels FILE [--seeds 1,2,3] [NAME]...
 
 CHECKOUTS has a folder `OWNER__NAME` for each project, at the commit that the labels name; where its
 tests need something, there is a virtual environment `OWNER__NAME.venv` beside it, or `--python` has
 it all; this package is installed in either. The labels are a CSV file with the columns of IDoFT's
 `py-data.csv`: address, commit, node id, category. Each suite runs in its own order, reversed, and
-shuffled with each seed, in a copy of its own; then `failure-taxonomy prove` works on the report.
-What it calls proven is tried again by plain pytest, without this package, in fresh copies:
+shuffled with each seed, in a copy and at a home of its own; then `failure-taxonomy prove` works on
+the report, at another home. What it calls proven is tried again by plain pytest, without this
+package, in fresh copies:
 
 - `order.polluted`: `pytest POLLUTER VICTIM` must fail and `pytest VICTIM` must pass, each time, or
   `pytest OTHER VICTIM`, where the proof says that it passes after another test;
@@ -41,7 +42,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-RUN_LIMIT_SECONDS: Final = 600.0
+from tests.helpers.other_suites import own_environment, run, say
+
 CHECKS: Final = 3
 """How often each side of a proof is tried again."""
 MOST_CHECKED: Final = 3
@@ -120,13 +122,14 @@ class Bench:
         return place
 
     def environment(self, place: Path, order: str = "own") -> dict[str, str]:
-        """Return the variables of a run in a copy."""
+        """Return the variables of a run in a copy, with a home of its own beside it."""
+        self._count += 1
         paths = [self._folder / "plugins", place, place / "src"]
-        return {
-            **{name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")},
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
-            "LABELLED_ORDER": order,
-        }
+        return own_environment(
+            place.parent / f"home.{self._count}",
+            PYTHONPATH=os.pathsep.join(map(str, paths)),
+            LABELLED_ORDER=order,
+        )
 
     def plain(self, order: str, *nodeids: str) -> dict[str, str]:
         """Return the outcomes of a run without this package, in a copy of its own."""
@@ -232,14 +235,13 @@ def prove_order(
     project = bench.project
     place = bench.copy()
     report_path = place.parent / "report.json"
-    variables = bench.environment(place, order)
     run(
         [
             *(project.python, "-m", "pytest", "-q", "-p", "labelled_order"),
             *("--continue-on-collection-errors", "--why", f"--why-report={report_path}"),
         ],
         place,
-        variables,
+        bench.environment(place, order),
     )
     if not report_path.exists():
         say(f"  {order}: no report")
@@ -266,7 +268,7 @@ def prove_order(
             *("--budget", options.budget, "--yes"),
         ],
         place,
-        variables,
+        bench.environment(place, order),
     )
     spent = processor_seconds() - spent
     truth["processor"] += round(spent)
@@ -418,24 +420,6 @@ def summarize(rows: Iterable[Row], truth: Counter[str]) -> int:
     return int(bool(wrong))
 
 
-def run(command: Sequence[str], place: Path, variables: Mapping[str, str]) -> str:
-    """Run a command in a copy; return what it printed."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=place,
-            env=dict(variables),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=RUN_LIMIT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "took too long"
-    return done.stdout.decode("utf-8", "replace")
-
-
 def processor_seconds() -> float:
     """Return what all processes that have ended below this one have used."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -472,12 +456,6 @@ def watch(
     return lines, {
         number: end - start for (number, start), end in zip(began.items(), ended, strict=True)
     }
-
-
-def say(line: str) -> None:
-    """Write a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
