@@ -58,11 +58,11 @@ def are_fixed(task: recorded.Task, history: str | None = None) -> bool:
 
 def run_until_excluded(experiments: Experiments, repeat: recorded.Repeat) -> tuple[bool, str]:
     """Run a test until it has passed often enough; return whether it has, and what that says."""
-    rate = repeat.known.interval[0] if repeat.known.failed else _RATE
+    rate = repeat.known.interval[0] or _RATE
     needed = rates.passes_needed(rate)
     passed = 0
     try:
-        while passed < needed:
+        for passed in range(needed):
             outcome = experiments.run(
                 repeat.victim, repeat.before, repeat.conditions, is_fresh=True
             )
@@ -70,12 +70,11 @@ def run_until_excluded(experiments: Experiments, repeat: recorded.Repeat) -> tup
                 return False, f"not fixed: failed in run {passed + 1}"
             if outcome.result == "other":
                 return False, f"undecided: it ends in another way: {first_line(outcome.words)}"
-            passed += 1
     except OutOfTime:
         excluded = f"{_excluded(passed)}; " if passed else ""
         more = f"it takes {needed:,} to exclude {rate:.1%}"
         return False, f"undecided, time ran out: {excluded}{more}"
-    return True, f"{'fixed' if repeat.known.failed else 'no rate is known'}: {_excluded(passed)}"
+    return True, f"{'fixed' if repeat.known.failed else 'no rate is known'}: {_excluded(needed)}"
 
 
 def _excluded(passed: int) -> str:
@@ -93,15 +92,13 @@ def _known_by_history(report: Mapping[str, Any], nodeid: str, url: str | None) -
 
         rootdir = report["run"]["invocation"]["rootdir"]
         with open_history(url, rootdir=rootdir, create=False) as history:
-            flaky = find_flaky(history, Wanted(nodeid=nodeid, project=project_of(report)))
+            for row in find_flaky(history, Wanted(nodeid=nodeid, project=project_of(report))):
+                if row.nodeid == nodeid:  # and not only matches, as a pattern
+                    return rates.Count(failed=row.failures, runs=row.runs)
     except HistoryError:
         if url is not None:
             raise
-        flaky = []
-    counts = [
-        rates.Count(failed=row.failures, runs=row.runs) for row in flaky if row.nodeid == nodeid
-    ]
-    return counts[0] if counts else rates.Count()
+    return rates.Count()
 
 
 def are_new_tests_sound(task: recorded.Task, history: str | None = None) -> bool:

@@ -94,8 +94,8 @@ class Place:
 
     def _missing_roots(self, modules: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Yield folders of this checkout that `sys.path` lacks, with a module that shows it."""
-        places = {self.folder, self.setup.rootdir, self.setup.folder}
-        tops = sorted(places | {place / "src" for place in places})
+        places = (self.folder, self.setup.rootdir, self.setup.folder)
+        tops = [place / within for place in places for within in ("", "src")]
         for name, file in modules.items():
             path = Path(file)
             words = f"{name} is imported from {file}"
@@ -126,11 +126,11 @@ def checkout_beside(source: Path) -> Iterator[Path]:
                 git(source, "worktree", "remove", "--force", str(folder))
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder: Path, *arguments: str, hint: str = "") -> str:
     """Return what git prints; no hooks run.
 
     Raises:
-        ExperimentError: it fails, or is not there.
+        ExperimentError: it fails, or is not there; the hint says what would be right.
     """
     off = ("-c", f"core.hooksPath={os.devnull}", "-c", "gc.auto=0")
     until = time.monotonic() + _SECONDS_OF_GIT
@@ -141,7 +141,8 @@ def git(folder: Path, *arguments: str) -> str:
             "that has to be a checkout"
         )
     if status:
-        raise ExperimentError(f"git {arguments[0]}: {said.rpartition(chr(10))[2] or 'no answer'}")
+        why = said.rpartition("\n")[2] or "no answer"
+        raise ExperimentError(f"git {arguments[0]}: {why}{hint}")
     return said
 
 
@@ -159,14 +160,9 @@ def commits_between(source: Path, good: str, bad: str) -> list[list[str]]:
     Raises:
         ExperimentError: one of them is not there, or none lies between.
     """
-    try:
-        base = git(source, "merge-base", good, bad)
-        said = git(source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}")
-    except ExperimentError as error:
-        raise ExperimentError(
-            f"{error}; {source} has to have both commits (a shallow clone has only the last ones: "
-            "git fetch --unshallow)"
-        ) from None
+    hint = f"; {source} has to have both commits: after a shallow clone, git fetch --unshallow"
+    base = git(source, "merge-base", good, bad, hint=hint)
+    said = git(source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}")
     if not said:
         raise ExperimentError(f"no commit lies after {good} up to {bad}; give an earlier one")
     rows = [line.split() for line in said.splitlines()]
@@ -240,9 +236,8 @@ def _prove(
         for name in built:
             with suppress(OSError):
                 shutil.copy2(place.source / name, place.folder / name)
-        outcome = Outcome(result="other", words="the tests' folder is not there", seconds=0.0)
-        if place.setup.folder.is_dir():
-            outcome = place.run(experiments, repeat)
+        place.setup.folder.mkdir(parents=True, exist_ok=True)  # it may have come later
+        outcome = place.run(experiments, repeat)
         if not walk.counts[commit].runs and commit not in walk.untestable:
             why = f"can't be tested: {first_line(outcome.words)}"
             tell(f"   {words(commit)}: {why if outcome.result == 'other' else outcome.result}")
@@ -287,9 +282,8 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
     place = Place(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
     limit = recorded.limit_of(report)
     until = time.monotonic() + 2 * limit * times
-    with Experiments(
-        place.setup, until=until, limit_seconds=limit, allows_effects=True
-    ) as experiments:
+    experiments = Experiments(place.setup, until=until, limit_seconds=limit, allows_effects=True)
+    with experiments:
         repeat = recorded.repeat_of(report, cause, experiments)
         if repeat is None:
             raise SettingsError(f"bisect-step: {recorded.NO_TEST}")

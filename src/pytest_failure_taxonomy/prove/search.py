@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import reduce
-from operator import or_
 from typing import Final, TypeVar
 
 from pytest_failure_taxonomy.prove import rates
@@ -81,8 +79,9 @@ class Walk:
         # Which of them each contains; the bit of the good one stands for all before.
         self._contained: dict[str, int] = {}
         for name, parents in self._parents.items():
-            of_parents = (self._contained.setdefault(parent, 1) for parent in parents)
-            self._contained[name] = reduce(or_, of_parents, self._bits[name])
+            self._contained[name] = self._bits[name]
+            for parent in parents:
+                self._contained[name] |= self._contained.setdefault(parent, 1)
         self.counts: defaultdict[str, rates.Count] = defaultdict(rates.Count)
         self.untestable: dict[str, str] = {}
 
@@ -94,8 +93,8 @@ class Walk:
         """
         good, *_, bad = self._bits
         known = self._known
-        is_rare = 0 < known.failed < known.runs
-        tries = rates.passes_needed(known.share) if is_rare else rates.FEWEST
+        needed = rates.passes_needed(known.share) if known.failed else 1
+        tries = max(rates.FEWEST, needed)
         with suppress(OutOfTime):
             while not self.counts[bad].failed:
                 self._run(bad)
