@@ -119,7 +119,7 @@ class Ladder:
         try:
             return self._prove()
         except OutOfTime:
-            return self._draft or self._undecided(self._side_counts(ALONE), _NO_TIME)
+            return self._draft or self._proof("flaky", "undecided", state=_NO_TIME)
 
     def _prove(self) -> dict[str, Any]:
         alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
@@ -130,15 +130,17 @@ class Ladder:
             if proof is not None:
                 return proof
         if alone.runs == 0:
-            return self._undecided(alone, f"alone it ends in another way: {self._other_words}")
+            why = f"alone it ends in another way: {self._other_words}"
+            return self._proof("flaky", "undecided", state=why)
         if always:
             alone = self._count_fresh(ALONE, FEWEST)
             if alone.failed == alone.runs:
                 if (proof := self._depends_on_axis(alone)) is not None:
                     return proof
                 self._suspicions += self._climb.not_known
-                status = "proven" if alone.runs >= FEWEST else "undecided"
-                return self._proof("reproducible", status, ALONE, self._side_counts(ALONE))
+                return self._proof(
+                    "reproducible", "proven" if alone.runs >= FEWEST else "undecided"
+                )
         return self._comes_and_goes()
 
     # What follows are the rungs.
@@ -161,14 +163,13 @@ class Ladder:
         passing = ALONE if passes else self._find_setters()
         if passing is None:
             return None
-        effect, without = self._compare(sort, failing, passing)
-        if not are_apart(effect, without):
-            named = " and ".join(failing.before)
-            if passing == ALONE and without.failed == without.runs:
+        if not self._are_apart(sort, failing, passing):
+            named, alone = " and ".join(failing.before), self._counts(ALONE)
+            if passing == ALONE and alone.failed == alone.runs:
                 why = f"since {named} has run in a process of its own, it fails alone as well"
-                return self._undecided(without, f"{why} ({without})")
-            if passing == ALONE and not without.failed:
-                self._suspicions.append(f"after {named}: fails {effect}")
+                return self._proof("flaky", "undecided", state=f"{why} ({alone})")
+            if passing == ALONE and not alone.failed:
+                self._suspicions.append(f"after {named}: fails {self._counts(failing)}")
             return None
         state = None
         if passing == ALONE:
@@ -177,7 +178,7 @@ class Ladder:
             with suppress(OutOfTime):
                 if rest and self._is(rest, "failed"):
                     self._suspicions.append("other tests that ran before it make it fail, too")
-        return self._proof(sort, "proven", failing, effect, passing, without, state=state)
+        return self._proof(sort, "proven", failing, passing, state=state)
 
     def _find_polluters(self) -> Side | None:
         """Return the tests before it that make the victim fail; `None` if they do not."""
@@ -246,16 +247,16 @@ class Ladder:
             return proof
         is_whole = False
         with suppress(OutOfTime):
-            alone = self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True)
-            if 0 < alone.failed < alone.runs:
+            if self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True).is_mixed:
                 self._count_fresh(ALONE, _MOST_FRESH)
             is_whole = True
-        alone = self._side_counts(ALONE)
-        if not 0 < alone.failed < alone.runs:
-            return self._undecided(alone, f"it has never failed in {alone.runs} runs alone")
-        if not is_whole:  # something else may decide
-            return self._proof("flaky", "suspected", ALONE, alone, state=_NO_TIME)
-        return self._proof("flaky", "proven", ALONE, alone)
+        alone = self._counts(ALONE)
+        if not alone.is_mixed:
+            why = f"it has never failed in {alone.runs} runs alone"
+            return self._proof("flaky", "undecided", state=why)
+        # Else something that was not tried may decide.
+        status, why = ("proven", "") if is_whole else ("suspected", _NO_TIME)
+        return self._proof("flaky", status, state=why)
 
     def _depends_on_axis(self, alone: Count) -> dict[str, Any] | None:
         """Find an axis along which the victim fails here and passes there.
@@ -265,9 +266,7 @@ class Ladder:
         """
         if not alone.runs or self._climb.axes is None:
             return None
-        base: Base = "mixed"
-        if alone.failed in (0, alone.runs):
-            base = "fails" if alone.failed else "passes"
+        base: Base = "mixed" if alone.is_mixed else "fails" if alone.failed else "passes"
         with suppress(OutOfTime):
             for axis in self._climb.axes(base, self._uses_random):
                 if axis.why_not:
@@ -278,9 +277,8 @@ class Ladder:
                     sort, failing, passing = f"axis.{axis.name}", sides["failed"], sides["passed"]
                     runs = _FEWEST_OF_CHANCE if base == "mixed" else FEWEST
                     is_steady = axis.tries == 1
-                    counts = self._compare(sort, failing, passing, runs, is_steady=is_steady)
-                    if are_apart(*counts):
-                        return self._proof(sort, "proven", failing, counts[0], passing, counts[1])
+                    if self._are_apart(sort, failing, passing, runs, is_steady=is_steady):
+                        return self._proof(sort, "proven", failing, passing)
         return self._draft
 
     def _sides_of(self, axis: Axis, base: Base) -> dict[str, Side]:
@@ -311,7 +309,7 @@ class Ladder:
 
     # What follows are the ways to ask.
 
-    def _compare(
+    def _are_apart(
         self,
         sort: str,
         failing: Side,
@@ -319,7 +317,7 @@ class Ladder:
         fewest: int = FEWEST,
         *,
         is_steady: bool = False,
-    ) -> tuple[Count, Count]:
+    ) -> bool:
         """Run both sides in turn, in fresh processes, until they are apart or it is no use.
 
         Args:
@@ -331,7 +329,6 @@ class Ladder:
         """
         for side in (failing, passing):  # what led here was chosen by how it ended
             self._fresh.pop(side, None)
-        effect = without = Count()
         try:
             for runs in range(1, _MOST_FRESH + 1):
                 effect = self._count_fresh(failing, runs)
@@ -339,15 +336,14 @@ class Ladder:
                 passes_too = is_steady and effect.failed < effect.runs
                 is_no_use = min(effect.failed, without.runs) < runs // 2
                 if without.failed or passes_too or is_no_use:
-                    break
+                    return False
                 if runs >= fewest and are_apart(effect, without):
-                    break
+                    return True
         except OutOfTime:
-            if not without.failed:
-                sides = failing, effect, passing, without
-                self._draft = self._proof(sort, "suspected", *sides, state=_NO_TIME)
+            if not self._counts(passing).failed:
+                self._draft = self._proof(sort, "suspected", failing, passing, state=_NO_TIME)
             raise
-        return effect, without
+        return False
 
     def _is(self, before: Sequence[str], result: str, *, is_fresh: bool = False) -> bool:
         return self._run(Side(before=tuple(before)), is_fresh=is_fresh).result == result
@@ -389,10 +385,10 @@ class Ladder:
         if outcome.result == "other":
             self._other_words = outcome.words
         if is_fresh or self._experiments.why_no_forks:
-            self._fresh[side] = self._side_counts(side).plus(outcome.result)
+            self._fresh[side] = self._counts(side).plus(outcome.result)
         return outcome
 
-    def _side_counts(self, side: Side) -> Count:
+    def _counts(self, side: Side) -> Count:
         return self._fresh.get(side, Count())
 
     def _look(self, side: Side, *, times: int, until_mixed: bool = False) -> Count:
@@ -401,39 +397,32 @@ class Ladder:
         for done in range(1, times + 1):
             outcome = self._run(side)
             count = count.plus(outcome.result)
-            is_mixed = 0 < count.failed < count.runs
             is_long = outcome.seconds > _LONG_SECONDS and done >= 2
-            if (until_mixed and is_mixed) or is_long:
+            if (until_mixed and count.is_mixed) or is_long:
                 break
         return count
 
     def _count_fresh(self, side: Side, runs: int, *, until_mixed: bool = False) -> Count:
         """Run one side in fresh processes until so many have decided something."""
-        tries = 2 * runs
-        while self._side_counts(side).runs < runs and tries:
-            count = self._side_counts(side)
-            if until_mixed and 0 < count.failed < count.runs:
+        for _ in range(2 * runs):
+            count = self._counts(side)
+            if count.runs >= runs or (until_mixed and count.is_mixed):
                 break
             self._run(side, is_fresh=True)
-            tries -= 1
-        return self._side_counts(side)
-
-    def _undecided(self, alone: Count, why: str) -> dict[str, Any]:
-        return self._proof("flaky", "undecided", ALONE, alone, state=why)
+        return self._counts(side)
 
     def _proof(
         self,
         sort: str,
         status: str,
-        failing: Side,
-        effect: Count,
+        failing: Side = ALONE,
         passing: Side | None = None,
-        without: Count | None = None,
         *,
         state: str | None = None,
     ) -> dict[str, Any]:
         setters = passing.before if passing else ()
         other = passing.conditions.words if passing else ""
+        without = self._counts(passing) if passing else None
         if failing.before and setters:
             other = f"after {' and '.join(setters)}"
         return {
@@ -442,7 +431,7 @@ class Ladder:
             "status": status,
             "nodeids": [*(failing.before or setters)],
             "state": state or failing.conditions.words or None,
-            **in_report(effect, without, other or None),
+            **in_report(self._counts(failing), without, other or None),
             "command": self._command(failing),
             "suspicions": self._suspicions,
         }

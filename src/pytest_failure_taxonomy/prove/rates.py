@@ -33,6 +33,11 @@ class Count:
         """How many of the runs failed, of 0 to 1; there is one at least."""
         return self.failed / self.runs
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some of the runs failed, and some did not."""
+        return 0 < self.failed < self.runs
+
     def and_those_of(self, other: Count) -> Count:
         """Return the count of both."""
         return Count(failed=self.failed + other.failed, runs=self.runs + other.runs)
