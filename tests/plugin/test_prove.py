@@ -38,6 +38,9 @@ def database():
     os.environ["SHOP_DATABASE"] = "rows"
     yield
     del os.environ["SHOP_DATABASE"]
+
+def pytest_terminal_summary():  # is no test, and may do what it wants
+    __import__("subprocess").run(["true"])
 """,
     **{f"test_{name}.py": "def test_it(): pass\n" * 9 for name in "abcd"},
     "test_shop.py": f"""\
@@ -126,7 +129,7 @@ def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:
             lines.append(process.stdout.readline())
             assert lines[-1]
         time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # as Ctrl+C
         _, said = process.communicate()
     assert process.returncode == 130
     assert "interrupted; what is proven so far is in the report, --resume goes on" in said

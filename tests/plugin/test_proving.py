@@ -114,11 +114,13 @@ def test_what_is_no_time(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_proven_is_known_in_the_next_run(tmp_path: Path) -> None:
-    """The proof is in the report and in the history that the run has named."""
+    """The proof is in all faces of the report, and in the history that the run has named."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     (tmp_path / "shop.py").write_text("RATE = 0.2\n", "utf-8")
     (tmp_path / "test_it.py").write_text(SHOP, "utf-8")
-    run = run_pytest(tmp_path, "--why-prove=2m", "--why-history=h.db", "-p", "no:cacheprovider")
+    env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    options = ("--why-history=h.db", "--why-html=report.html", "-p", "no:cacheprovider")
+    run = run_pytest(tmp_path, "--why-prove=2m", *options, env=env)
     assert run.status == 1
     words = "order-dependent, proven{}: passes alone (5 of 5), fails after {} (5 of 5)"
     told = words.format("", "test_it.py::test_default")
@@ -126,6 +128,10 @@ def test_what_is_proven_is_known_in_the_next_run(tmp_path: Path) -> None:
     report = run.report()
     (cause,) = report["causes"]
     assert (cause["proof"]["type"], cause["retryable"]) == ("order.polluted", False)
+    assert told in (tmp_path / "report.html").read_text("utf-8")
+    _, proofs = (tmp_path / "summary.md").read_text("utf-8").split("### Proofs\n\n")
+    assert proofs.startswith("#### 1 x `assert 0.19 == 0.2: test_total (test_it.py:8)`\n\norder-")
+    assert proofs.rstrip().endswith("test_it.py::test_default test_it.py::test_total`")
     later = run_pytest(tmp_path, "--why-history=h.db")
     started_at = report["run"]["started_at"]
     assert words.format(f" on {started_at[:10]}", "test_it.py::test_default") in later.told

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.report.render import append_proofs
 from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.report.write import write_report
 
@@ -41,11 +43,13 @@ def prove(options: argparse.Namespace) -> int:
         number=options.cause,
         allows_effects=options.yes,
     )
-    if options.new:
-        return int(not are_new_tests_sound(task, options.history))
-    if options.fixed:
-        return int(not are_fixed(task, options.history))
+    # As by Ctrl+C: nothing goes on, and no folder stays.
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if options.new:
+            return int(not are_new_tests_sound(task, options.history))
+        if options.fixed:
+            return int(not are_fixed(task, options.history))
         if options.commit or options.good is not None:
             report = find_commits(task, options.good)
             proofs = [cause["proof"] for cause in report["causes"]]
@@ -53,8 +57,13 @@ def prove(options: argparse.Namespace) -> int:
         else:
             report, are_proven = prove_causes(path, task, resumes=options.resume)
     except KeyboardInterrupt:
-        output.tell("prove: interrupted; what is proven so far is in the report, --resume goes on")
+        left = "; what is proven so far is in the report, --resume goes on"
+        output.tell(f"prove: interrupted{'' if options.new or options.fixed else left}")
         raise
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    for problem in append_proofs(report):
+        output.tell(f"prove: {problem}")
     _remember(report, options.history)
     return int(not are_proven)
 

@@ -88,6 +88,8 @@ def prove_causes(
             if proof["type"] == "order.polluted":
                 suspects[tuple(proof["nodeids"])] = None
             report = tell_and_keep(task, report, cause, proof)
+        if Path.cwd() != setup.rootdir:
+            tell(f"the commands are for {setup.rootdir}")
         if told := [f"{name} ({why})" for name, why in not_tried.items()]:
             tell(f"not tried here: {', '.join(told)}")
         runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"

@@ -141,6 +141,8 @@ class _Experiment:
         self._outcomes: list[str] = []
         self._uses_random = False
         self._effects: list[str] = []
+        self._is_over = False
+        """Whether all tests have run, and what follows are plugins at the end of their session."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
@@ -161,6 +163,7 @@ class _Experiment:
             self._tell(collected=collected)
             self._tell_modules()
             self._answer()
+            self._is_over = True
             self._tell_modules()
             return True
         collected |= {
@@ -351,7 +354,7 @@ class _Experiment:
 
     def _see(self, event: str, args: tuple[Any, ...]) -> None:
         """Tell at once what a test does to the network and by other processes."""
-        effect = _effect_of(event, args)
+        effect = "" if self._is_over else _effect_of(event, args)
         if effect and effect not in self._effects and len(self._effects) < _MOST_EFFECTS:
             self._effects.append(effect)
             self._tell(effects=self._effects)

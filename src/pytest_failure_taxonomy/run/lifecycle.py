@@ -482,10 +482,18 @@ class Run:
             speak()
         failed = report["verdict"] and report["failures"] and report["exit"]["code"] == 1
         if settings.prove and failed and problem is None:
+            from pytest_failure_taxonomy.report.render import write_faces
             from pytest_failure_taxonomy.run.proving import prove_at_exit
 
+            # What is appended to files of others stands there already.
+            faces = replace(settings.faces, summary=None, output=None)
             place = (self.report_file.path, settings.prove, started_in)
-            prove_at_exit(*place, self._variables, settings.history)
+            prove_at_exit(
+                *place,
+                self._variables,
+                settings.history,
+                lambda report: write_faces(report, faces, kept),
+            )
 
     def _evidence(self, exit_seen: evidence.ProcessExit, duration: float) -> evidence.RunEvidence:
         """Return all that was seen of the session, and how it ends."""

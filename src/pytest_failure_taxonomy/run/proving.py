@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pytest_failure_taxonomy.option_files import VARIABLE
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
@@ -21,6 +23,7 @@ def prove_at_exit(
     folder: Path,
     environment: Mapping[str, str],
     history: str | None,
+    rewrite: Callable[[dict[str, Any]], list[str]],
 ) -> None:
     """Have a report's failures proven when this process ends; its exit status stays.
 
@@ -32,6 +35,7 @@ def prove_at_exit(
         folder: where pytest was started.
         environment: as it was then; tests may have changed it, which may be why they failed.
         history: where the run is recorded; empty for the default, `None` for nowhere.
+        rewrite: writes the report's other formats again, and returns what went wrong in words.
     """
     process_id = os.getpid()
 
@@ -53,7 +57,10 @@ def prove_at_exit(
                     env=variables,
                     check=False,
                 )
+                problems = rewrite(json.loads(report.read_bytes()))
             except (OSError, ValueError) as error:
-                write_words(sys.stderr, f"failure taxonomy: nothing is proven: {error}\n")
+                problems = [f"nothing is proven: {error}"]
+            for problem in problems:
+                write_words(sys.stderr, f"failure taxonomy: {problem}\n")
 
     atexit.register(prove)

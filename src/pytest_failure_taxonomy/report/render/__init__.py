@@ -33,7 +33,11 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsaf
 """What formats import that is not this package's nor Python's."""
 
 _MISSING: Final = {"html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"}
-_OF_CI: Final = {name: ("ci", f"render_for_{name}") for name in ("github", "gitlab")}
+_OF_MANY: Final = {
+    "github": ("ci", "render_for_github"),
+    "gitlab": ("ci", "render_for_gitlab"),
+    "proofs": ("markdown", "render_proofs"),
+}
 """Modules and functions of formats whose module has more than one."""
 
 
@@ -45,7 +49,7 @@ def render(name: str, report: JSONObject, **options: Any) -> str:
     """
     if (missing := missing_library(name)) is not None:
         raise ReportError(missing)
-    module, function = _OF_CI.get(name, (name, "render"))
+    module, function = _OF_MANY.get(name, (name, "render"))
     renders = getattr(import_module(f"{__name__}.{module}"), function)
     text: str = renders(report, **options)
     return text
@@ -125,8 +129,21 @@ def faces_of_step() -> Faces:
     )
 
 
-def _append_summary(path: str, report: JSONObject) -> None:
-    """Append the summary of a run to that of its step, which other commands may have begun."""
+def append_proofs(report: JSONObject) -> list[str]:
+    """Append what is proven to the summary of a step on GitHub, if this is one.
+
+    Returns:
+        In words, what could not be written.
+    """
+    problems: list[str] = []
+    if (path := faces_of_step().summary) is not None:
+        with _told("step summary", problems):
+            _append_summary(path, report, "proofs")
+    return problems
+
+
+def _append_summary(path: str, report: JSONObject, name: str = "markdown") -> None:
+    """Append a format to the summary of a step, which other commands may have begun."""
     from pytest_failure_taxonomy.report.render.markdown import MAX_BYTES
 
     try:
@@ -134,7 +151,7 @@ def _append_summary(path: str, report: JSONObject) -> None:
     except OSError:
         used = 0
     room = MAX_BYTES - used
-    text = render("markdown", report, room=room)
+    text = render(name, report, room=room)
     if len(text.encode("utf-8", "replace")) > room:
         raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
     _append(path, text)

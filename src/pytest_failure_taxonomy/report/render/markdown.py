@@ -78,6 +78,16 @@ def render(report: dict[str, Any], room: int = MAX_BYTES) -> str:
     return "".join(parts)
 
 
+def render_proofs(report: dict[str, Any], room: int = MAX_BYTES) -> str:
+    """Return what experiments show of the causes of a run, to stand behind its summary."""
+    entries = (
+        "\n\n".join([_title(cause), *_proof(cause), ""])
+        for cause in summarise(report).causes
+        if cause.proof
+    )
+    return f"### Proofs\n\n{''.join(that_fit(entries, room - _ROOM_FOR_TITLES, _size_of))}"
+
+
 def _size_of(text: str) -> int:
     return len(text.encode("utf-8", "backslashreplace"))
 
@@ -136,14 +146,20 @@ def _cause(cause: CauseSummary, repository: Repository) -> str:
         f"<sub>{_words(cause.codes)}</sub>",
     )
     mend = [f"Fix: {_code(cause.fix)}"] if cause.fix else []
-    mend += map(_words, cause.proof)
-    mend += [_code(cause.proof_command)] if cause.proof_command else []
     nodeids = "".join(f"- {_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS])
     more = and_more(len(cause.nodeids) - MAX_NODEIDS)
     rest = f"-{more}\n" if more else ""
-    title = f"#### {cause.count:,} x {_code(cause.text)}"
-    head = "\n\n".join([title, *mend, JOINED.join(filter(None, about))])
+    head = "\n\n".join([_title(cause), *mend, *_proof(cause), JOINED.join(filter(None, about))])
     return f"{head}\n\n{nodeids}{rest}\n{_folded('Traceback', cause.traceback)}"
+
+
+def _title(cause: CauseSummary) -> str:
+    return f"#### {cause.count:,} x {_code(cause.text)}"
+
+
+def _proof(cause: CauseSummary) -> list[str]:
+    command = [_code(cause.proof_command)] if cause.proof_command else []
+    return [*map(_words, cause.proof), *command]
 
 
 def _error(error: dict[str, Any]) -> str:
