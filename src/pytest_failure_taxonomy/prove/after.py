@@ -37,23 +37,21 @@ def are_fixed(task: recorded.Task, history: str | None = None) -> bool:
     """
     report = task.report
     chosen = causes.causes_of(report, task.number)
-    are_gone = []
+    gone = 0
     with recorded.experiments_of(task, recorded.setup_of(report)) as experiments:
         experiments.start()
         experiments.stop()
-        for cause in causes.in_turn(chosen, experiments, task.tell):
+        for cause in causes.in_turn(task, chosen, experiments):
             repeat = recorded.repeat_of(report, cause, experiments)
-            is_gone, words = False, recorded.NO_TEST
-            if repeat is not None:
-                if not repeat.known.runs:
-                    nodeid = repeat.victim.nodeid
-                    before = recorded.order_before(report, experiments, nodeid) or ()
-                    known = _known_by_history(report, nodeid, history)
-                    repeat = replace(repeat, before=before, known=known)
-                is_gone, words = run_until_excluded(experiments, repeat)
-            are_gone.append(is_gone)
+            if not repeat.known.runs:
+                nodeid = repeat.victim.nodeid
+                before = recorded.order_before(report, experiments, nodeid) or ()
+                known = _known_by_history(report, nodeid, history)
+                repeat = replace(repeat, before=before, known=known)
+            is_gone, words = run_until_excluded(experiments, repeat)
             task.tell(f"   {words}")
-    return all(are_gone)
+            gone += is_gone
+    return gone == len(chosen)
 
 
 def run_until_excluded(experiments: Experiments, repeat: recorded.Repeat) -> tuple[bool, str]:

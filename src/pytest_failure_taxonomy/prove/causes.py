@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -78,13 +78,13 @@ def prove_causes(
         suspects: dict[tuple[str, ...], None] = {}
         not_tried: dict[str, str] = {}
         not_known = tuple(_not_known(report, files))
-        undecided = 0
-        for cause in in_turn(causes, experiments, tell):
+        undecided = len(causes)
+        for cause in in_turn(task, causes, experiments):
             proof = _prove(report, cause, experiments, tuple(suspects), not_tried, not_known)
-            undecided += isinstance(proof, str) or proof["status"] != "proven"
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
                 continue
+            undecided -= proof["status"] == "proven"
             if proof["type"] == "order.polluted":
                 suspects[tuple(proof["nodeids"])] = None
             report = tell_and_keep(task, report, cause, proof)
@@ -110,16 +110,17 @@ def _files_besides(report: Path, rootdir: Path) -> dict[str, tuple[int, int]]:
 
 
 def in_turn(
-    causes: Sequence[tuple[int, dict[str, Any]]],
-    experiments: Experiments,
-    tell: Callable[[str], None],
+    task: recorded.Task, causes: Sequence[tuple[int, dict[str, Any]]], experiments: Experiments
 ) -> Iterator[dict[str, Any]]:
-    """Yield causes, each with its share of the experiments' time; its line is printed."""
+    """Yield causes that have tests, each with its share of the time; its line is printed."""
     until = experiments.until
     for index, (at, cause) in enumerate(causes):
         nodeids = cause["nodeids"]
         tests = f"{nodeids[0]}{and_more(len(nodeids) - 1)}" if nodeids else "no test"
-        tell(f"{at}. {cause['count']} x {cause['what']}: {tests}")
+        task.tell(f"{at}. {cause['count']} x {cause['what']}: {tests}")
+        if not recorded.victims_of(task.report, cause):
+            task.tell(f"{_INDENT}no test of its own fails, so there is nothing to run")
+            continue
         now = time.monotonic()
         experiments.until = now + (until - now) / (len(causes) - index)
         yield cause
@@ -185,8 +186,6 @@ def _prove(
 ) -> dict[str, Any] | str:
     """Return the proof of a cause, or a sentence that says why there is none."""
     victims = recorded.victims_of(report, cause)
-    if not victims:
-        return recorded.NO_TEST
     known = set(experiments.nodeids)
     victim = next((each for each in victims if each.nodeid in known), None)
     if victim is None:

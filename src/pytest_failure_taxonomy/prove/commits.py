@@ -32,9 +32,7 @@ _SHOWN: Final = 5
 _SECONDS_OF_GIT: Final = 120.0
 _OF_A_HOOK: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
 """What git sets for its hooks; it would be asked about another checkout than ours."""
-_NO_GOOD: Final = (
-    "it is not known where it passed; give a commit by --good, or keep a history, which knows it"
-)
+_GIVE_ONE: Final = "give a commit by --good, or keep a history, which knows the last"
 _IMPORTED: Final = (".py", ".so", ".pyd")
 
 
@@ -203,12 +201,12 @@ def find_commits(task: recorded.Task, good: str | None = None) -> JSONObject:
     with checkout_beside(source) as folder:
         place = Place(setup, source, folder)
         with recorded.experiments_of(task, place.setup) as experiments:
-            for cause in causes.in_turn(chosen, experiments, tell):
-                repeat = recorded.repeat_of(report, cause, experiments)
+            for cause in causes.in_turn(task, chosen, experiments):
                 begin = good or (cause["history"] or {}).get("last_passed_commit")
-                if repeat is None or begin is None:
-                    tell(f"   {recorded.NO_TEST if repeat is None else _NO_GOOD}")
+                if begin is None:
+                    tell(f"   it is not known where it passed; {_GIVE_ONE}")
                     continue
+                repeat = recorded.repeat_of(report, cause, experiments)
                 rows = commits_between(source, begin, git_then.get("commit") or "HEAD")
                 proof = _prove(place, rows, built, experiments, repeat, tell)
                 if git_then.get("dirty") and proof["status"] == "undecided":
@@ -278,6 +276,8 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
         SettingsError: there is no such cause, or nothing to run.
     """
     ((_, cause),) = causes.causes_of(report, number)
+    if not recorded.victims_of(report, cause):
+        raise SettingsError("bisect-step: no test of this cause fails, so there is nothing to run")
     setup = recorded.setup_of(report)
     place = Place(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
     limit = recorded.limit_of(report)
@@ -285,8 +285,6 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
     experiments = Experiments(place.setup, until=until, limit_seconds=limit, allows_effects=True)
     with experiments:
         repeat = recorded.repeat_of(report, cause, experiments)
-        if repeat is None:
-            raise SettingsError(f"bisect-step: {recorded.NO_TEST}")
         for _ in range(times):
             outcome = place.run(experiments, repeat)
             if outcome.result != "passed":

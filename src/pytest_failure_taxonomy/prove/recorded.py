@@ -35,8 +35,6 @@ _LASTS: Final = frozenset({"test.stalled", "test.timeout", "process.timeout", "p
 _SECONDS: Final = 20.0
 """How long an experiment may take at least, and how long one whose victim hangs may."""
 _LONGEST_SECONDS: Final = 900.0
-NO_TEST: Final = "no test of its own fails, so there is nothing to run"
-"""What is told of a cause without a victim."""
 
 
 def setup_of(report: Mapping[str, Any]) -> Setup:
@@ -185,18 +183,14 @@ class Repeat:
 
 def repeat_of(
     report: Mapping[str, Any], cause: Mapping[str, Any], experiments: Experiments
-) -> Repeat | None:
-    """Return what makes the first test of a cause fail; `None` where no test of its own does.
-
-    Where nothing is proven it is only the test.
+) -> Repeat:
+    """Return what makes the first test of a cause fail; only the test where nothing is proven.
 
     Raises:
         ExperimentError: it can't be had on this machine.
+        LookupError: no test of the cause's own fails.
     """
-    victims, proof = victims_of(report, cause), cause["proof"]
-    if not victims:
-        return None
-    victim = victims[0]
+    victim, proof = victims_of(report, cause)[0], cause["proof"]
     if proof is None or proof["status"] != "proven":
         return Repeat(victim=victim)
     recorded_at = datetime.fromisoformat(report["run"]["started_at"])

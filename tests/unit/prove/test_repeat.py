@@ -31,7 +31,7 @@ VICTIM = Victim(nodeid="test_it.py::test", fingerprints=frozenset(), endings=fro
 def test_what_a_proof_names_is_had_again(tmp_path: Path) -> None:
     """The tests before, the condition, and the rate; what this machine lacks is said."""
 
-    def repeat(type_: str, state: str | None = None, **given: Any) -> Repeat | None:
+    def repeat(type_: str, state: str | None = None, **given: Any) -> Repeat:
         proof = {**NO_PROOF, "type": type_, "status": "proven", "runs": 9, "failed": 4}
         proof |= {"nodeids": ["a"], "state": state, **given}
         return repeat_of(REPORT, {**CAUSE, "proof": proof}, experiments)
@@ -39,7 +39,6 @@ def test_what_a_proof_names_is_had_again(tmp_path: Path) -> None:
     setup = Setup(args=(), folder=tmp_path, rootdir=tmp_path)
     with Experiments(setup, until=0.0, limit_seconds=1.0) as experiments:
         unnamed = {**CAUSE, "proof": None}
-        assert repeat_of(REPORT, {**unnamed, "nodeids": []}, experiments) is None
         assert repeat_of(REPORT, unnamed, experiments) == Repeat(victim=VICTIM)
         assert repeat("reproducible", status="suspected") == Repeat(victim=VICTIM)
         known = Count(failed=4, runs=9)
@@ -56,9 +55,7 @@ def test_what_a_proof_names_is_had_again(tmp_path: Path) -> None:
             repeat("axis.load", "the processors busy"),
             repeat("axis.hash_seed", "PYTHONHASHSEED=3"),
         )
-        assert busy is not None
         assert busy.conditions.around is not None
-        assert seeded is not None
         assert seeded.conditions.variables == (("PYTHONHASHSEED", "3"),)
         with pytest.raises(ExperimentError) as caught:
             repeat("axis.time_zone", "TZ=Mars/Olympus_Mons")
