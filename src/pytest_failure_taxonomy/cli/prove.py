@@ -51,9 +51,7 @@ def prove(options: argparse.Namespace) -> int:
         if options.fixed:
             return int(not are_fixed(task, options.history))
         if options.commit or options.good is not None:
-            report = find_commits(task, options.good)
-            proofs = [cause["proof"] for cause in report["causes"]]
-            are_proven = all(each is not None and each["status"] == "proven" for each in proofs)
+            report, are_proven = find_commits(task, options.good)
         else:
             report, are_proven = prove_causes(path, task, resumes=options.resume)
     except KeyboardInterrupt:

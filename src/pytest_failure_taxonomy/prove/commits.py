@@ -180,8 +180,8 @@ def built_modules(source: Path) -> list[str]:
     return [name for name in built if os.path.dirname(name) in folders]
 
 
-def find_commits(task: recorded.Task, good: str | None = None) -> JSONObject:
-    """Return a report with the commits since which its causes fail.
+def find_commits(task: recorded.Task, good: str | None = None) -> tuple[JSONObject, bool]:
+    """Return a report with the commits since which its causes fail, and whether all are proven.
 
     Args:
         task: what is asked for.
@@ -198,6 +198,7 @@ def find_commits(task: recorded.Task, good: str | None = None) -> JSONObject:
     git_then = report["environment"]["git"] or {}
     if built := built_modules(source):
         tell(f"what git ignores is taken as it is in {source}: {listed(built, _SHOWN)}")
+    not_found = len(chosen)
     with checkout_beside(source) as folder:
         place = Place(setup, source, folder)
         with recorded.experiments_of(task, place.setup) as experiments:
@@ -212,7 +213,8 @@ def find_commits(task: recorded.Task, good: str | None = None) -> JSONObject:
                 if git_then.get("dirty") and proof["status"] == "undecided":
                     proof["suspicions"].append("what was not committed when it failed")
                 report = causes.tell_and_keep(task, report, cause, proof)
-    return report
+                not_found -= proof["status"] == "proven"
+    return report, not not_found
 
 
 def _prove(

@@ -57,6 +57,7 @@ class Search:
         self.names: list[str] = []
         self.lines: list[str] = []
         self.saved: list[dict[str, Any]] = []
+        self.are_found = False
         self.experiments: list[TextDecides] = []
         self.report = make_report(make_run(failures=(make_failure(),)))
         self._git("init", "--quiet")
@@ -100,7 +101,7 @@ class Search:
             save=self.saved.append,
             budget_seconds=60,
         )
-        after = find_commits(task, good)
+        after, self.are_found = find_commits(task, good)
         proof: dict[str, Any] = after["causes"][0]["proof"]
         return proof
 
@@ -140,6 +141,7 @@ def test_what_makes_it_fail_stays_proven_and_the_commit_is_told_beside_it(search
         assert search.lines[-3].endswith("Ada: cart 1, proven: fails at it (5 of 5), passes at its "
                                          "parent (5 of 5)")  # fmt: skip
         assert search.lines[-1] == f"   what was proven before stays in the report: {type_}"
+        assert search.are_found
         assert set(map(tuple, search.experiments[-1].befores)) == {tuple(nodeids)}
 
 
@@ -167,8 +169,10 @@ def test_what_is_left_open_is_told_with_how_likely_it_is(search: Search) -> None
     proof = search.find(search.names[0])
     assert (proof["status"], proof["state"]) == ("undecided", "time ran out")
     assert len(proof["suspicions"]) == 4
+    assert not search.are_found
     search.cause["proof"] = {**NO_PROOF, "type": "flaky", "status": "proven"}
     assert search.find(search.names[0])["type"] == "flaky"
+    assert not search.are_found
 
 
 def test_what_was_not_committed_is_suspected_where_the_commit_passes(search: Search) -> None:
