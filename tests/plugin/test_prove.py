@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="forks and signals"),
 ]
 
-FINE: Final = "".join(f"def test_fine_{number}(): pass\n" for number in range(20))
+FINE: Final = "".join(f"def test_fine_{number}(): pass\n" for number in range(8))
 SHOP: Final = {
     "pytest.ini": "[pytest]\npythonpath = .\n",
     "state.py": "SEEN = set()\nOFF = False\ndef check(well): assert well, 'broken'\n",
@@ -42,7 +42,7 @@ def database():
 def pytest_terminal_summary():  # is no test, and may do what it wants
     __import__("subprocess").run(["true"])
 """,
-    **{f"test_{name}.py": "def test_it(): pass\n" * 9 for name in "abcd"},
+    **{f"test_{name}.py": "def test_it(): pass\n" * 5 for name in "abcd"},
     "test_shop.py": f"""\
 import os
 import state
