@@ -250,18 +250,14 @@ def _prove(
     proof = {**NO_PROOF, "type": "commit"}
     if isinstance(found, str):
         likely = walk.likeliest()[:_SHOWN] if walk.counts[rows[-1][0]].failed else []
-        told = [f"{share:.0%} {words(each)}" for each, share in likely if share < 1]
+        told = [f"{share:.0%} {words(each)}" for each, share in likely if each != rows[0][0]]
         return proof | {"status": "undecided", "state": found, "suspicions": told}
     commit, parent = found
-    untestable = [
-        f"{each} at {words(name)}" for name, each in walk.untestable.items() if name in found
-    ]
     return proof | {
-        "status": "suspected" if untestable else "proven",
+        "status": "proven",
         "state": words(commit),
         **rates.in_report(walk.counts[commit], walk.counts[parent]),
         "command": f"git show {commit[:12]}",
-        "suspicions": untestable,
     }
 
 

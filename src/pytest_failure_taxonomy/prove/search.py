@@ -88,8 +88,7 @@ class Walk:
     def find(self) -> tuple[str, str] | str:
         """Return the first commit at which it fails and its parent, or why that is not known.
 
-        Of several parents it is the one of which least is known that it passes there. If it can't
-        be tested, the commit is only suspected.
+        Of several parents it is the one of which least is known that it passes there.
         """
         good, *_, bad = self._bits
         known = self._known
@@ -110,24 +109,24 @@ class Walk:
                 earlier = f"it fails before, too: {count} at {commit[:12]}"
                 if share < _SURE:
                     asked = self._most_telling(shares)
-                    if asked is None:
-                        return "the other commits can't be tested"
                 elif commit == good:
                     return f"{earlier}; give an earlier commit by --good"
+                elif not self.untestable.keys().isdisjoint([commit, *parents]):
+                    asked = None
                 else:
-                    parent = max(parents, key=lambda each: rates.upper_bound(self.counts[each]))
                     # What comes and goes may have failed by chance, and passed at the good commit.
                     ends = (good, bad) if count.failed < count.runs else ()
-                    sides = [commit, *parents, *ends]
-                    testable = [each for each in sides if each not in self.untestable]
-                    asked = min(testable, key=lambda each: self.counts[each].runs, default=None)
-                    is_open = not self.untestable.keys().isdisjoint([commit, *parents])
-                    if asked is None or (
-                        self.counts[asked].runs >= rates.FEWEST
-                        and (is_open or rates.are_apart(count, self.counts[parent]))
-                    ):
+                    sides = [
+                        each for each in (commit, *parents, *ends) if each not in self.untestable
+                    ]
+                    asked = min(sides, key=lambda each: self.counts[each].runs)
+                    parent = max(parents, key=lambda each: rates.upper_bound(self.counts[each]))
+                    is_shown = rates.are_apart(count, self.counts[parent])
+                    if is_shown and self.counts[asked].runs >= rates.FEWEST:
                         at_bad = known.and_those_of(self.counts[bad])
                         return earlier if rates.are_apart(at_bad, count) else (commit, parent)
+                if asked is None:
+                    return "the other commits can't be tested"
                 self._run(asked)
         return "time ran out"
 

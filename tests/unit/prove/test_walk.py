@@ -119,13 +119,12 @@ def test_it_is_undecided_where_the_commit_is_among_those_that_cannot_be_tested()
     assert dict(search.likeliest()) == {"4": 0.25, "5": 0.25, "6": 0.25, "7": 0.25}
 
 
-def test_a_parent_of_a_merge_that_cannot_be_tested_leaves_the_commit_suspected() -> None:
+def test_a_parent_of_a_merge_that_cannot_be_tested_leaves_it_undecided() -> None:
     """It fails at the commit; that it passes before is not shown on one side."""
     merged = commits((), (0, 2))
     search = Walk(merged, Runs(merged, 1, untestable={2: "no tests were collected"}), NOTHING_KNOWN)
-    assert search.find() == ("1", "2")
-    assert search.untestable == {"2": "no tests were collected"}
-    assert search.counts["1"] == Count(failed=5, runs=5)
+    assert search.find() == "the other commits can't be tested"
+    assert search.likeliest() == [("1", 1.0)]
 
 
 def test_the_ends_have_to_be_as_they_are_said_to_be() -> None:
