@@ -134,6 +134,19 @@ def test_one_that_needs_another_test(known: str) -> None:
     assert (proof["failed"], proof["runs"], proof["without"]["failed"]) == (5, 5, 0)
 
 
+def test_one_that_needs_another_test_right_before_it() -> None:
+    """That it ran before, and then one that takes it back, does not say that it is not needed."""
+
+    def world(before: Sequence[str], _: str) -> float:
+        last = [each for each in before if each in ("test_12", "test_50")][-1:]
+        return float(last != ["test_12"])
+
+    recorded = (*BEFORE[:12], *BEFORE[13:], "test_12", "test_50")
+    proof = prove(Simulated(world, seed=1), recorded=recorded, natural=BEFORE[:13])
+    assert (proof["type"], proof["status"]) == ("order.brittle", "proven")
+    assert proof["nodeids"] == ["test_12"]
+
+
 def test_what_fails_by_itself() -> None:
     """Five of five in fresh processes, and no other experiment."""
     experiments = Simulated(lambda *_: 1.0, seed=1)
