@@ -182,21 +182,21 @@ def test_fake_module(): sys.modules["yaml"] = mock.Mock()
 def test_seed(): random.seed(1)
 """
 LEFT: Final[dict[str, tuple[str, ...]]] = {
-    "test_class_list": ("module:test_polluters.TestShared.made",),
-    "test_patch_never_stopped": ("module:shop.price", "module:test_polluters.TestSetup.patcher"),
-    "test_module_list": ("module:test_polluters.SEEN",),
-    "test_borg": ("module:shop.Borg.shared",),
-    "test_singleton": ("module:shop.Singleton.instance",),
-    "test_overrides": ("module:shop.app.overrides",),
-    "test_registry": ("module:shop.HANDLERS",),
-    "test_cache": ("module:shop.settings.cache_info()",),
-    "test_global": ("module:test_polluters.NEW",),
-    "test_environ": ("environment:SHOP",),
+    "test_class_list": ("test_polluters.TestShared.made",),
+    "test_patch_never_stopped": ("shop.price", "test_polluters.TestSetup.patcher"),
+    "test_module_list": ("test_polluters.SEEN",),
+    "test_borg": ("shop.Borg.shared",),
+    "test_singleton": ("shop.Singleton.instance",),
+    "test_overrides": ("shop.app.overrides",),
+    "test_registry": ("shop.HANDLERS",),
+    "test_cache": ("shop.settings.cache_info()",),
+    "test_global": ("test_polluters.NEW",),
+    "test_environ": ("the environment variable SHOP",),
     "test_chdir": ("the working directory",),
-    "test_logger": ("logging:shop.disabled",),
-    "test_mock_time": ("library:time.time",),
-    "test_fake_module": ("imported:yaml",),
-    "test_seed": ("random:random",),
+    "test_logger": ("the logging setting shop.disabled",),
+    "test_mock_time": ("time.time",),
+    "test_fake_module": ("the module yaml",),
+    "test_seed": ("the state of random",),
 }
 
 
@@ -210,8 +210,9 @@ def test_what_is_left_behind(pytester: pytest.Pytester, monkeypatch: pytest.Monk
     pytester.runpytest_subprocess()
     found: dict[str, Any] = json.loads((pytester.path / "found.json").read_text())
     for name, (keys, left) in found.items():
-        others = {key for key in keys if not key.startswith(("library:", "imported:"))}
         # Python's own modules note what they are asked for first.
+        own = ("shop.", "test_", "the environment", "the logging", "the state", "the working")
+        others = {key for key in keys if key.startswith(own)}
         assert others <= {*LEFT.get(name, ())} <= {*keys}, name
         assert left == [], name
     assert LEFT.keys() <= found.keys()

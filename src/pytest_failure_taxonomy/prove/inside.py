@@ -102,9 +102,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_RANDOM] = random_states()
 
 
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Keep the state again, which such a plugin has set once more."""
-    item.stash[_RANDOM] = random_states()
+pytest_runtest_call = pytest_runtest_setup  # such a plugin seeds them for each phase, too
 
 
 def _set_neutral(options: Any) -> None:
@@ -253,7 +251,7 @@ class _Experiment:
             return
         items = [self._items[name] for name in names]
         victim = items[-1]
-        keys, every = request.get("put_back"), request.get("every")
+        keys, every = request.get("put_back", ()), request.get("every")
         before = self._take() if keys or request.get("looks_at_state") else None
         for at, (item, following) in enumerate(pairwise(items)):
             if every and at % every == 0 and not self._passes(victim, at):
@@ -265,13 +263,12 @@ class _Experiment:
             # Until who asks for it is gone, or has removed the file.
             while os.getppid() == request["repeats_for"] and os.path.exists(request["answers"]):
                 self._run_test(victim, None)
-        elif before is None:
-            self._run_victim(victim)
-        elif keys:
-            put_back(before, keys)
-            self._run_victim(victim)
-        else:
+        elif before is not None and not keys:
             self._find_state(victim, before)
+        else:
+            if before is not None:
+                put_back(before, keys)
+            self._run_victim(victim)
 
     def _run_test(self, item: pytest.Item, following: pytest.Item | None) -> None:
         self._tell(started=item.nodeid)

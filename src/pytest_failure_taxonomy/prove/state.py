@@ -6,8 +6,8 @@ own scalars and containers is compared by value and shown. Attributes are read a
 `recorder/inspection.py`. What a snapshot holds stays alive as long as the snapshot does, so an
 identity is never used twice.
 
-All state has a name in a source: an attribute in a module, class, instance or function, a variable
-in the environment. `_LIKELY` and `_UNLIKELY` are the tables of the sources that are no objects.
+All state has a name in a source: an attribute in a module, a class or an instance, a variable in
+the environment. `_LIKELY` and `_UNLIKELY` are the tables of the sources that are no objects.
 """
 
 from __future__ import annotations
@@ -26,21 +26,13 @@ import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from contextvars import copy_context
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.recorder import origin
-from pytest_failure_taxonomy.recorder.inspection import (
-    attribute_of,
-    body_of,
-    dotted_name_of,
-    module_of,
-    own_names_of,
-)
+from pytest_failure_taxonomy.recorder import inspection, origin
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy import packaged_table
 
@@ -48,6 +40,7 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 locale, os, random, signal = map(isolate_module, (locale, os, random, signal))
 
 _MISSING: Final = object()
+_NOT_SET: Final = "not set"
 _DEEPEST: Final = 6
 """Attributes of attributes, and containers in containers."""
 _MOST_ELEMENTS: Final = 5_000
@@ -59,6 +52,8 @@ _MOST_OBJECTS: Final = 200_000
 _MOST_FILES: Final = 10_000
 _MOST_SHOWN: Final = 80
 """Characters of a value."""
+_MOST_SAME: Final = 20
+"""Characters of two long values before they differ."""
 _MOST_SEARCHED: Final = 20_000
 """Characters of a value that are searched for secrets."""
 
@@ -89,15 +84,13 @@ class Difference(NamedTuple):
 class _Source(NamedTuple):
     """Where state is found by name."""
 
-    key: str
-    """The start of the keys of differences; of the project's objects `module:`, then their path."""
-    words: str
-    """The start of what is said of a difference."""
+    start: str
+    """Of what is said of a difference, and of its key; of objects their path."""
     take: Callable[[], Mapping[str, Any]]
     put: Callable[[str, Any], object] | None = None
     """Makes what has a name what it was, or removes it where that is `_MISSING`."""
-    acts: tuple[str, str, str] | None = None
-    """What happened where values are not shown: it was added, removed, changed."""
+    acts: tuple[str, str, str] | None = ("set", "removed", "changed")
+    """What is said of values that are not shown."""
 
 
 class Snapshot:
@@ -118,48 +111,27 @@ class Snapshot:
         """
         self.sources: dict[int | str, tuple[_Source, Mapping[str, Any]]] = {}
         self.contents: dict[int, _Content] = {}
-        self._own: set[str] = set()
-        """The names of the project's modules."""
         self._seen: set[int] = set()
         self._objects_left = _MOST_OBJECTS
-        own, libraries = self._find_modules(project, modules)
-        for name, module in own:
-            self._walk(name, module, origin.module_name_in(own_names_of(module)))
+        own, libraries = _modules(project, modules)
+        self._own = {_name_in(module) for module in own.values()}
+        # What several modules hold is reported where it was made rather than where it is imported.
+        for name in sorted(own, key=lambda name: (_is_of_tests(name), -name.count("."))):
+            self._home = _name_in(own[name])
+            self._walk(name, own[name])
         for source in _LIKELY:
-            self._add(source.key, source)
-        for name, module in libraries:
-            for inner, one in self._add_object("library", name, module).items():
-                if issubclass(type(one), type) and body_of(one).get("__module__") == name:
-                    self._add_object("library", f"{name}.{inner}", one)
-        for source in (*_UNLIKELY, _files(project)):
-            self._add(source.key, source)
+            self._add(source.start, source)
+        for name, module in libraries.items():
+            for inner, one in self._add_object(name, module).items():
+                is_class = issubclass(type(one), type)
+                if is_class and inspection.body_of(one).get("__module__") == name:
+                    self._add_object(f"{name}.{inner}", one)
+        for source in (*_UNLIKELY, _FILES._replace(take=partial(take_files, project))):
+            self._add(source.start, source)
 
     def content_of(self, one: Any) -> _Content:
         """Return what was in a container, or else what is known of a value at any moment."""
         return self.contents.get(id(one)) or _Content(one)
-
-    def _find_modules(
-        self, project: Path, others: Iterable[ModuleType]
-    ) -> tuple[list[tuple[str, ModuleType]], list[tuple[str, ModuleType]]]:
-        """Return the project's modules and the libraries', each with its name."""
-        finder = origin.OriginFinder(project)
-        own, libraries = [], []
-        named: list[tuple[Any, Any]] = [*sys.modules.items(), *((None, one) for one in others)]
-        for key, module in named:
-            if not issubclass(type(module), ModuleType) or key == "__main__":
-                continue
-            names = own_names_of(module)
-            file, owner, path = names.get("__file__"), origin.FOREIGN, "?"
-            if type(file) is str:
-                owner, path, _ = finder.file(file, names)
-            name = key if type(key) is str else path.removesuffix(".py").replace("/", ".")
-            if owner == origin.OWN:
-                own.append((name, module))
-                self._own.add(origin.module_name_in(names))
-            elif owner == origin.FOREIGN and not _is_of_runner(name):
-                libraries.append((name, module))
-        # What several modules hold is reported where it was made rather than where it is imported.
-        return sorted(own, key=lambda one: (_is_of_tests(one[0]), -one[0].count("."))), libraries
 
     def _add(self, place: int | str, source: _Source) -> Mapping[str, Any]:
         names: Mapping[str, Any] = {}
@@ -167,47 +139,41 @@ class Snapshot:
             names = source.take()
         return self.sources.setdefault(place, (source, names))[1]
 
-    def _add_object(self, sort: str, path: str, one: Any) -> Mapping[str, Any]:
+    def _add_object(self, path: str, one: Any) -> Mapping[str, Any]:
         takes, puts = partial(_names_in, one), partial(_put_attribute, one)
-        return self._add(id(one), _Source(f"{sort}:{path}.", f"{path}.", takes, puts))
+        return self._add(id(one), _Source(f"{path}.", takes, puts, acts=None))
 
-    def _walk(
-        self, path: str, one: Any, home: str, *, depth: int = 0, is_held: bool = False
-    ) -> None:
+    def _walk(self, path: str, one: Any, depth: int = 0) -> None:
         """Go on to what an object holds by name, and to what is in lists and dicts.
 
         Args:
             path: where it was found.
             one: the object.
-            home: the module in which the walk began.
-            depth: how many steps ago that was.
-            is_held: whether a module or a class holds it by name.
+            depth: how many steps the module is away.
         """
         self._objects_left -= 1
         if id(one) in self._seen or depth > _DEEPEST or self._objects_left < 0:
             return
         self._seen.add(id(one))
-        inner = [(f"{path}{label}", held, False) for label, held in _elements_of(one)]
-        if depth == 0 or self._is_looked_into(one, home, is_held=is_held):
-            is_holder = issubclass(type(one), (type, ModuleType))
-            for name, held in self._add_object("module", path, one).items():
-                inner.append((f"{path}.{name}", _unwrapped(held), is_holder))
+        found = [(f"{path}{label}", held) for label, held in _elements_of(one)]
+        if self._is_looked_into(one, depth):
+            for name, held in self._add_object(path, one).items():
+                found.append((f"{path}.{name}", held))
                 if _base_of(type(held))[0] is not None and id(held) not in self.contents:
                     self.contents[id(held)] = _Content(held)
-        for inner_path, held, is_held_by_name in inner:
+        for inner_path, held in found:
             if id(type(held)) not in _PLAIN:
-                self._walk(inner_path, held, home, depth=depth + 1, is_held=is_held_by_name)
+                self._walk(inner_path, held, depth + 1)
 
-    def _is_looked_into(self, one: Any, home: str, *, is_held: bool) -> bool:
-        kind, module = type(one), module_of(type(one))
+    def _is_looked_into(self, one: Any, depth: int) -> bool:
+        kind, module = type(one), inspection.module_of(type(one))
         if issubclass(kind, type):
-            return module_of(one) == home
+            return inspection.module_of(one) == self._home
         if _is_function(kind):
-            module = one.__module__
-            return type(module) is str and module == home
-        # Of others' instances, those that a module or a class holds: an application, a session.
-        is_other = module == "builtins" or issubclass(kind, logging.Logger)
-        return module in self._own or (is_held and not is_other and not _is_of_runner(module))
+            return bool(type(one.__module__) is str and one.__module__ == self._home)
+        # Of others' instances those that a module holds: an application, a session.
+        is_other = module == "builtins" or issubclass(kind, logging.Logger) or _is_of_runner(module)
+        return depth == 0 or module in self._own or (depth == 1 and not is_other)
 
 
 def differences(
@@ -236,19 +202,19 @@ def differences(
                 continue
             reported.add(id(now))
             text = _say(source, name, old.text, new.text, redact)
-            found.append(Difference(source.key + name, text, source.put is not None))
+            found.append(Difference(source.start + name, text, source.put is not None))
     return tuple(found)
 
 
 def put_back(before: Snapshot, keys: Collection[str]) -> None:
     """Make things what they were, where that is possible."""
-    sources = {source.key: (source, names) for source, names in before.sources.values()}
+    sources = {source.start: (source, names) for source, names in before.sources.values()}
     for key in keys:
         with suppress(Exception):  # whatever the system says of it
             # Names may have dots as well: the longest start that is known is the source's.
             starts = (key[:end] for end in range(len(key), -1, -1))
             source, names = next(sources[start] for start in starts if start in sources)
-            name = key.removeprefix(source.key)
+            name = key.removeprefix(source.start)
             was = names.get(name, _MISSING)
             source.put(name, was)  # type: ignore[misc]  # those that have none are left out
             for container, elements in before.content_of(was).copies:
@@ -261,7 +227,7 @@ def put_back(before: Snapshot, keys: Collection[str]) -> None:
 def changed_files(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """Return words for the files that were added, changed or removed, from two `take_files`."""
     return tuple(
-        _say(_files(Path()), name, _Content(was).text, _Content(now).text, str)
+        _say(_FILES, name, _Content(was).text, _Content(now).text, str)
         for name in _names_of_both(before, after)
         if (was := before.get(name, _MISSING)) != (now := after.get(name, _MISSING))
     )
@@ -296,6 +262,29 @@ def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 # Attributes of modules, classes, instances and functions.
 
 
+def _modules(
+    project: Path, others: Iterable[ModuleType]
+) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
+    """Return the project's modules and the libraries', by their names."""
+    finder = origin.OriginFinder(project)
+    own, libraries = {}, {}
+    for key, module in [*sys.modules.items(), *(("", one) for one in others)]:
+        if issubclass(type(module), ModuleType):
+            names = inspection.own_names_of(module)
+            file = names.get("__file__")
+            found = finder.file(file, names) if type(file) is str else None
+            name = key or (found.path.removesuffix(".py").replace("/", ".") if found else "?")
+            if found and found.owner == origin.OWN:
+                own[name] = module
+            elif not _is_of_runner(name):
+                libraries[name] = module
+    return own, libraries
+
+
+def _name_in(module: ModuleType) -> str:
+    return origin.module_name_in(inspection.own_names_of(module))
+
+
 def _is_of_tests(module: str) -> bool:
     parts = module.split(".")
     return any(part in ("conftest", "test", "tests") or part.startswith("test_") for part in parts)
@@ -310,12 +299,6 @@ def _is_of_runner(module: str) -> bool:
 
 def _is_function(kind: type) -> bool:
     return kind is FunctionType or kind is _CACHE
-
-
-def _unwrapped(one: Any) -> Any:
-    """Return the function of a method in the body of a class, and any other object itself."""
-    is_wrapper = type(one) is staticmethod or type(one) is classmethod
-    return one.__func__ if is_wrapper else one
 
 
 def _elements_of(one: Any) -> Iterator[tuple[str, Any]]:
@@ -334,12 +317,9 @@ def _elements_of(one: Any) -> Iterator[tuple[str, Any]]:
 def _names_in(one: Any) -> dict[str, Any]:
     """Return what an object holds by name; of a function also what it keeps between calls."""
     kind = type(one)
-    names = dict(body_of(one) if issubclass(kind, type) else _dict_of(one))
+    names = dict(inspection.body_of(one) if issubclass(kind, type) else _dict_of(one))
     if kind is FunctionType:
         names |= {"__defaults__": one.__defaults__, "__kwdefaults__": one.__kwdefaults__}
-        for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=True):
-            with suppress(ValueError):  # it is empty
-                names[name] = cell.cell_contents
     elif kind is _CACHE:
         cached = _CACHE.cache_info(one)
         # Misses tell of results that have taken the place of others.
@@ -348,24 +328,25 @@ def _names_in(one: Any) -> dict[str, Any]:
 
 
 def _put_attribute(one: Any, name: str, was: Any) -> None:
-    kind = type(one)
-    if kind is _CACHE and name == "cache_info()":
+    if name == "cache_info()":
         _CACHE.cache_clear(one)
-    elif kind is FunctionType and name in one.__code__.co_freevars:
-        one.__closure__[one.__code__.co_freevars.index(name)].cell_contents = was
-    elif kind is FunctionType or issubclass(kind, type):
-        base: Any = object if kind is FunctionType else type
-        base.__delattr__(one, name) if was is _MISSING else base.__setattr__(one, name, was)
-    else:
+    elif not issubclass(type(one), type):
         _put_item(_dict_of(one), name, was)
+    elif was is _MISSING:
+        type.__delattr__(one, name)
+    else:
+        type.__setattr__(one, name, was)
 
 
 def _dict_of(one: Any) -> Any:
     # The first look of a thread at one of the user's own classes would call its `__init__`.
     kind = type(one)
-    if issubclass(kind, threading.local) and module_of(kind) in ("_thread", "asyncio.events"):
+    if issubclass(kind, threading.local) and inspection.module_of(kind) in (
+        "_thread",
+        "asyncio.events",
+    ):
         return threading.local.__getattribute__(one, "__dict__")
-    return own_names_of(one)
+    return inspection.own_names_of(one)
 
 
 def _put_item(items: Any, name: str, was: Any) -> None:
@@ -390,17 +371,19 @@ class _Content:
     def __init__(self, one: Any) -> None:
         self.copies: list[tuple[Any, Any]] = []
         self._elements_left = _MOST_ELEMENTS
-        self.text = self._text(_unwrapped(one), 0)
+        self.text = self._text(one, 0)
 
     def _text(self, one: Any, depth: int) -> str:
         kind = type(one)
+        if one is _MISSING:
+            return _NOT_SET
         if id(kind) in _PLAIN:
-            is_large = kind is int and one.bit_length() > 10_000
-            return hex(one) if is_large else repr(one)  # Python refuses to write so many digits
+            # Python refuses to write so many digits.
+            return hex(one) if kind is int and one.bit_length() > 10_000 else repr(one)
         base, add = _base_of(kind)
         if base is None:
             return f"{_name_of(one)}\0{id(one)}\0"
-        name, length = dotted_name_of(kind).removeprefix("builtins."), base.__len__(one)
+        name, length = inspection.dotted_name_of(kind).removeprefix("builtins."), base.__len__(one)
         self._elements_left -= length
         if depth > _DEEPEST or self._elements_left < 0:
             return f"{name} with {length} elements"
@@ -421,10 +404,10 @@ def _name_of(one: Any) -> str:
         module = one.__module__
         return f"the function {module if type(module) is str else '?'}.{one.__qualname__}"
     if issubclass(kind, type):
-        return f"the class {dotted_name_of(one)}"
+        return f"the class {inspection.dotted_name_of(one)}"
     if issubclass(kind, ModuleType):
-        return f"the module {origin.module_name_in(own_names_of(one)) or '?'}"
-    return f"an object of {dotted_name_of(kind)}"
+        return f"the module {_name_in(one)}"
+    return f"an object of {inspection.dotted_name_of(kind)}"
 
 
 def _base_of(kind: type) -> tuple[Any, Any]:
@@ -435,50 +418,34 @@ def _say(
     source: _Source, name: str, was_text: str, now_text: str, redact: Callable[[str], str]
 ) -> str:
     """Return what something is and what it was, to stand behind "the test leaves"."""
-    subject = source.words + name
-    added, removed = was_text == _NOTHING, now_text == _NOTHING
+    subject = source.start + name
     if source.acts:
-        return redact(f"{subject} {source.acts[0 if added else 1 if removed else 2]}")
+        added, removed, changed = source.acts
+        act = added if was_text == _NOT_SET else removed if now_text == _NOT_SET else changed
+        return f"{redact(subject)} {act}"
     start = f"{subject} = "  # the name of a value may tell that it is a secret
     was, now = (
         redact(start + _IDENTITY.sub("", text)[:_MOST_SEARCHED]).removeprefix(start)
         for text in (was_text, now_text)
     )
-    if removed:
-        return f"{subject} removed (was {_shortened(was)})"
-    if added:
+    if was_text == _NOT_SET:
         return f"{start}{_shortened(now)} (was not set)"
-    if max(len(was), len(now)) > _MOST_SHOWN and was[0] == now[0] and was[0] in "[{(":
-        was_items, now_items = (dict.fromkeys(text[1:-1].split(", ")) for text in (was, now))
-        changes = {
-            "added": [item for item in now_items if item not in was_items],
-            "removed": [item for item in was_items if item not in now_items],
-        }
-        said = [f"{_shortened(', '.join(rest))} {act}" for act, rest in changes.items() if rest]
-        if said:
-            return f"{subject} with {' and '.join(said)}"
-    was, now = _shortened(was), _shortened(now)
+    if now_text == _NOT_SET:
+        return f"{subject} removed (was {_shortened(was)})"
     if was == now:
-        return f"{start}another {now.removeprefix('the ').removeprefix('an ')}"
-    return f"{start}{now} (was {was})"
+        return f"{start}another {_shortened(now).removeprefix('the ').removeprefix('an ')}"
+    # Of long values, from where they differ on.
+    same = len(os.path.commonprefix([was, now])) - _MOST_SAME
+    if same > 0 and max(len(was), len(now)) > _MOST_SHOWN:
+        was, now = f"…{was[same:]}", f"…{now[same:]}"
+    return f"{start}{_shortened(now)} (was {_shortened(was)})"
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
 
 
-_NOTHING: Final = _Content(_MISSING).text
-
-
 # Everything but attributes.
-
-
-def _take_settings() -> dict[str, Any]:
-    found = {}
-    for name, (take, _) in _SETTINGS.items():
-        with suppress(Exception):  # the working directory may have gone
-            found[name] = take()
-    return found
 
 
 def _put_time_zone(was: Any) -> None:
@@ -499,12 +466,12 @@ def _put_filters(was: Any) -> None:
 
 def _loops() -> Any:
     """Return asyncio's notes on the event loop of this thread, if it has any yet."""
-    policy = attribute_of(sys.modules.get("asyncio.events"), "_event_loop_policy")
-    return _dict_of(attribute_of(policy, "_local"))
+    policy = inspection.attribute_of(sys.modules.get("asyncio.events"), "_event_loop_policy")
+    return _dict_of(inspection.attribute_of(policy, "_local"))
 
 
 def _take_loop() -> tuple[Any, ...]:
-    return dict(_loops()), attribute_of(_loops().get("_loop"), "_closed")
+    return dict(_loops()), inspection.attribute_of(_loops().get("_loop"), "_closed")
 
 
 def _put_loop(was: Any) -> None:
@@ -512,63 +479,66 @@ def _put_loop(was: Any) -> None:
     _loops().update(was[0])
 
 
+def _take_settings() -> dict[str, Any]:
+    found = {}
+    for name, (take, _) in _SETTINGS.items():
+        with suppress(Exception):  # the working directory may have gone
+            found[name] = take()
+    return found
+
+
 _set_locale: Final = partial(locale.setlocale, locale.LC_ALL)
 _SETTINGS: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]] = {
-    "the working directory": (os.getcwd, os.chdir),
-    "the time zone": (lambda: (os.environ.get("TZ", _MISSING), *time.tzname), _put_time_zone),
-    "the locale": (_set_locale, _set_locale),
-    "warnings.filters": (lambda: [*warnings.filters], _put_filters),
-    "sys.path": (lambda: [*sys.path], lambda was: sys.path.__setitem__(slice(None), was)),
-    "asyncio's event loop": (_take_loop, _put_loop),
-    "logging.disable": (lambda: logging.root.manager.disable, logging.disable),
-    "the umask": (_take_umask, lambda was: os.umask(int(was, 8))),
+    "working directory": (os.getcwd, os.chdir),
+    "time zone": (lambda: (os.environ.get("TZ", _MISSING), *time.tzname), _put_time_zone),
+    "locale": (_set_locale, _set_locale),
+    "list warnings.filters": (lambda: [*warnings.filters], _put_filters),
+    "list sys.path": (lambda: [*sys.path], lambda was: sys.path.__setitem__(slice(None), was)),
+    "event loop of asyncio": (_take_loop, _put_loop),
+    "level of logging.disable": (lambda: logging.root.manager.disable, logging.disable),
+    "umask": (_take_umask, lambda was: os.umask(int(was, 8))),
 }
 """What there is one of, each with what reads it and what puts it back."""
 
-# A logger as it is made. What is still like that is left out: loggers are made all the time.
-_LOGGER: Final = {"level": 0, "disabled": False, "propagate": True, "handlers": [], "filters": []}
 
-
-def _loggers() -> dict[str, Any]:
+def _loggers() -> dict[str, dict[str, Any]]:
+    """Return what each logger holds by name."""
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
-    return {name: one for name, one in loggers.items() if issubclass(type(one), logging.Logger)}
+    names = {name: inspection.own_names_of(one) for name, one in loggers.items()}
+    return {name: held for name, held in names.items() if "handlers" in held}  # no placeholders
 
 
 def _take_logging() -> dict[str, Any]:
     found = {}
-    for path, logger in _loggers().items():
-        for name, default in _LOGGER.items():
-            held = attribute_of(logger, name, default)
-            if _Content(held).text != _Content(default).text:
-                found[f"{path}.{name}"] = list(held) if type(held) is list else held
+    # What is still as it was made is left out: loggers are made all the time.
+    fresh = inspection.own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
+    for path, names in _loggers().items():
+        for name in ("level", "disabled", "propagate", "handlers", "filters"):
+            held = [*names[name]] if type(names[name]) is list else names[name]
+            if _Content(held).text != _Content(fresh[name]).text:
+                found[f"{path}.{name}"] = held
     return found
 
 
 def _put_logging(name: str, was: Any) -> None:
     path, _, attribute = name.rpartition(".")
-    held = _LOGGER[attribute] if was is _MISSING else was
-    own_names_of(_loggers()[path])[attribute] = list(held) if type(held) is list else held
+    fresh = inspection.own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
+    _loggers()[path][attribute] = fresh[attribute] if was is _MISSING else was
     # This makes loggers forget for which levels they were enabled.
     logging.disable(logging.root.manager.disable)
 
 
-def _put_variable(name: str, was: Any) -> None:
-    if was is not _MISSING:  # one that has a value never loses it
-        next(variable for variable in copy_context() if variable.name == name).set(was)
-
-
-def _generators() -> dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]:
-    """Return how the states of the generators that all tests share are read and set."""
-    found: dict[str, Any] = {"random": (random.getstate, random.setstate)}
-    numpy = attribute_of(sys.modules.get("numpy.random.mtrand"), "_rand")
-    if numpy is not None:
-        found["numpy.random"] = numpy.get_state, numpy.set_state
-    return found
-
-
 def random_states() -> dict[str, bytes]:
     """Return the states of the generators that all tests share: Python's and NumPy's."""
-    return {name: pickle.dumps(get()) for name, (get, _) in _generators().items()}
+    states = {"random": pickle.dumps(random.getstate())}
+    if "numpy.random" in sys.modules:
+        states["numpy.random"] = pickle.dumps(sys.modules["numpy.random"].get_state())
+    return states
+
+
+def _put_random_state(name: str, was: Any) -> None:
+    put = random.setstate if name == "random" else sys.modules[name].set_state
+    put(pickle.loads(was))  # noqa: S301 - our own bytes
 
 
 def _take_descriptors() -> dict[str, int]:
@@ -580,66 +550,34 @@ def _take_descriptors() -> dict[str, int]:
     return found
 
 
-def _files(project: Path) -> _Source:
-    acts = ("added", "removed", "changed")
-    return _Source("file:", "the file ", partial(take_files, project), acts=acts)
-
-
-_SET: Final = ("set", "removed", "changed")
 _LIKELY: Final = (
+    _Source("the environment variable ", lambda: dict(os.environ), partial(_put_item, os.environ)),
+    _Source("the ", _take_settings, lambda name, was: _SETTINGS[name][1](was), acts=None),
+    _Source("the logging setting ", _take_logging, _put_logging, acts=None),
     _Source(
-        "environment:",
-        "the environment variable ",
-        lambda: dict(os.environ),
-        partial(_put_item, os.environ),
-        _SET,
-    ),
-    _Source("", "", _take_settings, lambda name, was: _SETTINGS[name][1](was)),
-    _Source("logging:", "the logging setting ", _take_logging, _put_logging),
-    _Source(
-        "signal:",
         "the handler of ",
-        lambda: {getattr(n, "name", str(n)): signal.getsignal(n) for n in signal.valid_signals()},
-        lambda name, was: signal.signal(getattr(signal, name, None) or int(name), was),
-        _SET,
-    ),
-    _Source(
-        "contextvar:",
-        "the context variable ",
-        lambda: {variable.name: held for variable, held in copy_context().items()},
-        _put_variable,
+        lambda: {number.name: signal.getsignal(number) for number in signal.Signals},
+        lambda name, was: signal.signal(signal.Signals[name], was),
     ),
 )
 _UNLIKELY: Final = (
     _Source(
-        "imported:",
         "the module ",
-        lambda: {
-            name: one
-            for name, one in list(sys.modules.items())
-            if type(name) is str and not _is_of_runner(name)
-        },
+        lambda: {name: one for name, one in [*sys.modules.items()] if not _is_of_runner(name)},
         partial(_put_item, sys.modules),
         ("imported", "removed from sys.modules", "replaced in sys.modules"),
     ),
+    _Source("the state of ", random_states, _put_random_state),
     _Source(
-        "random:",
-        "the state of ",
-        random_states,
-        lambda name, was: _generators()[name][1](pickle.loads(was)),  # noqa: S301 - our own bytes
-        _SET,
-    ),
-    _Source(
-        "thread:",
         "the thread ",
-        lambda: {str(attribute_of(one, "_name")): one for one in threading.enumerate()},
+        lambda: {str(inspection.attribute_of(one, "_name")): one for one in threading.enumerate()},
         acts=("running", "ended", "replaced"),
     ),
     _Source(
-        "descriptor:",
         "the descriptor of ",
         _take_descriptors,
         acts=("open", "closed", "open more or less often"),
     ),
 )
 """Tests leave these behind, too, but they seldom make another one fail."""
+_FILES: Final = _Source("the file ", dict, acts=("added", "removed", "changed"))
