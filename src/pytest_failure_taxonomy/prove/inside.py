@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -143,9 +143,7 @@ class _Experiment:
         """Whether all tests have run, and what follows are plugins at the end of their session."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(
-        self, items: list[pytest.Item]
-    ) -> Generator[None, None, None]:
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
         """Keep the order in which the tests were collected, before plugins change it."""
         self._natural = list(items)
         return (yield)
@@ -153,23 +151,24 @@ class _Experiment:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run what is asked for instead of all tests."""
-        nodeids = [item.nodeid for item in session.items]
-        places = {id(item): at for at, item in enumerate(session.items)}
         self._items = {item.nodeid: item for item in reversed(session.items)}
-        collected: dict[str, Any] = {"digest": digest_of(nodeids), "errors": session.testsfailed}
         if "victim" in self._request:
-            self._tell(collected=collected)
             self._tell_modules()
             self._answer()
             self._is_over = True
             self._tell_modules()
             return True
-        collected |= {
-            "nodeids": nodeids,
-            "natural": [places[key] for item in self._natural if (key := id(item)) in places],
-            "threads": _other_threads(),
-        }
-        self._tell(collected=collected)
+        nodeids = [item.nodeid for item in session.items]
+        places = {id(item): at for at, item in enumerate(session.items)}
+        self._tell(
+            collected={
+                "digest": digest_of(nodeids),
+                "errors": session.testsfailed,
+                "nodeids": nodeids,
+                "natural": [places[key] for item in self._natural if (key := id(item)) in places],
+                "threads": _other_threads(),
+            }
+        )
         if self._server is not None:
             self._serve(self._server)
         return True

@@ -340,11 +340,8 @@ def _put_attribute(one: Any, name: str, was: Any) -> None:
 
 def _dict_of(one: Any) -> Any:
     # The first look of a thread at one of the user's own classes would call its `__init__`.
-    kind = type(one)
-    if issubclass(kind, threading.local) and inspection.module_of(kind) in (
-        "_thread",
-        "asyncio.events",
-    ):
+    is_pythons = inspection.module_of(type(one)) in ("_thread", "asyncio.events")
+    if is_pythons and issubclass(type(one), threading.local):
         return threading.local.__getattribute__(one, "__dict__")
     return inspection.own_names_of(one)
 
