@@ -22,6 +22,7 @@ from unittest import mock
 
 import pytest
 
+from pytest_failure_taxonomy.prove import state
 from pytest_failure_taxonomy.prove.state import (
     Snapshot,
     changed_files,
@@ -89,6 +90,19 @@ def add(to=[]):
 def count():
     count.n = getattr(count, "n", 0) + 1
 """
+
+
+@pytest.fixture(autouse=True)
+def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at no libraries that other tests of this process have imported: there are thousands."""
+    imported = {name.partition(".")[0] for name in sys.modules}
+    hidden = imported - sys.stdlib_module_names - {"tests"}
+    is_of_runner = state._is_of_runner
+    monkeypatch.setattr(
+        state,
+        "_is_of_runner",
+        lambda name: name.partition(".")[0] in hidden or is_of_runner(name),
+    )
 
 
 @pytest.fixture
