@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.prove import causes
+from pytest_failure_taxonomy.prove import causes, recorded
 from pytest_failure_taxonomy.prove.experiment import Experiments, Setup, Victim
 from tests.helpers.runs import PytestRuns
 
@@ -223,6 +223,27 @@ def test_what_is_known_of_the_collected_tests(runs: PytestRuns) -> None:
         )
         outcome = experiments.run(victim, experiments.nodeids[1:])
         assert (outcome.result, experiments.fresh_runs, experiments.forks) == ("passed", 1, 0)
+
+
+@pytest.mark.versions
+def test_forks_and_fresh_processes_give_the_same_answers(runs: PytestRuns) -> None:
+    """What a proof is made of, with any pytest: a pass, a failure, its place and its state."""
+    test = "import state\ndef test_it(): state.check(1 not in state.SEEN)\n"
+    polluter = "import state\ndef test_one(): state.SEEN.add(1)\n"
+    runs.write({**SHOP, "test_a.py": FINE, "test_b.py": polluter, "test_it.py": test})
+    report = runs.run("test_a.py", "test_b.py", "test_it.py").report
+    (victim,) = recorded.victims_of(report, report["causes"][0])
+    setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
+    with Experiments(setup, until=time.monotonic() + 60, limit_seconds=60) as experiments:
+        experiments.start()
+        before = [each for each in experiments.nodeids if each.startswith(("test_a", "test_b"))]
+        for is_fresh in (False, True):
+            assert experiments.run(victim, is_fresh=is_fresh).result == "passed"
+            assert experiments.run(victim, before, is_fresh=is_fresh).result == "failed"
+        assert experiments.walk(victim, before, 4) == len(before)
+        ((key, text),) = experiments.find_state(victim, before).answer("mended")
+        assert text.startswith("state.SEEN = ")
+        assert experiments.run(victim, before, put_back=[key]).result == "passed"
 
 
 REFUSED: Final = {
