@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, Final
 
 import pytest
+
+from pytest_failure_taxonomy.prove.experiment import Experiments, Setup, Victim
+from tests.helpers.runs import PytestRuns
 
 HOOKS: Final = """
 import json
@@ -216,3 +220,55 @@ def test_what_is_left_behind(pytester: pytest.Pytester, monkeypatch: pytest.Monk
         assert others <= {*LEFT.get(name, ())} <= {*keys}, name
         assert left == [], name
     assert LEFT.keys() <= found.keys()
+
+
+SHARED: Final = """
+import unittest
+import pytest
+
+class Cart:
+    def __init__(self): self.lines, self.user = [], None
+
+@pytest.fixture(scope="module")
+def cart(): return Cart()
+
+@pytest.fixture(scope="session")
+def rows(): return {"a": [1]}
+
+@pytest.fixture
+def own(): return []
+
+def test_user(cart, own): cart.user = "ada"; own.append(1)
+def test_nobody(cart): assert cart.user is None
+def test_append(rows): rows["a"].append(2)
+def test_rows(rows): assert rows == {"a": [1]}
+
+class TestCart(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls): cls.cart = Cart()
+    def test_add(self): self.cart.lines.append(1)
+    def test_empty(self): assert self.cart.lines == []
+"""
+
+
+@pytest.mark.slow
+def test_what_is_left_in_fixtures_that_tests_share(runs: PytestRuns) -> None:
+    """It is put back to how the fixture began, which the first test has set up."""
+    runs.write({"test_it.py": SHARED})
+    setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
+    with Experiments(setup, until=time.monotonic() + 60, limit_seconds=60) as experiments:
+        for polluter, victim, text in (
+            ("test_user", "test_nobody", "fixtures.cart.user = 'ada' (was None)"),
+            ("test_append", "test_rows", "fixtures.rows = {'a': [1, 2]} (was {'a': [1]})"),
+            (
+                "TestCart::test_add",
+                "TestCart::test_empty",
+                "test_it.TestCart.cart.lines = [1] (was [])",
+            ),
+        ):
+            of_victim = Victim(
+                nodeid=f"test_it.py::{victim}", fingerprints=frozenset(), endings=frozenset()
+            )
+            found = experiments.find_state(of_victim, [f"test_it.py::{polluter}"])
+            assert [each for _, each in found.answer("mended")] == [text]
+            assert not any("own" in each for each in found.answer("differences"))

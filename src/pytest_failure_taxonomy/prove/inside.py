@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -139,6 +139,10 @@ class _Experiment:
         self._outcomes: list[str] = []
         self._uses_random = False
         self._effects: list[str] = []
+        self._fixtures = SimpleNamespace()
+        """Their values, of those that tests share."""
+        self._before: Snapshot | None = None
+        """The state before the first test, until its fixtures are set up."""
         self._is_over = False
         """Whether all tests have run, and what follows are plugins at the end of their session."""
 
@@ -172,6 +176,28 @@ class _Experiment:
         if self._server is not None:
             self._serve(self._server)
         return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any]
+    ) -> Generator[None, object, object]:
+        """Keep the value of a fixture that tests share."""
+        fixture = yield
+        if fixturedef.scope != "function":
+            setattr(self._fixtures, fixturedef.argname, fixture)
+        return fixture
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """Forget it with its end, which may come more than once."""
+        if fixturedef.scope != "function":
+            vars(self._fixtures).pop(fixturedef.argname, None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self) -> None:
+        """Keep how fixtures begin that the first test shares with others."""
+        if self._before is not None:
+            self._before.add_new(self._take())
+            self._before = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -252,6 +278,7 @@ class _Experiment:
         victim = items[-1]
         keys, every = request.get("put_back", ()), request.get("every")
         before = self._take() if keys or request.get("looks_at_state") else None
+        self._before = before
         for at, (item, following) in enumerate(pairwise(items)):
             if every and at % every == 0 and not self._passes(victim, at):
                 return
@@ -325,7 +352,7 @@ class _Experiment:
         # Of several `conftest.py` that are in no package, `sys.modules` has the last one.
         plugins = self._config.pluginmanager.get_plugins()
         conftests = (plugin for plugin in plugins if isinstance(plugin, ModuleType))
-        return Snapshot(self._config.rootpath, conftests)
+        return Snapshot(self._config.rootpath, conftests, self._fixtures)
 
     def _find_state(self, victim: pytest.Item, before: Snapshot) -> None:
         """Find what the tests before the victim have left behind that makes it fail."""

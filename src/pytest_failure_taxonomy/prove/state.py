@@ -29,7 +29,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.recorder import inspection, origin
@@ -102,23 +102,32 @@ class Snapshot:
         contents: of containers, which change without being replaced, by the ids of these.
     """
 
-    def __init__(self, project: Path, modules: Iterable[ModuleType] = ()) -> None:
+    def __init__(
+        self,
+        project: Path,
+        modules: Iterable[ModuleType] = (),
+        fixtures: SimpleNamespace | None = None,
+    ) -> None:
         """Look at everything.
 
         Args:
             project: pytest's root directory.
             modules: those of the project that may not be in `sys.modules`, such as a `conftest.py`.
+            fixtures: the same object for each snapshot; its attributes are values that tests share.
         """
         self.sources: dict[int | str, tuple[_Source, Mapping[str, Any]]] = {}
         self.contents: dict[int, _Content] = {}
         self._seen: set[int] = set()
         self._objects_left = _MOST_OBJECTS
+        self._home = ""
         own, libraries = _modules(project, modules)
         self._own = {_name_in(module) for module in own.values()}
         # What several modules hold is reported where it was made rather than where it is imported.
         for name in sorted(own, key=lambda name: (_is_of_tests(name), -name.count("."))):
             self._home = _name_in(own[name])
             self._walk(name, own[name])
+        if fixtures is not None and vars(fixtures):
+            self._walk("fixtures", fixtures)
         for source in _LIKELY:
             self._add(source.start, source)
         for name, module in libraries.items():
@@ -128,6 +137,14 @@ class Snapshot:
                     self._add_object(f"{name}.{inner}", one)
         for source in (*_UNLIKELY, _FILES._replace(take=partial(take_files, project))):
             self._add(source.start, source)
+
+    def add_new(self, later: Snapshot) -> None:
+        """Take from a later snapshot what was not there yet, such as what a fixture has made."""
+        known = {source.start for source, _ in self.sources.values()}
+        for place, found in later.sources.items():
+            if found[0].start not in known:
+                self.sources.setdefault(place, found)
+        self.contents = {**later.contents, **self.contents}
 
     def content_of(self, one: Any) -> _Content:
         """Return what was in a container, or else what is known of a value at any moment."""
