@@ -171,9 +171,11 @@ class Snapshot:
         self._objects_left -= 1
         if id(one) in self._seen or depth > _DEEPEST or self._objects_left < 0:
             return
-        self._seen.add(id(one))
         found = [(f"{path}{label}", held) for label, held in _elements_of(one)]
-        if self._is_looked_into(one, depth):
+        is_looked_into = self._is_looked_into(one, depth)
+        if found or is_looked_into:  # any other may be met again where it was made
+            self._seen.add(id(one))
+        if is_looked_into:
             for name, held in self._add_object(path, one).items():
                 found.append((f"{path}.{name}", held))
                 if _base_of(type(held))[0] is not None and id(held) not in self.contents:

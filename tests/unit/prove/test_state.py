@@ -112,9 +112,12 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
     package.mkdir()
     (package / "__init__.py").write_text("from shop.config import RATES, CLIENT\n")
     (package / "config.py").write_text(SHOP)
+    (package / "pages").mkdir()
+    (package / "pages" / "cart.py").write_text("from shop import config; Client = config.Client\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     import shop.config  # type: ignore[import-not-found]
+    import shop.pages.cart  # type: ignore[import-not-found]
 
     END.clear()
     yield shop.config
