@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import warnings
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -38,6 +38,12 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 
 # A test may have replaced functions in these modules; ours are to be the real ones.
 locale, os, random, signal = map(isolate_module, (locale, os, random, signal))
+
+
+def _fill_ordered(one: OrderedDict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
+    for key, held in pairs:  # its `update` would call a `__setitem__` of the user's
+        OrderedDict.__setitem__(one, key, held)
+
 
 _MISSING: Final = object()
 _NOT_SET: Final = "not set"
@@ -61,11 +67,11 @@ _IGNORED: Final = frozenset(packaged_table("experiments")["no_state"]["names"])
 _PLAIN: Final = frozenset(map(id, (str, int, float, bool, bytes, complex, type(None))))
 """The ids of types, for a metaclass may have a `__hash__` of its own."""
 _CONTAINERS: Final[tuple[tuple[Any, Any], ...]] = (
-    *((list, list.append), (deque, deque.append), (bytearray, bytearray.append), (set, set.add)),
-    *((OrderedDict, OrderedDict.__setitem__), (dict, dict.__setitem__)),
+    *((list, list.extend), (deque, deque.extend), (bytearray, bytearray.extend)),
+    *((set, set.update), (OrderedDict, _fill_ordered), (dict, dict.update)),
     *((tuple, None), (frozenset, None)),
 )
-"""Types, subclasses first, each with what adds an element."""
+"""Types, subclasses first, each with what fills an empty one."""
 _CACHE: Final = type(lru_cache(lambda: None))
 _IDENTITY: Final = re.compile("\0[^\0]*\0")
 """Stands in a text of a value behind a name; it tells objects apart and isn't shown."""
@@ -236,11 +242,10 @@ def put_back(before: Snapshot, keys: Collection[str]) -> None:
             name = key.removeprefix(source.start)
             was = names.get(name, _MISSING)
             source.put(name, was)  # type: ignore[misc]  # those that have none are left out
-            for container, elements in before.content_of(was).copies:
-                base, add = _base_of(type(container))
+            for container, copy in before.content_of(was).copies:
+                base, fill = _base_of(type(container))
                 base.clear(container)
-                for element in elements:
-                    add(container, *element)
+                fill(container, copy)
 
 
 def changed_files(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
@@ -380,8 +385,7 @@ class _Content:
 
     Attributes:
         text: the value in Python's words; of any other object its type and identity.
-        copies: the containers in it that can be filled again, each with what it holds: tuples of
-            an element, or of a key and its value.
+        copies: the containers in it that can be filled again, each with a copy of what it holds.
     """
 
     def __init__(self, one: Any) -> None:
@@ -396,7 +400,7 @@ class _Content:
         if id(kind) in _PLAIN:
             # Python refuses to write so many digits.
             return hex(one) if kind is int and one.bit_length() > 10_000 else repr(one)
-        base, add = _base_of(kind)
+        base, fill = _base_of(kind)
         if base is None:
             return f"{_name_of(one)}\0{id(one)}\0"
         name, length = inspection.dotted_name_of(kind).removeprefix("builtins."), base.__len__(one)
@@ -404,13 +408,28 @@ class _Content:
         if depth > _DEEPEST or self._elements_left < 0:
             return f"{name} with {length} elements"
         pairs = list(dict.items(one)) if issubclass(base, dict) else [*zip(base.__iter__(one))]
-        if add:
-            self.copies.append((one, pairs))
+        if fill and (copy := _copy_of(one, base)) is not None:
+            self.copies.append((one, copy))
         opening, closing = "()" if base is tuple else "{}" if issubclass(base, dict) else "[]"
         texts = [": ".join([self._text(inner, depth + 1) for inner in each]) for each in pairs]
         is_ordered = issubclass(base, (list, tuple, deque, bytearray))
         text = f"{opening}{', '.join(texts if is_ordered else sorted(texts))}{closing}"
         return text if kind in (list, dict, tuple) else f"{name}({text})"
+
+
+def _copy_of(one: Any, base: Any) -> Any:
+    """Return a copy of a container that fills it without a `__hash__` of the user's; else `None`.
+
+    A dict and a set take the hashes from another one.
+    """
+    if base is set:
+        return set(one)
+    if not issubclass(base, dict):
+        return [*base.__iter__(one)]
+    if type(one) is dict or type(one) is defaultdict:
+        return dict.copy(one)
+    pairs = list(dict.items(one))
+    return pairs if all(id(type(key)) in _PLAIN for key, _ in pairs) else None
 
 
 def _name_of(one: Any) -> str:
@@ -451,8 +470,9 @@ def _say(
     if was == now:
         return f"{start}another {_shortened(now).removeprefix('the ').removeprefix('an ')}"
     # Of long values, from where they differ on.
-    same = len(os.path.commonprefix([was, now])) - _MOST_SAME
-    if same > 0 and max(len(was), len(now)) > _MOST_SHOWN:
+    common = os.path.commonprefix([was, now])
+    same = max(common.rfind(", ") + 2, len(common) - _MOST_SAME)
+    if common and same > 1 and max(len(was), len(now)) > _MOST_SHOWN:
         was, now = f"…{was[same:]}", f"…{now[same:]}"
     return f"{start}{_shortened(now)} (was {_shortened(was)})"
 
