@@ -165,7 +165,8 @@ def order_before(
     if why_order_is_unknown(report, experiments):
         return None
     for text in report["order"]["workers"].values():
-        started = [experiments.nodeids[number] for number in read_ranges(text)]
+        numbers = (number for number in read_ranges(text) if number < len(experiments.nodeids))
+        started = [experiments.nodeids[number] for number in numbers]
         if victim in started:
             return tuple(started[: started.index(victim)])
     return None

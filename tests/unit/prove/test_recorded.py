@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
-from pytest_failure_taxonomy.prove.recorded import setup_of
+from pytest_failure_taxonomy.prove.experiment import Experiments
+from pytest_failure_taxonomy.prove.recorded import order_before, setup_of
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 
 
@@ -24,3 +27,22 @@ def test_the_options_of_the_run_without_ours(args: list[str], kept: list[str]) -
     run = make_run(failures=(make_failure(),))
     report = make_report(run, context=make_context(args=tuple(args)))
     assert [*setup_of(report).args] == kept
+
+
+@pytest.mark.parametrize(
+    ("digest", "workers", "expected"),
+    [
+        ("d", {"gw0": "2 0", "gw1": "1"}, ("c",)),
+        ("d", {"main": "0-2"}, ()),
+        ("d", {"main": "9 2 7 0"}, ("c",)),  # numbers of no test: somebody has changed it
+        ("d", {"main": "1"}, None),
+        ("other", {"main": "2 0"}, None),
+    ],
+)
+def test_what_ran_before(
+    digest: str, workers: dict[str, str], expected: tuple[str, ...] | None
+) -> None:
+    """It is known where the same tests are collected."""
+    report = {"order": {"digest": digest, "workers": workers}}
+    experiments = Mock(spec=Experiments, digest="d", nodeids=("a", "b", "c"))
+    assert order_before(report, experiments, "a") == expected
