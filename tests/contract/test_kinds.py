@@ -20,6 +20,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     Interruption,
     MemoryPressure,
+    Output,
+    OutputLine,
     Phase,
     ProcessExit,
     RaisedException,
@@ -30,6 +32,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     StallState,
     TestFailure,
     TimeLimit,
+    ToolCause,
+    ToolMessage,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -271,6 +275,29 @@ KINDS_THAT_LIBRARIES_GIVE: Final = (
 )
 
 
+def told(tool: str, cause: ToolCause) -> RunEvidence:
+    """Return the end of a command whose output says why it failed."""
+    message = ToolMessage(tool=tool, cause=cause, line=OutputLine(1, "it is so"))
+    return ended(1, recorded=False, is_pytest=False, tool_message=message)
+
+
+KINDS_THAT_TOOLS_GIVE: Final = (
+    ("sandbox.disk_full", "SANDBOX_ERROR", told("disk", "disk")),
+    ("sandbox.service_down", "SANDBOX_ERROR", told("redis", "service")),
+    ("tool.command_missing", "TOOL_ERROR", told("uv", "command")),
+    ("tool.permission", "TOOL_ERROR", told("./run.sh", "permission")),
+    ("tool.syntax", "TOOL_ERROR", told("shell", "syntax")),
+    ("tool.package_index", "TOOL_ERROR", told("pip", "network")),
+    ("tool.install_failed", "TOOL_ERROR", told("pip", "build")),
+    ("tool.git", "TOOL_ERROR", told("git", "missing")),
+    (
+        "tests.none_run",
+        "NO_TESTS_COLLECTED",
+        ended(0, counts=Counts(skipped=2, collected=2), output=Output(by_subject={})),
+    ),
+)
+
+
 def marked(name: str, reason: str) -> RunEvidence:
     """Return a command's end of which a marker tells more than its exit code."""
     return RunEvidence(
@@ -293,6 +320,7 @@ TABLE: Final = (
     *KINDS_THAT_THE_EXIT_CODE_GIVES,
     *KINDS_THAT_STAGES_GIVE,
     *KINDS_THAT_LIBRARIES_GIVE,
+    *KINDS_THAT_TOOLS_GIVE,
     *KINDS_THAT_MARKERS_GIVE,
 )
 

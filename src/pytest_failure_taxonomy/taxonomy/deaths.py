@@ -12,8 +12,10 @@ from typing import Any, Final
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import (
     CRASH_SIGNALS,
+    TIME_LIMIT_EXIT_CODES,
     FailureReason,
     Finding,
+    Stage,
     finding,
     known_kinds,
 )
@@ -343,17 +345,36 @@ def judge_command(
     )
 
 
-def judge_sandbox(run: evidence.RunEvidence) -> Iterator[Finding]:
-    """Yield that a command failed because its containers did, in whatever stage."""
+def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
+    """Yield that a command failed because of what a tool says, of tests or of containers.
+
+    Of a stage that is a tool's own work, such as the setup, the stage says it; but what the machine
+    lacks counts in each. A script whose last command succeeded ran no tests where a shell had not
+    found what runs them.
+    """
     told = run.tool_message
-    if told is not None and told.cause == "daemon" and run.exit.code != 0:
-        yield finding(
-            f"sandbox.{told.tool}",
-            "output",
-            told.line.text,
-            confidence="likely",
-            headline=words_of_tool(told),
-        )
+    if told is None:
+        return
+    kind = meaning_of(told)["kind"].format(tool=told.tool) if told.tool != "git" else "tool.git"
+    if told.cause != "daemon":
+        is_of_machine = kind.startswith("sandbox.") and run.stage is not Stage.AGENT_RUN
+        is_of_tests = run.stage in (Stage.FINAL_TEST, Stage.BASELINE_RUN)
+        if told.tests_ran or not (is_of_machine or is_of_tests):
+            return
+        if run.exit.code in TIME_LIMIT_EXIT_CODES:
+            return
+    is_runner = told.cause == "command" and told.tool in packaged_table("tools")["runners"]
+    if run.exit.code == 0 and not is_runner:
+        return
+    yield finding(
+        kind,
+        "output",
+        told.line.text,
+        confidence="likely",
+        headline=words_of_tool(told),
+        retryable=meaning_of(told).get("retryable"),
+        ambiguous=KILLED_BY if told.cause == "killed" else (),
+    )
 
 
 def words_of_tool(told: evidence.ToolMessage) -> str:

@@ -556,11 +556,20 @@ class OutputLine(NamedTuple):
 
 ToolCause = Literal[
     "daemon",
+    "disk",
+    "service",
+    "command",
+    "script",
+    "module",
+    "permission",
+    "syntax",
+    "killed",
     "network",
     "unavailable",
     "rate_limited",
     "denied",
     "missing",
+    "file",
     "conflict",
     "refused",
     "build",
@@ -570,13 +579,15 @@ ToolCause = Literal[
 
 @value
 class ToolMessage:
-    """What pip, uv, npm, git, Docker or Podman says why it has failed."""
+    """What a tool or a shell says why a command has failed."""
 
     tool: str
-    """Its name, in lower case."""
+    """The tool, in lower case, or the command that the shell could not run."""
     cause: ToolCause
     line: OutputLine
     """Where it says so."""
+    tests_ran: bool = False
+    """The output has a tally of tests, too: they ran, whatever a tool says."""
 
 
 @value

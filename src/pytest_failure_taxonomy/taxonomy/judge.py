@@ -100,6 +100,8 @@ def judge(run: RunEvidence) -> Judgement:
         causes = _causes_of(found, run)
         faults = tuple(f"{said}: {cause.what} ({cause.kind})" for cause in causes)
         return replace(judged, faults=faults)
+    if is_log and not found:
+        found += _from_skips(run)
     if run.marker is not None and (found or run.exit.code is None):
         found.append(marked_finding(run.marker.name, run.marker.reason))
     if (
@@ -239,6 +241,7 @@ def _is_green(run: RunEvidence) -> bool:
         and end.signal is None
         and end.enforced_limit_seconds is None
         and run.stage is not Stage.BASELINE_RUN
+        and run.tool_message is None  # else it is no pytest that has ended
         and not is_undone
         and not any(worker.ending != "finished" for worker in run.workers)
         and not any(failure.crashed for failure in run.failures)
@@ -447,8 +450,8 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
                 found.append(late)
         if run.recorded:
             found += _from_exit_code(run, explained=bool(found))
-        elif sandbox := [*deaths.judge_sandbox(run)]:
-            found += sandbox
+        elif by_tool := [*deaths.judge_tool(run)]:
+            found += by_tool
         elif run.exit.code is None:
             found += _from_error_line(run)
         elif run.stage in _PYTESTS_STAGES and not _was_interrupted(run):
@@ -474,6 +477,14 @@ def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
             reason=FailureReason.UNKNOWN,
             confidence="likely",
         )
+
+
+def _from_skips(run: RunEvidence) -> Iterator[Finding]:
+    """Yield that the pytest of a log skipped every test: whoever asks of the code has no answer."""
+    skipped = run.counts.skipped
+    if skipped and not run.counts.ran and run.exit.code == 0 and run.stage is Stage.FINAL_TEST:
+        words = (f"{skipped} skipped",)
+        yield finding("tests.none_run", "log", words[0], confidence="likely", words=words)
 
 
 def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:

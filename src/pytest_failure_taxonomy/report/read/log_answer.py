@@ -74,8 +74,14 @@ def classify_log(
     if out.is_seen:
         run = evidence_of_output(out, exit_code, stage)
     else:
-        run = _evidence_of_command(other, exit_code, stage, name)
-        run = replace(run, tool_message=tools.message(tail.line_count))
+        told = tools.message(tail.line_count)
+        says_nothing = other.marker is None and not other.error_lines and told is None
+        if exit_code is None and says_nothing:
+            raise LogError(
+                f"{name}: this log has no output of pytest, no marker and no line of an error; "
+                "give --exit-code, the exit code of the command that wrote it"
+            )
+        run = replace(_evidence_of_command(exit_code, stage), tool_message=told)
     if other.marker is not None:
         reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
         run = replace(run, marker=ev.SeenMarker(name=other.marker, reason=reason))
@@ -90,19 +96,12 @@ def classify_log(
     return shown_answer
 
 
-def _evidence_of_command(
-    other: OtherOutput, code: int | None, stage: Stage, name: str
-) -> ev.RunEvidence:
+def _evidence_of_command(code: int | None, stage: Stage) -> ev.RunEvidence:
     """Return the evidence of a command that is no pytest, or one that has printed nothing."""
     end = ev.ProcessExit(code=None, source="log")
     if code is not None:
         signal = signal_of_exit_code(code)
         end = ev.ProcessExit(code=code, source="exit code", observed=True, signal=signal)
-    elif other.marker is None and not other.error_lines:
-        raise LogError(
-            f"{name}: this log has no output of pytest, no marker and no line of an error; "
-            "give --exit-code, the exit code of the command that wrote it"
-        )
     return ev.RunEvidence(
         stage=stage, recorded=False, is_pytest=False, finished=end.signal is None, exit=end
     )

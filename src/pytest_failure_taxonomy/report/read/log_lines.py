@@ -54,6 +54,9 @@ _WORDS: Final = re.compile(
     rb"|GZA_FAILURE|maximum allowed|no tests ran|exit code|Killed|fault|Terminated|Abort|panic"
     rb"|Docker|docker|daemon|Podman|ssh: |npm ERR|No solution|Failed|timed out|Permission denied"
     rb"|Max retries|Credentials|Caused by|key verification|kex_"
+    rb"|not found|No such file|no such file|No module|[Nn]o space|onnect|unable to|Unable to"
+    rb"|is not recognized|permission denied|ENOSPC|quota|unexpected EOF|W: |has no installation"
+    rb"|^ok|^not ok|passing|failing|Ran [0-9]|Tests run|Passed!|test result|tests? completed"
     rb"|usage:|\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
 )
 _BYTE_ORDER_MARKS: Final = (

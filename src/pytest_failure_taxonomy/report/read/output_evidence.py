@@ -374,7 +374,7 @@ def output_of(
     if out.is_seen:
         by_subject |= _lines_of_pytest(out)
     if told is not None:
-        by_subject |= dict.fromkeys(("stage", "sandbox"), (told.line,))
+        by_subject |= dict.fromkeys(("stage", "sandbox", "tool", "process"), (told.line,))
     lines, errors = tail.lines[-1:], other.error_lines
     return ev.Output(
         by_subject=by_subject,

@@ -562,13 +562,21 @@ class Wording(NamedTuple):
     pattern: re.Pattern[str]
     is_vague: bool = False
     """A better message may stand before it."""
+    within: int = MAX_LINES_AFTER
+    """How far from the end it may be."""
 
 
 @cache
 def tool_wordings() -> tuple[Wording, ...]:
     """Return what each tool says, in the order of the table; the first that fits a line decides."""
     return tuple(
-        Wording(row["tool"], row["cause"], re.compile(said.removeprefix("~")), said[0] == "~")
+        Wording(
+            row["tool"],
+            row["cause"],
+            re.compile(said.removeprefix("~")),
+            said[0] == "~",
+            row.get("within", MAX_LINES_AFTER),
+        )
         for row in packaged_table("tools")["wording"]
         for said in row["patterns"]
     )
@@ -577,10 +585,18 @@ def tool_wordings() -> tuple[Wording, ...]:
 _ANY: Final = re.compile(
     "rror|ERROR|ERR!|fatal:|daemon|Podman|Docker|docker|ssh: |Max retries|Credentials"
     "|No solution|Failed|Caused by|Permission denied|key verification|kex_|Retrying"
+    "|not found|No such file|No module|no such file|permission denied|is not recognized|Killed"
+    "|[Nn]o space|quota|unexpected EOF|onnect|ENOSPC|E: |W: |failed to resolve|unable to select"
 )
 """What a line has to have that is looked at more closely."""
 _RETRIED: Final = re.compile(r"WARNING: Retrying \(Retry\(.*\)\) after connection broken by ")
 _NOTHING_FOUND: Final = "(from versions: none)"
+
+
+@cache
+def _tally() -> re.Pattern[str]:
+    """Return what test runners say when they have run tests."""
+    return re.compile("|".join(packaged_table("tools")["ran"]))
 
 
 class ToolOutput:
@@ -592,18 +608,33 @@ class ToolOutput:
         self._clear: tuple[OutputLine, Wording] | None = None
         self._vague: tuple[OutputLine, Wording] | None = None
         self._retried: OutputLine | None = None
+        self._tests_ran = False
+        self._installed: re.Pattern[str] | None = None
+        """How a command that was missing shows its version, once somebody has installed it."""
 
     def feed(self, line: OutputLine) -> None:
         """Read the next line."""
         text = line.text[:MAX_COLUMNS]
+        self._tests_ran = self._tests_ran or _tally().search(text) is not None
+        if self._installed is not None and self._installed.search(text):
+            self._clear, self._installed, self.wants_all = None, None, False
         if _ANY.search(text) is None:
             return
         if _RETRIED.search(text):
             self._retried = line
             return
-        found = next((each for each in tool_wordings() if each.pattern.search(text)), None)
-        if found is None:
+        found, match = next(
+            ((each, match) for each in tool_wordings() if (match := each.pattern.search(text))),
+            (None, None),
+        )
+        if found is None or match is None:
             return
+        if name := match.groupdict().get("tool"):
+            found = found._replace(tool=name)
+            if found.cause in ("command", "module"):
+                bare = re.escape(name.rstrip("0123456789."))
+                self._installed = re.compile(rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d")
+                self.wants_all = True
         if found.is_vague:
             self._vague = line, found
         elif self._retried is not None and _NOTHING_FOUND in text:
@@ -624,8 +655,11 @@ class ToolOutput:
             return None
         line, wording = noted
         at_end = line if wording.cause != "network" or self._retried is None else self._retried
-        if at_end.number < line_count - MAX_LINES_AFTER:
+        if at_end.number < line_count - wording.within:
             return None
         return ToolMessage(
-            tool=wording.tool, cause=wording.cause, line=line._replace(text=line.text.strip())
+            tool=wording.tool,
+            cause=wording.cause,
+            line=line._replace(text=line.text.strip()),
+            tests_ran=self._tests_ran,
         )

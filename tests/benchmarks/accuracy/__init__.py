@@ -1,0 +1,1 @@
+"""How often the answers agree with labels that other people gave."""
