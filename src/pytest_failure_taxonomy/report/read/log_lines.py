@@ -42,7 +42,7 @@ MAX_MARKER_LINE_BYTES: Final = 4_096
 _RIGHT: Final = "give the file of a log"
 _HALF: Final = MAX_LINE_BYTES // 2
 _BEGINNING: Final = re.compile(
-    rb"[=_!+\[EFIN.\x1b]|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)"
+    rb"[=_!+\[EFIN.\x1b]|(?:not )?ok|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)"
     rb"|[0-9][0-9-]{9}T\S+ [^\n]{0,4}?"
     rb"(?:[=_!+\[EFIN.>\x1b]|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[))"
 )
@@ -54,9 +54,8 @@ _WORDS: Final = re.compile(
     rb"|GZA_FAILURE|maximum allowed|no tests ran|exit code|Killed|fault|Terminated|Abort|panic"
     rb"|Docker|docker|daemon|Podman|ssh: |npm ERR|No solution|Failed|timed out|Permission denied"
     rb"|Max retries|Credentials|Caused by|key verification|kex_"
-    rb"|not found|No such file|no such file|No module|[Nn]o space|onnect|unable to|Unable to"
-    rb"|is not recognized|permission denied|ENOSPC|quota|unexpected EOF|W: |has no installation"
-    rb"|^ok|^not ok|passing|failing|Ran [0-9]|Tests run|Passed!|test result|tests? completed"
+    rb"|found|No such file|No module|space left|connect to |ECONN|ENOSPC|Disk quota|disk quota"
+    rb"|recognized as|EOF while|passing|failing|Ran [0-9]|Tests run"
     rb"|usage:|\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
 )
 _BYTE_ORDER_MARKS: Final = (

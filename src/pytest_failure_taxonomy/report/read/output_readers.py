@@ -586,7 +586,8 @@ _ANY: Final = re.compile(
     "rror|ERROR|ERR!|fatal:|daemon|Podman|Docker|docker|ssh: |Max retries|Credentials"
     "|No solution|Failed|Caused by|Permission denied|key verification|kex_|Retrying"
     "|not found|No such file|No module|no such file|permission denied|is not recognized|Killed"
-    "|[Nn]o space|quota|unexpected EOF|onnect|ENOSPC|E: |W: |failed to resolve|unable to select"
+    "|No space|no space|quota|unexpected EOF|onnect|ENOSPC|E: |W: |failed to resolve"
+    "|unable to select"
 )
 """What a line has to have that is looked at more closely."""
 _RETRIED: Final = re.compile(r"WARNING: Retrying \(Retry\(.*\)\) after connection broken by ")
@@ -616,8 +617,8 @@ class ToolOutput:
         """Read the next line."""
         text = line.text[:MAX_COLUMNS]
         self._tests_ran = self._tests_ran or _tally().search(text) is not None
-        if self._installed is not None and self._installed.search(text):
-            self._clear, self._installed, self.wants_all = None, None, False
+        if self._installed is not None and self._clear is not None:
+            self._look_whether_installed(line, *self._clear)
         if _ANY.search(text) is None:
             return
         if _RETRIED.search(text):
@@ -629,6 +630,8 @@ class ToolOutput:
         )
         if found is None or match is None:
             return
+        if not found.is_vague:
+            self._installed, self.wants_all = None, False
         if name := match.groupdict().get("tool"):
             found = found._replace(tool=name)
             if found.cause in ("command", "module"):
@@ -643,6 +646,15 @@ class ToolOutput:
             self._retried = line
         else:
             self._clear = line, found
+
+    def _look_whether_installed(
+        self, line: OutputLine, missed_on: OutputLine, wording: Wording
+    ) -> None:
+        """Forget that a command was missing, or stop looking for its version."""
+        if self._installed is not None and self._installed.search(line.text[:MAX_COLUMNS]):
+            self._clear, self._installed, self.wants_all = None, None, False
+        elif line.number > missed_on.number + wording.within:
+            self._installed, self.wants_all = None, False
 
     def message(self, line_count: int) -> ToolMessage | None:
         """Return why a tool has failed; `None` if none says so near the end.
