@@ -45,6 +45,9 @@ says nothing: taken alone it made a timeout of every kill."""
 KILLED_EXIT_CODE: Final = 137
 """What a shell, or a container, answers for a process that SIGKILL ended."""
 
+_NEVER_STARTED: Final = (126, 127)
+"""A shell's exit codes for a command that it may not run, or does not find."""
+
 KILLED_BY: Final = ("process.oom", "process.killed")
 """What a SIGKILL without further evidence could be: want of memory, or a time limit from outside.
 """
@@ -359,7 +362,9 @@ def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
     if told.cause != "daemon":
         is_of_machine = kind.startswith("sandbox.") and run.stage is not Stage.AGENT_RUN
         is_of_tests = run.stage in (Stage.FINAL_TEST, Stage.BASELINE_RUN)
-        if told.tests_ran or not (is_of_machine or is_of_tests):
+        # An agent tries commands; by these exit codes it is the agent itself that never started.
+        is_of_agent = run.stage is Stage.AGENT_RUN and run.exit.code in _NEVER_STARTED
+        if told.tests_ran or not (is_of_machine or is_of_tests or is_of_agent):
             return
         if run.exit.code in TIME_LIMIT_EXIT_CODES:
             return

@@ -164,6 +164,7 @@ def test_other_stages() -> None:
     assert answer_of(full, 2, Stage.SETUP)["kind"] == "sandbox.disk_full"
     assert answer_of(MISSING, 127, Stage.BASELINE_RUN)["kind"] == "tool.command_missing"
     assert answer_of(MISSING, 1, Stage.AGENT_RUN)["kind"] == "command.failed"
+    assert answer_of(MISSING, 127, Stage.AGENT_RUN)["kind"] == "tool.command_missing"
 
 
 @given(st.lists(st.sampled_from([line for _, line in SAID]) | st.text(max_size=40), max_size=12))
