@@ -126,6 +126,17 @@ def test_what_is_said_in_words() -> None:
         pytest.param("go.sh: line 3: open: data.csv: No such file or directory\n", 1, id="data"),
         pytest.param("go.sh: line 3: jq: command not found\n", 0, id="no-runner"),
         pytest.param("cp: No space left on device\n", 0, id="disk-but-success"),
+        pytest.param("route: 12: users: not found\n", 1, id="another-program"),
+        pytest.param(
+            "Could not connect to Redis at c:6379: Connection refused\nPONG\nrun\nno cart\n",
+            1,
+            id="waited-for",
+        ),
+        pytest.param(
+            "a.sh: line 3: jq: command not found\nTraceback (most recent call last):\nKeyError\n",
+            1,
+            id="went-on",
+        ),
         pytest.param("the uv command was not found; command not found, I say\n", 1, id="prose"),
     ],
 )

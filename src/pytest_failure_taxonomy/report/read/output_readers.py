@@ -544,7 +544,7 @@ class PytestOutput:
             self.bangs = []
 
 
-# What pip, uv, npm, git and Docker print, whose exit codes say little.
+# What pip, uv, npm, git, Docker and shells print, whose exit codes say little.
 # `taxonomy/data/tools.toml` has the wordings.
 
 MAX_LINES_AFTER: Final = 50
@@ -617,8 +617,8 @@ class ToolOutput:
         """Read the next line."""
         text = line.text[:MAX_COLUMNS]
         self._tests_ran = self._tests_ran or _tally().search(text) is not None
-        if self._installed is not None and self._clear is not None:
-            self._look_whether_installed(line, *self._clear)
+        if self._clear is not None:
+            self._look_whether_over(line, *self._clear)
         if _ANY.search(text) is None:
             return
         if _RETRIED.search(text):
@@ -647,13 +647,14 @@ class ToolOutput:
         else:
             self._clear = line, found
 
-    def _look_whether_installed(
-        self, line: OutputLine, missed_on: OutputLine, wording: Wording
-    ) -> None:
-        """Forget that a command was missing, or stop looking for its version."""
-        if self._installed is not None and self._installed.search(line.text[:MAX_COLUMNS]):
-            self._clear, self._installed, self.wants_all = None, None, False
-        elif line.number > missed_on.number + wording.within:
+    def _look_whether_over(self, line: OutputLine, noted: OutputLine, wording: Wording) -> None:
+        """Forget what a shell has said, if the command is there later, or a Python fails."""
+        text = line.text[:MAX_COLUMNS]
+        is_of_shell = wording.within < MAX_LINES_AFTER
+        is_there = self._installed is not None and self._installed.search(text)
+        if is_there or (is_of_shell and text.startswith("Traceback (most recent call last)")):
+            self._clear = None
+        if self._clear is None or line.number > noted.number + wording.within:
             self._installed, self.wants_all = None, False
 
     def message(self, line_count: int) -> ToolMessage | None:
