@@ -23,6 +23,7 @@ import pytest
 from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, RunHeader, ScheduledCase
 from pytest_failure_taxonomy.cli.main import main as command_line
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
+from pytest_failure_taxonomy.taxonomy.charges import charges
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _ASKED: Final = re.compile(r"^<!-- from the code: ([a-z ]+) -->$", re.MULTILINE)
 _MEMBERS: Final = "\n   :members:\n   :undoc-members:\n   :exclude-members: model_config"
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+CONDITIONS: Final = ("reasons", "stages", "owners", "raised")
+"""What else a row of the table of charges may ask for."""
 HELPS: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "not known"}
 _LISTED: Final = re.compile(r"^- \[(.+?)\]\(([^)#]+)\.md\)", re.MULTILINE)
 
@@ -109,6 +112,21 @@ def kinds(page: str) -> str:
         for kind in known_kinds().values()
     ]
     return _table(("kind", "in words"), rows)
+
+
+def charged(page: str) -> str:
+    """Return whom a failure is charged to, the rows in their order, of which the first decides."""
+    lines = ["| | kinds | only for | charged to | because |", "|---|---|---|---|---|"]
+    for number, row in enumerate(charges(), 1):
+        only = [f"{name} {_codes(row[name])}" for name in CONDITIONS if name in row]
+        kinds = _codes(row.get("kinds", "")) or "any"
+        cells = (str(number), kinds, "; ".join(only), row["charge_to"], _in_cell(row["why"]))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _codes(names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names.split())
 
 
 def fields(page: str) -> str:
@@ -232,6 +250,7 @@ PARTS: Final[Mapping[str, Part]] = MappingProxyType(
         "bench options": Part("What `pytest --help` says", bench_options),
         "causes": Part("All recognised causes", causes),
         "kinds": Part("Kinds on the terminal", kinds),
+        "charges": Part("The table", charged),
         "report fields": Part("All fields", fields),
         "run fields": Part("All fields", run_fields),
         "command help": Part("What `--help` says", command_help),

@@ -175,7 +175,7 @@ def test_a_report_of_the_first_version_is_read() -> None:
     }
     expected |= {"stalls": [], "tests": None, "order": None}
     expected["limits"] = {**said["limits"], "causes_omitted": 0}
-    expected["verdict"] = {**said["verdict"], "owner": None}
+    expected["verdict"] = {**said["verdict"], "owner": None, "charge_to": None}
     for field, new in (
         ("failures", ["origin"]),
         ("groups", ["owner", "history"]),

@@ -11,6 +11,7 @@ import pytest
 
 import pytest_failure_taxonomy
 import pytest_failure_taxonomy.bench
+from pytest_failure_taxonomy.taxonomy.charges import charges
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -49,6 +50,15 @@ def test_a_part_that_is_not_there_breaks_the_build() -> None:
     """A misspelt comment is an error, not an empty place."""
     with pytest.raises(KeyError, match="kindz"):
         from_code.fill("<!-- from the code: kindz -->")
+
+
+def test_the_table_of_charges() -> None:
+    """Each row says what it is about, and why it is charged so."""
+    rows = filled("explanation/charges.md").split("\n\n")[1].splitlines()[2:]
+    assert len(rows) == len(charges())
+    assert rows[-1].startswith(f"| {len(rows)} | any |  | ambiguous | ")
+    told = "| `bench.gate` |  | subject | the system under test scored below the gate |"
+    assert any(row.endswith(told) for row in rows)
 
 
 def test_the_contents_are_those_of_the_index() -> None:

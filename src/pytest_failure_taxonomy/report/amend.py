@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
-_AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "count")
+_AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "charge_to", "count")
 _RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1}
 """How much a type of proof says, if not that something makes the test fail."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
@@ -63,7 +63,9 @@ def amend_report(
         ),
     )
     judgement, limits = judge(evidence), build.Limits()
-    verdict = build.verdict_as_json(judgement.verdict, limits)
+    verdict = verdict_as_before(report["verdict"], build.verdict_as_json(judgement.verdict, limits))
+    causes = build.causes_as_json(judgement, limits, report["causes"])
+    build.charge_verdict(verdict, causes)
     extensions = report["extensions"]
     if end.code == 0:
         own = {**build.own_extension(report), "session_exit_code": before}
@@ -72,9 +74,9 @@ def amend_report(
         **build.with_stalls_at_end(report, stalls),
         "extensions": extensions,
         "exit": build.exit_as_json(evidence, judgement),
-        "verdict": verdict_as_before(report["verdict"], verdict),
+        "verdict": verdict,
         "reasons": build.reasons_as_json(judgement, limits),
-        "causes": build.causes_as_json(judgement, limits, report["causes"]),
+        "causes": causes,
     }
 
 
@@ -98,6 +100,7 @@ def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObj
             # Since a commit it may fail now and then.
             is_chance = proof["type"] == "commit" and proof["failed"] < proof["runs"]
             amended["retryable"] = is_chance or table[proof["type"]].get("retryable")
+            amended["charge_to"] = table[proof["type"]].get("charge_to") or cause["charge_to"]
         causes.append(amended)
     after = {**report, "causes": causes}
     if report["verdict"] is not None:
@@ -123,6 +126,7 @@ def _proof_of_both(earlier: JSONObject | None, proof: JSONObject) -> JSONObject:
 def judge_causes_again(report: JSONObject) -> None:
     """Write into a verdict what follows from whether a retry helps each of its causes."""
     verdict = report["verdict"]
+    build.charge_verdict(verdict, report["causes"])
     if report["limits"]["causes_omitted"] or not report["causes"]:
         return
     judged = [*causes_of(report)]

@@ -510,6 +510,7 @@ def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | Non
         ],
         "ambiguous": list(verdict.ambiguous),
         "owner": verdict.owner,
+        "charge_to": verdict.charge_to,
     }
 
 
@@ -551,6 +552,7 @@ def causes_as_json(
             "kind": cause.kind,
             "owner": cause.owner,
             "retryable": cause.retryable,
+            "charge_to": cause.charge_to,
             "count": cause.count,
             "nodeids": limits.nodeids(cause.nodeids),
             "fingerprints": list(cause.fingerprints),
@@ -604,6 +606,13 @@ def sort_causes(causes: list[JSONObject]) -> None:
             cause["kind"], (cause["history"] or {}).get("state"), cause["count"]
         )
     )
+
+
+def charge_verdict(verdict: JSONObject | None, causes: Sequence[JSONObject]) -> None:
+    """Write into a verdict whom it is charged to: what the first cause of its kind is."""
+    if verdict is not None and causes:
+        of_kind = (each for each in causes if each["kind"] == verdict["kind"])
+        verdict["charge_to"] = next(of_kind, causes[0])["charge_to"]
 
 
 def _stalled_activity(stalled: ev.SeenStall, limits: Limits) -> JSONObject:

@@ -229,6 +229,8 @@ class Merger:
             name: [entry for part in parts for entry in part.lists[name]] for name in parts[0].lists
         }
         told_before = [cause for part in active for cause in part.about["causes"]]
+        causes = build.causes_as_json(judgement, limits, told_before)
+        build.charge_verdict(verdict, causes)
         fields = {
             **lists,
             "schema_id": build.SCHEMA_ID,
@@ -243,7 +245,7 @@ class Merger:
             "reasons": build.reasons_as_json(judgement, limits),
             "summary": summary,
             "groups": list(limits.listed("groups", tuple(_groups(failing)))),
-            "causes": build.causes_as_json(judgement, limits, told_before),
+            "causes": causes,
             "tests": lists["tests"] if has_tests else None,
             "not_run": {
                 "count": sum(part.about["not_run"] for part in failing),

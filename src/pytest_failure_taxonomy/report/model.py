@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judgement import (
     KIND_PATTERN,
     CauseOwner,
+    ChargedTo,
     CodeOwner,
     Confidence,
     FailureReason,
@@ -166,6 +167,9 @@ class Verdict(ClosedModel):
     """What else it may have been and can't be told apart, in the order documented for the kind."""
     owner: CodeOwner | None
     """Whose code most of its failures were raised in; null if that is not known."""
+    charge_to: ChargedTo | None = None
+    """Whom a score of a harness charges it to: what the first cause of its kind is; null where that
+    was not asked."""
 
 
 class HeldReason(ClosedModel):
@@ -408,8 +412,9 @@ class Cause(ClosedModel):
     machine and its services; null if that is not known."""
     retryable: bool | None
     """Whether the same run again could end differently; null if nothing speaks either way."""
-    charge_to: Literal["subject", "environment", "verifier", "ambiguous"] | None
-    """Who a score of a harness charges it to; null where that was not asked."""
+    charge_to: ChargedTo | None
+    """Whom a score of a harness charges it to: what is judged, the environment, or what verifies;
+    null where that was not asked."""
     count: Annotated[int, Field(ge=1)]
     """How many failures and endings it has."""
     nodeids: _Listed[str]

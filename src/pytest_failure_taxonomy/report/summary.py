@@ -34,7 +34,7 @@ _MAX_NAMED: Final = 10
 """Node ids whose paths are looked for in the words of one cause."""
 _TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
 """Kinds of a failure for which the evidence says how it ended, and the exception does not."""
-_AS_THEY_STAND: Final = ("key", "count", "fix", "reason", "kind", "owner", "retryable")
+_AS_THEY_STAND: Final = ("key", "count", "fix", "reason", "kind", "owner", "retryable", "charge_to")
 """Fields of a cause that are told as the report has them."""
 _STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
@@ -66,6 +66,7 @@ class CauseSummary:
     kind: str
     owner: str | None
     retryable: bool | None
+    charge_to: str | None
     about: str
     """Owner and link that a rule of the user's gives; empty without one."""
     history: str

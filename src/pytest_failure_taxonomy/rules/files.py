@@ -23,7 +23,12 @@ from pytest_failure_taxonomy.documents.problems import (
 from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.redaction.user_patterns import compile_quietly
-from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, CodeOwner, FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    KIND_PATTERN,
+    ChargedTo,
+    CodeOwner,
+    FailureReason,
+)
 from pytest_failure_taxonomy.taxonomy.user_rules import (
     KnownFailure,
     Rule,
@@ -221,6 +226,7 @@ class _RuleEntry(FileModel):
     retryable: bool | None = None
     owner: Line | None = None
     link: _Link | None = None
+    charge_to: ChargedTo | None = None
 
 
 def load_known(path: str | os.PathLike[str]) -> tuple[KnownFailure, ...]:

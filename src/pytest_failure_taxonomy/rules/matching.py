@@ -115,6 +115,7 @@ def apply_rules(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, t
                 retryable=rule.retryable,
                 owner=rule.owner,
                 link=rule.link,
+                charge_to=rule.charge_to,
             )
             failures[index] = replace(failure, attributed=said)
     return replace(run, failures=tuple(failures)), tuple(matcher.problems)

@@ -11,12 +11,14 @@ import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.taxonomy.charges import charge_of_findings, one_charge
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
     FailureType,
     Finding,
     RecoveryAction,
+    Stage,
     describe_kind,
     owner_of_most,
     recovery_of_failure,
@@ -86,7 +88,9 @@ _LOADED_BY: Final = r"\(([^\s()]+:\d+), from [^()]*conftest\.py"
 """Of an error in a module that a conftest imports: its place."""
 
 
-def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
+def gather_causes(
+    findings: Iterable[Finding], stage: Stage = Stage.FINAL_TEST
+) -> tuple[Cause, ...]:
     """Return the causes of what was found: first what explains others, then the biggest.
 
     Failures of one fingerprint are in one cause, unless they say that different things are to be
@@ -96,6 +100,7 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     Args:
         findings: all of a run, in the order of the evidence. What was only said, as by a marker, is
             a cause where nothing was seen.
+        stage: the step of an attempt that the run was.
     """
     findings = list(findings)
     seen = [each for each in findings if not each.is_hearsay] or findings
@@ -119,7 +124,9 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
             members.setdefault(key, (diagnosis, []))
         members[key][1].append(found)
     recognised_first = sorted(members.items(), key=lambda each: each[1][0] is None)
-    return in_order([_cause(key, *of_key, with_subtests) for key, of_key in recognised_first])
+    return in_order(
+        [_cause(key, *of_key, with_subtests, stage) for key, of_key in recognised_first]
+    )
 
 
 def recognise(found: Finding) -> Diagnosis | None:
@@ -146,6 +153,7 @@ def _cause(
     diagnosis: Diagnosis | None,
     findings: Sequence[Finding],
     with_subtests: set[str | None],
+    stage: Stage,
 ) -> Cause:
     failures = [each.failure for each in findings if each.failure is not None]
     nodeids = dict.fromkeys([each.nodeid for each in findings if each.nodeid])
@@ -178,13 +186,14 @@ def _cause(
     reason, most = max(counts, key=counts.__getitem__)  # of equals, the first
     count = sum(counts.values()) or 1
     shown = len(tests) + unnamed or len(files) or count
+    owner = (diagnosis and diagnosis.owner) or owner_of_most(failures)
     return Cause(
         key=key,
         what=_sentence_of_cause(findings[0], of_tests, diagnosis, tuple(tests), files, shown),
         fix=None if diagnosis is None else diagnosis.fix,
         reason=reason,
         kind=most,
-        owner=(diagnosis and diagnosis.owner) or owner_of_most(failures),
+        owner=owner,
         retryable=whether_retry_helps(
             [_whether_retry_helps_one(each, diagnosis, hung_at) for each in findings]
         ),
@@ -195,6 +204,7 @@ def _cause(
         files=tuple(files),
         unnamed=unnamed,
         fingerprints=tuple(dict.fromkeys(told)),
+        charge_to=charge_of_findings(findings, stage, owner),
     )
 
 
@@ -228,6 +238,7 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
             retryable=whether_retry_helps((known.retryable, cause.retryable)),
             count=known.count + cause.count,
             unnamed=known.unnamed + cause.unnamed,
+            charge_to=one_charge((known.charge_to, cause.charge_to)),
             **{
                 name: tuple(dict.fromkeys((*getattr(known, name), *getattr(cause, name))))
                 for name in ("nodeids", "tests", "files", "fingerprints")

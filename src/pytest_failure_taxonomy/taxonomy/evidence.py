@@ -189,6 +189,8 @@ class Attribution:
     """`None` where the kind decides."""
     owner: str | None = None
     link: str | None = None
+    charge_to: str | None = None
+    """`None` where the table decides."""
 
 
 @value

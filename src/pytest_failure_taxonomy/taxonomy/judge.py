@@ -186,9 +186,9 @@ def _lines_about(
 
 def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
     if not run.settled_causes:
-        return gather_causes(found)
+        return gather_causes(found, run.stage)
     settled = {id(each) for each in run.settled}
-    causes = gather_causes(each for each in found if id(each) not in settled)
+    causes = gather_causes((each for each in found if id(each) not in settled), run.stage)
     return join_causes((*run.settled_causes, *causes))
 
 
@@ -212,6 +212,7 @@ def _verdict(
     if is_death and run.traces is not None and run.traces.stack:
         stack = words.first_lines(run.traces.stack)
         evidence.append(Evidence(source="stack of the crash", detail=stack))
+    of_kind = (cause for cause in causes if cause.kind == primary.kind)
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,
@@ -224,6 +225,7 @@ def _verdict(
         evidence=tuple(evidence),
         ambiguous=first.ambiguous,
         owner=owner_of_most([each.failure for each in primary.findings]),
+        charge_to=next(of_kind, causes[0]).charge_to,
     )
 
 

@@ -623,6 +623,9 @@ class HeldReason:
 
 CauseOwner = Literal[CodeOwner, "environment"]
 """Who has to mend a cause: whose code raised it, or who runs the machine and its services."""
+ChargedTo = Literal["subject", "environment", "verifier", "ambiguous"]
+"""Whom a score charges a failure to: what is judged, the machine and its services, the tests and
+their harness, or nobody can tell."""
 
 
 @value
@@ -653,6 +656,8 @@ class Cause:
     """Of its failures, each once."""
     unnamed: int = 0
     """How many more tests failed whose node ids are not known."""
+    charge_to: ChargedTo | None = None
+    """`None` where that was not asked, as in reports of earlier versions."""
 
 
 @value
@@ -671,6 +676,8 @@ class Verdict:
     ambiguous: tuple[str, ...] = ()
     owner: CodeOwner | None = None
     """Whose code most of its failures were raised in."""
+    charge_to: ChargedTo | None = None
+    """Of the first cause of its kind."""
 
 
 @value

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from pytest_failure_taxonomy.taxonomy.evidence import Phase, RaisedException, TestFailure
 from pytest_failure_taxonomy.taxonomy.judgement import (
     KIND_FAMILIES,
+    ChargedTo,
     CodeOwner,
     FailureReason,
     known_kinds,
@@ -45,6 +46,8 @@ class Rule:
     """Whether a retry can help; `None` where the rule doesn't say."""
     owner: str | None = None
     link: str | None = None
+    charge_to: ChargedTo | None = None
+    """Whom a score charges it to; `None` where the rule doesn't say."""
 
 
 def default_kind(reason: FailureReason) -> str:

@@ -112,6 +112,14 @@ def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
         + [f"rubric.unknown_{name}" for name in ("breakdown_key", "failure_mode")]
     )
     assert run.outcomes == {"passed": 1, "failed": 6}
+    charged = {
+        nodeid.rpartition("::")[2]: cause["charge_to"]
+        for cause in run.report["causes"]
+        for nodeid in cause["nodeids"]
+    }
+    of_rubrics = ("hangs", "malformed", "odd-code", "odd-key")
+    of_all = {"raises": "subject", "sleeps": "subject", **dict.fromkeys(of_rubrics, "verifier")}
+    assert charged == of_all
 
 
 @pytest.mark.versions

@@ -98,7 +98,8 @@ def test_the_table_has_each_type_of_the_report() -> None:
     for type_, row in packaged_table("proofs").items():
         helps = {True: "yes", False: "no", None: "not known"}[row.get("retryable")]
         name = row["name"].replace("{state}", "…")
-        told = f"| `{type_}` | {name} | {row['meaning']} | {helps} | {row['mend']} |\n"
+        charged = f"{row['charge_to']} |" if "charge_to" in row else "|"
+        told = f"| `{type_}` | {name} | {row['meaning']} | {helps} | {charged} {row['mend']} |\n"
         assert told in PAGE.read_text("utf-8")
         (line, *_) = proof_words(proof(type_, nodeids=["a"], without=passed(), state="x"), VICTIM)
         assert not re.search(r"[{}]|None", line)
@@ -139,6 +140,29 @@ def test_what_follows_for_a_retry(
     assert after["causes"][0]["retryable"] is retryable
     assert after["verdict"]["retryable"] is retryable
     assert after["verdict"]["recovery_action"] == action
+    FailureReport.model_validate(after)
+
+
+@pytest.mark.parametrize(
+    ("type_", "status", "charge_to"),
+    [
+        ("order.polluted", "proven", "verifier"),
+        ("order.brittle", "proven", "verifier"),
+        ("axis.network", "proven", "environment"),
+        ("axis.memory", "proven", "ambiguous"),
+        ("flaky", "proven", "ambiguous"),
+        ("reproducible", "proven", "subject"),
+        ("commit", "proven", "subject"),
+        ("order.polluted", "suspected", "subject"),
+        ("axis.network", "refuted", "subject"),
+    ],
+)
+def test_whom_a_score_charges_it_to_then(type_: str, status: str, charge_to: str) -> None:
+    """What is proven decides for the cause and the verdict, unless it says nothing of that."""
+    report = report_of_one()
+    assert report["verdict"]["charge_to"] == report["causes"][0]["charge_to"] == "subject"
+    after = with_proofs(report, {report["causes"][0]["key"]: proof(type_, status)})
+    assert after["causes"][0]["charge_to"] == after["verdict"]["charge_to"] == charge_to
     FailureReport.model_validate(after)
 
 

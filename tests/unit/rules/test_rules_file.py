@@ -34,6 +34,7 @@ rules:
     retryable: true
     owner: platform-team
     link: https://wiki.example.org/database
+    charge_to: environment
   - phase: teardown
     reason: TESTS_FAILED
 """
@@ -49,6 +50,7 @@ TEN_MISTAKES: Final = r"""rules:
     reason: LLM_ERROR
     kind: sandbox.docker
     retryable: maybe
+    charge_to: enviroment
   - reason: TIMEOUT
 """
 
@@ -86,6 +88,7 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
             retryable=True,
             owner="platform-team",
             link="https://wiki.example.org/database",
+            charge_to="environment",
         ),
         Rule(
             name="rule-2",
@@ -141,8 +144,9 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
             " change one of the two"
         ),
         "11: retryable: 'maybe' is neither true nor false; write one of them, without quotes",
+        "12: charge_to: 'enviroment' is unknown; did you mean environment?",
         (
-            "12: the rule would match every failure; add at least one of exception, message,"
+            "13: the rule would match every failure; add at least one of exception, message,"
             " nodeid, phase, code_owner, package"
         ),
     ]

@@ -36,6 +36,7 @@ MAX_NODEIDS: Final = 100
 
 _OF_VERDICT: Final = (
     *("reason", "kind", "confidence", "ambiguous", "failure_type", "recovery_action"),
+    "charge_to",
 )
 """Fields of a report's verdict that an answer has, too."""
 

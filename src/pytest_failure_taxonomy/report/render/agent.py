@@ -136,6 +136,8 @@ def _verdict(report: JSONObject, summary: RunSummary) -> Iterator[str]:
         yield f"verdict: {_line(summary.headline, indent=0)}"
     if verdict is not None:
         yield _line(f"is: {verdict['reason']} {verdict['kind']}")
+        if verdict["charge_to"]:
+            yield _line(f"charge to: {verdict['charge_to']}")
         yield _line(f"confidence: {verdict['confidence']}")
         if others := other_kinds(verdict):
             yield _line(f"could also be: {', '.join(others)}")
@@ -252,6 +254,8 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
     if owner := cause.owner or origin.get("owner"):
         package = origin["package"] if owner == origin.get("owner") else None
         yield f"owner: {owner} {package or ''}".rstrip()
+    if cause.charge_to:
+        yield f"charge to: {cause.charge_to}"
     if cause.history:
         yield f"history: {cause.history}"
     yield from (f"proof: {line}" for line in cause.proof)

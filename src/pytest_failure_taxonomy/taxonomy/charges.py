@@ -1,0 +1,96 @@
+"""Say whom a failure is charged to in a harness's score; that never decides whether a test passed.
+
+`data/charges.json` has the rows, each with the reason for its choice. It is no TOML, because every
+run that fails needs it, and such a run needs no parser of TOML else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.taxonomy import packaged
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.judgement import (
+        CauseOwner,
+        ChargedTo,
+        FailureReason,
+        Finding,
+        Stage,
+    )
+
+_MODE_OF_CASE: Final = r"score [^:]*: (?:sut\.exception: (\w+)|(rubric\.\w+))"
+"""What the error of a bench's case says of the first of its failure modes."""
+
+
+@cache
+def charges() -> list[dict[str, Any]]:
+    """Return the rows of the table in their order.
+
+    A row has words for `kinds` (a name, or `family.*`), `reasons`, `stages`, `owners` and `raised`;
+    what it does not name may be anything. The last one names nothing.
+    """
+    rows: list[dict[str, Any]] = json.loads(packaged("charges.json"))
+    return rows
+
+
+def charge_of(
+    kind: str,
+    reason: FailureReason,
+    stage: Stage,
+    owner: CauseOwner | None,
+    raised: str = "",
+) -> ChargedTo:
+    """Return whom a failure is charged to: what the first row says that is about it.
+
+    Args:
+        kind: of the failure.
+        reason: that the kind refines.
+        stage: the step of an attempt in which it failed.
+        owner: who has to mend it, or whose code raised it; `None` where that is not known.
+        raised: the name of its exception's class; of a bench's case, of the one that its system
+            raised, or else the code of its failure mode.
+    """
+    is_about: dict[str, set[str | None]] = {
+        "kinds": {kind, f"{kind.partition('.')[0]}.*"},
+        "reasons": {str(reason)},
+        "stages": {str(stage)},
+        "owners": {owner},
+        "raised": {raised},
+    }
+    return next(
+        row["charge_to"]
+        for row in charges()
+        if not any(
+            words.isdisjoint(row[name].split()) for name, words in is_about.items() if name in row
+        )
+    )
+
+
+def charge_of_findings(
+    findings: Iterable[Finding], stage: Stage, owner: CauseOwner | None
+) -> ChargedTo | None:
+    """Return whom a cause is charged to: what a rule of the user's says, else the table."""
+    told = set()
+    for found in findings:
+        exception = found.failure and found.failure.exception
+        said = getattr(found.failure, "attributed", None)
+        raised = exception.type if exception else ""
+        if exception and raised == "CaseFailedError":
+            mode = re.match(_MODE_OF_CASE, exception.message)
+            raised = next(filter(None, reversed(mode.groups())), raised) if mode else raised
+        told.add((said and said.charge_to, found.kind, found.reason, raised))
+    return one_charge(
+        charged or charge_of(kind, reason, stage, owner, raised)
+        for charged, kind, reason, raised in told
+    )
+
+
+def one_charge(charges: Iterable[ChargedTo | None]) -> ChargedTo | None:
+    """Return one charge for several; `None` where none is known."""
+    told = {charge for charge in charges if charge is not None}
+    return told.pop() if len(told) == 1 else "ambiguous" if told else None
