@@ -95,6 +95,7 @@ def test_the_reader_goes_away(tmp_path: Path) -> None:
         ("setup", f'echo "{NO_VERSION}"; exit 1', False, "pip: no such thing"),
         ("setup", "echo 'npm error code E503'; exit 1", True, "npm: the server failed"),
         ("final_test", "echo 'Cannot connect to the Docker daemon'; exit 1", None, "Docker: "),
+        ("final_test", "no-such-pytest tests", False, "no-such-pytest: command not found"),
     ],
 )
 def test_what_tools_say(
@@ -110,6 +111,14 @@ def test_what_tools_say(
     assert verdict["retryable"] is retryable
     assert message in verdict["message"]
     assert verdict["evidence"][0]["source"] == "output"
+
+
+def test_a_missing_runner_in_a_script_that_ends_with_0(tmp_path: Path) -> None:
+    """`run` reports what its command ended with; only `classify` asks whether anything ran."""
+    start(tmp_path, "echo 'go.sh: line 3: uv: command not found'").communicate(
+        timeout=DEADLINE_SECONDS
+    )
+    assert read_report(tmp_path / "failure-report.json")["verdict"] is None
 
 
 @pytest.mark.parametrize(
