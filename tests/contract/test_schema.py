@@ -30,7 +30,7 @@ from tests.helpers.report_schema import (
     render_schema,
     report_json_schema,
 )
-from tests.helpers.reports import assert_valid_report, make_report
+from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
 
 ROOT: Final = Path(__file__).parents[2]
 FIRST_REPORT: Final = ROOT / "tests/data/reports/full-1.0.json"
@@ -158,6 +158,16 @@ def test_the_schema_refuses_what_the_model_refuses(path: tuple[str, ...], value:
     assert not Draft202012Validator(packaged_schema()).is_valid(report)
     with pytest.raises(ValidationError):
         FailureReport.model_validate(report)
+
+
+def test_a_report_from_before_failures_were_charged_is_read() -> None:
+    """An earlier report of this version lacks the field in its verdict."""
+    report = make_report(make_run(failures=(make_failure(),)))
+    del report["verdict"]["charge_to"]
+    report["causes"][0]["charge_to"] = None
+    loaded = parse_report(json.dumps(report).encode(), "r.json")
+    assert loaded.verdict is not None
+    assert loaded.verdict.charge_to is None
 
 
 def test_a_report_of_the_first_version_is_read() -> None:
