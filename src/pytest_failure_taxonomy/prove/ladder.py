@@ -334,7 +334,8 @@ class Ladder:
                 effect = self._count_fresh(failing, runs)
                 without = self._count_fresh(passing, runs)
                 passes_too = is_steady and effect.failed < effect.runs
-                is_no_use = min(effect.failed, without.runs) < runs // 2
+                # What fails in less than every third run won't be apart in so many.
+                is_no_use = min(effect.failed, without.runs) < (runs - 2) // 3
                 if without.failed or passes_too or is_no_use:
                     return False
                 if runs >= fewest and are_apart(effect, without):

@@ -27,7 +27,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -470,9 +470,9 @@ def _say(
     if was == now:
         return f"{start}another {_shortened(now).removeprefix('the ').removeprefix('an ')}"
     # Of long values, from where they differ on.
-    common = os.path.commonprefix([was, now])
-    same = max(common.rfind(", ") + 2, len(common) - _MOST_SAME)
-    if common and same > 1 and max(len(was), len(now)) > _MOST_SHOWN:
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(was, now, strict=False)))
+    same = max(was.rfind(", ", 0, common) + 2, common - _MOST_SAME)
+    if same > 1 and max(len(was), len(now)) > _MOST_SHOWN:
         was, now = f"…{was[same:]}", f"…{now[same:]}"
     return f"{start}{_shortened(now)} (was {_shortened(was)})"
 
