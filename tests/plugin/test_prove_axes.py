@@ -112,16 +112,16 @@ def test_it():
     )
     victim = victim_of("test_lock.py::test_it")
     found = axes_of(experiments, victim, "passes", uses_random=False)
-    axis = next(each for each in found if each.name == "parallel")
-    assert [each.words for each in axis.conditions] == [
-        "the same test at the same time",
-        "the same test beside it, again and again",
-    ]
-    outcome = experiments.run(victim, conditions=axis.conditions[1])
+    together, repeated = (
+        conditions for each in found if each.name == "parallel" for conditions in each.conditions
+    )
+    assert together.words == "the same test at the same time"
+    assert repeated.words == "the same test beside it, again and again"
+    outcome = experiments.run(victim, conditions=repeated)
     assert (outcome.result, "FileExistsError" in outcome.words) == ("other", True)
     assert not lock.exists()
     began = runs.path / "began"
     began.unlink()
-    experiments.run(victim, conditions=axis.conditions[0])
+    experiments.run(victim, conditions=together)
     assert began.read_text() == "1\n" * 3
     assert experiments.run(victim, is_fresh=True).result == "passed"
