@@ -500,13 +500,11 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_an_object_without_anything_misses_everything() -> None:
-    """Every key is required, whatever its value. What has none of a report's is called none."""
-    head, *lines = refusal(b'{"verdict": null}').splitlines()
-    assert "23 problems" in head
+    """Every key is required, whatever its value."""
+    head, *lines = refusal(b"{}").splitlines()
+    assert "24 problems" in head
     assert lines[0] == "  $['$schema']: is missing"
     assert lines[-1] == "  $.extensions: is missing"
-    (other,) = refusal(b'{"answer": 42}').splitlines()
-    assert ": JSON, and no report; give the path of a report" in other
 
 
 def test_a_list_of_problems_has_an_end() -> None:
