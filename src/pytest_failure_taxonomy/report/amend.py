@@ -118,7 +118,7 @@ def _proof_of_both(earlier: JSONObject | None, proof: JSONObject) -> JSONObject:
     both = [each for each in (proof, earlier) if each and each["status"] == "proven"]
     # What makes it fail is needed to repeat it.
     kept = max(both, key=lambda each: _RANKS.get(each["type"], 2), default=proof)
-    commits = [each["state"] if each["type"] == "commit" else each["commit"] for each in both]
+    commits = [each["state"] if each["type"] == "commit" else each.get("commit") for each in both]
     since = next(filter(None, commits), None)
     return {**kept, "commit": None if kept["type"] == "commit" else since}
 

@@ -388,7 +388,7 @@ class Proof(ClosedModel):
     """What repeats it; null where nothing does."""
     suspicions: _Listed[str]
     """What was seen besides and is not proven, in words, in the order in which it was tried."""
-    commit: str | None
+    commit: str | None = None
     """The commit since which it fails so, in words, where that was proven besides; else null."""
     known_since: _Time | None
     """When an earlier run's experiment said it; null if one on this run did."""

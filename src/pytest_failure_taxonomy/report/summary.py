@@ -422,7 +422,7 @@ def proof_words(
     parts = (
         ", ".join(seen),
         "" if is_told else state,
-        f"since commit {proof['commit']}" if proof["commit"] else "",
+        f"since commit {proof['commit']}" if proof.get("commit") else "",
         f"suspected: {suspected}" if suspected else "",
     )
     head = used[0].format(**words) + (f" on {known_since[:10]}" if known_since else "")

@@ -198,6 +198,9 @@ def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
     assert after(flaky, commit) == after(commit, flaky) == after(later, commit) == commit
     assert after(suspected, flaky) == after(flaky, suspected) == flaky
     assert after(flaky, proof("reproducible")) == proof("reproducible")
+    earlier = {name: held for name, held in load.items() if name != "commit"}  # of a first 1.2
+    assert after(earlier, commit) == both
+    assert [*proof_words(earlier, None)] == [*proof_words(load, None)]
     undecided = proof("flaky", "undecided")
     assert after(suspected, undecided) == undecided
 
