@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _REQUESTED = pytest.StashKey[bool]()
 """Whether a report was asked for when pytest started."""
 
+_STARTUP_FAILED = pytest.StashKey[Any]()
+"""What reports an error that leaves pytest. A test may have emptied `sys.modules` by then."""
+
 _ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options with which pytest prints something and runs no test."""
 
@@ -94,8 +97,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     may_be_asked = SUPERVISOR_VARIABLE in os.environ and "PYTEST_XDIST_WORKER" in os.environ
     if requested or may_be_asked:
         with imports_as_they_are(early_config):
-            from pytest_failure_taxonomy.run.lifecycle import begin
+            from pytest_failure_taxonomy.run.lifecycle import begin, startup_failed
 
+        early_config.stash[_STARTUP_FAILED] = startup_failed
         begin(early_config, requested=requested)
     elif (stage := early_config.known_args_namespace.failure_taxonomy_stage) is not None:
         option = OPTIONS["stage"]
@@ -160,9 +164,10 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     if not hasattr(config.known_args_namespace, "failure_taxonomy"):
         _parse_our_options(config)
     if config.stash.get(_REQUESTED, False) or is_requested(config):
-        from pytest_failure_taxonomy.run.lifecycle import startup_failed
-
-        startup_failed(config, error)
+        report_failure: Any = config.stash.get(_STARTUP_FAILED, None)
+        if report_failure is None:
+            from pytest_failure_taxonomy.run.lifecycle import startup_failed as report_failure
+        report_failure(config, error)
 
 
 def _parse_our_options(config: pytest.Config) -> None:

@@ -24,7 +24,9 @@ import pytest
 from _pytest._code.code import ExceptionChainRepr  # not public, and what most failures have
 
 from pytest_failure_taxonomy.recorder import inspection, origin
+from pytest_failure_taxonomy.recorder.owners import distribution_of, distribution_with
 from pytest_failure_taxonomy.report.text import cap_between_words, with_place
+from pytest_failure_taxonomy.system.process import own_limits
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
@@ -116,6 +118,17 @@ def describe_exception(
     )
 
 
+def name_exception(error: BaseException) -> evidence.RaisedException:
+    """Describe an exception by its type alone, which takes nothing that a test could patch."""
+    kind = type(error)
+    return evidence.RaisedException(
+        type=inspection.name_of(kind),
+        module=inspection.module_of(kind),
+        message="",
+        bases=tuple([inspection.dotted_name_of(base) for base in inspection.bases_of(kind)[:-1]]),
+    )
+
+
 def _facts_of(
     error: BaseException,
     bases: tuple[str, ...],
@@ -139,8 +152,6 @@ def _facts_of(
     if "command" in facts:
         facts["command"] = facts["command"].strip().partition(" ")[0]
     if "builtins.ModuleNotFoundError" in bases and "name" in facts:
-        from pytest_failure_taxonomy.recorder.owners import distribution_with
-
         facts |= distribution_with(facts["name"], str(origins.rootdir))
     if frame is not None:
         facts["place"] = f"{frame.path}:{frame.line}"
@@ -262,8 +273,6 @@ def _memory_pressure() -> evidence.MemoryPressure | None:
 
     The exception still holds what its frames had, so that this is nearly what they used.
     """
-    from pytest_failure_taxonomy.system.process import own_limits
-
     try:
         used = own_limits()
     except MemoryError:  # nothing at all is left, and what of is unknown
@@ -360,8 +369,6 @@ def words_of_plugin(path: str) -> str:
     """Return name and version of the distribution that has a plugin's file; empty for none."""
     if origin.LIBRARIES.isdisjoint(path.split(os.sep)):
         return ""
-    from pytest_failure_taxonomy.recorder.owners import distribution_of
-
     found = distribution_of(path)
     return "" if found is None else found.words
 

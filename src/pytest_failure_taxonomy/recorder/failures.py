@@ -69,7 +69,7 @@ class EventLog:
     from the evidence at the end. The node ids in memory are pytest's own.
     """
 
-    def __init__(self, record: Record, secrets: Secrets, nodeids: NodeIds) -> None:
+    def __init__(self, record: Record, secrets: Secrets, nodeids: NodeIds, faults: Faults) -> None:
         self.failures: list[evidence.TestFailure] = []
         self.collection_failures: dict[str, evidence.CollectionFailure] = {}
         """The nodes that could not be collected, each once."""
@@ -80,13 +80,26 @@ class EventLog:
         self._record = record
         self._secrets = secrets
         self._nodeids = nodeids
+        self._faults = faults
+        self.recorded = 0
+        """How many failed reports, of tests and collectors, have come to their place here."""
         self.known_at_first: int | None = None
         """How many secrets were known when the first event was added."""
 
-    def add_failure(self, failure: evidence.TestFailure) -> None:
-        """Add a test that failed."""
-        failure = redacted(failure, self._secrets)
+    def add_failure(
+        self,
+        bare: evidence.TestFailure,
+        describe: Callable[[], evidence.TestFailure] | None = None,
+    ) -> None:
+        """Add a test that failed.
+
+        Args:
+            bare: what is sure to be known of it.
+            describe: returns all that is known, where that is more.
+        """
+        failure = self._complete(bare, describe)
         self.failures.append(failure)
+        self.recorded += 1
         # Its node id was searched for secrets when it was selected.
         self._record.write("failure", failure=self._nodeids.selected(failure))
         self._erase_new_secrets()
@@ -98,25 +111,39 @@ class EventLog:
         self.failures[:] = kept
         return count
 
-    def add_collection_failure(self, failure: evidence.CollectionFailure) -> None:
+    def add_collection_failure(
+        self,
+        bare: evidence.CollectionFailure,
+        describe: Callable[[], evidence.CollectionFailure] | None = None,
+    ) -> None:
         """Add a node that could not be collected, unless another worker has reported it."""
-        if failure.nodeid not in self.collection_failures:
-            written = self._written("collection_failure", failure=failure)
-            self.collection_failures[failure.nodeid] = written
+        is_new = bare.nodeid not in self.collection_failures
+        if is_new:
+            self.collection_failures[bare.nodeid] = self._complete(bare, describe)
+        self.recorded += 1
+        if is_new:
+            failure = self.collection_failures[bare.nodeid]
+            self._write_and_erase("collection_failure", failure=failure)
 
-    def add_error(self, error: evidence.RunError) -> None:
+    def add_error(
+        self, bare: evidence.RunError, describe: Callable[[], evidence.RunError] | None = None
+    ) -> None:
         """Add an error outside of the tests, unless another worker has reported the same one.
 
         How many workers report it before the session ends is a matter of timing.
         """
+        error = self._complete(bare, describe)
         words = (error.origin, error.message)
         if words not in self._words_of_errors:
             self._words_of_errors.add(words)
-            self.errors.append(self._written("error", error=error))
+            self.errors.append(error)
+            self._write_and_erase("error", error=error)
 
     def add_interruption(self, stop: evidence.Interruption) -> None:
         """Add what ended the session early."""
-        self.interruptions.append(self._written("interruption", stop=stop))
+        stop = redacted(stop, self._secrets)
+        self.interruptions.append(stop)
+        self._write_and_erase("interruption", stop=stop)
 
     def add_mismatch(self, mismatch: CollectionMismatch) -> None:
         """Add how the workers disagree about the tests; xdist says it once a worker."""
@@ -133,12 +160,20 @@ class EventLog:
                 fields[name] = self._nodeids.named(each)
         self._record.write(event, **fields)
 
-    def _written(self, event: str, **fact: T) -> T:
-        ((name, one),) = fact.items()
-        one = redacted(one, self._secrets)
-        self.write(event, **{name: one})
+    def _complete(self, bare: T, describe: Callable[[], T] | None) -> T:
+        """Return all that is known, without secrets; what is sure to be known if that fails.
+
+        A test may have patched what a description takes, and its failure counts all the same.
+        """
+        try:
+            return redacted(bare if describe is None else describe(), self._secrets)
+        except BaseException as error:  # noqa: BLE001 - told as a fault
+            self._faults.add("the description of a failure", error)
+            return bare
+
+    def _write_and_erase(self, event: str, **fact: Any) -> None:
+        self.write(event, **fact)
         self._erase_new_secrets()
-        return one
 
     def _erase_new_secrets(self) -> None:
         """Erase secrets that have just become known from what is on disk."""
@@ -171,6 +206,7 @@ class ExceptionMemory:
         self._learn = learn
         self._environment = dict(os.environ)
         self._origins = OriginFinder(config.rootpath, config.getini("python_files"))
+        self._origins.raising_frames  # noqa: B018 - loaded before a test patches what it imports
         self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
         self._collecting: dict[str, Described] = {}
         self._received: tuple[Report, Described] | None = None
@@ -281,9 +317,12 @@ class ExceptionMemory:
         if sent is not None:
             from pytest_failure_taxonomy.record.read import parse
 
-            found = json.loads(sent)
-            self._received = report, parse(Described, found["described"])
-            self._learn(found["environment"])
+            try:
+                found = json.loads(sent)
+                self._received = report, parse(Described, found["described"])
+                self._learn(found["environment"])
+            except Exception as error:  # noqa: BLE001 - the failure counts without it
+                self._faults.add("the description that a worker has sent", error)
 
     def _describe(
         self, node: pytest.Item | pytest.Collector, error: BaseException, report: Report
@@ -291,8 +330,12 @@ class ExceptionMemory:
         # The file of a test in Python, whatever it is called; that of a doctest is none.
         is_python = isinstance(node, pytest.Function | pytest.Module)
         self._origins.collected = node.path if is_python else None
-        formatted = exceptions.shown_exception(report.longrepr)
-        return exceptions.describe_exception(error, self._origins, formatted, report)
+        try:
+            formatted = exceptions.shown_exception(report.longrepr)
+            return exceptions.describe_exception(error, self._origins, formatted, report)
+        except BaseException as fault:  # noqa: BLE001 - the failure counts without it
+            self._faults.add("the description of an exception", fault)
+            return exceptions.name_exception(error)
 
 
 def _missing_fixtures_beside(error: BaseException) -> list[str]:

@@ -8,14 +8,14 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar, cast
 
 import pytest
 
 from pytest_failure_taxonomy.recorder import inspection
-from pytest_failure_taxonomy.system.interpreter import write_words
+from pytest_failure_taxonomy.system.interpreter import is_patched, write_words
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -57,11 +57,20 @@ class Faults:
         """
         if inspection.came_from_signal(error):
             raise error
-        message = _WARNING.format(where=where, error=_words_of(error))
-        if self.is_over or not _is_of_surroundings(error):
-            self.note(message)
-        elif message not in self.messages and len(self.messages) < MAX_FAULTS:
-            self.messages.append(message)
+        with suppress(Exception):  # a test may have patched what is needed to say it
+            message = _WARNING.format(where=where, error=_words_of(error))
+            if self.is_over or not _is_of_surroundings(error):
+                self.note(message)
+            elif message not in self.messages and len(self.messages) < MAX_FAULTS:
+                self.messages.append(message)
+
+    @contextmanager
+    def catch(self, where: str) -> Iterator[None]:
+        """Record what a step at the end of the run raises; the steps after it are taken."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the rest of the report stands
+            self.add(where, error)
 
     def add_foreign(self, where: str, error: BaseException) -> None:
         """Record an exception in the user's code, such as the implementation of a hook.
@@ -152,9 +161,11 @@ def _place_of(error: BaseException) -> tuple[str, int] | None:
 def _is_of_surroundings(error: BaseException) -> bool:
     """Tell whether an error is no fault of ours: what a test has patched, or has used up.
 
-    A warning would change pytest's last line, and nobody could mend what it is about.
+    A warning would change pytest's last line, and nobody could fix what it is about.
     """
     if type(error) is OSError and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        return True
+    if is_patched():
         return True
     file, _ = _place_of(error) or (__file__, 0)
     return not file.startswith((*_OURS, "<")) and "site-packages" not in file

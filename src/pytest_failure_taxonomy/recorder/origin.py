@@ -106,12 +106,10 @@ class OriginFinder:
         self._texts: dict[tuple[str, int], str] = {}
 
     @cached_property
-    def raising_frames(self) -> RaisingFrames | None:
-        """What describes frames; its module is imported for the first exception."""
-        try:
-            from pytest_failure_taxonomy.recorder.owners import RaisingFrames
-        except (OSError, MemoryError):  # a test has used up all descriptors, or all memory
-            return None
+    def raising_frames(self) -> RaisingFrames:
+        """What describes frames; to be asked for before any test runs."""
+        from pytest_failure_taxonomy.recorder.owners import RaisingFrames
+
         return RaisingFrames(self, self._test_files)
 
     def find(self, error: BaseException) -> Found:
@@ -125,8 +123,7 @@ class OriginFinder:
             return self._find_in_group(error)
         name, line = named_place(error)
         if name:
-            frames = self.raising_frames
-            named = None if frames is None else frames.describe("<module>", name, {}, line)
+            named = self.raising_frames.describe("<module>", name, {}, line)
             owner, path, _ = self.file(name, {})
             if owner == OWN:
                 return OriginPlace(path=path, function=""), named
@@ -177,8 +174,7 @@ class OriginFinder:
                 if not left:
                     break
             traceback = traceback.tb_next
-        frames = self.raising_frames
-        raising = None if frames is None else frames.find(error, asked, best_owner == OWN)
+        raising = self.raising_frames.find(error, asked, best_owner == OWN)
         if best is None:
             best, best_owner = self._innermost_of_runner(error), RUNNER
             if best is None:

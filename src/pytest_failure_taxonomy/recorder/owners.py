@@ -1,6 +1,6 @@
 """Describe the frame that raised, and tell whose code it is: of which installed distribution, too.
 
-`origin` finds that frame. This module is loaded for the first one, and looks at every file once.
+`origin` finds that frame. Every file is looked at once.
 
 `importlib.metadata` would read all distributions, which takes a tenth of a second in a large
 environment. Here only the names of their folders are listed, and the few files of those that come
@@ -13,9 +13,11 @@ it.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -45,16 +47,13 @@ _ARCHIVES: Final = (".egg", ".whl", ".zip", ".pex", ".pyz", ".shiv")
 _MAX_BYTES: Final = 8_000_000
 """The most that is read of one file; the largest list of a distribution's files has 3 MB."""
 _ENDINGS: Final = (".dist-info", ".egg-info")
-_FIELDS: Final = re.compile(r"^(Name|Version):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
-_ENTRY_POINTS: Final = re.compile(r"^\[pytest11\]$([^\[]*)", re.MULTILINE)
-_MODULE: Final = re.compile(r"^[^#;=\n]+=\s*([\w.]+)", re.MULTILINE)
-_SEPARATORS: Final = re.compile(r"[-_.]+")
-_REQUIRED: Final = re.compile(r"^Requires-Dist:(.+)$", re.MULTILINE)
-_REQUIREMENT: Final = re.compile(
-    # Flags that are joined by `|` call `sorted`, which a test may have replaced.
-    r"(?am)^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))"
-)
-_REQUIREMENTS: Final = re.compile(r"/(requirements/|([^/]*[-_])?req)[^/]*\.(in|txt)$")
+# Expressions that `re` compiles when they are used: most runs need none of them.
+_FIELDS: Final = r"(?m)^(Name|Version):[ \t]*(.+?)[ \t]*$"
+_ENTRY_POINTS: Final = r"(?m)^\[pytest11\]$([^\[]*)"
+_MODULE: Final = r"(?m)^[^#;=\n]+=\s*([\w.]+)"
+_REQUIRED: Final = r"(?m)^Requires-Dist:(.+)$"
+_REQUIREMENT: Final = r"(?am)^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))"
+_REQUIREMENTS: Final = r"/(requirements/|([^/]*[-_])?req)[^/]*\.(in|txt)$"
 _MAX_LISTS: Final = 30
 """Files with requirements that are read of a project, so many in each of its folders."""
 _NEVER_INSTALLED: Final = frozenset({"conftest", "docs", "examples", "test", "testing", "tests"})
@@ -396,14 +395,14 @@ def _find(folder: str, relative: str) -> Distribution | None:
         return None
     info = f"{folder}/{found}"
     text = _metadata(info) or _read(info)
-    fields = dict(reversed(_FIELDS.findall(text.partition("\n\n")[0])))
+    fields = dict(reversed(re.findall(_FIELDS, text.partition("\n\n")[0])))
     name, _, version = found.rpartition(".")[0].partition("-")
     entry_points = _read(f"{info}/entry_points.txt").replace("\r\n", "\n")
-    sections = _ENTRY_POINTS.findall(entry_points)
+    sections = re.findall(_ENTRY_POINTS, entry_points)
     return Distribution(
         fields.get("Name", name),
         fields.get("Version", version),
-        tuple(module for section in sections for module in _MODULE.findall(section)),
+        tuple(module for section in sections for module in re.findall(_MODULE, section)),
     )
 
 
@@ -429,10 +428,8 @@ def _listed(folder: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=10)
 def _project(root: str) -> dict[str, Any]:
-    from tomllib import loads
-
     with suppress(ValueError):
-        return loads(_read(f"{root}/pyproject.toml"))
+        return tomllib.loads(_read(f"{root}/pyproject.toml"))
     return {}
 
 
@@ -443,7 +440,8 @@ def _asked_for(root: str) -> dict[str, str]:
     for folder in (f"{root}/", f"{root}/requirements/"):
         with suppress(OSError):
             files = [folder + name for name in sorted(os.listdir(folder))]
-            texts += map(_read, [*filter(_REQUIREMENTS.search, files)][:_MAX_LISTS])
+            lists = [file for file in files if re.search(_REQUIREMENTS, file)]
+            texts += map(_read, lists[:_MAX_LISTS])
     with suppress(AttributeError, TypeError):  # a table is of another form
         pyproject = _project(root)
         project, poetry = pyproject.get("project", {}), pyproject.get("tool", {}).get("poetry", {})
@@ -452,13 +450,13 @@ def _asked_for(root: str) -> dict[str, str]:
         asked = [each.get("dependencies", ()) for each in (project, *of_poetry)]
         texts += [text for each in (*asked, *groups.values()) for text in each if type(text) is str]
     for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
-        texts += _REQUIRED.findall(_metadata(info))
-    return {_normal(name): name for text in texts for name in _REQUIREMENT.findall(text)}
+        texts += re.findall(_REQUIRED, _metadata(info))
+    return {_normal(name): name for text in texts for name in re.findall(_REQUIREMENT, text)}
 
 
 def _normal(name: str) -> str:
     """Return the form of a distribution's name by which names are compared."""
-    return _SEPARATORS.sub("-", name).lower()
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _metadata(info: str) -> str:
@@ -466,6 +464,9 @@ def _metadata(info: str) -> str:
 
 
 def _read(path: str) -> str:
-    with suppress(OSError, ValueError), open(path, encoding="utf-8", errors="replace") as file:
+    with (
+        suppress(OSError, ValueError),
+        io.open(path, encoding="utf-8", errors="replace") as file,  # noqa: UP020 - that of a test
+    ):
         return file.read(_MAX_BYTES)
     return ""

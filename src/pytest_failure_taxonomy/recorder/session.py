@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, cast
 
 import pytest
@@ -37,6 +37,9 @@ _OF_DOCTESTS: Final = frozenset({"doctest", "_pytest.doctest"})
 """Modules of the exceptions by which doctests fail, of which pytest shows no traceback."""
 _TestReport: Final = pytest.TestReport
 
+UNDESCRIBED: Final = "it could not be described; the faults in the report say why"
+"""Stands for the message of a failure whose description has failed."""
+
 
 class SessionRecorder:
     """A plugin that records a session, in the only process or on the controller of xdist."""
@@ -55,7 +58,7 @@ class SessionRecorder:
         self.secrets = secrets
         self.nodeids = NodeIds(secrets)
         self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
-        self.log = EventLog(record, secrets, self.nodeids)
+        self.log = EventLog(record, secrets, self.nodeids, faults)
         self.exceptions = ExceptionMemory(config, faults, secrets.learn)
         self.death: evidence.WorkerEnd | None = None
         """How the worker ended whose report comes next."""
@@ -63,8 +66,15 @@ class SessionRecorder:
         self.uncounted = 0
         """Failures that the session has counted, and that no report was of."""
         self._failed_reports = 0
+        """Those that came by, counted before anything is done that may fail."""
+        self._exempt_reports = 0
+        """Those of them that pytest's session does not count."""
         self._awaiting: pytest.TestReport | None = None
-        """The report of a failed test, until pytest passes on the exception or goes on without."""
+        """The report of a failed test that is not recorded yet.
+
+        It waits for the exception, which pytest passes to another hook. Whatever fails meanwhile,
+        the next hook of any kind records it.
+        """
         self._superseded: set[str] = set()
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()
@@ -96,9 +106,12 @@ class SessionRecorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record how a phase of a test ended."""
         try:
+            passed = report.outcome == "passed"
+            if not passed and report.outcome == "failed":
+                self._failed_reports += 1
+                self._exempt_reports += hasattr(report, "wasxfail")
             when = report.when
             nodeid = report.nodeid
-            passed = report.outcome == "passed"
             if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
                 is_called = passed and when == "setup"
                 self.progress.advance(nodeid, IN_CALL if is_called else IN_TEARDOWN)
@@ -153,7 +166,6 @@ class SessionRecorder:
         elif report is not self._awaiting:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
-            self._awaiting = None
             described = self.exceptions.explain_test(node, call.excinfo.value, report)
             self._record_failure(report, described)
 
@@ -167,7 +179,12 @@ class SessionRecorder:
         self._failed_reports += 1
         self.progress.count("errors")
         if self.log.mismatch is not None and is_of_mismatch(report):
+            self.log.recorded += 1
             return  # it names a worker, and no node that could not be collected
+        bare = evidence.CollectionFailure(nodeid=report.nodeid, message=UNDESCRIBED)
+        self.log.add_collection_failure(bare, partial(self._describe_collection, report))
+
+    def _describe_collection(self, report: pytest.CollectReport) -> evidence.CollectionFailure:
         described = self.exceptions.take_collector(report)
         exception, place = described.exception, described.place
         if exception is None:
@@ -177,14 +194,43 @@ class SessionRecorder:
             message = exception.message
         else:
             message = f"{exception.type}: {exception.message}"
-        self.log.add_collection_failure(
-            evidence.CollectionFailure(
-                nodeid=report.nodeid,
-                message=message,
-                exception=exception,
-                location=place,
-                traceback=exceptions.shown_text(report.longrepr),
-            ),
+        return evidence.CollectionFailure(
+            nodeid=report.nodeid,
+            message=message,
+            exception=exception,
+            location=place,
+            traceback=exceptions.shown_text(report.longrepr),
+        )
+
+    def _describe_failure(
+        self,
+        bare: evidence.TestFailure,
+        report: pytest.TestReport,
+        described: Described,
+        death: evidence.WorkerEnd | None,
+    ) -> evidence.TestFailure:
+        shown = report.longrepr
+        traces = None if death is None else death.traces
+        text = place = None
+        if len(self.log.failures) < evidence.MAX_LISTED:
+            text = exceptions.shown_text(shown)
+            head = getattr(report, "head_line", None) if bare.part == "subtest" else None
+            text = f"{head}\n\n{text}" if head else text
+            if traces is not None:
+                text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
+                place = traces.location
+            place = place or exceptions.shown_place(shown, self._rootdir)
+            place = place or _defined_at(report, described.exception)
+        return replace(
+            bare,
+            message=exceptions.shown_message(shown),
+            exception=described.exception,
+            attributed=described.attributed,
+            marker=marker_in_output_of(report, self._markers),
+            limit=death.limit if death is not None and is_ended_by_limit(death) else None,
+            stall=None if death is None else death.stall,
+            location=place,
+            traceback=text,
         )
 
     @guarded
@@ -229,7 +275,8 @@ class SessionRecorder:
             raise
         finally:
             self.should_fail = str(session.shouldfail or "")
-            self.uncounted = session.testsfailed - self._failed_reports
+            counted = self._failed_reports - self._exempt_reports
+            self.uncounted = session.testsfailed - counted
             self.status = int(session.exitstatus)
 
     # The rest is called at the end of a run.
@@ -244,15 +291,19 @@ class SessionRecorder:
         traceback: str | None = None,
     ) -> None:
         """Record an error outside of any test; `message` replaces that of the exception."""
-        message = message or exceptions.words_of(error, self._rootdir, formatted=formatted)
-        self.log.add_error(
-            evidence.RunError(
+
+        def describe() -> evidence.RunError:
+            words = message or exceptions.words_of(error, self._rootdir, formatted=formatted)
+            return evidence.RunError(
                 origin=origin,
-                message=message,
+                message=words,
                 traceback=traceback,
                 exception=self.exceptions.describe_error(error, formatted),
             )
-        )
+
+        named = exceptions.name_exception(error)
+        bare = evidence.RunError(origin=origin, message=named.type, exception=named)
+        self.log.add_error(bare, describe)
 
     def interrupt(self, exception: Any, message: str, where: evidence.Location | None) -> None:
         """Record what ended the session, or that of a worker, early."""
@@ -268,10 +319,14 @@ class SessionRecorder:
         """
         self._await_no_more()
         log, progress = self.log, self.progress
+        lost = max(0, self._failed_reports - log.recorded)
+        counts = progress.counts({failure.nodeid for failure in log.failures})
         run = replace(
             run,
             should_fail=self.should_fail,
-            counts=progress.counts({failure.nodeid for failure in log.failures}),
+            counts=replace(counts, failed=counts.failed + lost),
+            unrecorded=evidence.Unrecorded(failures=lost),
+            uncounted=max(0, self.uncounted),
             failures=evidence.in_order_of_selection(log.failures, progress.nodeids),
             collection_failures=tuple(log.collection_failures.values()),
             errors=tuple(log.errors),
@@ -288,12 +343,11 @@ class SessionRecorder:
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)
         if outcome == "failed":
-            self._failed_reports += 1
+            self._awaiting = report
             described = self.exceptions.take_test(report)
             is_here = report.when in _PHASES and not hasattr(report, "node")
-            if described.exception is None and is_here:  # this process ran it: wait for it
-                self._awaiting = report
-            else:
+            # Where this process ran the test, its exception is still to come.
+            if described.exception is not None or not is_here:
                 self._record_failure(report, described)
         elif outcome == "rerun":  # pytest-rerunfailures; its failed subtests no longer count
             nodeid, worker = report.nodeid, _worker_of(report)
@@ -312,22 +366,34 @@ class SessionRecorder:
 
     def _await_no_more(self) -> None:
         """Record a failure without an exception: a test that passed and should not have."""
-        report, self._awaiting = self._awaiting, None
-        if report is not None:
-            self._record_failure(report, NOTHING)
+        if self._awaiting is not None:
+            self._record_failure(self._awaiting, NOTHING)
 
     def _record_failure(self, report: pytest.TestReport, described: Described) -> None:
-        """Record a failure in one event: a second one would cost as much as the first."""
+        before = self.log.recorded
+        try:
+            self._add_failure(report, described)
+        except Exception:  # of our own; what a signal raises leaves the failure to the next hook
+            self._awaiting = None
+            raise
+        finally:
+            if self.log.recorded > before:
+                self._awaiting = None
+
+    def _add_failure(self, report: pytest.TestReport, described: Described) -> None:
+        """Add a failure in one event: a second one would cost as much as the first."""
         nodeid, shown = report.nodeid, report.longrepr
         is_subtest = hasattr(report, "context")
         part: evidence.Part = "test"
         if is_subtest:
             part = "subtest"
             if nodeid in self._superseded:
+                self.log.recorded += 1
                 return
             self._with_failed_subtests.add(nodeid)
         elif isinstance(shown, str) and shown.startswith("contains ") and "failed subtest" in shown:
             part = "sum"
+            self._exempt_reports += 1  # it passed when the session saw it
         crashed = report.when not in _PHASES
         forked = crashed and is_of_forked_test(report)
         death = self.death if crashed and not forked else None
@@ -338,37 +404,26 @@ class SessionRecorder:
             phase = self.progress.phase_of(nodeid) or "call"
         if crashed:
             self.progress.finish(nodeid)  # its worker can't say that it has
-        self.progress.count("failed" if phase == "call" or crashed else "errors")
-        traces = None if death is None else death.traces
-        text = place = None
-        if len(self.log.failures) < evidence.MAX_LISTED:
-            text = exceptions.shown_text(shown)
-            head = getattr(report, "head_line", None) if is_subtest else None
-            text = f"{head}\n\n{text}" if head else text
-            if traces is not None:
-                text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
-                place = traces.location
-            place = place or exceptions.shown_place(shown, self._rootdir)
-            place = place or _defined_at(report, described.exception)
-        failure = evidence.TestFailure(
+        raised = described.exception
+        bare = evidence.TestFailure(
             nodeid=nodeid,
             phase=phase,
-            message=exceptions.shown_message(shown),
-            exception=described.exception,
-            attributed=described.attributed,
-            marker=marker_in_output_of(report, self._markers),
+            message=UNDESCRIBED,
+            exception=raised and replace(raised, message="", facts=(), chain=()),
             part=part,
             crashed=crashed,
             forked=forked,
-            limit=death.limit if death is not None and is_ended_by_limit(death) else None,
-            stall=None if death is None else death.stall,
-            location=place,
-            traceback=text,
             duration_seconds=None if crashed else float(report.duration),  # unittest says 0
             attempts=1 + self.progress.reruns.get(nodeid, 0),
             worker=_worker_of(report),
         )
-        self.log.add_failure(failure)
+        describe = partial(self._describe_failure, bare, report, described, death)
+        before = self.log.recorded
+        try:
+            self.log.add_failure(bare, describe)
+        finally:
+            if self.log.recorded > before:
+                self.progress.count("failed" if phase == "call" or crashed else "errors")
 
     @cached_property
     def _hides_subtests(self) -> bool:

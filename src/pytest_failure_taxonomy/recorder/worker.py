@@ -86,8 +86,8 @@ class WorkerRecorder:
         """Attach the description of its exception to a failed report; record the test's phase."""
         outcome, when = report.outcome, report.when
         if outcome == "failed":
-            self._exceptions.send_with(report)
             self._ending = _ENDED["failed" if when == "call" else "errors"]
+            self._exceptions.send_with(report)
         elif hasattr(report, "wasxfail"):
             self._ending = _ENDED["xfailed" if outcome == "skipped" else "xpassed"]
         elif outcome == "skipped":

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-import pkgutil
 import re
+import tomllib
 from functools import cache
 from typing import Any, Final
 
+
+def read_packaged(name: str) -> bytes:
+    """Return the content of a file of this package."""
+    # Not by `pkgutil`, which asks functions that a test may have replaced.
+    loader: Any = __spec__.loader
+    content: bytes = loader.get_data(f"{__path__[0]}/{name}")
+    return content
+
+
 MARK_START: Final = "[REDACTED:"
-WORDS: Final[dict[str, Any]] = json.loads(pkgutil.get_data(__name__, "words.json") or b"{}")
+WORDS: Final[dict[str, Any]] = json.loads(read_packaged("words.json"))
 """Lists of words by their names: what secrets stand beside, and what is none."""
 _COLOUR: Final = re.compile(r"(?:\x1b|\\{1,2}(?:x1b|u001b|033|e))\[[0-9;]{0,20}[mK]", re.IGNORECASE)
 
@@ -28,9 +37,7 @@ def grammar(name: str, **parts: str) -> re.Pattern[str]:
 
 @cache
 def _grammars() -> dict[str, str]:
-    import tomllib  # most runs have no text that needs one
-
-    return tomllib.loads((pkgutil.get_data(__name__, "grammars.toml") or b"").decode())
+    return tomllib.loads(read_packaged("grammars.toml").decode())
 
 
 def is_cut(text: str) -> bool:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import pkgutil
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Final
 
-from pytest_failure_taxonomy.redaction import is_cut, without_colours
+from pytest_failure_taxonomy.redaction import is_cut, read_packaged, without_colours
 from pytest_failure_taxonomy.redaction.names import (
     DECLARED,
     lower_case,
@@ -195,8 +194,7 @@ class Tokens:
     """The packaged forms of tokens."""
 
     def __init__(self) -> None:
-        package = __name__.rpartition(".")[0]
-        table = json.loads(pkgutil.get_data(package, "patterns.json") or b"{}")
+        table = json.loads(read_packaged("patterns.json"))
         self.table: dict[str, Any] = table
         """As it is packaged."""
         self.ids = {prefix: form["id"] for form in table["tokens"] for prefix in form["prefixes"]}

@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.recorder import machine, progress
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded, guarded_hook
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.session import SessionRecorder, exit_code_of
+from pytest_failure_taxonomy.recorder.session import UNDESCRIBED, SessionRecorder, exit_code_of
 from pytest_failure_taxonomy.report.build import OWN_NAME, build_report, fit_benches, removed_from
 from pytest_failure_taxonomy.report.render import show_faces
 from pytest_failure_taxonomy.report.render import terminal as face
@@ -47,7 +47,7 @@ from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.system.interpreter import (
     interpreter_as_it_was,
-    isolate_module,
+    isolate_package,
     write_words,
 )
 from pytest_failure_taxonomy.system.process import die_with_parent
@@ -57,9 +57,6 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more
 from pytest_failure_taxonomy.watcher.start import HAS_OBSERVERS, StalledRun, is_program
-
-json = isolate_module(json)
-os = isolate_module(os)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
@@ -77,6 +74,7 @@ MAX_ERROR: Final = 4_000
 _BENCH_PLUGIN: Final = "failure_taxonomy_bench_session"
 """The name of the plugin that runs cases; it is registered with the first task class."""
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"
+_END: Final = "the end of the run"
 
 _VARIABLES: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 """Environment variables from which pytest takes options and plugins."""
@@ -114,6 +112,7 @@ def _begin_run(config: pytest.Config) -> None:
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
     _follow_process(config, run.session.record, run.faults, run.report_file.hand_over).begin()
+    isolate_package()
     for warning in settings.warnings:
         run.faults.note(warning)
     if settings.problems:
@@ -279,6 +278,7 @@ class Run:
             self._stall_thread = StallThread(self._config, self.session, seconds, place)
             manager.register(self._stall_thread, "failure_taxonomy_stall_thread")
             self._stall_thread.start()
+        isolate_package()
 
     @guarded
     def pytest_plugin_registered(self, plugin: object, plugin_name: str) -> None:
@@ -329,7 +329,7 @@ class Run:
             try:
                 self._finish(exit_seen)
             except BaseException as error:  # noqa: BLE001 - the user's exit status stands
-                self.faults.add("the end of the run", error)
+                self.faults.add(_END, error)
 
     def _finish(self, exit_seen: evidence.ProcessExit) -> None:
         duration = (self._clock() - self._started_ns) / 1e9
@@ -358,7 +358,7 @@ class Run:
 
                 record_left_threads(record, self._config.rootpath, self._secrets.redact)
         try:
-            report = self._build(self._attributed(seen), "full", duration)
+            report = self._final_report(seen, duration)
         except OSError as error:  # no file can be opened, not even to import a module
             print_lines(self._config, [face.problem_line(self.report_file.give_up(error))])
             return
@@ -366,7 +366,8 @@ class Run:
         self._add_benches(report)
         try:
             if self._past_runs is not None:
-                self._past_runs.add_to(report)
+                with self.faults.catch("the history"):
+                    self._past_runs.add_to(report)
             self._add_extensions(report)
         finally:  # a hook may end the process
             if self._secrets.known != known:
@@ -382,11 +383,9 @@ class Run:
         benches = self._config.pluginmanager.get_plugin(_BENCH_PLUGIN)
         if benches is None:
             return
-        try:
+        with self.faults.catch("the reports of benches"):
             reports = [each.model_dump(mode="json") for each in benches.reports()]
             report["bench"] = fit_benches(self._secrets.redact_json(reports))
-        except Exception as error:  # noqa: BLE001 - the rest of the report stands
-            self.faults.add("the reports of benches", error)
 
     def _add_extensions(self, report: dict[str, Any]) -> None:
         """Add what the implementations of our hook return to the report, without secrets.
@@ -508,21 +507,39 @@ class Run:
             def build(run: evidence.RunEvidence) -> dict[str, Any]:
                 return self._build(self._attributed(run), "full", duration)
 
-            # Its exit code is 0 then if all that failed is known and that was asked.
-            accepted = self._past_runs.accept(seen, build, self.session.uncounted)
-            self._accepts_failures = accepted.exit != seen.exit
-            return accepted
+            with self.faults.catch("the comparison with known failures"):
+                # Its exit code is 0 then if all that failed is known and that was asked.
+                accepted = self._past_runs.accept(seen, build)
+                self._accepts_failures = accepted.exit != seen.exit
+                return accepted
         return seen
 
     def _attributed(self, seen: evidence.RunEvidence) -> evidence.RunEvidence:
         """Return the run with what the user's rules and then the table of libraries say of it."""
         if self._settings.rules:
-            from pytest_failure_taxonomy.rules.matching import apply_rules
+            with self.faults.catch("the user's rules"):
+                from pytest_failure_taxonomy.rules.matching import apply_rules
 
-            seen, faults = apply_rules(seen, self._settings.rules)
-            for fault in faults:
-                self.faults.note(fault)
-        return name_libraries(seen)
+                seen, faults = apply_rules(seen, self._settings.rules)
+                for fault in faults:
+                    self.faults.note(fault)
+        with self.faults.catch("the table of libraries"):
+            seen = name_libraries(seen)
+        return seen  # noqa: RET504 - as it was, if that has failed
+
+    def _final_report(self, seen: evidence.RunEvidence, duration: float) -> dict[str, Any]:
+        """Build the report; without what is said of failures if it can't be built with that."""
+        try:
+            return self._build(self._attributed(seen), "full", duration)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the counts are true, and the run is red
+            self.faults.add(_END, error)
+        bare = [
+            evidence.TestFailure(nodeid=failure.nodeid, phase=failure.phase, message=UNDESCRIBED)
+            for failure in seen.failures
+        ]
+        return self._build(replace(seen, failures=tuple(bare)), "full", duration)
 
     @cached_property
     def _environment(self) -> evidence.Environment:
@@ -678,6 +695,7 @@ class _WorkerStart:
                 recorder = WorkerRecorder(config)
                 config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
                 _follow_process(config, recorder.record, recorder.faults, recorder.hand_over)
+                isolate_package()
             return (yield)
         if not self._requested:
             return (yield)

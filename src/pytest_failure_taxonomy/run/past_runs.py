@@ -38,14 +38,13 @@ class PastRuns:
         self._known: dict[str, Any] | None = None
 
     def accept(
-        self, evidence: RunEvidence, build: Callable[[RunEvidence], dict[str, Any]], uncounted: int
+        self, evidence: RunEvidence, build: Callable[[RunEvidence], dict[str, Any]]
     ) -> RunEvidence:
         """Return the evidence of a run; with exit code 0 if tests failed and all of it is known.
 
         Args:
             evidence: of a session that has ended.
             build: returns the report of evidence.
-            uncounted: failures that a plugin has counted beside those of tests.
         """
         known = self._settings.known
         if known is None:
@@ -64,7 +63,7 @@ class PastRuns:
             today = datetime.now().astimezone().date().isoformat()
             name = self._settings.known_name
             unlisted, notes = compare_with_known(known, evidence, judge(evidence), today, name)
-        others = _other_than_failed_tests(evidence, uncounted)
+        others = _other_than_failed_tests(evidence)
         is_accepted = not unlisted and not others
         self._known = {
             "by": safe_text(self._settings.known_name),
@@ -125,7 +124,7 @@ def has_password(url: str) -> bool:
         return True
 
 
-def _other_than_failed_tests(run: RunEvidence, uncounted: int) -> str:
+def _other_than_failed_tests(run: RunEvidence) -> str:
     """Say what made a session fail besides tests that failed; empty if nothing."""
     workers = any(each.ending != "finished" and each.crashed_on is None for each in run.workers)
     others: tuple[tuple[object, str], ...] = (
@@ -133,9 +132,10 @@ def _other_than_failed_tests(run: RunEvidence, uncounted: int) -> str:
         (run.coverage, run.coverage),
         (run.gate, run.gate),
         (run.collection_failures, "something could not be collected"),
-        (run.errors or run.mismatch or run.unrecorded, "there were errors outside of tests"),
+        (run.errors or run.mismatch, "there were errors outside of tests"),
+        (run.unrecorded, "pytest has counted failures that could not be recorded"),
         (workers, "a worker died without a test"),
-        (uncounted > 0, "a plugin has counted failures that are none of a test"),
+        (run.uncounted, "a plugin has counted failures that are none of a test"),
         (run.interruptions or run.in_flight or run.ended_tests or run.not_run, "tests are missing"),
         (run.exit.code != _TESTS_FAILED or not run.failures, f"exit code {run.exit.code}"),
     )

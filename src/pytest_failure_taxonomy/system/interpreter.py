@@ -11,18 +11,19 @@ the stream.
 
 from __future__ import annotations
 
-import builtins
 import errno
+import json
 import os
+import pathlib
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
-from types import ModuleType
-from typing import IO, Final
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import IO, Any, Final
 
-_ISOLATED: Final[dict[ModuleType, ModuleType]] = {}
+_PACKAGE: Final = __name__.partition(".")[0]
 _IMPORTED_LATE: Final = (
     "alembic",
     "defusedxml",
@@ -39,6 +40,34 @@ _IMPORTED_LATE: Final = (
 _PLACES: Final = frozenset({"site-packages", "dist-packages"})
 _PYTHON: Final = os.path.dirname(os.__file__)
 
+_COPIED: Final = frozenset(
+    {
+        *("builtins", "errno", "fnmatch", "genericpath", "io", "json", "linecache", "mmap"),
+        *("ntpath", "os", "posixpath", "re", "select", "signal", "stat", "subprocess", "time"),
+        *("tokenize", "traceback"),
+    }
+)
+"""Modules of Python of which our modules get a copy. Their functions assign to no global name, so
+those of a copy do the same."""
+_NOT_RESTORED: Final = frozenset(
+    {
+        *("asyncio", "concurrent", "faulthandler", "logging", "multiprocessing", "pdb", "queue"),
+        *("signal", "sys", "threading", "warnings"),
+    }
+)
+"""Modules of Python in which others replace functions for good, or whose state threads share."""
+_REPLACEABLE: Final = frozenset((BuiltinFunctionType, FunctionType, ModuleType, classmethod, type))
+_CLASSES: Final = (pathlib.PurePath, pathlib.Path, json.JSONEncoder, json.JSONDecoder)
+_GONE: Final = object()
+# Taken now, because a test may replace these as well.
+_set, _delete, _names_in = setattr, delattr, vars
+
+_ISOLATED: Final[dict[ModuleType, ModuleType]] = {}
+_MODULES: Final[dict[str, ModuleType]] = {}
+"""The modules of Python and of this package that were loaded before any test ran."""
+_AT_START: Final[dict[Any, dict[str, object]]] = {}
+"""What they had, and some classes of theirs, by the names that a test may replace."""
+
 WAIT_SECONDS: Final = 5.0
 """How long to wait for room in a non-blocking stream."""
 
@@ -46,37 +75,130 @@ WAIT_SECONDS: Final = 5.0
 def isolate_module(module: ModuleType) -> ModuleType:
     """Return a copy of a module that keeps what a test replaces in the module and never puts back.
 
-    Write `os = isolate_module(os)` behind the imports of what is imported before any test runs.
+    The functions of a copy call each other and those of other copies, never what a test has put in
+    their place. Write `os = isolate_module(os)` behind the imports of a module that is not loaded
+    when `isolate_package` is called.
     """
-    if module not in _ISOLATED:
-        _ISOLATED[module] = copy = ModuleType(module.__name__)
-        vars(copy).update(vars(module))
-    return _ISOLATED[module]
+    if module in _ISOLATED:
+        return _ISOLATED[module]
+    copy = _ISOLATED[module] = ModuleType(module.__name__)
+    names = vars(copy)
+    names.update(vars(module))
+    for name, value in vars(module).items():
+        if type(value) is FunctionType and value.__globals__ is vars(module):
+            names[name] = _copy_function(value, names)
+    _isolate_names(names)
+    # pyfakefs replaces all that has the name of a module, wherever it stands.
+    copy.__name__ = f"{module.__name__} of {_PACKAGE}"
+    return copy
 
 
-_RESTORED: Final = {module: isolate_module(module) for module in (builtins, os, os.path)}
+def _copy_function(function: FunctionType, names: dict[str, Any]) -> FunctionType:
+    """Return a function that does the same with other global names."""
+    copy = FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _isolate_names(names: dict[str, Any]) -> None:
+    for name, value in [*names.items()]:
+        if type(value) is ModuleType and value.__name__ in _COPIED:
+            names[name] = isolate_module(value)
+
+
+def isolate_package() -> None:
+    """Isolate the loaded modules of this package from what tests are going to replace.
+
+    They get copies of Python's modules. What they have of other things is remembered, and what
+    Python's modules have: a library that replaces something may do so in all modules.
+
+    To be called before any test runs, and again when more modules are loaded.
+    """
+    for name, module in [*sys.modules.items()]:
+        package = name.partition(".")[0]
+        if name in _MODULES:
+            continue
+        if package == _PACKAGE:
+            _isolate_names(vars(module))
+            # Our own functions are ours to replace, as our tests do.
+            _AT_START[module] = _names_of_others(module)
+        elif package not in sys.stdlib_module_names:
+            continue
+        elif not (package in _NOT_RESTORED or package.startswith("_")):
+            _AT_START[module] = _replaceable_names(module)
+        _MODULES[name] = module
+    for one in _CLASSES:
+        _AT_START.setdefault(one, _replaceable_names(one))
+
+
+def _replaceable_names(holder: Any) -> dict[str, object]:
+    """Return what a module or a class has that a test may replace."""
+    return {name: value for name, value in vars(holder).items() if type(value) in _REPLACEABLE}
+
+
+def _names_of_others(module: ModuleType) -> dict[str, object]:
+    """Return what a module of ours has that a test may replace, and that is not our own."""
+    return {
+        name: value
+        for name, value in _replaceable_names(module).items()
+        if not str(getattr(value, "__module__", "")).startswith(_PACKAGE)
+    }
+
+
+def is_patched(names: Collection[str] = _COPIED) -> bool:
+    """Tell whether a test has replaced something in modules of Python, or has hidden a module.
+
+    Args:
+        names: of the modules.
+    """
+    for name, module in _MODULES.items():
+        if sys.modules.get(name) is not module:
+            return True
+    return any(holder is _MODULES.get(name) for holder, _, _ in _find_replaced() for name in names)
+
+
+def _find_replaced() -> Iterator[tuple[Any, str, object]]:
+    """Yield the modules and classes in which something is replaced, its name, and what is there."""
+    for holder, names in _AT_START.items():
+        current = _names_in(holder)
+        for name, value in names.items():
+            now = current.get(name, _GONE)
+            if now is not value:
+                yield holder, name, now
 
 
 @contextmanager
 def interpreter_as_it_was() -> Iterator[None]:
     """Undo for a while what tests have patched, and import libraries past the tests' modules."""
-    patched = {module: dict(vars(module)) for module in _RESTORED}
-    for module, copy in _RESTORED.items():
-        vars(module).update(vars(copy))
+    replaced = [*_find_replaced()]
+    for holder, name, _ in replaced:
+        _set(holder, name, _AT_START[holder][name])
     path = sys.path[:]
     libraries: list[str] = []
     others: list[str] = []
     for entry in path:
         (libraries if _is_of_library(entry) else others).append(entry)
     sys.path[:] = libraries + others
-    hidden = {name: sys.modules.pop(name) for name in _IMPORTED_LATE if _is_hidden(name, libraries)}
+    modules = sys.modules
+    hidden = {name for name in _IMPORTED_LATE if _is_hidden(name, libraries)}
+    hidden |= {name for name, module in _MODULES.items() if modules.get(name) is not module}
+    theirs = {name: modules.pop(name, None) for name in hidden}
+    modules.update(_MODULES)
     try:
         yield
     finally:
-        sys.modules.update(hidden)
+        for name, module in theirs.items():
+            modules.pop(name, None)
+            if module is not None:
+                modules[name] = module
         sys.path[:] = path
-        for module, names in patched.items():
-            vars(module).update(names)
+        for holder, name, value in replaced:
+            if value is _GONE:
+                _delete(holder, name)
+            else:
+                _set(holder, name, value)
 
 
 def _is_of_library(path: str | None) -> bool:

@@ -699,6 +699,8 @@ class RunEvidence:
     """Sorted by id."""
     unrecorded: Unrecorded = Unrecorded()
     """What is missing from the lists above."""
+    uncounted: int = 0
+    """Failures that pytest's session has counted, and that no report was of."""
     marker: SeenMarker | None = None
     """The last marker in the output of the whole command."""
     output: Output | None = None

@@ -225,7 +225,7 @@ def _verdict(
         confidence="likely" if run.unrecorded else first.confidence,
         failure_type=failure_type,
         recovery_action=action,
-        retryable=whether_retry_helps([cause.retryable for cause in causes]),
+        retryable=_whether_retry_helps(causes, run),
         message=headline_of_run(causes, run),
         nodeid=next(iter(least.nodeids), None),
         evidence=tuple(evidence),
@@ -233,6 +233,12 @@ def _verdict(
         owner=owner_of_most([each.failure for each in primary.findings]),
         charge_to=next(of_kind, causes[0]).charge_to,
     )
+
+
+def _whether_retry_helps(causes: Sequence[Cause], run: RunEvidence) -> bool | None:
+    helps = whether_retry_helps([cause.retryable for cause in causes])
+    # What a retry does for failures of which nothing is known is not known, either.
+    return None if helps and (run.unrecorded or run.uncounted) else helps
 
 
 def _is_green(run: RunEvidence) -> bool:

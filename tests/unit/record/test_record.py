@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import given, settings
@@ -51,6 +51,7 @@ from pytest_failure_taxonomy.record.read import (
 )
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.failures import EventLog
+from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.system.files import move_high, open_folder
@@ -98,7 +99,7 @@ class Recording:
         nodeids = NodeIds(secrets)
         self.progress = Progress(record, STARTED_NS, nodeids.shown_of_all)
         self.progress.clock = self._clock
-        self.log = EventLog(record, secrets, nodeids)
+        self.log = EventLog(record, secrets, nodeids, Faults(cast("Any", None)))
 
     def _clock(self) -> int:
         self.now_ns += 1_000_000
