@@ -283,12 +283,15 @@ class OriginFinder:
         if known is None:
             parts: list[str] = []
             is_open = 0
+            is_read = name in linecache.cache
             for number in range(line, line + MAX_LINES):
                 part = linecache.getline(name, number, module).partition(" #")[0].strip()
                 is_open += _opened(part)
                 parts.append(part)
                 if is_open <= 0:
                     break
+            if not is_read:  # pytest would show what it has not read itself
+                linecache.cache.pop(name, None)
             known = self._texts[name, line] = " ".join(" ".join(parts).split())[:MAX_TEXT]
         return known
 

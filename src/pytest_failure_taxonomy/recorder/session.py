@@ -320,13 +320,17 @@ class SessionRecorder:
         self._await_no_more()
         log, progress = self.log, self.progress
         lost = max(0, self._failed_reports - log.recorded)
+        uncounted = max(0, self.uncounted)
+        if uncounted and log.errors:
+            # A hook has raised on its way to ours, so that a report did not come by.
+            lost, uncounted = lost + uncounted, 0
         counts = progress.counts({failure.nodeid for failure in log.failures})
         run = replace(
             run,
             should_fail=self.should_fail,
             counts=replace(counts, failed=counts.failed + lost),
             unrecorded=evidence.Unrecorded(failures=lost),
-            uncounted=max(0, self.uncounted),
+            uncounted=uncounted,
             failures=evidence.in_order_of_selection(log.failures, progress.nodeids),
             collection_failures=tuple(log.collection_failures.values()),
             errors=tuple(log.errors),

@@ -55,7 +55,7 @@ from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import and_more
+from pytest_failure_taxonomy.taxonomy.words import and_more, words_of_uncounted
 from pytest_failure_taxonomy.watcher.start import HAS_OBSERVERS, StalledRun, is_program
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ class Run:
                 from pytest_failure_taxonomy.watcher.mailbox import release_mailbox
 
                 release_mailbox(self._settings.mailbox)
-        self._show(report, problem)
+        self._show(seen, report, problem)
 
     def _add_benches(self, report: dict[str, Any]) -> None:
         benches = self._config.pluginmanager.get_plugin(_BENCH_PLUGIN)
@@ -421,7 +421,9 @@ class Run:
         if self.faults.messages:
             extensions.setdefault(OWN_NAME, {})["faults"] = list(self.faults.messages)
 
-    def _show(self, report: dict[str, Any], problem: str | None) -> None:
+    def _show(
+        self, seen: evidence.RunEvidence, report: dict[str, Any], problem: str | None
+    ) -> None:
         """Write the report's other formats, and print the verdict."""
         config, settings = self._config, self._settings
         kept = {} if settings.faces.html is None else _kept_cases(config, report)
@@ -450,6 +452,8 @@ class Run:
                 lines += self._past_runs.lines(report, path)
             if self.report_file.remains is not None:
                 faults.append(self.report_file.remains)
+            if seen.uncounted and seen.failures:
+                faults.append(words_of_uncounted(seen.uncounted))
         lines += map(face.notice, faults if level > -2 else ())
         if self._accepts_failures and (not tells or config.pluginmanager.is_blocked("terminal")):
             # Nothing turns a failed run green without a word.
@@ -496,7 +500,10 @@ class Run:
                 )
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
         if coverage is not None and not seen.should_fail:
-            seen = replace(seen, coverage=_coverage_shortfall(coverage))
+            shortfall = _coverage_shortfall(coverage)
+            # It counts as a failure of the session.
+            uncounted = max(0, seen.uncounted - bool(shortfall))
+            seen = replace(seen, coverage=shortfall, uncounted=uncounted)
         bench = self._config.pluginmanager.get_plugin(_BENCH_PLUGIN)
         if bench is not None:
             seen = replace(seen, gate=bench.why_gate_failed)

@@ -11,6 +11,7 @@ the stream.
 
 from __future__ import annotations
 
+import builtins
 import errno
 import json
 import os
@@ -42,9 +43,9 @@ _PYTHON: Final = os.path.dirname(os.__file__)
 
 _COPIED: Final = frozenset(
     {
-        *("builtins", "errno", "fnmatch", "genericpath", "io", "json", "linecache", "mmap"),
-        *("ntpath", "os", "posixpath", "re", "select", "signal", "stat", "subprocess", "time"),
-        *("tokenize", "traceback"),
+        *("builtins", "errno", "fnmatch", "genericpath", "io", "json", "linecache", "math"),
+        *("mmap", "ntpath", "os", "posixpath", "re", "select", "shlex", "signal", "stat"),
+        *("struct", "subprocess", "time", "tokenize", "tomllib", "traceback"),
     }
 )
 """Modules of Python of which our modules get a copy. Their functions assign to no global name, so
@@ -61,6 +62,10 @@ _CLASSES: Final = (pathlib.PurePath, pathlib.Path, json.JSONEncoder, json.JSONDe
 _GONE: Final = object()
 # Taken now, because a test may replace these as well.
 _set, _delete, _names_in = setattr, delattr, vars
+
+_BUILTINS: Final = {
+    name: value for name, value in vars(builtins).items() if not name.startswith("_")
+}
 
 _ISOLATED: Final[dict[ModuleType, ModuleType]] = {}
 _MODULES: Final[dict[str, ModuleType]] = {}
@@ -121,9 +126,12 @@ def isolate_package() -> None:
         if name in _MODULES:
             continue
         if package == _PACKAGE:
-            _isolate_names(vars(module))
+            names = vars(module)
+            _isolate_names(names)
             # Our own functions are ours to replace, as our tests do.
             _AT_START[module] = _names_of_others(module)
+            # A global name is looked for here before it is looked for in `builtins`.
+            names.update(_BUILTINS | names)
         elif package not in sys.stdlib_module_names:
             continue
         elif not (package in _NOT_RESTORED or package.startswith("_")):

@@ -117,6 +117,9 @@ def judge(run: RunEvidence) -> Judgement:
         if not found and not run.counts.ran:
             note = f"no test ran, yet exit code {run.exit.code} counts as a failing baseline"
             judged = replace(judged, notes=(f"baseline: {note}",))
+    if run.uncounted:
+        note = words.words_of_uncounted(run.uncounted)
+        judged = replace(judged, notes=(*judged.notes, note))
     held = _held(found)
     # The verdict is the first reason that was seen, not only told.
     seen = [each for each in held if not each.findings[0].is_hearsay]

@@ -24,6 +24,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def words_of_uncounted(count: int) -> str:
+    """Return that pytest's session has counted failures of which no report came by."""
+    return f"pytest has counted {counted(count, 'failure')} that no test has reported"
+
+
 def noun_of_count(name: str, count: int) -> str:
     """Return what a count of a report's `summary` counts: `error` for one of the `errors`."""
     words = name.replace("_", " ")
