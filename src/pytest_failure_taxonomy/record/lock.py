@@ -17,11 +17,7 @@ from typing import Final
 from pytest_failure_taxonomy.record.layout import STATE
 from pytest_failure_taxonomy.report.write import path_beside
 from pytest_failure_taxonomy.system.files import Folder, KeptDescriptor, identity_of, open_shared
-from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import is_alive, read_identity
-
-json = isolate_module(json)
-os = isolate_module(os)
 
 _MAX_LOCK_BYTES: Final = 200
 """Of what the file of a lock says."""

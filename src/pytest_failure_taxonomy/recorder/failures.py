@@ -23,7 +23,6 @@ from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, changed_secrets, redacted
 from pytest_failure_taxonomy.report.text import cap_between_words
-from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-json = isolate_module(json)
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """The attribute by which a worker's report carries the description to the controller."""
@@ -97,9 +95,12 @@ class EventLog:
             bare: what is sure to be known of it.
             describe: returns all that is known, where that is more.
         """
-        failure = self._complete(bare, describe)
-        self.failures.append(failure)
-        self.recorded += 1
+        failure = bare
+        try:
+            failure = self._complete(bare, describe)
+        finally:  # a signal may end the description, and the failure counts all the same
+            self.failures.append(failure)
+            self.recorded += 1
         # Its node id was searched for secrets when it was selected.
         self._record.write("failure", failure=self._nodeids.selected(failure))
         self._erase_new_secrets()

@@ -27,7 +27,6 @@ from pytest_failure_taxonomy.record.write import Numbers, Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded_hook
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
 from pytest_failure_taxonomy.system.files import Identity, identity_of
-from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
 from pytest_failure_taxonomy.taxonomy.order import (
     INDEX_BITS,
@@ -39,8 +38,6 @@ from pytest_failure_taxonomy.taxonomy.order import (
     order_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
-
-os = isolate_module(os)
 
 _INDEX: Final = {name: index for index, name in enumerate(layout.COUNTERS)}
 _PASSED: Final = _INDEX["passed"]

@@ -70,11 +70,8 @@ class SessionRecorder:
         self._exempt_reports = 0
         """Those of them that pytest's session does not count."""
         self._awaiting: pytest.TestReport | None = None
-        """The report of a failed test that is not recorded yet.
-
-        It waits for the exception, which pytest passes to another hook. Whatever fails meanwhile,
-        the next hook of any kind records it.
-        """
+        """The report of a failed test that is not recorded yet: it waits for the exception, which
+        pytest passes to another hook. Whatever fails meanwhile, the next hook records it."""
         self._superseded: set[str] = set()
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()
@@ -317,7 +314,8 @@ class SessionRecorder:
         Args:
             run: how it ended, and what else the session doesn't know of it.
         """
-        self._await_no_more()
+        with self.faults.catch("the end of the last failure"):
+            self._await_no_more()
         log, progress = self.log, self.progress
         lost = max(0, self._failed_reports - log.recorded)
         uncounted = max(0, self.uncounted)
@@ -374,18 +372,8 @@ class SessionRecorder:
             self._record_failure(self._awaiting, NOTHING)
 
     def _record_failure(self, report: pytest.TestReport, described: Described) -> None:
-        before = self.log.recorded
-        try:
-            self._add_failure(report, described)
-        except Exception:  # of our own; what a signal raises leaves the failure to the next hook
-            self._awaiting = None
-            raise
-        finally:
-            if self.log.recorded > before:
-                self._awaiting = None
-
-    def _add_failure(self, report: pytest.TestReport, described: Described) -> None:
-        """Add a failure in one event: a second one would cost as much as the first."""
+        """Record a failure in one event: a second one would cost as much as the first."""
+        self._awaiting = None
         nodeid, shown = report.nodeid, report.longrepr
         is_subtest = hasattr(report, "context")
         part: evidence.Part = "test"

@@ -450,10 +450,7 @@ class Run:
                 lines += face.watcher_lines(report)
             if self._past_runs is not None:
                 lines += self._past_runs.lines(report, path)
-            if self.report_file.remains is not None:
-                faults.append(self.report_file.remains)
-            if seen.uncounted and seen.failures:
-                faults.append(words_of_uncounted(seen.uncounted))
+            faults += self._remarks(seen)
         lines += map(face.notice, faults if level > -2 else ())
         if self._accepts_failures and (not tells or config.pluginmanager.is_blocked("terminal")):
             # Nothing turns a failed run green without a word.
@@ -483,6 +480,13 @@ class Run:
                 settings.history,
                 lambda report: show_faces(report, faces, kept=kept),
             )
+
+    def _remarks(self, seen: evidence.RunEvidence) -> list[str]:
+        """Return what else is to be said of the run."""
+        remarks = [] if self.report_file.remains is None else [self.report_file.remains]
+        if seen.uncounted and seen.failures:
+            remarks.append(words_of_uncounted(seen.uncounted))
+        return remarks
 
     def _evidence(self, exit_seen: evidence.ProcessExit, duration: float) -> evidence.RunEvidence:
         """Return all that was seen of the session, and how it ends."""

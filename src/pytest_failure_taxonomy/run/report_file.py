@@ -17,10 +17,8 @@ from pytest_failure_taxonomy.record.write import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.report import write
 from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system import process
-from pytest_failure_taxonomy.system.interpreter import isolate_module, our_command
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.watcher.start import Watch, is_observable
-
-os = isolate_module(os)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import builtins
 import errno
-import json
 import os
-import pathlib
 import select
 import sys
 from collections.abc import Collection, Iterator
@@ -43,26 +41,15 @@ _PYTHON: Final = os.path.dirname(os.__file__)
 
 _COPIED: Final = frozenset(
     {
-        *("builtins", "errno", "fnmatch", "genericpath", "io", "json", "linecache", "math"),
-        *("mmap", "ntpath", "os", "posixpath", "re", "select", "shlex", "signal", "stat"),
-        *("struct", "subprocess", "time", "tokenize", "tomllib", "traceback"),
+        *("builtins", "genericpath", "io", "json", "linecache", "ntpath", "os", "posixpath", "re"),
+        *("signal", "struct", "subprocess", "time", "tokenize", "tomllib", "traceback"),
     }
 )
 """Modules of Python of which our modules get a copy. Their functions assign to no global name, so
 those of a copy do the same."""
-_NOT_RESTORED: Final = frozenset(
-    {
-        *("asyncio", "concurrent", "faulthandler", "logging", "multiprocessing", "pdb", "queue"),
-        *("signal", "sys", "threading", "warnings"),
-    }
-)
+_SHARED: Final = frozenset({"asyncio", "logging", "pdb", "signal", "sys", "threading", "warnings"})
 """Modules of Python in which others replace functions for good, or whose state threads share."""
-_REPLACEABLE: Final = frozenset((BuiltinFunctionType, FunctionType, ModuleType, classmethod, type))
-_CLASSES: Final = (pathlib.PurePath, pathlib.Path, json.JSONEncoder, json.JSONDecoder)
-_GONE: Final = object()
-# Taken now, because a test may replace these as well.
-_set, _delete, _names_in = setattr, delattr, vars
-
+_REPLACEABLE: Final = frozenset((BuiltinFunctionType, FunctionType, ModuleType, type))
 _BUILTINS: Final = {
     name: value for name, value in vars(builtins).items() if not name.startswith("_")
 }
@@ -70,8 +57,8 @@ _BUILTINS: Final = {
 _ISOLATED: Final[dict[ModuleType, ModuleType]] = {}
 _MODULES: Final[dict[str, ModuleType]] = {}
 """The modules of Python and of this package that were loaded before any test ran."""
-_AT_START: Final[dict[Any, dict[str, object]]] = {}
-"""What they had, and some classes of theirs, by the names that a test may replace."""
+_AT_START: Final[dict[ModuleType, dict[str, object]]] = {}
+"""What those of Python had, by the names that a test may replace."""
 
 WAIT_SECONDS: Final = 5.0
 """How long to wait for room in a non-blocking stream."""
@@ -116,8 +103,7 @@ def _isolate_names(names: dict[str, Any]) -> None:
 def isolate_package() -> None:
     """Isolate the loaded modules of this package from what tests are going to replace.
 
-    They get copies of Python's modules. What they have of other things is remembered, and what
-    Python's modules have: a library that replaces something may do so in all modules.
+    They get copies of Python's modules, and all that Python's modules have is remembered.
 
     To be called before any test runs, and again when more modules are loaded.
     """
@@ -125,34 +111,18 @@ def isolate_package() -> None:
         package = name.partition(".")[0]
         if name in _MODULES:
             continue
+        names = vars(module)
         if package == _PACKAGE:
-            names = vars(module)
             _isolate_names(names)
-            # Our own functions are ours to replace, as our tests do.
-            _AT_START[module] = _names_of_others(module)
             # A global name is looked for here before it is looked for in `builtins`.
             names.update(_BUILTINS | names)
         elif package not in sys.stdlib_module_names:
             continue
-        elif not (package in _NOT_RESTORED or package.startswith("_")):
-            _AT_START[module] = _replaceable_names(module)
+        elif not (package in _SHARED or package.startswith("_")):
+            _AT_START[module] = {
+                name: value for name, value in names.items() if type(value) in _REPLACEABLE
+            }
         _MODULES[name] = module
-    for one in _CLASSES:
-        _AT_START.setdefault(one, _replaceable_names(one))
-
-
-def _replaceable_names(holder: Any) -> dict[str, object]:
-    """Return what a module or a class has that a test may replace."""
-    return {name: value for name, value in vars(holder).items() if type(value) in _REPLACEABLE}
-
-
-def _names_of_others(module: ModuleType) -> dict[str, object]:
-    """Return what a module of ours has that a test may replace, and that is not our own."""
-    return {
-        name: value
-        for name, value in _replaceable_names(module).items()
-        if not str(getattr(value, "__module__", "")).startswith(_PACKAGE)
-    }
 
 
 def is_patched(names: Collection[str] = _COPIED) -> bool:
@@ -161,28 +131,32 @@ def is_patched(names: Collection[str] = _COPIED) -> bool:
     Args:
         names: of the modules.
     """
-    for name, module in _MODULES.items():
-        if sys.modules.get(name) is not module:
-            return True
-    return any(holder is _MODULES.get(name) for holder, _, _ in _find_replaced() for name in names)
+    holders = [holder for holder, _ in _find_replaced()]
+    return bool(_find_hidden()) or any(_MODULES.get(name) in holders for name in names)
 
 
-def _find_replaced() -> Iterator[tuple[Any, str, object]]:
-    """Yield the modules and classes in which something is replaced, its name, and what is there."""
-    for holder, names in _AT_START.items():
-        current = _names_in(holder)
-        for name, value in names.items():
-            now = current.get(name, _GONE)
-            if now is not value:
-                yield holder, name, now
+def _find_replaced() -> list[tuple[ModuleType, str]]:
+    """Return the modules in which something is replaced by now, and its name."""
+    return [
+        (module, name)
+        for module, names in _AT_START.items()
+        for name, value in names.items()
+        if vars(module).get(name, value) is not value
+    ]
+
+
+def _find_hidden() -> list[str]:
+    """Return the names of modules that are no longer loaded, or are other ones."""
+    modules = sys.modules
+    return [name for name, module in _MODULES.items() if modules.get(name) is not module]
 
 
 @contextmanager
 def interpreter_as_it_was() -> Iterator[None]:
     """Undo for a while what tests have patched, and import libraries past the tests' modules."""
-    replaced = [*_find_replaced()]
-    for holder, name, _ in replaced:
-        _set(holder, name, _AT_START[holder][name])
+    patches = [(module, name, vars(module)[name]) for module, name in _find_replaced()]
+    for module, name, _ in patches:
+        setattr(module, name, _AT_START[module][name])
     path = sys.path[:]
     libraries: list[str] = []
     others: list[str] = []
@@ -190,23 +164,19 @@ def interpreter_as_it_was() -> Iterator[None]:
         (libraries if _is_of_library(entry) else others).append(entry)
     sys.path[:] = libraries + others
     modules = sys.modules
-    hidden = {name for name in _IMPORTED_LATE if _is_hidden(name, libraries)}
-    hidden |= {name for name, module in _MODULES.items() if modules.get(name) is not module}
+    hidden = [name for name in _IMPORTED_LATE if _is_hidden(name, libraries)] + _find_hidden()
     theirs = {name: modules.pop(name, None) for name in hidden}
     modules.update(_MODULES)
     try:
         yield
     finally:
-        for name, module in theirs.items():
+        for name, other in theirs.items():
             modules.pop(name, None)
-            if module is not None:
-                modules[name] = module
+            if other is not None:
+                modules[name] = other
         sys.path[:] = path
-        for holder, name, value in replaced:
-            if value is _GONE:
-                _delete(holder, name)
-            else:
-                _set(holder, name, value)
+        for module, name, patch in patches:
+            setattr(module, name, patch)
 
 
 def _is_of_library(path: str | None) -> bool:

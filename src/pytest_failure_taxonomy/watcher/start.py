@@ -24,13 +24,11 @@ import pytest
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.system.files import READ, KeptDescriptor, move_high
-from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import command_of
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed
 
-os = isolate_module(os)
 
 HAS_OBSERVERS: Final = hasattr(os, "pidfd_open")
 """Whether this system lets one process look at another (Linux)."""
