@@ -125,13 +125,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "run.json").write_text(json.dumps(run))
         history = ["history", "add", "--history", str(folder / "h.db"), str(folder / "run.json")]
         assert main(history) == 0
-    with open_history(str(folder / "h.db"), rootdir=str(folder)) as history:
-        record_task(history, f"{PRINTED}\n::error::x", "failed", log=HOSTILE)
+    with open_history(str(folder / "h.db"), rootdir=str(folder)) as database:
+        record_task(database, f"{PRINTED}\n::error::x", "failed", log=HOSTILE)
     write_files(folder, task_class_files([{"id": "a", "input": HOSTILE}]))
     scored = outcome_of("a", score_of(0.25, "answer.wrong"), HOSTILE)
     keep_run(folder, [scored], system=SystemGiven(name=f"{HOSTILE}:a"))
-    with closing(sqlite3.connect(folder / "foreign.db")) as database:
-        database.execute(f'CREATE TABLE "{HOSTILE.replace(chr(0), "")}" (x)'.replace("\x00", ""))
+    with closing(sqlite3.connect(folder / "foreign.db")) as foreign:
+        foreign.execute(f'CREATE TABLE "{HOSTILE.replace(chr(0), "")}" (x)'.replace("\x00", ""))
     return folder
 
 

@@ -37,10 +37,11 @@ _UNSEEN: Final = (
 )
 # Beside a picture two characters stay: a variation selector, and the joiner of two pictures.
 # Several selectors in a row hide bytes.
-_PICTURE: Final = "[\u2100-\u2bff\U0001f000-\U0001faff]"
 _SHAPING: Final = (
-    f"(?<!{_PICTURE})[\ufe0e\ufe0f]|[\ufe00-\ufe0d]"
-    f"|(?<!{_PICTURE})(?<!{_PICTURE}\ufe0f)\u200d|\u200d(?!{_PICTURE})"
+    "[\ufe00-\ufe0d]|(?<![\u2100-\u2bff\U0001f000-\U0001faff])[\ufe0e\ufe0f]"
+    "|(?<![\u2100-\u2bff\U0001f000-\U0001faff])"
+    "(?<![\u2100-\u2bff\U0001f000-\U0001faff]\ufe0f)\u200d"
+    "|\u200d(?![\u2100-\u2bff\U0001f000-\U0001faff])"
 )
 UNSEEN: Final = re.compile(f"[\t\n\r{_UNSEEN}]|{_SHAPING}")
 """A character that `safe_text` shows as an escape."""
@@ -210,14 +211,13 @@ def with_place(
 
 
 def _escape(match: re.Match[str]) -> str:
-    blanks, code = match[0][:-1], ord(match[0][-1])
-    return f"{blanks}\\x{code:02x}" if code < 0x100 else _escape_for_json(match)
+    return _escape_for_json(match).replace("\\u00", "\\x")
 
 
 def _escape_for_json(match: re.Match[str]) -> str:
     blanks, code = match[0][:-1], ord(match[0][-1])
-    # JSON has no such characters, but escapes for both halves of each.
-    return f"{blanks}\\u{code:04x}" if code < 0x10000 else f"{blanks}\\U{code:08x}"
+    # Characters from 0x10000 on are escapes in JSON already, each in two halves.
+    return blanks + (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
 _PLACE: Final = (
