@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.history import open_history
+from pytest_failure_taxonomy.history.tasks import record_task
 from pytest_failure_taxonomy.report.render import FORMATS
 from pytest_failure_taxonomy.report.text import safe_lines, safe_text
+from tests.helpers.kept_runs import keep_run, outcome_of, score_of, write_files
 from tests.helpers.past_runs import a_report
 from tests.helpers.reports import make_full_run, make_report
+from tests.helpers.task_classes import task_class_files
 
 PAYLOADS: Final = (
-    "##vso[task.setvariable variable=PATH]x",
+    "##vso[task.setvariable variable=PATH]forged",
     "##[error]x",
     "##[add-path]/tmp",
     "###[group]x",
@@ -28,6 +35,15 @@ PAYLOADS: Final = (
     "  ::error file=a.py,line=1::x",
     "\u3000::stop-commands::x",
     "::group::x",
+    "::error file=a,title=at 10:30::x",
+    "::set-env name=A:B::x",
+    "::error file=a\tb,title=c:::x",
+    "\t::add-mask::x",
+    " \r::error::x",
+    "\x0b \u2028::error::x",
+    "\u200b::error::x",
+    "\ufeff:\u00ad:error::x",
+    "#\u2060#[error]x",
     "\x1b]0;title\x07",
     "\x1b[2J",
     "\x9b2J",
@@ -35,14 +51,40 @@ PAYLOADS: Final = (
     "\u202ex",
     "a\r::error::x",
     "\u2028::error::x",
+    "\U000e0069\U000e0067",
+    "a\ufe01\U000e0100\u3164\ue000",
     "=cmd|' /C calc'!A0",
 )
 HOSTILE: Final = "".join(f"{each}\n{each} {each}\n" for each in PAYLOADS)
-OBEYED: Final = re.compile(
-    r"##[A-Za-z]*\[|^\s*::[\w-]+[^:\n]*::"
-    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\n)",
-    re.MULTILINE,
-)
+XML_TEXT: Final = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", HOSTILE)
+"""What of it XML can hold."""
+PRINTED: Final = "setvariable"
+"""Stands in the first payload; a command that prints none of them shows nothing."""
+ANYWHERE: Final = re.compile(r"##[A-Za-z]*\[")
+HIDDEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
+FILLERS: Final = frozenset(map(chr, (*range(0xFE00, 0xFE10), 0xE0100, 0x034F, 0x3164)))
+
+
+def is_hidden(character: str) -> bool:
+    """Return whether nobody sees a character, or it moves the cursor."""
+    return unicodedata.category(character) in HIDDEN or character in FILLERS
+
+
+def obeyed(printed: str) -> list[str]:
+    """Return the lines that a terminal or a CI system does not take for text alone.
+
+    GitHub's runner looks at a line without the blanks at its start, and in it for the next `::`.
+    """
+    found = []
+    for line in re.split("\r\n|\r|\n", printed):
+        text = line.lstrip()
+        is_command = text.startswith("::") and "::" in text[2:]
+        hides = any(map(is_hidden, line.replace("\t", "")))
+        if is_command or hides or ANYWHERE.search(line):
+            found.append(line)
+    return found
+
+
 TEXTS: Final = frozenset(
     (
         *("message", "traceback", "title", "nodeid", "nodeids", "function", "args", "stack"),
@@ -70,37 +112,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     report = json.dumps(poisoned(make_report(make_full_run())))
     (folder / "r.json").write_text(report)
-    (folder / "log").write_text(f"{HOSTILE}E   ValueError: {HOSTILE}\n=== 1 failed in 0.1s ===\n")
+    (folder / "log").write_text(f"{HOSTILE}ERROR: {PAYLOADS[0]}: not found\n")
+    root = ET.Element("testsuite", tests="1")
+    case = ET.SubElement(root, "testcase", classname="a", name="##[error]x setvariable")
+    ET.SubElement(case, "failure", message="no").text = XML_TEXT
+    (folder / "junit.xml").write_bytes(ET.tostring(root))
     (folder / "bad.json").write_text(json.dumps({HOSTILE: HOSTILE}))
-    (folder / "bad.yaml").write_text(f"{json.dumps(HOSTILE)}: {json.dumps(HOSTILE)}\n")
+    key = "##[error]setvariable\n::error::x"
+    (folder / "bad.yaml").write_text(f"{json.dumps(key)}: {json.dumps(HOSTILE)}\n")
     for number, outcome in enumerate(("passed", "failed", "passed", "failed")):
         run = poisoned(a_report(number, branch="x", test_a=outcome))
         (folder / "run.json").write_text(json.dumps(run))
         history = ["history", "add", "--history", str(folder / "h.db"), str(folder / "run.json")]
         assert main(history) == 0
-    with closing(sqlite3.connect(folder / "foreign.db")) as database:
-        database.execute(f'CREATE TABLE "{HOSTILE.replace(chr(0), "")}" (x)'.replace("\x00", ""))
+    with open_history(str(folder / "h.db"), rootdir=str(folder)) as database:
+        record_task(database, f"{PRINTED}\n::error::x", "failed", log=HOSTILE)
+    write_files(folder, task_class_files([{"id": "a", "input": HOSTILE}]))
+    scored = outcome_of("a", score_of(0.25, "answer.wrong"), HOSTILE)
+    keep_run(folder, [scored], system=SystemGiven(name=f"{HOSTILE}:a"))
+    with closing(sqlite3.connect(folder / "foreign.db")) as foreign:
+        foreign.execute(f'CREATE TABLE "{HOSTILE.replace(chr(0), "")}" (x)'.replace("\x00", ""))
     return folder
 
 
-HISTORY: Final = ("list", "top", "flaky", "stats", "tasks", "unmerged", "new r.json")
+HISTORY: Final = ("list", "top", "flaky", "tasks", "unmerged", "new r.json")
 COMMANDS: Final = (
-    *(
-        "show r.json",
-        "show --all r.json",
-        "show --format agent r.json",
-        "show --format json r.json",
-    ),
-    *("show --json .failures.0.message r.json", "show --json .verdict r.json"),
-    *("show --retryable r.json", "show bad.json", "classify log", "classify bad.json"),
-    *(
-        "recover --report r.json --subtask x --approach y",
-        "merge r.json r.json -o -",
-        "validate bad.json",
-        "validate bad.yaml",
-    ),
+    *("show r.json", "show --all r.json", "show --format agent r.json"),
+    *("show --format json r.json", "show --json failures[0].exception.message r.json"),
+    *("show --json failures[].traceback r.json", "show --json [::error::setvariable] r.json"),
+    *("show bad.json", "show ##[error]setvariable.json", "classify log", "classify bad.json"),
+    *("recover --report r.json --subtask ##[error]setvariable --approach y",),
+    *("merge r.json r.json -o -", "merge bad.json -o -", "validate bad.json", "validate bad.yaml"),
     *(f"convert --to {name} r.json -o -" for name in FORMATS if name != "github"),
-    *("convert --to html bad.json -o -", "convert --from junit bad.json -o -"),
+    *("convert --to html bad.json -o -", "convert --from junit junit.xml -o -"),
     *(f"history {name} --history h.db" for name in HISTORY),
     *(
         f"history {name} --history h.db --format {form}"
@@ -108,7 +152,13 @@ COMMANDS: Final = (
         for form in ("json", "csv", "markdown")
     ),
     *("history list --history foreign.db", "history add bad.json --history h.db"),
-    *("bench show bad.json", "bench compare bad.json r.json", "bench list --storage bad.json"),
+    *("bench show latest", "bench show latest --case a", "bench show latest --format json"),
+    *(
+        "bench list",
+        "bench compare latest ##[error]setvariable",
+        "bench list --storage ##[error]setvariable",
+    ),
+    "bench show ##[error]setvariable",
 )
 
 
@@ -122,9 +172,10 @@ def test_nothing_in_a_file_reaches_a_log_as_a_command(
     code = main(command.split())
     out, err = capsys.readouterr()
     assert code in (0, 1, 2)
-    assert OBEYED.findall(out) == []
-    assert OBEYED.findall(err) == []
-    if "--format json" in command and out:
+    assert PRINTED in out + err
+    assert obeyed(out) == []
+    assert obeyed(err) == []
+    if "--format json" in command or "--to ctrf" in command:
         assert json.loads(out) is not None
 
 
@@ -138,7 +189,9 @@ def test_annotations_of_github_are_ours_alone(
     assert not [
         each for each in lines if not re.match("::(?:error|warning|notice|group|endgroup)", each)
     ]
-    assert not [each for each in lines if OBEYED.search(each.removeprefix("::").partition("::")[2])]
+    assert not [line for line in lines if any(map(is_hidden, line)) or ANYWHERE.search(line)]
+    # The properties end at the first `::`, and no text of others has one before.
+    assert not [line for line in lines if line[2:].partition("::")[0].count(":")]
 
 
 @pytest.mark.parametrize("safe", [safe_text, safe_lines])
@@ -146,7 +199,19 @@ def test_annotations_of_github_are_ours_alone(
 def test_a_payload_is_shown(payload: str, safe: Callable[[str], str]) -> None:
     """It is readable, wherever it stands, and what is no command stays."""
     for text in (payload, f"x {payload}", f"{payload} {payload}", f"\n\n{payload}"):
-        assert OBEYED.search(safe(text)) is None
+        assert obeyed(safe(text)) == []
         assert safe(safe(text)) == safe(text)
     for plain in ("std::vector<int>::it", "a ::b", "## [x](y)", "#[derive]", "test_a.py::test_b"):
         assert safe(plain) == plain
+
+
+@pytest.mark.parametrize("safe", [safe_text, safe_lines])
+def test_no_invisible_character_is_shown(safe: Callable[[str], str]) -> None:
+    """Each is an escape; blanks, marks and pictures of several characters stay."""
+    every = [chr(code) for code in range(0x110000)]
+    hidden = [each for each in every if is_hidden(each) and each not in "\t\n"]
+    assert [each for each in hidden if safe(f"a{each}b")[1] != "\\"] == []
+    for plain in ("é e\u0301 ß\u00a0中\u3000文", "⚠\ufe0f ☎\ufe0e", "👩\u200d🚀 🏳\ufe0f\u200d🌈"):
+        assert safe(plain) == plain
+    assert safe("⚠\ufe0f\ufe0f") == "⚠\ufe0f\\ufe0f"
+    assert safe("\U000e0041") == "\\U000e0041"

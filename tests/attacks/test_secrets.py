@@ -55,7 +55,16 @@ FORMS: Final = {
     "keyword": "connect(password='{S}')",
     "json": '{"client_secret": "{S}"}',
     "token": "the server refused {T}",
+    "changed-copy": "assert Cfg(api_key='{S}') == '{C}'",
+    "changed-copy-and-beside": "{C} is not Cfg(api_key='{S}')",
+    "changed-copy-in-hexadecimal": "password='{S}' was sent as {H}",
 }
+
+NAMES: Final = (
+    *("DEPLOY_PAT", "RAILS_MASTER_KEY", "FERNET_KEY", "STRIPE_KEY", "HMAC_KEY", "SIGNING_KEY"),
+    *("DB_PW", "PGPASS", "TF_VAR_db_pw", "PASSWORD_SALT", "SESSION_KEY", "WIFI_PSK"),
+)
+"""Environment variables whose names say that their values are secret."""
 
 SUITE: Final = """
 import os, random, string
@@ -68,16 +77,18 @@ def chance(name, length=24):
 def filled(name, text):
     secret, token = chance(name), "gh" + "p_" + chance(name, 36)
     made = {"S1": secret[:11], "S2": secret[11:], "T1": token[:15], "T2": token[15:], "S": secret,
-            "T": token, "B": b64encode(secret.encode()).decode()}
+            "T": token, "B": b64encode(secret.encode()).decode(), "C": "xyz" + secret[3:-3] + "xyz",
+            "H": (secret[:-3] + "xyz").encode().hex()}
     for each, value in made.items():
         text = text.replace("{" + each + "}", value)
     return text
 
 FORMS = __FORMS__
+NAMES = __NAMES__
 
 @pytest.mark.parametrize("late", ["late", "late-in-url"])
 def test_bare_before_it_is_known(late):
-    raise ValueError("it said " + chance(late))
+    raise ValueError(f"it said {chance(late)} and {chance(late)[:-3]}xyz")
 
 @pytest.mark.parametrize("name", FORMS)
 def test_form(name):
@@ -99,6 +110,14 @@ def test_environment_wrapped():
     value = os.environ["OUR_API_KEY"]
     raise ValueError("line one " + value[:9] + "\\n   " + value[9:])
 
+def test_environment_changed():
+    value = os.environ["OUR_API_KEY"]
+    assert value == value[:-3] + "xyz"
+
+@pytest.mark.parametrize("name", NAMES)
+def test_environment_named(name):
+    raise ValueError("it said " + chance(name))
+
 def test_late():
     raise ValueError("connect(password=" + repr(chance("late")) + ")")
 
@@ -114,7 +133,7 @@ def test_output():
     class Config:
         api_key: str
     assert Config(api_key=chance("dataclass")) == Config(api_key="")
-""".replace("__FORMS__", repr(FORMS))
+""".replace("__FORMS__", repr(FORMS)).replace("__NAMES__", repr(NAMES))
 
 CONFTEST: Final = """
 import os, signal
@@ -136,7 +155,7 @@ def pytest_configure(config):
     if "KILL_AFTER" in os.environ and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Killer(int(os.environ["KILL_AFTER"])))
 """
-TESTS: Final = len(FORMS) + 11
+TESTS: Final = len(FORMS) + len(NAMES) + 12
 
 
 def chance(name: str, length: int = 24) -> str:
@@ -149,7 +168,7 @@ def secrets() -> dict[str, str]:
     """Return the secrets of the suite by what they are in."""
     others = ("late", "late-in-url", "environment", "argument", "dataclass")
     tokens = ("id-1", "id-2", "passing-id", *(name for name, form in FORMS.items() if "{T" in form))
-    found = {name: chance(name) for name in (*FORMS, *others)}
+    found = {name: chance(name) for name in (*FORMS, *NAMES, *others)}
     return found | {name: chance(name, 36) for name in tokens}
 
 
@@ -168,12 +187,13 @@ def run_suite(folder: Path, workers: int, **environment: str) -> ChildRun:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_it.py").write_text(SUITE)
     on = ["-n", str(workers)] if workers else []
+    named = {name: chance(name) for name in NAMES}
     return run_pytest(
         folder,
         f"--db-password={chance('argument')}",
         *on,
         plugins=["xdist"] if workers else [],
-        env={"OUR_API_KEY": chance("environment"), **environment},
+        env={"OUR_API_KEY": chance("environment"), **named, **environment},
     )
 
 

@@ -639,7 +639,8 @@ HOSTILE: Final = {
     "null": "a\0b",
     "C1": "\x9b31m\x90\x9c",
     "delete": "a\x7f\x08\x08b",
-    "github": "\n::error::x\n##[error]x",
+    "github": "\n::error::x\n##[error]x\n::error title=at 10:30::x",
+    "invisible": "a\u200b\u00ad\ufeff\U000e0041\ufe01\u3164b",
 }
 
 RAW_IDS: Final = (
@@ -647,7 +648,8 @@ RAW_IDS: Final = (
 )
 
 CONTROL: Final = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\u200f]"
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\u200b\u200f"
+    "\u00ad\ufeff\ufe01\u3164\U000e0041]"
 )
 
 

@@ -28,6 +28,7 @@ from threading import get_native_id
 from typing import Any, Final
 
 from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.redaction.signs import blocks_of
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
 from pytest_failure_taxonomy.system import files, process
 from pytest_failure_taxonomy.system.interpreter import isolate_module
@@ -404,17 +405,17 @@ def _map_by_the_system(descriptor: int, size: int) -> memoryview:
 
 
 def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
-    found = {
-        value: each
-        for value, each in fillers.items()
-        if json.dumps(value)[1:-1].encode("ascii") in line
-    }
+    found = {value: filler for value, filler in fillers.items() if _may_hold(line, value)}
     if not found:
         return line
 
     def change(text: str) -> str:
+        # Loaded already: nothing becomes known without the search for secrets.
+        from pytest_failure_taxonomy.redaction.known_values import copies_in
+
         for value, filler in found.items():
-            text = text.replace(value, filler)
+            for start, end in list(copies_in(text, value)):
+                text = text[:start] + filler[start - end :] + text[end:]
         return text
 
     with suppress(ValueError, RecursionError):
@@ -424,6 +425,12 @@ def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
         if len(changed) < len(line):
             return changed.ljust(len(line) - 1) + b"\n"
     return line
+
+
+def _may_hold(line: bytes, value: str) -> bool:
+    """Return whether a copy of a value may stand in a line of JSON."""
+    blocks = map(json.dumps, blocks_of(value)[1].values())
+    return any(block[1:-1].encode("ascii") in line for block in blocks)
 
 
 # The stacks of this process.

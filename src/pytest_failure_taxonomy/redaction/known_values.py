@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, cached_property
 from html import escape
+from itertools import takewhile
 from math import inf
+from operator import eq
 from typing import Final
 from unicodedata import normalize
 from urllib.parse import quote, quote_plus
@@ -22,14 +24,14 @@ from pytest_failure_taxonomy.redaction import grammar
 from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, places
 from pytest_failure_taxonomy.redaction.names import is_secret_variable
 from pytest_failure_taxonomy.redaction.ordinary_values import is_ordinary, is_telling
-from pytest_failure_taxonomy.redaction.signs import base64_parts, url_passwords
+from pytest_failure_taxonomy.redaction.signs import base64_parts, blocks_of, url_passwords
 
 _SURE_LENGTH: Final = 8
 """Shorter values are removed only where no letter or digit touches them."""
 _MOST_OF_CUT: Final = 400
 """Characters of a value's start or end looked for at a cut."""
-_MANY: Final = 50
-"""Values from which on those are sorted out that can't be in a text."""
+_MANY: Final = 8
+"""Values from which on it is faster to take a text apart than to look for each of their parts."""
 _CHARACTERS: Final = 4
 """Characters of a value's start or end that give it away beside a cut, and by which values are
 found that may be in a text."""
@@ -140,10 +142,11 @@ class KnownValues:
         return search.without(text, self._cut_values(text, forms, search)) if cut else text
 
     def _that_may_stand_in(self, text: str) -> Iterable[str]:
-        """Return the forms to look for; of very many, those of which four characters are there."""
+        """Return the forms to look for: those of which four characters are there."""
         if len(self._forms) < _MANY:
-            return self._names
-        there = {text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)}
+            there = {part for part in self._by_part if part in text}
+        else:
+            there = {text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)}
         return {form for part in self._by_part.keys() & there for form in self._by_part[part]}
 
     def _whole_values(self, text: str, forms: Iterable[str], search: Search) -> Iterator[Removal]:
@@ -152,17 +155,14 @@ class KnownValues:
         is_there = cache(text.__contains__)
         spans = []
         for form in forms:
-            begins = is_there(form[:_CHARACTERS])
-            if begins and form in text:
-                spans += [(start, -start - len(form), form) for start in _places(text, form)]
+            spans += [(start, -end, form) for start, end in copies_in(text, form)]
             # A line that is broken in the first four characters isn't in the next four.
             may_be_wrapped = len(form) >= _SHORTEST_WRAPPED and (
-                begins or is_there(form[_CHARACTERS : 2 * _CHARACTERS])
+                is_there(form[:_CHARACTERS]) or is_there(form[_CHARACTERS : 2 * _CHARACTERS])
             )
-            if lines and may_be_wrapped and form in lines.text:
-                for start in _places(lines.text, form):
-                    last = lines.place(start + len(form) - 1)
-                    spans.append((lines.place(start), -last - 1, form))
+            if lines and may_be_wrapped:
+                for start, end in copies_in(lines.text, form):
+                    spans.append((lines.place(start), -lines.place(end - 1) - 1, form))
         done = 0
         for start, minus_end, form in sorted(spans):  # the longest of a place first
             search.look(start)
@@ -172,33 +172,33 @@ class KnownValues:
 
     def _cut_values(self, text: str, forms: Iterable[str], search: Search) -> Iterator[Removal]:
         """Yield the starts of values before cuts, and their ends behind."""
-        edges = set()  # what is right before and behind each cut: a cut value has them, too
+        by_edge: dict[str, list[str]] = {}
         for start, end in cuts(text):
             search.look(start)
-            edges |= {text[max(0, start - _CHARACTERS) : start], text[end : end + _CHARACTERS]}
-        edges = {edge for edge in edges if len(edge) == _CHARACTERS}
-        by_edge: dict[str, list[str]] = {}
-        for form in forms if edges else ():
+            for edge in _edges(text, start, end):
+                by_edge[edge] = []
+        for form in forms:
             if len(form) >= _SURE_LENGTH:
-                parts = {form[at : at + _CHARACTERS] for at in range(len(form) - _CHARACTERS + 1)}
-                for edge in parts & edges:
-                    by_edge.setdefault(edge, []).append(form)
+                places_in_form = range(len(form) - _CHARACTERS + 1)
+                parts = {form[place : place + _CHARACTERS] for place in places_in_form}
+                for edge in parts & by_edge.keys():
+                    by_edge[edge].append(form)
         done = 0
-        for start, end in cuts(text) if by_edge else ():
-            before = text[max(0, start - _CHARACTERS) : start]
-            behind = text[end : end + _CHARACTERS]
+        for start, end in cuts(text) if any(by_edge.values()) else ():
             search.look(start)
-            best = (0, 0, 0, "")
-            for form in (
-                {*by_edge.get(before, ()), *by_edge.get(behind, ())} if start >= done else ()
-            ):
+            if start < done:
+                continue
+            lengths = [(0, 0, 0, "")]
+            before, behind = _edges(text, start, end)
+            for form in {*by_edge[before], *by_edge[behind]}:
                 search.judge(start, start + len(form))
-                kept = _length_of_start(text, done, start, form), _length_of_end(text, end, form)
-                best = max(best, (max(kept), *kept, form))
-            longest, length_before, length_behind, form = best
+                of_start = _length_of_start(text, done, start, form)
+                of_end = _length_of_end(text, end, form)
+                lengths.append((max(of_start, of_end), of_start, of_end, form))
+            longest, of_start, of_end, form = max(lengths)
             if longest >= _CHARACTERS:
-                done = end + length_behind
-                yield Removal(start - length_before, start, self._names[form], "")
+                done = end + of_end
+                yield Removal(start - of_start, start, self._names[form], "")
                 yield Removal(end, done, "", "")
 
 
@@ -222,7 +222,10 @@ class LearntValues(KnownValues):
 def secret_values(name: str, text: str) -> list[str]:
     """Return what of an environment variable is secret: all, the password of a URL, or nothing."""
     passwords = [found for found in url_passwords(text) if not is_ordinary(found)]
-    if is_secret_variable(name) and "://" not in text and not is_ordinary(text):
+    is_secret = is_secret_variable(name) and not is_ordinary(text)
+    if grammar("telling_variable").search(name):  # a word is no secret beside `KEY` alone
+        is_secret |= is_telling(text.strip())
+    if is_secret and "://" not in text:
         passwords.append(text)
         # Keys and the like are shown a line at a time, too.
         passwords += [line for line in text.split("\n") if len(line) >= 16 and line != text]
@@ -264,39 +267,52 @@ def forms_of(text: str) -> tuple[str, ...]:
 
 def _parts_of(form: str) -> set[str]:
     """Return parts of which each text has one that holds the form, perhaps cut or broken."""
-    half = _CHARACTERS // 2
-    middle = len(form) // 2 + half  # tokens of one kind begin alike
-    places = (0, len(form) - _CHARACTERS, middle - _CHARACTERS, middle)
-    parts = {form[place : place + _CHARACTERS] for place in places}
-    return {part for part in parts if len(part) == _CHARACTERS}
+    ends = [*blocks_of(form)[1].values(), form[-_CHARACTERS:]]
+    return {end[:_CHARACTERS] for end in ends if len(end) >= _CHARACTERS}
 
 
-def _places(text: str, form: str) -> Iterator[int]:
-    """Yield where a form stands in a text; a short one where no letter or digit touches it."""
+def copies_in(text: str, form: str) -> Iterator[tuple[int, int]]:
+    """Yield where a copy of a form begins and ends in a text, also one that was changed.
+
+    One may be yielded several times. A short form is one where no letter or digit touches it.
+    """
     if len(form) < _SURE_LENGTH:
         word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])")
-        yield from (found.start() for found in word.finditer(text))
+        yield from (found.span() for found in word.finditer(text))
         return
-    yield from places(text, form)
+    least, blocks = blocks_of(form)
+    for begin, block in blocks.items():
+        for place in places(text, block):
+            before = text[max(0, place - begin) : place]
+            start = place - _common(before[::-1], form[:begin][::-1])
+            end = place + _common(text[place : place + len(form)], form[begin:])
+            copy = text[start:end]
+            # Half of a line may be words: a credential of several lines has names and headings.
+            if copy == form or (len(copy) >= least and " " not in copy):
+                yield start, end
+
+
+def _common(text: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    return sum(takewhile(bool, map(eq, text, other)))
+
+
+def _edges(text: str, start: int, end: int) -> tuple[str, str]:
+    """Return what is right before and behind a cut: a value that was cut there has them, too."""
+    return text[max(0, start - _CHARACTERS) : start], text[end : end + _CHARACTERS]
 
 
 def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
     """Return how many characters before `end` are the start of the value."""
     most = min(len(form) - 1, end - begin, _MOST_OF_CUT)
-    for length in range(most, 0, -1):
-        if text[end - 1] == form[length - 1] and text.endswith(form[:length], begin, end):
-            return length
-    return 0
+    lengths = range(most, 0, -1)
+    return next((length for length in lengths if text.endswith(form[:length], begin, end)), 0)
 
 
 def _length_of_end(text: str, begin: int, form: str) -> int:
     """Return how many characters from `begin` on are the end of the value."""
-    if begin >= len(text):
-        return 0
-    for length in range(min(len(form) - 1, len(text) - begin, _MOST_OF_CUT), 0, -1):
-        if form[-length] == text[begin] and text.startswith(form[-length:], begin):
-            return length
-    return 0
+    lengths = range(min(len(form) - 1, _MOST_OF_CUT), 0, -1)
+    return next((length for length in lengths if text.startswith(form[-length:], begin)), 0)
 
 
 def _values_in(name: str, removed: str) -> list[str]:

@@ -23,7 +23,7 @@ KINDS_OF_KEYS: Final = tuple(WORDS["kinds_of_keys"])
 """What stands before `key` in the name of a secret: `api_key`, `signing-key`."""
 _WORDS: Final = tuple(WORDS["ends_of_names"])
 """With one of these the name of a secret may end, whatever stands before it."""
-_WHOLE_WORDS: Final = ("pass", "pwd", "auth")
+_WHOLE_WORDS: Final = ("pass", "pwd", "pw", "auth")
 """These also end the names of other things, such as `--bypass`, unless a sign is before them."""
 _LONGEST_NAME: Final = 100
 _ENDS: Final[Mapping[str, Mapping[str, str]]] = WORDS["names_beside_values"]
@@ -43,7 +43,8 @@ _OPTION_ENDS: Final = (
     *[f"{kind}-key" for kind in KINDS_OF_KEYS],
 )
 
-_PARTS_OF_VARIABLES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
+_PARTS_OF_VARIABLES: Final = WORDS["parts_of_variables"]
+"""The name of a variable that holds a secret has one of these, in capitals and between `_`."""
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """The shell's variables for the current folder and the one before."""
 
@@ -122,11 +123,11 @@ def is_secret_variable(name: str) -> bool:
 
 
 def may_be_secret_variable(name: str) -> bool:
-    """Return whether `is_secret_variable` may be true, without an expression."""
+    """Return whether a variable of that name may hold a secret, without an expression."""
     if name in DECLARED:
         return True
     if name not in _FOLDERS:
-        upper = name.upper()
+        upper = f"_{name.upper().rstrip('0123456789')}_"
         for part in _PARTS_OF_VARIABLES:
             if part in upper:
                 return True

@@ -13,7 +13,7 @@ import os
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction import is_cut, read_packaged, without_colours
@@ -162,18 +162,38 @@ def base64_parts(raw: bytes) -> list[str]:
     ]
 
 
-def _telling_words(value: str) -> Iterator[str]:
-    """Yield parts of a value, of which each text that shows it has one, quoted or encoded.
+_SHORTEST_COPY: Final = 12
+"""Characters of a value in a row that give it away if they are half of it, too."""
 
-    A word is empty, which stands in every text, where no part of the value is long enough.
+
+@lru_cache(maxsize=4_096)
+def blocks_of(form: str) -> tuple[int, Mapping[int, str]]:
+    """Return how many characters of a form are a copy of it, and blocks of it by their places.
+
+    A copy may be changed at its start and end, so half of the form is one, but at least 12
+    characters or all. Wherever it begins in the form, it has one of the blocks as a whole.
+    """
+    least = min(len(form), max(_SHORTEST_COPY, len(form) // 2))
+    size = least if least == len(form) else (least + 1) // 2
+    places = range(0, len(form) - size + 1, size)
+    return least, {place: form[place : place + size] for place in places}
+
+
+def _telling_words(value: str) -> Iterator[str]:
+    """Yield parts of a value, of which each text that shows half of it has one.
+
+    It may be quoted or encoded there. A word is empty, which stands in every text, where no part
+    is long enough.
     """
     raw = value.encode("utf-8", "surrogateescape")
     for form in (value, *base64_parts(raw), raw.hex(), raw.hex().upper()):
-        word = max(re.findall("[A-Za-z0-9]+", form), key=len, default="")[:_LONGEST_WORD]
-        if len(word) >= _SHORTEST_HALVED:  # a line may be broken in it
-            yield from (word[: len(word) // 2], word[len(word) // 2 :])
-        else:
-            yield word if len(word) >= _SHORTEST_WORD else ""
+        for block in blocks_of(form)[1].values():
+            words = re.findall("[A-Za-z0-9_.~-]+", block)  # they are quoted nowhere
+            word = max(words, key=len, default="")[:_LONGEST_WORD]
+            if len(word) >= _SHORTEST_HALVED:  # a line may be broken in it
+                yield from (word[: len(word) // 2], word[len(word) // 2 :])
+            else:
+                yield word if len(word) >= _SHORTEST_WORD else ""
 
 
 # A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character

@@ -21,16 +21,36 @@ _MARK_ROOM: Final = 50
 _LONGEST_WORD: Final = 400
 _BLANK: Final = re.compile(r"\s")
 
-# C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
-# could move the cursor, recolour the screen, forge a line or reverse the reading direction.
-# Lone surrogates can't be encoded at all. A CI system takes `##[…]`, `##vso[…]` and
-# `##teamcity[…]` for a command of its own anywhere in a line, and `::…::` at its start.
-_COMMAND: Final = r"(?<=#)#(?=[A-Za-z]{0,20}\[)|(?m:^)[^\S\n]*:(?=:[\w-]+[^:\n]*::)"
-_UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
-    f"|{_COMMAND}"
+# Characters that nobody sees, or that move the cursor, recolour the screen, forge a line or
+# reverse the reading direction. A language model reads invisible ones as text, and a runner that
+# compares by culture, as .NET does, ignores them in a command. Blanks of any width stay.
+_UNSEEN: Final = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls, but for tabs and ends of lines
+    "\u2028\u2029"  # line and paragraph separators
+    "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"  # format characters
+    "\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufff0-\ufff8"  # fillers
+    "\U000e0000-\U000e0fff"  # tags, and the variation selectors above 16
+    "\ud800-\udfff\ue000-\uf8ff\U000f0000-\U0010ffff"  # surrogates and private use
+    "\ufdd0-\ufdef\ufffe\uffff"  # no characters at all
 )
-_END_OF_LINE: Final = re.compile(r"(\r?\n|\t)")
+# Beside a picture two characters stay: a variation selector, and the joiner of two pictures.
+# Several selectors in a row hide bytes.
+_SHAPING: Final = (
+    "[\ufe00-\ufe0d]|(?<![\u2100-\u2bff\U0001f000-\U0001faff])[\ufe0e\ufe0f]"
+    "|(?<![\u2100-\u2bff\U0001f000-\U0001faff])"
+    "(?<![\u2100-\u2bff\U0001f000-\U0001faff]\ufe0f)\u200d"
+    "|\u200d(?![\u2100-\u2bff\U0001f000-\U0001faff])"
+)
+UNSEEN: Final = re.compile(f"[\t\n\r{_UNSEEN}]|{_SHAPING}")
+"""A character that `safe_text` shows as an escape."""
+_UNSEEN_IN_LINES: Final = re.compile(rf"[{_UNSEEN}]|\r(?!\n)|{_SHAPING}")
+
+# CI systems take these for commands: `##[…]`, `##vso[…]` and `##teamcity[…]` anywhere in a line,
+# and GitHub a line that begins with `::` behind any blanks and has another `::`. The other one may
+# come with the words that are put behind, so the first is enough here.
+_COMMAND: Final = re.compile(r"(?<=#)#(?=[A-Za-z]{0,20}\[)|(?m:^)[^\S\n]*:(?=:)")
 
 
 def bench_name(bench: Mapping[str, Any]) -> str:
@@ -126,25 +146,25 @@ cap_between_words: Final = partial(cap, between_words=True)
 def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
     r"""Return the text as one line that a terminal and the log of a CI job show as it is.
 
-    Control characters and commands appear as escapes such as `\x1b`; what is longer than `limit`
+    Invisible characters and commands appear as escapes such as `\x1b`; what is longer than `limit`
     ends in `…`.
 
     Args:
         text: any text.
         limit: characters shown, escapes and the `…` included; at least 1.
     """
-    shown = _UNSAFE.sub(_escape, text[: limit + 1])
+    visible = UNSEEN.sub(_escape, text[: limit + 1])
+    shown = _COMMAND.sub(_escape, visible)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def safe_lines(text: str) -> str:
     """Return lines of any format as a terminal and the log of a CI job show them.
 
-    The escapes are those of JSON, in which control characters are escapes already.
+    The escapes are those of JSON, in which invisible characters are escapes already.
     """
-    parts = _END_OF_LINE.split(text)  # and between them what ended each
-    parts[::2] = (_UNSAFE.sub(_escape_for_json, part) for part in parts[::2])
-    return "".join(parts)
+    visible = _UNSEEN_IN_LINES.sub(_escape_for_json, text)
+    return _COMMAND.sub(_escape_for_json, visible)
 
 
 def that_fit(entries: Iterable[_T], room: int, size_of: Callable[[_T], int]) -> list[_T]:
@@ -191,12 +211,13 @@ def with_place(
 
 
 def _escape(match: re.Match[str]) -> str:
-    before, code = match.group()[:-1], ord(match.group()[-1])
-    return before + (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+    return _escape_for_json(match).replace("\\u00", "\\x")
 
 
 def _escape_for_json(match: re.Match[str]) -> str:
-    return f"{match.group()[:-1]}\\u{ord(match.group()[-1]):04x}"
+    blanks, code = match[0][:-1], ord(match[0][-1])
+    # Characters from 0x10000 on are escapes in JSON already, each in two halves.
+    return blanks + (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
 _PLACE: Final = (

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import unicodedata
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -26,6 +27,20 @@ PART: Final = random_part("A-Za-z0-9", 24, "environment")
 VALUE: Final = PART[:12] + "/'\"\n+é<&" + PART[12:]
 ACCENTS: Final = PART[:12] + "/é+ü " + PART[12:]
 LONG: Final = PART * 6
+
+STRONG: Final = (
+    *("RAILS_MASTER_KEY", "AIRFLOW__CORE__FERNET_KEY", "STRIPE_KEY", "HMAC_KEY", "SIGNING_KEY"),
+    *("DB_PW", "DBPW", "TF_VAR_db_pw", "PGPASS", "SSHPASS", "HASH_SALT", "SALT", "PASS_PEPPER"),
+    *("WIFI_PSK", "DB_CREDS", "STRIPE_KEY_LIVE", "FERNET_KEY_OLD", "APP_SECRETS", "AUTH_TOKENS"),
+)
+TELLING: Final = ("GH_PAT", "app_pat2", "SESSION_KEY", "KEY", "APP_KEYS", "LICENSE_KEY_PROD")
+"""Names beside which words are no secrets."""
+NO_SECRETS: Final = (
+    *("KEYBOARD", "MONKEY", "KEYMAP", "KEY_NAME", "KEY_ID", "SIGNING_KEY_ID", "MASTER_KEY_FILE"),
+    *("SSH_PUBLIC_KEY", "STRIPE_PUBLISHABLE_KEY", "CACHE_KEY", "PRIMARY_KEY", "AUTHORIZED_KEYS"),
+    *("GPG_KEY", "MANPATH", "PATTERN", "COMPASS", "BYPASS", "GIT_ASKPASS", "PW_DEBUG", "SALTED"),
+    *("SALT_VERSION", "PASSENGER", "DB_PW_FILE", "OLDPWD", "SSH_AUTH_SOCK"),
+)
 
 WAYS = (
     "app --api-token {} -v",
@@ -93,6 +108,73 @@ def _base64_lines(value: str, *, before: int, columns: int) -> str:
     return "\n".join(encoded[at : at + columns] for at in range(0, len(encoded), columns))
 
 
+COPIES: Final = {
+    "other-end": PART[:-3] + "xyz",
+    "other-start": "xyz" + PART[3:],
+    "other-start-and-end": "--" + PART[6:-6] + "--",
+    "other-middle": PART[:14] + "#" + PART[15:],
+    "longer": f"{PART}{PART[:4]}",
+    "lines-of-a-comparison": f"E   - {PART[:-3]}xyz\nE   ?  ^^^\nE   + {PART}",
+    "wrapped": f"{PART[:9]}\n    {PART[9:-3]}xyz",
+}
+
+
+@pytest.mark.parametrize("many", [1, 60])
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize(
+    "form",
+    [
+        str,
+        json.dumps,
+        lambda value: repr(json.dumps({"body": json.dumps([value])})),
+        lambda value: value.encode().hex(),
+        lambda value: base64.b64encode(f"me:{value}".encode()).decode(),
+    ],
+)
+def test_a_changed_copy_goes(copy: str, form: Callable[[str], str], many: int) -> None:
+    """Twelve characters in a row that are half of a value are as secret as all of it."""
+    others = {
+        f"X{number}_TOKEN": random_part("A-Za-z0-9", 24, str(number)) for number in range(many)
+    }
+    shown = Redactor(environment={"MY_PAT": PART, **others}).redact(f"it was {form(copy)}")
+    assert "[REDACTED:env:MY_PAT]" in shown
+    encoded = base64.b64encode(b"me:" + PART.encode()).decode()
+    for whole in (PART, PART.encode().hex(), encoded):
+        assert not survives(whole, shown, len(whole) // 2)
+
+
+@pytest.mark.parametrize("length", [8, 11, 12, 13, 19, 24, 25, 40, 41, 300])
+def test_how_much_of_a_value_is_a_copy(length: int) -> None:
+    """Wherever in the value it begins, half of it goes and less stays, and of a short one all."""
+    value = random_part("A-Za-z0-9", length, "copy")
+    redactor = Redactor(environment={"MY_TOKEN": value})
+    least = min(length, max(12, length // 2))
+    for start in range(length - least + 1):
+        assert redactor.redact(f"<{value[start : start + least]}>") == "<[REDACTED:env:MY_TOKEN]>"
+    for start in range(length - least + 2) if length > least else ():
+        text = f"<{value[start : start + least - 1]}>"
+        assert redactor.redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"project_id": "other"', "-----BEGIN RSA PUBLIC KEY-----", f'"id": "{PART[:11]}"'],
+)
+def test_names_and_headings_of_a_credential_stay(text: str) -> None:
+    """Half of a line that has a secret in it, or of one without, is no copy of a secret."""
+    lines = ("-----BEGIN RSA PRIVATE KEY-----", '"project_id": "shop",', f'"id": "{PART}"')
+    environment = {"APP_CREDENTIALS": "\n".join(lines)}
+    assert Redactor(environment=environment).redact(text) == text
+    assert not survives(PART, Redactor(environment=environment).redact(f"'{PART[:-3]}xyz'"), 12)
+
+
+def test_a_copy_of_a_value_that_became_known_later() -> None:
+    """A value that stood beside its name is known in changed copies from then on."""
+    redactor = Redactor(environment={})
+    redactor.redact(f"connect(password='{PART}')")
+    assert redactor.redact(f"'{PART[:-3]}xyz'") == "'[REDACTED:password]xyz'"
+
+
 @pytest.mark.parametrize("form", ["hexadecimal digits of Pass1234", "%70%61", "&#112;", "x" * 90])
 def test_what_has_no_value_in_it_stays(form: str) -> None:
     """To look for many forms takes nothing else away."""
@@ -139,6 +221,12 @@ def test_a_value_that_a_cap_cut_goes(before: int) -> None:
         ("SSH_AUTH_SOCK", "/run/ssh-a1b2c3/agent.1", []),
         ("PWD", "/home/me/a1b2c3d4", []),
         ("XAUTHORITY", "a1b2c3d4e5", []),
+        *((name, "hunter22", ["hunter22"]) for name in STRONG),
+        *((name, PART, [PART]) for name in (*STRONG, *TELLING)),
+        *((name, "user_name", []) for name in TELLING),
+        *((name, PART, []) for name in NO_SECRETS),
+        ("FERNET_KEY", "postgres", []),
+        ("RAILS_MASTER_KEY", "/run/secrets/a1b2", []),
         ("PATH", "/usr/bin:/bin", []),
         ("AUTHOR", "a1b2c3d4", []),
     ],

@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from tests.helpers.adversarial_texts import units
-from tests.unit.redaction.samples import survives, tokens
+from tests.unit.redaction.samples import random_part, survives, tokens
 from tests.unit.redaction.test_named_secrets import GONE, KEPT
 
 TOKENS: Final = [token for _, token, _ in tokens()]
@@ -113,6 +113,22 @@ def test_a_value_of_the_environment_is_suspicious(
     monkeypatch.delenv(name)
     suspicion.see_environment()
     assert not suspicion.looks_clean((text,))
+
+
+@pytest.mark.parametrize("length", [13, 24, 40, 100])
+def test_half_of_a_value_is_suspicious(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the redactor takes for a changed copy has a sign, wherever it begins in the value."""
+    value = random_part("A-Za-z0-9_-", length, "half")
+    monkeypatch.setenv("MY_PAT", value)
+    suspicion = Suspicion()
+    suspicion.see_environment()
+    for form in (value, value.encode().hex(), base64.b64encode(value.encode()).decode()):
+        least = max(12, len(form) // 2)
+        for start in range(len(form) - least + 1):
+            text = f"'{form[start : start + least]}'"
+            if Redactor().redact(text) != text:
+                assert not suspicion.looks_clean((text,))
+    assert suspicion.looks_clean(("assert 3 == 4",))
 
 
 def test_a_value_that_was_changed_before_the_first_sign(monkeypatch: pytest.MonkeyPatch) -> None:

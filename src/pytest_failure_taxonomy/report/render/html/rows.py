@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.report.summary import (
     place_words,
     raised_words,
 )
-from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.report.text import UNSEEN, first_line, safe_text
 
 _MAX_SAID: Final = 300
 _MAX_ERRORS: Final = 5
@@ -34,11 +34,6 @@ _AS_IT_IS: Final = ("phase", "reason", "kind", "worker", "marker", "rule", "only
 _DIGITS: Final = 3
 _MAX_NUMBER: Final = 2**53
 """No browser knows larger whole numbers exactly, and no run has counted so far."""
-_UNSAFE: Final = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
-)
-"""Whatever `safe_text` escapes, but for the ends of lines."""
-
 _MARKED: Final = (
     (re.compile(r"E {2,}\+ +(?:where|and) "), "error"),  # how pytest says what a name stands for
     (re.compile(r"E {2,}-(?: |$)"), "minus"),
@@ -220,10 +215,10 @@ class Code(NamedTuple):
 def shown(value: Any) -> Any:
     """Return a JSON value whose texts and numbers a page can show, whatever they are.
 
-    Control characters appear as escapes.
+    Invisible characters appear as escapes.
     """
     if isinstance(value, str):
-        lines = value.replace("\r\n", "\n").split("\n") if _UNSAFE.search(value) else ()
+        lines = value.replace("\r\n", "\n").split("\n") if UNSEEN.search(value) else ()
         safe = (safe_text(line.expandtabs(), len(line) * 6 + 100) for line in lines)
         return "\n".join(safe) if lines else value
     if isinstance(value, dict):
