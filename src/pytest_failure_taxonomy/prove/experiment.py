@@ -374,10 +374,13 @@ class Experiments:
         # A crash or a hang counts where it is the victim's own.
         if started == victim.nodeid and ended in victim.endings:
             return replace(outcome, result="failed")
-        what = f"ended with {outcome.answer('error') or ended}"
+        subject = started or "pytest"
         if ended == "limit":
-            what = "took too long"
-        return replace(outcome, words=f"{started or 'pytest'} {what}")
+            return replace(outcome, words=f"{subject} took too long")
+        # What ends before our plugin is there tells it to its output alone.
+        why = outcome.answer("error") if answers else self._last_line()
+        words = ": ".join(filter(None, (f"{subject} ended with {ended}", why)))
+        return replace(outcome, words=words)
 
     def _time_left(self, most: float) -> float:
         left = self.until - time.monotonic()

@@ -27,10 +27,16 @@ import pytest
 
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE
 from pytest_failure_taxonomy.prove.search import fewest
-from pytest_failure_taxonomy.prove.state import Snapshot, differences, put_back, random_states
+from pytest_failure_taxonomy.prove.state import (
+    Snapshot,
+    differences,
+    modules_now,
+    put_back,
+    random_states,
+)
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.recorder.inspection import attribute_of
+from pytest_failure_taxonomy.recorder.inspection import attribute_of, entries_of
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.system.files import move_high
@@ -207,17 +213,26 @@ class _Experiment:
             xfail = "xfailed" if report.outcome == "skipped" else "xpassed"
             self._outcomes.append(xfail if hasattr(report, "wasxfail") else report.outcome)
 
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Tell why pytest is about to end with 3."""
+        self._tell_error(excinfo.value)
+
     def _tell(self, **answer: Any) -> None:
         """Write a line, by one call."""
         os.write(self._answers, json.dumps(answer).encode("ascii") + b"\n")
 
+    def _tell_error(self, error: BaseException) -> None:
+        """Tell an error with its place, which shows where it is a fault of our own."""
+        place = entries_of(error)[-1]
+        file = Path(place.tb_frame.f_code.co_filename).name
+        words = f"{type(error).__name__}: {error} ({file}:{place.tb_lineno})"
+        self._tell(error=self._recorder.secrets.redact(words))
+
     def _tell_modules(self) -> None:
         """Tell which files were imported, where it matters whose they are."""
         if self._request.get("tells_modules"):
-            modules = [
-                (name, attribute_of(one, "__file__")) for name, one in [*sys.modules.items()]
-            ]
-            self._tell(modules={name: file for name, file in modules if type(file) is str})
+            files = {name: attribute_of(module, "__file__") for name, module in modules_now()}
+            self._tell(modules={name: file for name, file in files.items() if type(file) is str})
 
     def _serve(self, server: socket.socket) -> None:
         """Fork for each request, and answer with how the fork ended; an empty line ends it."""
@@ -240,7 +255,7 @@ class _Experiment:
                 does()
                 status = 0
             except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
-                self._tell(error=f"{type(error).__name__}: {error}")
+                self._tell_error(error)
             finally:
                 os._exit(status)  # noqa: SLF001 - nothing of the parent's is to be ended twice
         until = _monotonic() + self._request["limit_seconds"]

@@ -287,22 +287,31 @@ def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 # Attributes of modules, classes, instances and functions.
 
 
+def modules_now() -> list[tuple[str, ModuleType]]:
+    """Return the modules of `sys.modules` by name: anything else may stand there, too."""
+    return [
+        (name, module)
+        for name, module in [*sys.modules.items()]
+        if type(name) is str and issubclass(type(module), ModuleType)
+    ]
+
+
 def _modules(
     project: Path, others: Iterable[ModuleType]
 ) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
     """Return the project's modules and the libraries', by their names."""
     finder = origin.OriginFinder(project)
     own, libraries = {}, {}
-    for key, module in [*sys.modules.items(), *(("", one) for one in others)]:
-        if issubclass(type(module), ModuleType):
-            names = inspection.own_names_of(module)
-            file = names.get("__file__")
-            found = finder.file(file, names) if type(file) is str else None
-            name = key or (found.path.removesuffix(".py").replace("/", ".") if found else "?")
-            if found and found.owner == origin.OWN:
-                own[name] = module
-            elif not _is_of_runner(name):
-                libraries[name] = module
+    unnamed = [("", module) for module in others]
+    for key, module in [*modules_now(), *unnamed]:
+        names = inspection.own_names_of(module)
+        file = names.get("__file__")
+        found = finder.file(file, names) if type(file) is str else None
+        name = key or (found.path.removesuffix(".py").replace("/", ".") if found else "?")
+        if found and found.owner == origin.OWN:
+            own[name] = module
+        elif not _is_of_runner(name):
+            libraries[name] = module
     return own, libraries
 
 
