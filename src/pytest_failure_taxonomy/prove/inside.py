@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.prove.state import (
     Snapshot,
     differences,
     modules_now,
+    numpy_random_now,
     put_back,
     random_states,
 )
@@ -102,8 +103,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     seed = item.stash.get(_SEED, None)
     if seed is not None:
         random.seed(seed)
-        if "numpy.random" in sys.modules:
-            sys.modules["numpy.random"].seed(seed)
+        if (numpy_random := numpy_random_now()) is not None:
+            numpy_random.seed(seed)
     item.stash[_RANDOM] = random_states()
 
 

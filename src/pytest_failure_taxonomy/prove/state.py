@@ -575,14 +575,25 @@ def _put_logging(name: str, was: Any) -> None:
 def random_states() -> dict[str, bytes]:
     """Return the states of the generators that all tests share: Python's and NumPy's."""
     states = {"random": pickle.dumps(random.getstate())}
-    if "numpy.random" in sys.modules:
-        states["numpy.random"] = pickle.dumps(sys.modules["numpy.random"].get_state())
+    if (numpy_random := numpy_random_now()) is not None:
+        states["numpy.random"] = pickle.dumps(numpy_random.get_state())
     return states
 
 
+def numpy_random_now() -> Any:
+    """Return NumPy's module of random numbers; `None` where it isn't loaded."""
+    module = sys.modules.get("numpy.random")
+    return module if issubclass(type(module), ModuleType) else None
+
+
 def _put_random_state(name: str, was: Any) -> None:
-    put = random.setstate if name == "random" else sys.modules[name].set_state
+    put = random.setstate if name == "random" else numpy_random_now().set_state
     put(pickle.loads(was))  # noqa: S301 - our own bytes
+
+
+def _take_module_names() -> dict[str, Any]:
+    names = {name: module for name, module in [*sys.modules.items()] if type(name) is str}
+    return {name: module for name, module in names.items() if not _is_of_runner(name)}
 
 
 def _take_descriptors() -> dict[str, int]:
@@ -607,7 +618,7 @@ _LIKELY: Final = (
 _UNLIKELY: Final = (
     _Source(
         "the module ",
-        lambda: {name: one for name, one in [*sys.modules.items()] if not _is_of_runner(name)},
+        _take_module_names,
         partial(_put_item, sys.modules),
         ("imported", "removed from sys.modules", "replaced in sys.modules"),
     ),
