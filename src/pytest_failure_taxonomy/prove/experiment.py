@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Literal, Self
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE
+from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 PLUGIN: Final = "pytest_failure_taxonomy.prove.inside"
@@ -335,7 +335,7 @@ class Experiments:
             **os.environ,
             # What Python, pytest and Hypothesis write beside the tests goes elsewhere.
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTEST_DEBUG_TEMPROOT": str(self.folder / "temporary"),
+            TEMPORARY_VARIABLE: str(self.folder / "temporary"),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / _EXAMPLES),
             **setup.variables,
             **dict(conditions.variables),
