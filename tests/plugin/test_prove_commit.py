@@ -130,6 +130,7 @@ def installed(folder: Path, source: Path, *, at: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.versions
 def test_the_commit_is_found_on_a_merged_branch(
     repository: Repository,
     tmp_path: Path,

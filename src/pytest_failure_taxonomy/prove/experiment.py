@@ -103,7 +103,6 @@ class Setup:
     folder: Path
     rootdir: Path
     variables: Mapping[str, str | None] = {}
-    has_cache: bool = True
 
 
 class Experiments:
@@ -341,11 +340,10 @@ class Experiments:
             **dict(conditions.variables),
             EXPERIMENT_VARIABLE: json.dumps(request),
         }
-        cache = ("-o", f"cache_dir={self.folder / 'cache'}") if setup.has_cache else ()
         command = [*conditions.prefix, sys.executable, "-m", "pytest", "-p", PLUGIN, *setup.args]
         with (self.folder / _OUTPUT).open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
-                [*command, *cache, *conditions.args],
+                [*command, *conditions.args],
                 cwd=setup.folder,
                 env={name: text for name, text in variables.items() if text is not None},
                 stdin=subprocess.DEVNULL,

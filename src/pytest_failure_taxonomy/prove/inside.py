@@ -33,7 +33,6 @@ from pytest_failure_taxonomy.prove.state import (
     Snapshot,
     differences,
     modules_now,
-    numpy_random_now,
     put_back,
     random_states,
 )
@@ -65,6 +64,8 @@ _NEUTRAL: Final = {
     for name in names
 }
 """Values that options have in an experiment, by their names in the config."""
+_IS_WRITTEN: Final = re.compile(_TABLE["written"]["names"]).search
+"""Tells whether an option or an ini value of a name names what is written."""
 _FOLDER: Final = Path(os.environ.get(TEMPORARY_VARIABLE, os.devnull))
 _call_file_type: Final = argparse.FileType.__call__
 _RERUNNERS: Final = ("rerunfailures", "flaky.flaky_pytest_plugin", "flaky")
@@ -90,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption() -> None:
     """Keep options from emptying a file while they are parsed."""
-    argparse.FileType.__call__ = _open_elsewhere  # type: ignore[method-assign]
+    argparse.FileType.__call__ = _open_elsewhere  # type: ignore[assignment,method-assign]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -124,8 +125,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     seed = item.stash.get(_SEED, None)
     if seed is not None:
         random.seed(seed)
-        if (numpy_random := numpy_random_now()) is not None:
-            numpy_random.seed(seed)
+        if "numpy.random" in modules_now():
+            sys.modules["numpy.random"].seed(seed)
     item.stash[_RANDOM] = random_states()
 
 
@@ -145,19 +146,13 @@ class _Options(argparse.Namespace):
 
 def _redirect_ini_values(config: pytest.Config) -> None:
     # There is no public way to replace one, or to learn which there are.
-    for name in filter(_is_written, config._parser._inidict):  # noqa: SLF001
+    for name in filter(_IS_WRITTEN, config._parser._inidict):  # noqa: SLF001
         config._inicache[name] = _redirect(name, config.getini(name))  # noqa: SLF001
-
-
-def _is_written(name: str) -> bool:
-    """Tell whether an option or an ini value of this name names what is written."""
-    written = _TABLE["written"]
-    return name in written["names"] or re.search(written["pattern"], name) is not None
 
 
 def _redirect(name: str, option: Any) -> Any:
     """Return the value of an option, which names a file of the experiment's own if any."""
-    if option and isinstance(option, str | Path) and _is_written(name):
+    if option and isinstance(option, str | Path) and _IS_WRITTEN(name):
         return type(option)(_FOLDER / f"{name}.{Path(option).name}")
     return option
 
@@ -281,7 +276,9 @@ class _Experiment:
     def _tell_modules(self) -> None:
         """Tell which files were imported, where it matters whose they are."""
         if self._request.get("tells_modules"):
-            files = {name: attribute_of(module, "__file__") for name, module in modules_now()}
+            files = {
+                name: attribute_of(module, "__file__") for name, module in modules_now().items()
+            }
             self._tell(modules={name: file for name, file in files.items() if type(file) is str})
 
     def _serve(self, server: socket.socket) -> None:

@@ -287,13 +287,13 @@ def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 # Attributes of modules, classes, instances and functions.
 
 
-def modules_now() -> list[tuple[str, ModuleType]]:
+def modules_now() -> dict[str, ModuleType]:
     """Return the modules of `sys.modules` by name: anything else may stand there, too."""
-    return [
-        (name, module)
+    return {
+        name: module
         for name, module in [*sys.modules.items()]
         if type(name) is str and issubclass(type(module), ModuleType)
-    ]
+    }
 
 
 def _modules(
@@ -303,7 +303,7 @@ def _modules(
     finder = origin.OriginFinder(project)
     own, libraries = {}, {}
     unnamed = [("", module) for module in others]
-    for key, module in [*modules_now(), *unnamed]:
+    for key, module in [*modules_now().items(), *unnamed]:
         names = inspection.own_names_of(module)
         file = names.get("__file__")
         found = finder.file(file, names) if type(file) is str else None
@@ -322,6 +322,10 @@ def _name_in(module: ModuleType) -> str:
 def _is_of_tests(module: str) -> bool:
     parts = module.split(".")
     return any(part in ("conftest", "test", "tests") or part.startswith("test_") for part in parts)
+
+
+def _is_compared(name: object) -> bool:
+    return type(name) is str and not _is_of_runner(name)
 
 
 def _is_of_runner(module: str) -> bool:
@@ -575,25 +579,14 @@ def _put_logging(name: str, was: Any) -> None:
 def random_states() -> dict[str, bytes]:
     """Return the states of the generators that all tests share: Python's and NumPy's."""
     states = {"random": pickle.dumps(random.getstate())}
-    if (numpy_random := numpy_random_now()) is not None:
-        states["numpy.random"] = pickle.dumps(numpy_random.get_state())
+    if "numpy.random" in modules_now():
+        states["numpy.random"] = pickle.dumps(sys.modules["numpy.random"].get_state())
     return states
 
 
-def numpy_random_now() -> Any:
-    """Return NumPy's module of random numbers; `None` where it isn't loaded."""
-    module = sys.modules.get("numpy.random")
-    return module if issubclass(type(module), ModuleType) else None
-
-
 def _put_random_state(name: str, was: Any) -> None:
-    put = random.setstate if name == "random" else numpy_random_now().set_state
+    put = random.setstate if name == "random" else sys.modules[name].set_state
     put(pickle.loads(was))  # noqa: S301 - our own bytes
-
-
-def _take_module_names() -> dict[str, Any]:
-    names = {name: module for name, module in [*sys.modules.items()] if type(name) is str}
-    return {name: module for name, module in names.items() if not _is_of_runner(name)}
 
 
 def _take_descriptors() -> dict[str, int]:
@@ -618,7 +611,7 @@ _LIKELY: Final = (
 _UNLIKELY: Final = (
     _Source(
         "the module ",
-        _take_module_names,
+        lambda: {name: module for name, module in [*sys.modules.items()] if _is_compared(name)},
         partial(_put_item, sys.modules),
         ("imported", "removed from sys.modules", "replaced in sys.modules"),
     ),
