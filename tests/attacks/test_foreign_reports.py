@@ -84,7 +84,10 @@ def test_what_is_agreed_to_is_shown_and_writes_to_no_file(
     report = read_report(runs.path / REPORT)
     has_args(report, f"--junitxml={runs.path / 'mine.txt'}", "-o", "log_file=mine.txt")
     (runs.path / REPORT).write_text(json.dumps(report), "ascii")
-    capsys.readouterr()
+    with monkeypatch.context() as patched:  # as where pytest itself has just written it
+        patched.setenv("FAILURE_TAXONOMY_PROVING", "1")
+        assert main(["prove", "--cause", "9", REPORT]) == 2
+    assert "there is no cause 9" in capsys.readouterr().err
     assert main(["prove", "--fixed", "--yes", REPORT]) == 1
     folder, shown, _, answer = capsys.readouterr().out.splitlines()
     assert folder == f"runs in {runs.path}:"
