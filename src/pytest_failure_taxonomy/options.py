@@ -25,6 +25,8 @@ PROVING_VARIABLE = "FAILURE_TAXONOMY_PROVING"
 
 EXPERIMENT_VARIABLE = "FAILURE_TAXONOMY_EXPERIMENT"
 """Holds what a pytest that `failure-taxonomy prove` has started is to run; no test sees it."""
+TEMPORARY_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
+"""pytest's own: where it makes temporary folders."""
 
 
 class Option(SimpleNamespace):

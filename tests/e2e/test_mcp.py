@@ -297,6 +297,24 @@ def test_tests_run_only_where_that_is_allowed(tmp_path: Path) -> None:
     assert "     proof: order-dependent, proven: " in why
 
 
+@pytest.mark.slow
+def test_a_report_of_anybodys_is_asked_about(tmp_path: Path) -> None:
+    """`prove` answers with the command, and runs it where it is told to."""
+    (tmp_path / "test_it.py").write_text("def test_first(): assert 0\n")
+    run_pytest(tmp_path)
+    report = read_report(tmp_path / "failure-report.json")
+    report["run"]["invocation"]["args"] += ["-o", "addopts=-p evil"]
+    write(tmp_path, report)
+    given: tuple[dict[str, bool], ...] = ({}, {"yes": True})
+    calls = [("prove", {"budget_seconds": 20, **more}) for more in given]
+    _, (asked, answered) = ask(tmp_path, *calls, options=("--allow-runs",))
+    refused, _, how, command = asked.splitlines()
+    assert refused == "proven: not all"
+    assert how == f"  to go on: `prove` with yes=true, which runs in {tmp_path}:"
+    assert command.endswith(" -o 'addopts=-p evil'")
+    assert answered.splitlines()[1:3] == [f"  runs in {tmp_path}:", command]
+
+
 def test_nothing_but_the_protocol_is_on_stdout(tmp_path: Path) -> None:
     """Every line is a message, nothing is on stderr, and the end of stdin is the end."""
     about: dict[str, Any] = {

@@ -246,6 +246,59 @@ def test_forks_and_fresh_processes_give_the_same_answers(runs: PytestRuns) -> No
         assert experiments.run(victim, before, put_back=[key]).result == "passed"
 
 
+WRITES: Final = {
+    "pytest.ini": """\
+[pytest]
+log_file = run.log
+nightly_report_file = nightly.txt
+addopts = --junitxml=junit.xml --debug=debug.log --report-dir=reports --opened=opened.txt
+""",
+    "conftest.py": """\
+import argparse
+import pytest
+
+def pytest_addoption(parser):
+    parser.addini("nightly_report_file", "is written")
+    parser.addoption("--report-dir")
+    parser.addoption("--html", dest="htmlpath")
+    parser.addoption("--opened", type=argparse.FileType("w"))
+    parser.addoption("--rules", type=argparse.FileType("r"), default="pytest.ini")
+
+def pytest_configure(config):
+    config.option.htmlpath = "page.html"
+    assert config.option.rules.read().startswith("[pytest]")
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    option = session.config.option
+    for path in (option.report_dir, option.htmlpath, session.config.getini("nightly_report_file")):
+        if path:
+            open(path, "w").close()
+    option.opened.write("all")
+""",
+    "test_it.py": """\
+import logging
+def test_it(): logging.getLogger().error("it fails"); assert 0
+""",
+}
+
+
+@pytest.mark.versions
+def test_no_file_of_an_option_is_written(proofs: Proofs) -> None:
+    """Whether pytest, a plugin or a conftest writes it, and whoever names it, and where."""
+    proofs.runs.write(WRITES)
+    proofs.runs.run("--log-file=typed.log", "--junit-xml", "typed.xml")
+    names = ["typed.log", "typed.xml", "debug.log", "reports", "opened.txt", "page.html"]
+    assert all((proofs.runs.path / name).exists() for name in names)
+    names += ["nightly.txt", "run.log", "junit.xml"]
+    for name in names:
+        (proofs.runs.path / name).write_text("mine")
+    code, out, _ = proofs.prove("--fixed")
+    assert (code, out[-1]) == (1, "   not fixed: failed in run 1")
+    changed = [name for name in names if (proofs.runs.path / name).read_text() != "mine"]
+    assert changed == []
+
+
 REFUSED: Final = {
     "no cause": ("def test_it(): pass", (), "prove: nothing failed in this run"),
     "no such cause": (

@@ -28,6 +28,25 @@ def test_total():
 """
 
 
+# Anything may stand in `sys.modules`: on Python 3.11 and 3.12 `typing.io` is a class.
+ODD_MODULES: Final = """\
+import sys
+
+class Lazy:
+    def __getattr__(self, name): raise SystemExit(name)
+
+class LazyClass(type):
+    __getattr__ = Lazy.__getattr__
+
+odd = {"a_class": LazyClass("A", (), {}), "lazy": Lazy(), "none": None, 1: 2, ("a",): sys}
+sys.modules.update(odd)
+"""
+OUR_FAULT: Final = """\
+from pytest_failure_taxonomy.prove import inside
+inside.modules_now = lambda: 1 / 0
+"""
+
+
 class Repository:
     """A repository in a folder of its own, whose name has a space."""
 
@@ -111,6 +130,7 @@ def installed(folder: Path, source: Path, *, at: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.versions
 def test_the_commit_is_found_on_a_merged_branch(
     repository: Repository,
     tmp_path: Path,
@@ -227,12 +247,24 @@ def test_what_is_missing_is_said(
     assert f"{repository.folder} is in no git repository; a commit is looked for where " in err
 
 
+@pytest.mark.versions
 def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
     repository: Repository, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """0 is good, 1 the same failure, 125 anything else, 128 a mistake of the command's."""
+    """0 is good, 1 the same failure, 125 anything else, 128 a mistake of the command's.
+
+    A fault of our own is shown as such, with its place.
+    """
     repository.commit("begin", shop____init__="", shop__cart=CULPRIT, tests__test_cart=TEST)
     repository.run()
+    repository.write(conftest=OUR_FAULT)
+    fault = "pytest ended with 3: ZeroDivisionError: division by zero (conftest.py:2)"
+    said = [f"it can't be tested: {fault}"]
+    assert call(capsys, "bisect-step", str(repository.report))[:2] == (125, said)
+    repository.write(conftest="1 / 0\n")
+    _, (said_of_conftest,), _ = call(capsys, "bisect-step", str(repository.report))
+    assert said_of_conftest.startswith("it can't be tested: pytest ended with 4: E  ")
+    repository.write(conftest=ODD_MODULES)
     path = str(repository.report)
     for text, code, words in (
         (CULPRIT, 1, "it fails in the same way: assert 4 == 3"),

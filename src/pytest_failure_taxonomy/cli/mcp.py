@@ -179,18 +179,23 @@ class _Asked:
         head = f"flaky: {counted(len(rows), 'test')} of {counted(runs, 'run')}"
         return agent.render_section(head, entries)
 
-    async def prove(self, which: int | None = None, budget_seconds: int = 120) -> str:
+    async def prove(
+        self, which: int | None = None, budget_seconds: int = 120, *, yes: bool = False
+    ) -> str:
         """Run tests again to prove what a cause comes from: order, chance, time, environment.
 
         Args:
             which: the number of the cause in `why`; all if left out.
             budget_seconds: how long it may take.
+            yes: run the command that an answer has shown and asked about, or tests that use the
+                network, a database or other processes. Ask the user first.
         """
         if budget_seconds <= 0:
             return agent.render_section("no answer:", [["budget_seconds: give a positive number"]])
         command = [sys.executable, "-P", "-m", "pytest_failure_taxonomy", "prove"]
         command += ["--budget", f"{min(budget_seconds, _MOST_SECONDS)}s"]
         command += [] if which is None else ["--cause", str(which)]
+        command += ["--yes"] if yes else []
         command += [] if self._url is None else ["--history", self._url]
         process = await asyncio.create_subprocess_exec(
             *command, str(self._path), stdin=DEVNULL, stdout=PIPE, stderr=STDOUT
@@ -203,6 +208,7 @@ class _Asked:
         told = said.decode("utf-8", "replace")
         # The tool has no such options.
         told = told.replace("failure-taxonomy prove --resume --budget", "`prove` with a budget of")
+        told = told.replace("failure-taxonomy prove --yes", "`prove` with yes=true")
         head = f"proven: {'yes' if process.returncode == 0 else 'not all'}"
         return Secrets().redact(agent.render_section(head, ([line] for line in told.splitlines())))
 

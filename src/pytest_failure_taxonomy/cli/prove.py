@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import signal
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.reports import load
-from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.errors import HistoryError, SettingsError
+from pytest_failure_taxonomy.options import PROVING_VARIABLE
 from pytest_failure_taxonomy.report.render import append_proofs
 from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.report.write import write_report
 
+_LONGEST_LINE: Final = 100
 _ANSWERS: Final = {
     "passed": (0, "it passes"),
     "failed": (1, "it fails in the same way"),
@@ -30,13 +36,14 @@ def prove(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.prove.recorded import Task
 
     path = Path(options.report)
+    report = _load_agreed("prove", options)
 
     def save(report: dict[str, Any]) -> None:
         with output.writing_to(path):
             write_report(path, report)
 
     task = Task(
-        report=load(path),
+        report=report,
         tell=lambda line: output.answer(f"{safe_text(line)}\n"),
         save=save,
         budget_seconds=options.budget,
@@ -70,11 +77,42 @@ def bisect_step(options: argparse.Namespace) -> int:
     """Answer `git bisect run` whether a test fails as it did: good, bad or not to be told."""
     from pytest_failure_taxonomy.prove.commits import bisect_step as step
 
-    outcome = step(load(Path(options.report)), number=options.cause, times=options.times)
+    report = _load_agreed("bisect-step", options)
+    outcome = step(report, number=options.cause, times=options.times)
     code, words = _ANSWERS[outcome.result]
     why = first_line(outcome.words) if code else ""
     output.answer(f"{safe_text(': '.join(filter(None, (words, why))))}\n")
     return code
+
+
+def _load_agreed(command: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return a report whose pytest may be run; the command of an odd one is shown.
+
+    Raises:
+        ExperimentError: the report doesn't say how pytest was called.
+        SettingsError: an odd report needs `--yes`.
+    """
+    from pytest_failure_taxonomy.prove.consent import doubts_about
+    from pytest_failure_taxonomy.prove.recorded import setup_of
+
+    report = load(Path(options.report))
+    if PROVING_VARIABLE in os.environ:  # pytest has just written it
+        return report
+    setup = setup_of(report)
+    doubts = doubts_about(report, setup)
+    if not doubts:
+        return report
+    words = shlex.join(["python", "-m", "pytest", *setup.args])
+    # Whole, since what is bad may stand at the end; and in lines, since an agent gets no long ones.
+    shown = textwrap.fill(safe_text(words, sys.maxsize), _LONGEST_LINE)
+    runs = f"runs in {setup.folder}:\n{shown}"
+    if not options.yes:
+        raise SettingsError(
+            f"{command}: anybody may have written {options.report}: {safe_text(', '.join(doubts))}"
+            f"\nto go on: failure-taxonomy {command} --yes, which {runs}"
+        )
+    output.answer(f"{runs}\n")
+    return report
 
 
 def _remember(report: dict[str, Any], url: str | None) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Literal, Self
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE
+from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 PLUGIN: Final = "pytest_failure_taxonomy.prove.inside"
@@ -103,7 +103,6 @@ class Setup:
     folder: Path
     rootdir: Path
     variables: Mapping[str, str | None] = {}
-    has_cache: bool = True
 
 
 class Experiments:
@@ -335,17 +334,16 @@ class Experiments:
             **os.environ,
             # What Python, pytest and Hypothesis write beside the tests goes elsewhere.
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTEST_DEBUG_TEMPROOT": str(self.folder / "temporary"),
+            TEMPORARY_VARIABLE: str(self.folder / "temporary"),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / _EXAMPLES),
             **setup.variables,
             **dict(conditions.variables),
             EXPERIMENT_VARIABLE: json.dumps(request),
         }
-        cache = ("-o", f"cache_dir={self.folder / 'cache'}") if setup.has_cache else ()
         command = [*conditions.prefix, sys.executable, "-m", "pytest", "-p", PLUGIN, *setup.args]
         with (self.folder / _OUTPUT).open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
-                [*command, *cache, *conditions.args],
+                [*command, *conditions.args],
                 cwd=setup.folder,
                 env={name: text for name, text in variables.items() if text is not None},
                 stdin=subprocess.DEVNULL,
@@ -374,10 +372,13 @@ class Experiments:
         # A crash or a hang counts where it is the victim's own.
         if started == victim.nodeid and ended in victim.endings:
             return replace(outcome, result="failed")
-        what = f"ended with {outcome.answer('error') or ended}"
+        subject = started or "pytest"
         if ended == "limit":
-            what = "took too long"
-        return replace(outcome, words=f"{started or 'pytest'} {what}")
+            return replace(outcome, words=f"{subject} took too long")
+        # What ends before our plugin is there tells it to its output alone.
+        why = outcome.answer("error") if answers else self._last_line()
+        words = ": ".join(filter(None, (f"{subject} ended with {ended}", why)))
+        return replace(outcome, words=words)
 
     def _time_left(self, most: float) -> float:
         left = self.until - time.monotonic()

@@ -7,9 +7,11 @@ lines of JSON, so that what is known of a run that dies or hangs stands there, t
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -25,12 +27,18 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE
+from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
 from pytest_failure_taxonomy.prove.search import fewest
-from pytest_failure_taxonomy.prove.state import Snapshot, differences, put_back, random_states
+from pytest_failure_taxonomy.prove.state import (
+    Snapshot,
+    differences,
+    modules_now,
+    put_back,
+    random_states,
+)
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.recorder.inspection import attribute_of
+from pytest_failure_taxonomy.recorder.inspection import attribute_of, entries_of
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.system.files import move_high
@@ -48,7 +56,18 @@ os = isolate_module(os)
 # As they are before any test: one may patch them, as freezegun does.
 _monotonic, _sleep = time.monotonic, time.sleep
 
-_NEUTRAL: Final[Mapping[str, Any]] = {"none": None, "off": False, "on": True, "zero": 0, "no": "no"}
+_TABLE: Final = packaged_table("experiments")
+_VALUES: Final[Mapping[str, Any]] = {"none": None, "off": False, "on": True, "zero": 0}
+_NEUTRAL: Final = {
+    name: _VALUES.get(neutral, neutral)
+    for neutral, names in _TABLE["neutral"].items()
+    for name in names
+}
+"""Values that options have in an experiment, by their names in the config."""
+_IS_WRITTEN: Final = re.compile(_TABLE["written"]["names"]).search
+"""Tells whether an option or an ini value of a name names what is written."""
+_FOLDER: Final = Path(os.environ.get(TEMPORARY_VARIABLE, os.devnull))
+_call_file_type: Final = argparse.FileType.__call__
 _RERUNNERS: Final = ("rerunfailures", "flaky.flaky_pytest_plugin", "flaky")
 """Plugins that run a failed test again, also where a mark of the test asks for it."""
 _MOST_PUT_BACK: Final = 60
@@ -70,17 +89,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Experiment(config, request), "failure_taxonomy_experiment")
 
 
+def pytest_addoption() -> None:
+    """Keep options from emptying a file while they are parsed."""
+    argparse.FileType.__call__ = _open_elsewhere  # type: ignore[assignment,method-assign]
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Switch off what would write into the user's folders, before plugins look at their options."""
-    _set_neutral(early_config.known_args_namespace)
+    for options in (early_config.option, early_config.known_args_namespace):
+        options.__class__ = _Options
+        for name, option in [*vars(options).items()]:
+            setattr(options, name, option)
+    _redirect_ini_values(early_config)
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Switch off what spreads, reorders, repeats and cuts a run."""
-    _set_neutral(config.option)
+    """Switch off what repeats a test."""
+    argparse.FileType.__call__ = _call_file_type  # type: ignore[method-assign]
+    _redirect_ini_values(config)  # a conftest may have declared more
     for name in _RERUNNERS:
         if config.pluginmanager.has_plugin(name):
             config.pluginmanager.unregister(name=name)
@@ -96,7 +125,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     seed = item.stash.get(_SEED, None)
     if seed is not None:
         random.seed(seed)
-        if "numpy.random" in sys.modules:
+        if "numpy.random" in modules_now():
             sys.modules["numpy.random"].seed(seed)
     item.stash[_RANDOM] = random_states()
 
@@ -104,11 +133,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 pytest_runtest_call = pytest_runtest_setup  # such a plugin seeds them for each phase, too
 
 
-def _set_neutral(options: Any) -> None:
-    for neutral, names in packaged_table("experiments")["neutral"].items():
-        for name in names:
-            if hasattr(options, name):
-                setattr(options, name, _NEUTRAL[neutral])
+class _Options(argparse.Namespace):
+    """pytest's options, which keep what the table says, whoever sets them, and when.
+
+    pytest parses its command line once more after the first conftest was loaded, and plugins and
+    conftests set options of others.
+    """
+
+    def __setattr__(self, name: str, option: Any) -> None:
+        super().__setattr__(name, _NEUTRAL.get(name, _redirect(name, option)))
+
+
+def _redirect_ini_values(config: pytest.Config) -> None:
+    # There is no public way to replace one, or to learn which there are.
+    for name in filter(_IS_WRITTEN, config._parser._inidict):  # noqa: SLF001
+        config._inicache[name] = _redirect(name, config.getini(name))  # noqa: SLF001
+
+
+def _redirect(name: str, option: Any) -> Any:
+    """Return the value of an option, which names a file of the experiment's own if any."""
+    if option and isinstance(option, str | Path) and _IS_WRITTEN(name):
+        return type(option)(_FOLDER / f"{name}.{Path(option).name}")
+    return option
+
+
+def _open_elsewhere(file_type: argparse.FileType, path: str) -> Any:
+    mode = file_type._mode  # noqa: SLF001 - it has no public one
+    return _call_file_type(file_type, path if mode.startswith("r") else os.devnull)
 
 
 class _Experiment:
@@ -207,17 +258,28 @@ class _Experiment:
             xfail = "xfailed" if report.outcome == "skipped" else "xpassed"
             self._outcomes.append(xfail if hasattr(report, "wasxfail") else report.outcome)
 
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Tell why pytest is about to end with 3."""
+        self._tell_error(excinfo.value)
+
     def _tell(self, **answer: Any) -> None:
         """Write a line, by one call."""
         os.write(self._answers, json.dumps(answer).encode("ascii") + b"\n")
 
+    def _tell_error(self, error: BaseException) -> None:
+        """Tell an error with its place, which shows where it is a fault of our own."""
+        place = entries_of(error)[-1]
+        file = Path(place.tb_frame.f_code.co_filename).name
+        words = f"{type(error).__name__}: {error} ({file}:{place.tb_lineno})"
+        self._tell(error=self._recorder.secrets.redact(words))
+
     def _tell_modules(self) -> None:
         """Tell which files were imported, where it matters whose they are."""
         if self._request.get("tells_modules"):
-            modules = [
-                (name, attribute_of(one, "__file__")) for name, one in [*sys.modules.items()]
-            ]
-            self._tell(modules={name: file for name, file in modules if type(file) is str})
+            files = {
+                name: attribute_of(module, "__file__") for name, module in modules_now().items()
+            }
+            self._tell(modules={name: file for name, file in files.items() if type(file) is str})
 
     def _serve(self, server: socket.socket) -> None:
         """Fork for each request, and answer with how the fork ended; an empty line ends it."""
@@ -240,7 +302,7 @@ class _Experiment:
                 does()
                 status = 0
             except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
-                self._tell(error=f"{type(error).__name__}: {error}")
+                self._tell_error(error)
             finally:
                 os._exit(status)  # noqa: SLF001 - nothing of the parent's is to be ended twice
         until = _monotonic() + self._request["limit_seconds"]
@@ -405,5 +467,5 @@ def _effect_of(event: str, args: tuple[Any, ...]) -> str:
     place = f"{host}:{port}" if port else host
     if host and not host.startswith(_LOCAL):
         return f"network ({place})"
-    database = packaged_table("experiments")["databases"].get(str(port))
+    database = _TABLE["databases"].get(str(port))
     return f"database ({database} at {place})" if database else ""

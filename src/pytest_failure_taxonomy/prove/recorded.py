@@ -1,7 +1,7 @@
 """What a report says of the run that is to be repeated: how pytest was called, and in what order.
 
-Options of ours are left out, all others stay: the plugin inside of an experiment switches off what
-would spread, reorder or cut it.
+Options of ours are left out, and those that name a file to be written. All others stay: the plugin
+inside of an experiment switches off what would spread, reorder or cut it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.report.build import REDACTED, object_at, own_extension
+from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
 from pytest_failure_taxonomy.taxonomy.order import read_ranges
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -63,12 +64,13 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
         folder=Path(folder),
         rootdir=Path(invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder),
         variables=variables,
-        has_cache=around.get("cache") is not False and "no:cacheprovider" not in " ".join(args),
     )
 
 
 def _without_ours(args: Sequence[str]) -> Iterator[str]:
     ours = {name: option for option in OPTIONS.values() for name in option.names}
+    # They take a path, too, to which an experiment must not write.
+    ours |= dict.fromkeys(packaged_table("experiments")["written"]["options"], OPTIONS["report"])
     words = [*args]
     while words:
         word = words.pop(0)

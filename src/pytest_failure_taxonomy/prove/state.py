@@ -287,22 +287,31 @@ def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 # Attributes of modules, classes, instances and functions.
 
 
+def modules_now() -> dict[str, ModuleType]:
+    """Return the modules of `sys.modules` by name: anything else may stand there, too."""
+    return {
+        name: module
+        for name, module in [*sys.modules.items()]
+        if type(name) is str and issubclass(type(module), ModuleType)
+    }
+
+
 def _modules(
     project: Path, others: Iterable[ModuleType]
 ) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
     """Return the project's modules and the libraries', by their names."""
     finder = origin.OriginFinder(project)
     own, libraries = {}, {}
-    for key, module in [*sys.modules.items(), *(("", one) for one in others)]:
-        if issubclass(type(module), ModuleType):
-            names = inspection.own_names_of(module)
-            file = names.get("__file__")
-            found = finder.file(file, names) if type(file) is str else None
-            name = key or (found.path.removesuffix(".py").replace("/", ".") if found else "?")
-            if found and found.owner == origin.OWN:
-                own[name] = module
-            elif not _is_of_runner(name):
-                libraries[name] = module
+    unnamed = [("", module) for module in others]
+    for key, module in [*modules_now().items(), *unnamed]:
+        names = inspection.own_names_of(module)
+        file = names.get("__file__")
+        found = finder.file(file, names) if type(file) is str else None
+        name = key or (found.path.removesuffix(".py").replace("/", ".") if found else "?")
+        if found and found.owner == origin.OWN:
+            own[name] = module
+        elif not _is_of_runner(name):
+            libraries[name] = module
     return own, libraries
 
 
@@ -313,6 +322,10 @@ def _name_in(module: ModuleType) -> str:
 def _is_of_tests(module: str) -> bool:
     parts = module.split(".")
     return any(part in ("conftest", "test", "tests") or part.startswith("test_") for part in parts)
+
+
+def _is_compared(name: object) -> bool:
+    return type(name) is str and not _is_of_runner(name)
 
 
 def _is_of_runner(module: str) -> bool:
@@ -566,7 +579,7 @@ def _put_logging(name: str, was: Any) -> None:
 def random_states() -> dict[str, bytes]:
     """Return the states of the generators that all tests share: Python's and NumPy's."""
     states = {"random": pickle.dumps(random.getstate())}
-    if "numpy.random" in sys.modules:
+    if "numpy.random" in modules_now():
         states["numpy.random"] = pickle.dumps(sys.modules["numpy.random"].get_state())
     return states
 
@@ -598,7 +611,7 @@ _LIKELY: Final = (
 _UNLIKELY: Final = (
     _Source(
         "the module ",
-        lambda: {name: one for name, one in [*sys.modules.items()] if not _is_of_runner(name)},
+        lambda: {name: module for name, module in [*sys.modules.items()] if _is_compared(name)},
         partial(_put_item, sys.modules),
         ("imported", "removed from sys.modules", "replaced in sys.modules"),
     ),

@@ -113,7 +113,9 @@ def own_names_of(one: object) -> dict[str, Any]:
     for base in bases_of(type(one)):
         holder = body_of(base).get("__dict__")
         if type(holder) is GetSetDescriptorType or type(holder) is MemberDescriptorType:
-            return cast("dict[str, Any]", holder.__get__(one))
+            names = holder.__get__(one)
+            # A class has a mappingproxy, and is no instance that holds anything.
+            return names if issubclass(type(names), dict) else {}
     return {}
 
 

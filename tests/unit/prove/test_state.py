@@ -454,7 +454,9 @@ def test_no_code_of_the_users_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lazy = hostile.Lazy("lazy")
     monkeypatch.setitem(sys.modules, "hostile", hostile)
     monkeypatch.setitem(sys.modules, "lazy", lazy)
-    monkeypatch.setitem(sys.modules, "thing", hostile.things[0])
+    odd = {"thing": hostile.things[0], "numpy.random": hostile.things[0], 1: lazy, ("a",): None}
+    for name, thing in odd.items():
+        monkeypatch.setitem(sys.modules, name, thing)  # type: ignore[misc]
     for one in (hostile.ONE, hostile.LIST, lazy):
         with pytest.raises(hostile.Hostile):
             repr(one)

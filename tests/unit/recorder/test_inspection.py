@@ -84,6 +84,7 @@ def test_attributes_are_read_past_the_class() -> None:
     vars(BaseException)["__dict__"].__get__(error)["kept"] = 1
     assert attribute_of(error, "kept") == 1
     assert attribute_of(error, "absent", 2) == 2
+    assert attribute_of(type(error), "said") is None  # it is a class, and holds nothing itself
     assert dotted_name_of(type(error)) == "shop.Hostile"
     assert text_of(error) == "x"
 

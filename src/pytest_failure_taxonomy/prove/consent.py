@@ -1,0 +1,38 @@
+"""What of a report has to be agreed to before its pytest is run: anybody may have written it.
+
+Without that, a report has us do no more than `pytest` does in the current folder: run tests of the
+project, by options that neither load code nor name a file elsewhere. Nothing in a report shows who
+has written it, so only this decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_failure_taxonomy.prove.experiment import Setup
+from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.taxonomy import packaged_table
+
+
+def doubts_about(report: Mapping[str, Any], setup: Setup) -> list[str]:
+    """Return in words what does not go without saying; nothing for an ordinary run of this machine.
+
+    Args:
+        report: its JSON object.
+        setup: how its pytest would be run.
+    """
+    rootdir, platform = report["run"]["invocation"]["rootdir"], report["environment"]["platform"]
+    doubts = []
+    is_here = setup.folder.resolve().is_relative_to(Path.cwd())
+    if not is_here or rootdir != str(setup.rootdir):  # which is another one if that is gone
+        doubts.append(f"its root directory is {rootdir}")
+    if platform != describe_environment("").platform:
+        doubts.append(f"its machine is {platform}")
+    # What an option stands for may be the next word.
+    pairs = zip(setup.args, [*setup.args[1:], ""], strict=False)
+    harmless = re.compile(packaged_table("experiments")["harmless"]["words"])
+    doubts += [word for word, value in pairs if not harmless.fullmatch(f"{word}\0{value}")]
+    return doubts
