@@ -6,6 +6,8 @@ and has no NamedTuple, which takes longer to make than this whole table.
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import os
 import shlex
 from collections.abc import Sequence
@@ -43,7 +45,7 @@ class Option(SimpleNamespace):
     long: str = ""
     """The long name of the flag, where it is not the option's."""
     short: str = ""
-    """Another name of the flag."""
+    """Another name of the flag. pytest is not told of it: see `long_names`."""
     metavar: str = ""
     choices: tuple[str, ...] = ()
     default: str = ""
@@ -210,7 +212,7 @@ def declare(parser: Any, group: Any, options: dict[str, Option]) -> None:
             if not option.is_flag_alone:
                 words += f" (ini: {option.dest})"
             group.addoption(
-                *option.names,
+                option.flag,
                 dest=option.dest,
                 help=words,
                 **attributes,
@@ -222,6 +224,55 @@ def declare(parser: Any, group: Any, options: dict[str, Option]) -> None:
             more = option.ini_more or _IN_FILE.get(option.type, "")
             default = ini_default if option.ini_default == "" else option.ini_default
             parser.addini(option.dest, f"{words}{more}", ini_type, default=default)
+
+
+_TYPES_OF_TOML = {"number": (int, float), "count": (int,), "amounts": (dict,), "database": (bool,)}
+"""What TOML has of its own for a type of option that is declared as a text."""
+_AS_TEXT = str.maketrans(":", "=", "{}' ")
+"""Makes `calls=100,tokens=1e6` of a table, and leaves a number or a truth value as it is."""
+
+
+def accept_types_of_toml(config: Any) -> None:
+    """Replace TOML's own numbers, tables and truth values by the texts that an ini file has.
+
+    A `pytest.toml`, new in pytest 9, keeps its types, and pytest refuses a number where a text is
+    declared. A value that is declared as a number could be no text, and pytest's own message of a
+    wrong one says less than ours.
+
+    Args:
+        config: of a pytest that has read its configuration file.
+    """
+    # Not public; pytest 8 has texts alone, and under another name.
+    ini_values: dict[str, Any] = getattr(config, "_inicfg", {})
+    for option in (*_ROWS, *_BENCH_ROWS):
+        entry: Any = ini_values.get(option.dest)
+        value = getattr(entry, "value", None)
+        if type(value) in _TYPES_OF_TOML.get(option.type, ()):
+            text = str(value).translate(_AS_TEXT)
+            ini_values[option.dest] = dataclasses.replace(entry, value=text)
+
+
+def free_names(config: Any) -> dict[str, str]:
+    """Return the short names that no other plugin has so far, and the long names for them."""
+    return {
+        option.short: option.flag
+        for option in _ROWS
+        if option.short and config.getoption(option.short, config) is config
+    }
+
+
+def long_names(config: Any, words: list[str]) -> list[str]:
+    """Return the words of a command line with our long names for the short ones.
+
+    If we registered a short name, pytest could not start with another plugin that has it, too,
+    whichever of the two came first.
+    """
+    free, long = free_names(config), []
+    files = argparse.ArgumentParser(fromfile_prefix_chars="@")
+    for word in files._read_args_from_files(words):  # noqa: SLF001 - as pytest's parser reads them
+        name, equals, value = word.partition("=")
+        long.append(f"{free.get(name, name)}{equals}{value}")
+    return long
 
 
 def words_given(config: Any) -> list[str]:

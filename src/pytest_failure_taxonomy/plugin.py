@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,10 @@ from pytest_failure_taxonomy.options import (
     EXPERIMENT_VARIABLE,
     OPTIONS,
     SUPERVISOR_VARIABLE,
+    accept_types_of_toml,
     declare,
+    free_names,
+    long_names,
     typed_name,
     words_given,
 )
@@ -77,6 +81,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     declare(parser, group, OPTIONS)
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):
+        accept_types_of_toml(config)
         config.add_cleanup(partial(_after_a_failed_start, config))
 
 
@@ -89,8 +94,15 @@ def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, None, None]:
     """Begin to record before the first conftest is loaded, if that was asked for."""
+    words = long_names(early_config, args)
+    if words != args:
+        known = parser.parse_known_args(words, copy(early_config.option))
+        known.confcutdir = early_config.known_args_namespace.confcutdir
+        early_config.known_args_namespace = known
     requested = early_config.stash[_REQUESTED] = is_requested(early_config)
     # A worker of xdist gets the arguments of its controller, which need not ask for a report under
     # `failure-taxonomy run`.
@@ -105,7 +117,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         option = OPTIONS["stage"]
         if stage not in option.choices:  # with the report on, the settings say so, with all else
             raise pytest.UsageError(f"{option.flag}: {stage!r} is unknown; give {option.wanted}")
-    return (yield)
+    yield
+    args[:] = long_names(early_config, args)  # without those that a conftest has taken
+    if early_config.known_args_namespace.help:  # nobody comes any more who could take one
+        group = parser.getgroup("failure-taxonomy")
+        for short, flag in free_names(early_config).items():
+            group.addoption(short, dest=flag, action="store_true", help=f"Short for {flag}")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -120,7 +137,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     if not given:
         return None
     have = "has" if len(given) == 1 else "have"
-    return f"failure taxonomy: {', '.join(given)} {have} no effect without --why"
+    return f"failure taxonomy: {', '.join(given)} {have} no effect without --failure-taxonomy"
 
 
 def is_requested(config: pytest.Config) -> bool:
@@ -161,9 +178,10 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     error = sys.exception()
     if error is None or not hasattr(config, "known_args_namespace"):
         return  # no error, or one in the search for a configuration, when nothing is known yet
-    if not hasattr(config.known_args_namespace, "failure_taxonomy"):
+    if _REQUESTED not in config.stash:
         _parse_our_options(config)
-    if config.stash.get(_REQUESTED, False) or is_requested(config):
+        config.stash[_REQUESTED] = is_requested(config)
+    if config.stash[_REQUESTED]:
         report_failure: Any = config.stash.get(_STARTUP_FAILED, None)
         if report_failure is None:
             from pytest_failure_taxonomy.run.lifecycle import startup_failed as report_failure
@@ -178,11 +196,12 @@ def _parse_our_options(config: pytest.Config) -> None:
             continue
         is_flag = option.type == "flag"
         parser.add_argument(
-            *option.names,
+            option.flag,
             dest=option.dest,
             nargs="?",
             action="append" if option.type == "list" else "store",
-            const=True if is_flag else None,
+            const=True if is_flag else option.left_out,
             default=False if is_flag else None,
         )
-    parser.parse_known_args(words_given(config), config.known_args_namespace)
+    words = long_names(config, words_given(config))
+    parser.parse_known_args(words, config.known_args_namespace)

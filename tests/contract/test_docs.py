@@ -207,7 +207,8 @@ class _Options:
         return self
 
     def addoption(self, *names: str, **attributes: object) -> None:
-        self.options += names
+        short = [each.short for each in OPTIONS.values() if each.short and each.flag in names]
+        self.options += [*short, *names]  # a short name is read, and not added
 
     def addini(self, name: str, *args: object, **attributes: object) -> None:
         self.ini_values.append(name)

@@ -80,6 +80,20 @@ def test_the_workflows_run_every_python_and_check() -> None:
     assert set(jobs["checks"]["strategy"]["matrix"]["check"]) <= set(environments)
 
 
+def test_each_action_is_pinned_by_its_commit() -> None:
+    """The version stands beside it, for people and for Dependabot; one action has one pin."""
+    texts = [read("action.yml"), read(".github/workflows/release.yml")]
+    texts += [path.read_text("utf-8") for path in ROOT.glob("**/.github/workflows/*.yml")]
+    lines = "\n".join(texts).splitlines()
+    uses = {line.partition("uses: ")[2] for line in lines if "uses: " in line}
+    assert {"actions/checkout", "pypa/gh-action-pypi-publish"} < {
+        each.partition("@")[0] for each in uses
+    }
+    for each in uses:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
+    assert len(uses) == len({each.partition("@")[0] for each in uses})
+
+
 def test_a_release_builds_what_tox_checks() -> None:
     """What is published has passed `tox run -e package`, and only that job may publish."""
     jobs = yaml.safe_load(read(".github/workflows/release.yml"))["jobs"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.watcher.report_without_plugin import early_refusal
+from pytest_failure_taxonomy.cli.early_refusals import early_refusal
 from tests.helpers.children import run_child
 
 PYTEST: Final = [sys.executable, "-m", "pytest"]
@@ -44,6 +45,23 @@ REFUSALS: Final = (
         id="pyproject",
     ),
     pytest.param({"pytest.ini": "[pytest\n"}, [], {}, "usage.error", "pytest.ini:1: ", id="ini"),
+    pytest.param(
+        {"pytest.ini": "[pytest]\n", "pyproject.toml": "broken\n"},
+        [],
+        {},
+        "usage.error",
+        "pyproject.toml: ",
+        marks=pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="new in pytest 9"),
+        id="beside-the-one-that-counts",
+    ),
+    pytest.param(
+        {"other.cfg": "[tool:pytest]\naddopts = -p nope\n"},
+        ["-c", "other.cfg"],
+        {},
+        "plugin.error",
+        NOPE,
+        id="named-file",
+    ),
     pytest.param(
         {"tox.ini": "[pytest]\naddopts = --mypy\n"},
         ["-p", "no:failure-taxonomy"],
@@ -80,6 +98,56 @@ def test_what_was_refused(
     assert f"fix: {cause['fix']}" in run.stderr or cause["fix"] is None
 
 
+ADDS: Final = "def pytest_addoption(parser): parser.getgroup({!r}).addoption('--mine', default=1)\n"
+PLUGINS: Final = {
+    "one.py": ADDS.format("one"),
+    "two.py": ADDS.format("two"),
+    "raises.py": "raise RuntimeError('no server')\n",
+    "adds.py": "def pytest_addoption(parser): raise KeyError('HOME')\n",
+    "leaves.py": "import os; os._exit(1)\n",
+    "test_it.py": "def test_it(): pass\n",
+}
+BOTH: Final = "--mine is added by one and by two"
+ENDS: Final = (
+    pytest.param(
+        ["-p", "one", "-p", "raises", "-p", "two"],
+        "raises",
+        marks=pytest.mark.skipif(pytest.version_tuple < (9, 2), reason="no status of its own"),
+        id="import-between",
+    ),
+    pytest.param(["-p", "one", "-p", "two"], BOTH, id="one-option"),
+    pytest.param(["-pone", "-ptwo"], BOTH, id="attached"),
+    pytest.param(["-p", "raises"], "raises", id="import"),
+    pytest.param(["-p", "adds"], "adds", id="addoption"),
+    pytest.param(["-p", "one", "-p", "leaves"], "one or leaves ended pytest", id="exit"),
+)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("output", ["pipes", "files", "one-file", "terminal"])
+@pytest.mark.parametrize(("args", "words"), ENDS)
+def test_a_plugin_that_ends_pytest_before_it_loads_us(
+    tmp_path: Path, args: Sequence[str], words: str, output: str
+) -> None:
+    """No test has failed: who did it is named, whether or not the output can be read."""
+    for name, content in PLUGINS.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    ours = [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *PYTEST, *args]
+    shells = {
+        "files": ["sh", "-c", '"$@" > out 2> err', "sh"],
+        "one-file": ["sh", "-c", '"$@" > out 2>&1', "sh"],
+        "terminal": [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"],
+    }
+    env = {"PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
+    run_child(tmp_path, [*shells.get(output, []), *ours], env=env)
+    report = json.loads((tmp_path / "failure-report.json").read_text("utf-8"))
+    verdict = report["verdict"]
+    assert (verdict["reason"], verdict["kind"]) == ("INTERNAL_ERROR", "plugin.error")
+    assert words in verdict["message"] or "--mine" in words
+    assert all(name in verdict["message"] for name in re.findall("one|two", words))
+    assert verdict["retryable"] is False
+
+
 @pytest.mark.parametrize(
     ("files", "args"),
     [
@@ -88,7 +156,7 @@ def test_what_was_refused(
         ({"pyproject.toml": "[project]\nname = 'x'\n"}, []),
         ({"pyproject.toml": "[tool.pytest.ini_options]\naddopts = ['-p', 'own']\n"}, []),
         ({"tox.ini": "[tox]\n", "setup.cfg": "[metadata]\n"}, []),
-        ({"pytest.ini": "[pytest]\n", "pyproject.toml": "broken, and not read\n"}, []),
+        ({"pytest.ini": "[pytest]\n", "setup.cfg": "[tool:pytest]\naddopts = -p nope\n"}, []),
     ],
 )
 def test_nothing_to_refuse(tmp_path: Path, files: Mapping[str, str], args: Sequence[str]) -> None:

@@ -352,10 +352,9 @@ def test_who_may_write_issues() -> None:
     read, write = whole["jobs"].values()
     assert (whole["permissions"], read["permissions"]) == ({}, {"actions": "read"})
     assert write["permissions"] == {"issues": "write"}
-    assert [step.get("uses", "run") for step in write["steps"]] == [
-        "actions/download-artifact@v4",
-        "run",
-    ]
+    download, script = write["steps"]
+    assert download["uses"].startswith("actions/download-artifact@")
+    assert "uses" not in script
     for step in (*read["steps"], *write["steps"]):
         assert "${{" not in step.get("run", "")
         assert "checkout" not in step.get("uses", "")

@@ -124,6 +124,47 @@ def test_plugin_that_is_not_there(
     assert word in run.report["internal_errors"][0]["message"]
 
 
+ADDS: Final = "def pytest_addoption(parser): parser.addoption('--mine', action='store_true')\n"
+CONFLICTS: Final = (
+    pytest.param(
+        {"a/conftest.py": ADDS, "b/conftest.py": ADDS, "pytest.ini": "[pytest]\ntestpaths = a b\n"},
+        {},
+        "--mine is added by a/conftest.py and by b/conftest.py",
+        id="conftests",
+    ),
+    pytest.param(
+        {"one.py": ADDS.replace("addoption('", "getgroup('x').addoption('"), "two.py": ADDS},
+        {"PYTEST_PLUGINS": "one,two"},
+        "--mine is added by one and by two",
+        id="plugins",
+    ),
+    pytest.param(
+        {"conftest.py": ADDS.replace("--mine", "--durations")},
+        {},
+        f"--durations is added by pytest {pytest.__version__} and by conftest.py",
+        id="pytest-itself",
+    ),
+)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(("files", "env", "words"), CONFLICTS)
+def test_an_option_that_is_added_twice(
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    files: Mapping[str, str],
+    env: Mapping[str, str],
+    words: str,
+) -> None:
+    """Both who add it are named."""
+    for name, text in env.items():
+        monkeypatch.setenv(name, text)
+    runs.write({**TEST, **files})
+    run = runs.run("-p", "no:xdist", "--import-mode=importlib")
+    assert run.verdict == ("INTERNAL_ERROR", "plugin.error")
+    assert run.report["verdict"]["message"] == words
+
+
 WITHOUT_OTHERS: Final = [
     part
     for name in ("asyncio", "hypothesispytest", "metadata", "pytest_cov", "pytest_jsonreport")

@@ -93,11 +93,41 @@ def test_a_failing_run(
 
 
 def test_a_run_that_passes(on_github: PytestRuns) -> None:
-    """Nothing is annotated; the summary says that all is well, and the outputs are empty."""
+    """Nothing is annotated; the summary says that all is well, and no output is given."""
     run = on_github.run("-k", "ok")
     assert commands(run.stdout) == []
     assert (on_github.path / SUMMARY).read_text("utf-8").startswith("## \u2705 pytest: no failure")
-    assert (on_github.path / OUTPUT).read_text("utf-8") == "reason=\nkind=\nretryable=\n"
+    assert not (on_github.path / OUTPUT).exists()
+
+
+RATE_LIMIT: Final = """
+def test_limit(failure_taxonomy):
+    failure_taxonomy.record("LLM_ERROR", "llm.rate_limited", "too many")
+    raise OSError
+"""
+VAGUE: Final = "def test_vague():\n    raise ConnectionResetError\n"
+
+
+def test_several_runs_of_one_step(on_github: PytestRuns) -> None:
+    """A green run leaves what a red one gave; of red ones the least retryable leads."""
+    on_github.write({"test_limit.py": RATE_LIMIT, "test_vague.py": VAGUE})
+    output = on_github.path / OUTPUT
+    output.write_text("mine<<END\nreason=\nretryable=false\nEND\nbroken<<\n", "utf-8")
+
+    def last_of_step(*args: str) -> list[str]:
+        on_github.run(*args)
+        return output.read_text("utf-8").splitlines()[-3:]
+
+    limit = ["reason=LLM_ERROR", "kind=llm.rate_limited", "retryable=true"]
+    vague = ["reason=TESTS_FAILED", "kind=test.failed", "retryable="]
+    failed = [*vague[:2], "retryable=false"]
+    assert last_of_step("test_limit.py") == limit
+    assert last_of_step("test_it.py", "-k", "ok") == limit
+    assert last_of_step("test_vague.py") == vague
+    assert last_of_step("test_limit.py") == vague
+    assert last_of_step("test_it.py") == failed
+    assert last_of_step("--no-such-option") == failed
+    assert last_of_step("test_it.py", "-k", "ok") == failed
 
 
 def test_a_test_that_passed_on_a_rerun(on_github: PytestRuns) -> None:

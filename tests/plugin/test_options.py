@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy import Stage
-from pytest_failure_taxonomy.options import STAGES
+from pytest_failure_taxonomy.options import BENCH_OPTIONS, OPTIONS, STAGES
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -179,7 +179,7 @@ def test_ways_to_stay_off(
     ]
     given = sorted(given, key=lambda name: name.endswith("html"))  # as in the table
     have = "have" if given[1:] else "has"
-    header = f"failure taxonomy: {', '.join(given)} {have} no effect without --why\n"
+    header = f"failure taxonomy: {', '.join(given)} {have} no effect without --failure-taxonomy\n"
     assert (header in run.stdout) is bool(given and "-q" not in args)
     assert run.status == 0
     assert run.tail == []
@@ -342,6 +342,56 @@ def test_every_sort_of_configuration_file(
     assert run.report()["run"]["stage"] == "setup"
 
 
+NATIVE: Final = {
+    "flag": ("true",),
+    "text": ('"1/2"',),
+    "path": ('"a/file.x"',),
+    "number": ("30", "2.5", "1e3", '"30"'),
+    "count": ("3", '"3"'),
+    "amounts": ('"calls=100"', "{calls = 100, tokens = 1e6}"),
+    "choice": (),
+    "list": ('["A = UNKNOWN"]',),
+    "database": ("false", "true", '"h.db"'),
+}
+"""By the type of an option: what TOML can say of its ini value."""
+
+
+@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9")
+def test_every_ini_value_takes_types_of_toml(pytester: pytest.Pytester, folder: Path) -> None:
+    """Each option of the tables takes what TOML has for it, and the text that it took before."""
+    (folder / "pytest.ini").unlink()
+    options = (*OPTIONS.values(), *BENCH_OPTIONS.values())
+    for option in (each for each in options if not each.is_flag_alone):
+        for value in NATIVE[option.type] or [f'"{each}"' for each in option.choices]:
+            write(folder, {"pytest.toml": f"[pytest]\n{option.dest} = {value}\n"})
+            config = pytester.parseconfig("-p", "failure_taxonomy", "-p", "failure_taxonomy_bench")
+            read = config.getini(option.dest)
+            assert type(read) in (str, bool, list), (option.dest, value)
+            assert read or value == "false"
+            assert "{" not in value or read == "calls=100,tokens=1000000.0"
+
+
+@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9")
+@pytest.mark.parametrize("name", ["pytest.toml", "pyproject.toml"])
+def test_types_of_toml_mean_what_texts_mean(folder: Path, name: str) -> None:
+    """A number, a truth value and a list, in both files of their own types."""
+    (folder / "pytest.ini").unlink()
+    values = (
+        "failure_taxonomy = true\nfailure_taxonomy_stall_seconds = 30\n"
+        'failure_taxonomy_history = true\nfailure_taxonomy_redact = ["p.ss"]\n'
+    )
+    section = "[pytest]" if name == "pytest.toml" else "[tool.pytest]"
+    write(folder, {name: f"{section}\n{values}", "test_it.py": "def test_it(): assert 'pass'*0\n"})
+    run = run_pytest(folder, switch=())
+    assert run.status == 1
+    assert "[REDACTED" in json.dumps(run.report())
+    assert ".failure-taxonomy/history.db" in files_in(folder)
+    write(folder, {name: f"{section}\nfailure_taxonomy_stall_seconds = -1\n"})
+    run = run_pytest(folder)
+    assert run.status == 4
+    assert "ini value failure_taxonomy_stall_seconds: '-1' is no number" in run.stderr
+
+
 def test_the_flag_takes_no_value(pytester: pytest.Pytester, folder: Path) -> None:
     """A path that follows the flag is a path to tests."""
     write(folder, {"tests/test_other.py": PASSING.replace("passes", "other")})
@@ -355,19 +405,107 @@ SHORT: Final = ("", "-report", "-html", "-junit", "-history", "-known", "-prove"
 """The ends of the options that have a short form."""
 
 
-def test_short_forms_stand_beside_the_long_ones_in_the_help(
-    pytester: pytest.Pytester, folder: Path
-) -> None:
+def test_short_forms_are_in_the_help(pytester: pytest.Pytester, folder: Path) -> None:
     """Those of the options that people type; nothing is short for another one."""
-    run = run_inside(pytester, "--help", switch=())
-    shown = [line.strip().partition(", ") for line in run.stdout.splitlines() if "  --why" in line]
-    assert sorted(short.partition("=")[0] for short, _, _ in shown) == sorted(
-        f"--why{end}" for end in SHORT
+    run = run_inside(pytester, "--help", switch=(), env={"COLUMNS": "200"})
+    shown = [line.split() for line in run.stdout.splitlines() if line.startswith("  --why")]
+    assert sorted(shown) == sorted(
+        [f"--why{end}", "Short", "for", f"--failure-taxonomy{end}"] for end in SHORT
     )
-    for short, _, long in shown:
-        end = short.partition("=")[0].removeprefix("--why")
-        assert long.partition("=")[0].split()[0] == f"--failure-taxonomy{end}"
     assert run_inside(pytester, "--why-rules=x.yaml", switch=()).status == 4
+
+
+OTHER: Final = """
+import pytest
+
+def pytest_addoption(parser):
+    parser.getgroup("other").addoption("--why", action="store_true", default=False)
+
+def pytest_terminal_summary(terminalreporter, config):
+    terminalreporter.write_line(f"theirs: {config.getoption('--why')}")
+"""
+OTHERS: Final = [
+    pytest.param(("-p", "other"), {}, id="before-us"),
+    pytest.param((), {"PYTEST_PLUGINS": "other"}, id="after-us"),
+    pytest.param((), {}, id="conftest"),
+]
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(("args", "env"), OTHERS)
+def test_a_short_name_of_another_plugin_is_that_plugins(
+    folder: Path, args: tuple[str, ...], env: dict[str, str]
+) -> None:
+    """Whoever comes first, pytest starts; the long name and the other short ones stay ours."""
+    is_conftest = not args and not env
+    write(folder, {"conftest.py" if is_conftest else "other.py": OTHER})
+    command = [*pytest_command(plugins=()), *args, "-p", "failure_taxonomy"]
+
+    def run(*more: str) -> tuple[str, bool]:
+        (folder / REPORT).unlink(missing_ok=True)
+        child = run_child(folder, [*command, *more], env=env)
+        assert child.status == 0, child.stderr
+        theirs = "theirs: True" in child.stdout
+        assert theirs or "theirs: False" in child.stdout or "--help" in more
+        return child.stdout, theirs
+
+    assert run()[1] is False
+    _, theirs = run("--why")
+    # The report has begun before a conftest is loaded, and goes on.
+    assert (theirs, (folder / REPORT).exists()) == (True, is_conftest)
+    _, theirs = run("--why-report", REPORT, "test_it.py")
+    assert (theirs, (folder / REPORT).exists()) == (False, True)
+    shown, _ = run("--help")
+    assert "--why-report" in shown
+    assert "Short for --failure-taxonomy\n" not in shown
+
+
+def test_a_short_name_in_a_conftest_that_is_loaded_late(folder: Path) -> None:
+    """It is found while tests are collected, and no error even where the name is in use."""
+    write(folder, {"tests/deep/conftest.py": OTHER, "tests/deep/test_deep.py": PASSING})
+    run = run_pytest(folder, "--why", switch=())
+    assert (run.status, run.outcome) == (0, "2 passed")
+    assert (folder / REPORT).exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "ini", "env"),
+    [
+        pytest.param(("@words.txt",), "", {}, id="file"),
+        pytest.param((), "addopts = --why-report r.json", {}, id="addopts"),
+        pytest.param((), "", {"PYTEST_ADDOPTS": "--why-report=r.json"}, id="variable"),
+        pytest.param(("--why-report", "r.json"), "", {}, id="apart"),
+    ],
+)
+def test_where_a_short_name_may_stand(
+    folder: Path, args: tuple[str, ...], ini: str, env: dict[str, str]
+) -> None:
+    """Everywhere that pytest reads words from; its value is no path to tests."""
+    conftest = "def pytest_addoption(parser): parser.addoption('--mine')\n"
+    ini = f"[pytest]\ntestpaths = sub\n{ini}\n"
+    files = {"words.txt": "--why-report\nr.json\n", "pytest.ini": ini}
+    write(folder, {**files, "sub/conftest.py": conftest, "sub/test_sub.py": PASSING})
+    run = run_pytest(folder, *args, "--mine=1", switch=(), env=env)
+    assert (run.status, run.outcome) == (0, "1 passed")
+    assert (folder / "r.json").exists()
+
+
+def test_words_that_another_plugin_adds_stay(folder: Path) -> None:
+    """A hook that changes the command line, as pytest's documentation has it, still does."""
+    adds = "def pytest_load_initial_conftests(args): args[:] = ['-k', 'nothing', *args]\n"
+    write(folder, {"adds.py": adds})
+    run = run_pytest(folder, "-p", "adds", "--why", switch=())
+    assert (run.status, run.outcome) == (5, "1 deselected")
+    assert (folder / REPORT).exists()
+
+
+def test_a_short_name_in_a_start_that_fails_early(folder: Path) -> None:
+    """What ends pytest before its first hook is reported, too; not if the name is another's."""
+    write(folder, {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n", "other.py": OTHER})
+    assert run_pytest(folder, "--why", switch=()).report()["verdict"]["kind"] == "plugin.error"
+    (folder / REPORT).unlink()
+    assert run_pytest(folder, "-p", "other", "--why", switch=()).status == 4
+    assert not (folder / REPORT).exists()
 
 
 @pytest.mark.slow
@@ -494,10 +632,10 @@ def test_help_tells_of_us(pytester: pytest.Pytester, folder: Path) -> None:
     lines = [line.strip() for line in run.stdout.splitlines()]
     assert "why this run failed (pytest-failure-taxonomy):" in lines
     for start in (
-        "--why, --failure-taxonomy",
-        "--why-report, --failure-taxonomy-report=PATH"
-        if sys.version_info >= (3, 13)
-        else "--why-report=PATH, --failure-taxonomy-report=PATH",
+        "--failure-taxonomy ",
+        "--failure-taxonomy-report=PATH",
+        "--why ",
+        "--why-report ",
         "--failure-taxonomy-stage={git_clone,git_checkout,setup,baseline_run,agent_run,final_test}",
         "--failure-taxonomy-strict-baseline",
         "failure_taxonomy (bool):",

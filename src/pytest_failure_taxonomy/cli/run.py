@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from pytest_failure_taxonomy.report.build import own_extension
 from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
-from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunError
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.watcher import complete
@@ -25,6 +27,7 @@ from pytest_failure_taxonomy.watcher.complete import complete_run
 from pytest_failure_taxonomy.watcher.crash_output import show_dump
 from pytest_failure_taxonomy.watcher.mailbox import Mailbox
 from pytest_failure_taxonomy.watcher.report_without_plugin import (
+    Absence,
     Command,
     is_pytest,
     output_files,
@@ -80,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
             absence = why_unrecorded(command) if mailbox.run_id is None else None
             if absence is not None:
                 tell(absence.words)
-            report = report_of_command(given, end, seen, mailbox.run_id, absence)
+            refusal = partial(_refusal, given, seen, absence)
+            report = report_of_command(given, end, seen, mailbox.run_id, absence, refusal)
             problem = _publish(path, report, command)
         # What pytest itself has told before its process ended in another way is not all.
         ended_later = report["exit"]["source"] == "supervisor" and report["exit"]["code"] != 0
@@ -90,6 +94,17 @@ def run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _exit_code(end, report)
+
+
+def _refusal(
+    command: Command, seen: ProcessEnd, absence: Absence | None, shown: Sequence[RunError]
+) -> RunError | None:
+    """Return the error that a pytest ended with before it loaded this plugin, if it is seen."""
+    from pytest_failure_taxonomy.cli.early_refusals import early_refusal
+
+    place = command.words, os.environ, command.folder
+    lacks_us = absence is not None and absence.lacks_us
+    return early_refusal(*place, seen.exit.code, lacks_us=lacks_us, shown=shown)
 
 
 def _supervise(

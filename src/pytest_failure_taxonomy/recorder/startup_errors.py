@@ -6,9 +6,11 @@ configuration file three folders up looks as if it had been typed.
 
 from __future__ import annotations
 
+import linecache
 import os
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ _REFUSED_OPTIONS: Final = "unrecognized arguments: "
 _UNKNOWN_SETTING: Final = "Unknown config option: "
 _MISSING_PLUGINS: Final = "Missing required plugins"
 _NOT_FOUND: Final = "not found: "
+_ADDED_OPTION: Final = re.compile(r"""addoption\(\s*(?:["']-\w["'],\s*)?["'](--[\w-]+)["']""")
 _SHORTEST: Final = 3
 """Characters that an argument must have to be looked for in a message of pytest."""
 
@@ -57,6 +60,7 @@ def record_startup_error(
         loaded = origin.location(str(conftest), None, rootdir).path
     traceback, formatted = _short_traceback(raised)
     words = exceptions.words_of(raised, rootdir, loaded, formatted)
+    words = words_of_conflict(_files_of_plugins(config), words) or words
     if end.code == 0:
         place = origin.own_place_of(error, rootdir)
         name = loaded or (place.path if place else "a plugin")
@@ -73,6 +77,33 @@ def record_startup_error(
         traceback=traceback,
     )
     return end
+
+
+def words_of_conflict(files: Mapping[str, str], said: str = "") -> str:
+    """Say which option two plugins add, by what stands in their files; empty where none is found.
+
+    Args:
+        files: the names of the plugins by their paths, in the order in which they were loaded.
+        said: the error, which names the option; empty if it was not seen.
+    """
+    added: dict[str, str] = {}
+    for path, name in files.items():
+        text = "".join(linecache.getlines(path))  # none of a file that can't be read
+        for option in dict.fromkeys(_ADDED_OPTION.findall(text)):
+            if option in added and option in (said or option):
+                return f"{option} is added by {added[option]} and by {name}"
+            added.setdefault(option, name)
+    return ""
+
+
+def _files_of_plugins(config: pytest.Config) -> dict[str, str]:
+    """Return the names of plugins and conftest files by their paths, as they were loaded."""
+    files = {}
+    for name, plugin in config.pluginmanager.list_name_plugin():
+        path = str(inspection.attribute_of(plugin, "__file__"))
+        own = origin.location(name, None, config.rootpath).path
+        files[path] = exceptions.words_of_plugin(path) or own
+    return files
 
 
 def _exit_after(error: BaseException) -> ProcessExit:

@@ -8,24 +8,20 @@ pipes are not read.
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.record.observed import ProcessEnd
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.report.build import build_report, object_at
+from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     OutputLine,
@@ -66,29 +62,7 @@ print(state, *sys.version_info[:2])
 """
 _LOWEST_PYTHON: Final = (3, 11)
 
-MAX_BYTES: Final = 1_000_000
-"""The size of a configuration file; longer ones are not read."""
-
 OFF_SWITCH: Final = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
-_IS_WITHOUT_US: Final = re.compile(
-    r"-[a-zA-Z]*[hV]|--(help|version|markers|fixtures(-per-test)?|funcargs|co|collect-only)"
-    r"|--cache-show.*|--disable-plugin-autoload|(-p)?no:failure_taxonomy"
-)
-"""Options with which a pytest runs no test, or doesn't load this plugin."""
-
-_OURS: Final = ("failure_taxonomy", "pytest_failure_taxonomy")
-_OUR_FLAGS: Final = frozenset(name for option in OPTIONS.values() for name in option.names)
-
-_FILES: Final = (
-    "pytest.toml",
-    ".pytest.toml",
-    "pytest.ini",
-    ".pytest.ini",
-    "pyproject.toml",
-    "tox.ini",
-    "setup.cfg",
-)
-"""The configuration files that pytest looks for in each folder, in its order."""
 
 
 @value
@@ -167,6 +141,7 @@ def report_of_command(
     seen: ProcessEnd,
     lost_run_id: str | None,
     absence: Absence | None,
+    find_refusal: Callable[[Sequence[RunError]], RunError | None],
 ) -> dict[str, Any]:
     """Return the report of a command that no plugin has recorded.
 
@@ -179,19 +154,21 @@ def report_of_command(
         seen: the same of its process.
         lost_run_id: the run that a plugin has begun and that has left nothing.
         absence: why no plugin has recorded it, if known.
+        find_refusal: called for a pytest, with the errors that its output shows; returns the error
+            that it must have ended with before it loaded this plugin, if there is one to see.
     """
     duration = (datetime.now(UTC) - command.started_at).total_seconds()
     evidence: RunEvidence | None = None
+    refusal = None
     was_pytest = is_pytest(command.words) and (absence is None or absence.has_pytest)
     if lost_run_id is None and was_pytest:
-        evidence = _evidence_of_output(command.outputs[0], seen, command.stage)
+        evidence = _evidence_of_output(command, seen)
+        shown = evidence.errors if evidence is not None else ()
+        with suppress(Exception):  # it reads foreign files; the report does without them
+            refusal = find_refusal(shown)
+        if evidence is not None and refusal is not None and shown:
+            evidence = replace(evidence, errors=(refusal,))
     if evidence is None:
-        refusal = None
-        if was_pytest and lost_run_id is None:
-            with suppress(Exception):  # it reads foreign files; the report does without them
-                lacks_us = absence is not None and absence.lacks_us
-                place = command.words, os.environ, command.folder
-                refusal = early_refusal(*place, seen.exit.code, lacks_us=lacks_us)
         was_left = refusal is not None and seen.exit.code == 0
         evidence = RunEvidence(
             stage=command.stage,
@@ -268,25 +245,25 @@ def _with_what_it_said(
     return replace(evidence, tool_message=told)
 
 
-def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> RunEvidence | None:
-    """Return the evidence in the output file of a pytest, with the end of its process.
+def _evidence_of_output(command: Command, seen: ProcessEnd) -> RunEvidence | None:
+    """Return the evidence in the output files of a pytest, with the end of its process.
 
-    Return `None` if the output looks unfinished and the exit code is 0: a plugin may have changed
-    what pytest prints.
+    stderr counts where stdout has nothing of pytest's, as before a session. Return `None` if the
+    output looks unfinished and the exit code is 0: a plugin may have changed what pytest prints.
     """
-    file = output.open()
-    if file is None:
-        return None
     from pytest_failure_taxonomy.report.read.log_lines import chunks_of, read_log
     from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output
     from pytest_failure_taxonomy.report.read.output_readers import PytestOutput
 
     printed = PytestOutput()
-    with file, suppress(OSError):
-        read_log(chunks_of(file), printed)
+    for output in command.outputs:
+        file = None if printed.is_seen else output.open()
+        if file is not None:
+            with file, suppress(OSError):
+                read_log(chunks_of(file), printed)
     if not printed.is_seen:
         return None
-    evidence = evidence_of_output(printed, seen.exit.code, stage)
+    evidence = evidence_of_output(printed, seen.exit.code, command.stage)
     if not evidence.finished and seen.exit.code == 0:
         return None
     return replace(
@@ -366,170 +343,3 @@ def _interpreter_of(command: Sequence[str]) -> list[str]:
     except OSError:
         return []
     return os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
-
-
-# Why a pytest failed before it loaded this plugin, seen from its command and its files: a
-# configuration file that can't be parsed, and a plugin that is not installed, be it named or one of
-# its options given. Nothing is executed.
-
-
-def early_refusal(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    code: int | None = None,
-    *,
-    lacks_us: bool = False,
-) -> RunError | None:
-    """Return the error that pytest must have ended with, if there is one to see.
-
-    A pytest that ended with status 0 and has not loaded this plugin, though nothing keeps it from
-    doing so, was left by one of the plugins that it loads first.
-
-    Args:
-        command: of pytest.
-        environment: of pytest.
-        folder: the absolute path that pytest was started in.
-        code: its exit code, if known.
-        lacks_us: this plugin is known not to be in its environment.
-    """
-    words = list(command)
-    arguments = words[words.index("pytest") + 1 :] if "pytest" in words[1:] else words[1:]
-    try:
-        file, addopts = _configuration(arguments, folder)
-    except _BrokenFileError as error:
-        return RunError(origin="usage", message=str(error)) if code != 0 else None
-    program = os.path.abspath(shutil.which(command[0]) or "/")
-    is_elsewhere = os.path.dirname(program) != os.path.dirname(sys.executable)
-    if is_elsewhere and (code == 0 or not lacks_us):
-        return None  # what is installed in another environment is unknown
-    written = (
-        ("", arguments),
-        (" (from PYTEST_ADDOPTS)", _words(environment.get("PYTEST_ADDOPTS", ""))),
-        (f" (from addopts in {file})", addopts),
-    )
-    named = [(place, name) for place, words in written for name in _plugins_in(words)]
-    if code == 0:
-        given = {word for _, words in written for word in words}
-        is_without_us = any(map(_IS_WITHOUT_US.fullmatch, given)) or environment.get(OFF_SWITCH)
-        names = " or ".join(f"{name}{place}" for place, name in named)
-        said = f"{names} ended pytest with status 0 before any test ran"
-        return RunError(origin="plugin", message=said) if names and not is_without_us else None
-    in_variable = environment.get("PYTEST_PLUGINS", "").split(",")
-    named += [(" (from PYTEST_PLUGINS)", name) for name in in_variable if name]
-    for place, name in named:
-        if name.startswith(_OURS) if is_elsewhere else not _is_importable(name, folder):
-            said = f'Error importing plugin "{name}": no such module{place}'
-            return RunError(origin="plugin", message=said)
-    for place, words in written:
-        for option in words:
-            name = option.partition("=")[0]
-            if name in _OUR_FLAGS if is_elsewhere else _is_of_missing_plugin(option):
-                said = f"unrecognized arguments: {option}{place}"
-                return RunError(origin="usage", message=said)
-    return None
-
-
-class _BrokenFileError(Exception):
-    """A configuration file can't be parsed."""
-
-
-def _configuration(arguments: list[str], folder: Path) -> tuple[str, list[str]]:
-    """Return the configuration file of pytest and the `addopts` in it.
-
-    Raises:
-        _BrokenFileError: if that file, or one that pytest reads before it, can't be parsed.
-    """
-    for path in _candidates(arguments, folder):
-        text = None  # of a file that does not exist, is special or too long
-        with suppress(OSError, ValueError):
-            if path.is_file() and path.stat().st_size <= MAX_BYTES:
-                text = path.read_text("utf-8")
-        section = None if text is None else _pytest_section(path, text)
-        if section is not None:
-            addopts = section.get("addopts", "")
-            words = _words(addopts) if isinstance(addopts, str) else [*map(str, addopts)]
-            return os.path.relpath(path, folder), words
-    return "", []
-
-
-def _candidates(arguments: list[str], folder: Path) -> Iterator[Path]:
-    for option, following in pairwise([*arguments, ""]):
-        if option in ("-c", "--config-file"):
-            yield folder / following
-            return
-        if option.startswith("--config-file="):
-            yield folder / option.partition("=")[2]
-            return
-    paths = [folder / each.partition("::")[0] for each in arguments if not each.startswith("-")]
-    start = next((path for path in paths if path.exists()), folder)
-    for place in (start, *start.parents):
-        yield from (place / name for name in _FILES)
-
-
-def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
-    if path.suffix == ".toml":
-        import tomllib
-
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise _BrokenFileError(f"{path.name}: {error}") from error
-        if path.name != "pyproject.toml":
-            return object_at(document, "pytest")
-        tool = object_at(object_at(document, "tool"), "pytest")
-        return object_at(tool, "ini_options") or tool or None
-    import iniconfig  # pytest's own reader
-
-    try:
-        sections = iniconfig.IniConfig(str(path), data=text)
-    except iniconfig.ParseError as error:
-        raise _BrokenFileError(f"{path.name}:{error.lineno + 1}: {error.msg}") from error
-    name = "tool:pytest" if path.suffix == ".cfg" else "pytest"
-    if name in sections:
-        return dict(sections[name].items())
-    return {} if path.name.endswith("pytest.ini") else None
-
-
-def _words(text: str) -> list[str]:
-    with suppress(ValueError):
-        return shlex.split(text)
-    return []
-
-
-def _plugins_in(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the plugins that arguments load by `-p`."""
-    for option, following in pairwise([*arguments, ""]):
-        attached = option.startswith("-p") and not option.startswith("--") and option != "-p"
-        name = option[2:].strip() if attached else following.strip() if option == "-p" else ""
-        if name and not name.startswith("no:"):
-            yield name
-
-
-def _is_of_missing_plugin(option: str) -> bool:
-    """Tell whether an argument is an option of a well-known plugin that is not installed."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    from pytest_failure_taxonomy.taxonomy.recognition import (
-        distributions_with_option,
-    )
-
-    names = distributions_with_option(option)
-    for name in names:
-        with suppress(PackageNotFoundError):
-            distribution(name)
-            return False
-    return bool(names)
-
-
-def _is_importable(name: str, folder: Path) -> bool:
-    """Tell whether pytest can find a plugin: a module, one of its own, or an entry point."""
-    from importlib.metadata import entry_points
-    from importlib.util import find_spec
-
-    first = name.partition(".")[0]
-    beside = (folder / first).is_dir() or (folder / f"{first}.py").is_file()
-    with suppress(ImportError, ValueError, AttributeError):
-        if beside or find_spec(first) is not None or find_spec(f"_pytest.{name}") is not None:
-            return True
-    return any(each.name == name for each in entry_points(group="pytest11"))

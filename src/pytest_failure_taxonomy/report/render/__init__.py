@@ -6,6 +6,7 @@ Each is a function of a module. That is imported when it is asked for.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -40,6 +41,12 @@ _OF_MANY: Final = {
     "proofs": ("markdown", "render_proofs"),
 }
 """Modules and functions of formats whose module has more than one."""
+_OUTPUTS: Final = re.compile(r"^reason=\w+\nkind=[\w.]+\nretryable=(true|false|)$", re.MULTILINE)
+"""What a red run has given to its step."""
+_LEADING: Final = ("false", "", "true")
+"""Which of several red runs of a step its outputs are of: the first that is the least retryable."""
+_MAX_OUTPUTS: Final = 2**20
+"""GitHub takes no more outputs of a job."""
 
 
 def render(name: str, report: JSONObject, **options: Any) -> str:
@@ -87,15 +94,9 @@ def show_faces(
     if faces.summary is not None:
         with _told("step summary", problems):
             _append_summary(faces.summary, report)
-    if faces.output is not None:
+    if faces.output is not None and report["verdict"] is not None:
         with _told("step outputs", problems):
-            # Reasons and kinds are plain words, and can hold no line.
-            verdict = report["verdict"] or {}
-            given = {name: verdict.get(name, "") for name in ("reason", "kind")}
-            said = verdict.get("retryable")
-            given["retryable"] = "" if said is None else str(said).lower()
-            lines = (f"{name}={safe_text(words)}\n" for name, words in given.items())
-            _append(faces.output, "".join(lines))
+            _append_outputs(faces.output, report["verdict"])
     if faces.github and annotate is not None:
         with _told("annotations", problems):
             for line in render("github", report).splitlines():
@@ -154,6 +155,23 @@ def _append_summary(path: str, report: JSONObject, name: str = "markdown") -> No
     if len(text.encode("utf-8", "replace")) > room:
         raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
     _append(path, text)
+
+
+def _append_outputs(path: str, verdict: JSONObject) -> None:
+    """Give a step its outputs, unless an earlier run of it failed in a way that a retry helps less.
+
+    What is not given is empty, and of two values of one output GitHub takes the last. So a green
+    run gives none: it would wipe those of a red run before it.
+    """
+    retryable = {True: "true", False: "false"}.get(verdict["retryable"], "")
+    earlier: list[str] = []
+    with suppress(OSError), Path(path).open("rb") as file:
+        earlier = _OUTPUTS.findall(file.read(_MAX_OUTPUTS).decode("utf-8", "replace"))
+    if any(_LEADING.index(each) <= _LEADING.index(retryable) for each in earlier):
+        return
+    # Reasons and kinds are plain words, and can hold no line.
+    reason, kind = safe_text(verdict["reason"]), safe_text(verdict["kind"])
+    _append(path, f"reason={reason}\nkind={kind}\nretryable={retryable}\n")
 
 
 def _append(path: str, text: str) -> None:
