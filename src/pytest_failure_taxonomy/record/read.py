@@ -462,6 +462,7 @@ def parse_worker(state: bytes) -> WorkerState:
         timer = Timer(armed_ns=armed_ns, budget_seconds=budget, method=method_name)
     (started,) = struct.unpack_from("<I", state, layout.COUNTERS_AT + 4 * layout.STARTED)
     process_id, stdout, stderr = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
+    (count,) = struct.unpack_from("<I", state, layout.COUNT_AT)
     return WorkerState(
         test=test,
         activity=activity,
@@ -469,7 +470,7 @@ def parse_worker(state: bytes) -> WorkerState:
         process_id=process_id,
         capture=(stdout, stderr),
         tests=started,
-        endings=state[PAGE:],
+        endings=state[PAGE : PAGE + count],
     )
 
 

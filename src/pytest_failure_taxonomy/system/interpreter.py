@@ -16,11 +16,12 @@ import errno
 import os
 import select
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from types import ModuleType
-from typing import IO, Final
+from typing import IO, Any, Final
 
 _ISOLATED: Final[dict[ModuleType, ModuleType]] = {}
 _IMPORTED_LATE: Final = (
@@ -93,6 +94,21 @@ def _is_hidden(name: str, libraries: list[str]) -> bool:
     module = sys.modules[name]
     file = vars(module).get("__file__") if type(module) is ModuleType else None
     return not _is_of_library(file) and PathFinder.find_spec(name, libraries) is not None
+
+
+def call_after_fork(*methods: Any) -> None:
+    """Call bound methods in each forked child of this process, as long as their objects exist."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    references = [weakref.WeakMethod(method) for method in methods]
+
+    def call() -> None:
+        for reference in references:
+            method = reference()
+            if method is not None:
+                method()
+
+    os.register_at_fork(after_in_child=call)
 
 
 def our_command(*words: str) -> str:
