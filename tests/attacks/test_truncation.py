@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.record.layout import EVENTS, STATE, WRITTEN_AT, rec
 from pytest_failure_taxonomy.record.read import RecordedRun, read_record
 from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.recorder.progress import Progress
-from tests.attacks.test_kills import processes_of
 from tests.helpers.children import REPORT, run_pytest
 from tests.helpers.reports import make_context
 from tests.helpers.waiting import wait_until
@@ -35,6 +34,9 @@ CUT: Final = (
     "def fill():\n"
     "    for path in pathlib.Path('.').rglob('*'):\n"
     "        if path.is_file() and path.suffix != '.py': path.write_text('x' * 100_000)\n"
+    "def remove():\n"
+    "    for path in pathlib.Path('.').rglob('*'):\n"
+    "        if path.is_file() and path.suffix != '.py': path.unlink()\n"
     "def in_thread():\n"
     "    thread = threading.Thread(target=cut)\n"
     "    thread.start()\n"
@@ -56,6 +58,7 @@ HOW: Final = {
     "filled": "fill()",
     "by a thread": "in_thread()",
     "by a child": "in_child()",
+    "and removed": "cut(); remove()",
 }
 SUITE: Final = (
     "from cutting import *\n"
@@ -170,10 +173,12 @@ def test_a_death_while_all_files_are_cut(tmp_path: Path) -> None:
     death = "cut(); os.kill(os.getpid(), signal.SIGKILL)"
     status, report = run_cut(tmp_path, "4 call", death)
     assert status == -signal.SIGKILL
-    wait_until(lambda: not processes_of(tmp_path), "the watcher to end")
-    if report := report_in(tmp_path):
-        assert report["verdict"]["kind"] == "process.killed"
-        assert report["not_run"]["nodeids"] == []
+    wait_until(lambda: report_in(tmp_path), "the watcher to write the report")
+    report = report_in(tmp_path)
+    assert report["verdict"]["kind"] == "process.killed"
+    assert (report["in_flight"], report["not_run"]["nodeids"]) == ([], [])
+    faults = report["extensions"]["pytest_failure_taxonomy"]["faults"]
+    assert any("the record's numbers are missing" in fault for fault in faults)
 
 
 # The record itself.

@@ -482,7 +482,8 @@ def _parse_state(
     Returns:
         Fields of `RecordedRun`, how many events were counted by name, and the errno of a loss.
     """
-    if len(state) < PAGE:
+    has_numbers = len(state) >= PAGE
+    if not has_numbers:
         notes.append("the record's numbers are missing")
         state = layout.MAGIC.ljust(PAGE, b"\0")
     magic, finished, code, count = layout.HEAD.unpack_from(state)
@@ -525,7 +526,7 @@ def _parse_state(
         "counters": dict(zip(names, counters, strict=True)),
         "exit_code": code if finished else None,
         "in_flight": tuple(in_flight),
-        "not_run": (*not_run, *nodeids[tests:]),
+        "not_run": (*not_run, *nodeids[count:]) if has_numbers else (),
         "starts": struct.unpack_from(f"<{len(order) // 4}I", order),
         "timer": own.timer,
         "activity": own.activity,
