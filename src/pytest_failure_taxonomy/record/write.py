@@ -292,8 +292,9 @@ class DiskRecord(Record):
         try:
             self._map()
         except OSError as error:  # the numbers before the arrays have their room
-            page, self._disk = self._disk.page, _zeros(tests)
-            self._disk.page = page
+            without_arrays = _zeros(tests)
+            without_arrays.page = self._disk.page
+            self._disk = without_arrays
             self._lose(error)
         else:
             self._pack(_NUMBER, layout.COUNT_AT, tests)
