@@ -380,7 +380,7 @@ class DiskRecord(Record):
         size = layout.file_size(tests)
         with self.opened() as folder:
             content, self._check = map_file(folder, layout.STATE, size, make=make)
-        self._disk = Numbers(content, tests)
+        self._disk: Numbers = Numbers(content, tests)
         self._disk.copy_from(self.numbers)
 
     def _write_again(self) -> None:
