@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.report.render import agent
@@ -122,7 +124,8 @@ def test_there_is_no_report(tmp_path: Path) -> None:
         async with stdio_client(server) as streams, ClientSession(*streams) as client:
             await client.initialize()
             for name in READING[:5]:
-                answer = (await client.call_tool(name, {"which": 1})).model_dump(by_alias=True)
+                given: Mapping[str, Any] = {} if name == "why" else {"which": 1}
+                answer = (await client.call_tool(name, dict(given))).model_dump(by_alias=True)
                 answers.append(answer["content"][0]["text"])
             for text in ("{}", json.dumps(a_report(1)), json.dumps(a_report(2, test_a="failed"))):
                 (tmp_path / "it.json").write_text(text, "utf-8")
@@ -315,15 +318,99 @@ def test_a_report_of_anybodys_is_asked_about(tmp_path: Path) -> None:
     assert answered.splitlines()[1:3] == [f"  runs in {tmp_path}:", command]
 
 
+ABOUT: Final[dict[str, Any]] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+
+
+def call(name: str, arguments: str) -> str:
+    """Return a call of a tool, as a line with arguments that need not be JSON."""
+    params = f'{{"name": "{name}", "arguments": {arguments}}}'
+    return f'{{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {params}}}'
+
+
+LINES: Final = {
+    "an unknown argument": (call("cause", '{"which": 1, "wich": 2}'), "wich: give which"),
+    "no argument is taken": (call("why", '{"which": 1}'), "which: it takes none"),
+    "a missing argument": (call("cause", "{}"), "Field required"),
+    "a list": (call("cause", '{"which": [1]}'), "Input should be a valid"),
+    "a number that is none": (call("flaky", '{"limit": NaN}'), "limit"),
+    "an endless number": (call("flaky", '{"limit": 1e999}'), "limit"),
+    "a fraction": (call("flaky", '{"limit": 1.5}'), "limit"),
+    "a number out of range": (call("flaky", '{"limit": -5}'), "no answer:"),
+    "no object": (call("why", "[1]"), "Invalid request parameters"),
+    "an unknown tool": (call("wy", "{}"), "Unknown tool: wy"),
+    "half a character": (call("cause", '{"which": "a\\ud800b"}'), "it has no cause a?b"),
+    "half a character in a name": (call("cause", '{"which": 1, "\\udc80": 2}'), "?: give which"),
+    "bytes of no text": (call("cause", '{"which": "\udcff"}'), "it has no cause \ufffd"),
+    "a long number": (call("flaky", f'{{"limit": {"9" * 5_000}}}'), "can't be read"),
+    "much depth": (call("cause", f'{{"which": {"[" * 500}{"]" * 500}}}'), "can't be read"),
+    "very much depth": ("[" * 100_000, "can't be read"),
+    "no JSON": ("hello", "can't be read"),
+    "several messages": (f"[{call('why', '{}')}]", "can't be read"),
+    "another object": ('{"a": 1}', "can't be read"),
+}
+
+
+def test_what_an_agent_gets_wrong(tmp_path: Path) -> None:
+    """Each line has one answer that says what is wrong, in UTF-8, and the server goes on."""
+    write(tmp_path, a_report(1, test_a="failed"))
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": ABOUT}
+    process = subprocess.Popen(
+        COMMAND, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def answer_to(*lines: str) -> dict[str, Any]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(
+            "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        )
+        process.stdin.flush()
+        answer: dict[str, Any] = json.loads(process.stdout.readline().decode("utf-8"))
+        return answer
+
+    about = answer_to(json.dumps(asked))["result"]["serverInfo"]
+    assert about == {"name": "failure-taxonomy", "version": VERSION}
+    ready = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    for name, (line, words) in LINES.items():
+        answer = answer_to(ready, "", line)
+        assert words in json.dumps(answer, ensure_ascii=False), (name, answer)
+        is_text = "result" in answer and words.startswith(("no answer", "it has"))
+        assert "error" in answer or answer["result"]["isError"] != is_text, (name, answer)
+    ping = answer_to(json.dumps({"jsonrpc": "2.0", "id": 8, "method": "ping"}))
+    assert ping == {"jsonrpc": "2.0", "id": 8, "result": {}}
+    assert process.communicate()[0] == b""
+    assert process.returncode == 0
+
+
+@pytest.mark.breaks_reports
+def test_half_a_character_elsewhere(tmp_path: Path) -> None:
+    """A report with one is refused in words, and one in a path is shown as an escape."""
+    report = json.dumps(a_report(1, test_a="failed"))
+    (tmp_path / "failure-report.json").write_text(report.replace("test_a", "\\ud800"), "utf-8")
+    _, (refused,) = ask(tmp_path, ("why", {}))
+    assert refused.startswith("no answer:\n  ")
+    assert "give the path of a report" in refused
+    tools, (missing,) = ask(
+        tmp_path, ("why", {}), options=(os.fsdecode(b"\xff.json"), "--allow-runs")
+    )
+    assert "\\udcff.json: there is no report" in missing
+    for tool in tools.values():
+        schema = tool["inputSchema"]
+        assert schema["additionalProperties"] is False
+        assert all(each["description"] for each in schema["properties"].values())
+        assert "Args:" not in tool["description"]
+
+
 def test_nothing_but_the_protocol_is_on_stdout(tmp_path: Path) -> None:
     """Every line is a message, nothing is on stderr, and the end of stdin is the end."""
-    about: dict[str, Any] = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
     messages: list[dict[str, Any]] = [
-        {"id": 1, "method": "initialize", "params": about},
+        {"id": 1, "method": "initialize", "params": ABOUT},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": "why", "arguments": {}}},
     ]

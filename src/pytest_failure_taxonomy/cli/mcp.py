@@ -9,17 +9,21 @@ protocol is written to stdout.
 
 import argparse
 import asyncio
+import json
 import os
+import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import wraps
 from importlib import import_module
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
+from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.history import lines_of, worded
 from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import (
@@ -49,8 +53,18 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-_SERVERS: Final = {"mcp.server.mcpserver": "MCPServer", "mcp.server.fastmcp": "FastMCP"}
-"""The same class of the SDK, by its module: of version 2, and of version 1."""
+_SERVERS: Final = {
+    "mcp.server.mcpserver": ("MCPServer", "_lowlevel_server"),
+    "mcp.server.fastmcp": ("FastMCP", "_mcp_server"),
+}
+"""The same class of the SDK by its module, of version 2 and of version 1, and its attribute with
+the server that has a version."""
+_ARGUMENT: Final = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
+"""An argument in a docstring, and what is said of it."""
+_UNREADABLE: Final = (
+    b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": '
+    b'"can\'t be read: write one message of JSON-RPC 2.0 a line, in UTF-8"}}\n'
+)
 _ABOUT: Final = """\
 Why the last test run of this project failed, what earlier runs say of it, and how to repeat it. \
 Begin with `why`. In each answer the lines that begin in the first column are this program's own. \
@@ -68,31 +82,101 @@ _MOST_CAUSES: Final = 10
 
 def serve(options: argparse.Namespace) -> int:
     """Answer an agent until it closes stdin."""
-    server = _make_server()
+    module, server_type, inner = _find_sdk()
     asked = _Asked(Path(options.report).absolute(), options.history)
-    tools = (asked.why, asked.cause, asked.is_it_known, asked.last_good, asked.reproduce)
-    for tool in (*tools, asked.flaky):
-        server.tool(annotations=_hints(reads=True), structured_output=False)(tool)
+    reading = (asked.why, asked.cause, asked.is_it_known, asked.last_good, asked.reproduce)
+    tools = [_make_tool(module, each, reads=True) for each in (*reading, asked.flaky)]
     if options.allow_runs:
-        server.tool(annotations=_hints(reads=False), structured_output=False)(asked.prove)
-    server.run("stdio")
+        tools.append(_make_tool(module, asked.prove, reads=False))
+    server = server_type("failure-taxonomy", instructions=_ABOUT, log_level="WARNING", tools=tools)
+    import_module("anyio").run(_answer, getattr(server, inner))
     return 0
 
 
-def _make_server() -> Any:
-    for module, name in _SERVERS.items():
+async def _answer(server: Any) -> None:
+    """Answer what comes over stdin until that ends."""
+    server.version = VERSION
+    # From here on the SDK keeps stdout to itself.
+    messages = _messages(os.dup(sys.stdout.fileno()))
+    streams = import_module("mcp.server.stdio").stdio_server(stdin=messages)
+    async with streams as (requests, answers):
+        await server.run(requests, answers, server.create_initialization_options())
+
+
+async def _messages(answers: int) -> AsyncIterator[str]:
+    """Yield the messages on stdin; answer a line that is none, which the SDK would not do.
+
+    Args:
+        answers: a descriptor of stdout.
+    """
+    from anyio import to_thread
+    from pydantic import TypeAdapter
+
+    kind: Any = import_module("mcp.types").JSONRPCMessage
+    check = TypeAdapter(kind).validate_json
+    while line := await to_thread.run_sync(sys.stdin.buffer.readline):
+        try:
+            # A surrogate that stands alone becomes a question mark.
+            message = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
+            text = message.encode("utf-8", "replace").decode("utf-8")
+            check(text)
+        except (ValueError, RecursionError):
+            if line.strip():
+                os.write(answers, _UNREADABLE)
+        else:
+            yield text
+
+
+def _find_sdk() -> tuple[str, Any, str]:
+    for module, (name, inner) in _SERVERS.items():
         with suppress(ImportError):
-            made = getattr(import_module(module), name)
-            return made("failure-taxonomy", instructions=_ABOUT, log_level="WARNING")
+            return module, getattr(import_module(module), name), inner
     raise SettingsError(
         "mcp: the SDK of the Model Context Protocol is not installed; "
         'pip install "pytest-failure-taxonomy[mcp]"'
     )
 
 
-def _hints(*, reads: bool) -> Any:
-    said = {"readOnlyHint": reads, "destructiveHint": False, "openWorldHint": False}
-    return import_module("mcp.types").ToolAnnotations.model_validate(said)
+def _make_tool(sdk: str, function: Callable[..., Any], *, reads: bool) -> Any:
+    """Return a tool that refuses arguments which it doesn't have.
+
+    Args:
+        sdk: the module of the SDK.
+        function: what it calls; its docstring describes the arguments.
+        reads: it changes nothing.
+    """
+    from pydantic import model_validator
+
+    hints = {"readOnlyHint": reads, "destructiveHint": False, "openWorldHint": False}
+    about, _, described = (getdoc(function) or "").partition("\n\nArgs:\n")
+    tool = import_module(f"{sdk}.tools").Tool.from_function(
+        function,
+        description=about,
+        annotations=import_module("mcp.types").ToolAnnotations.model_validate(hints),
+        structured_output=False,
+    )
+    parent: Any = tool.fn_metadata.arg_model
+    names = list(parent.model_fields)
+
+    class Arguments(parent):  # type: ignore[misc]  # made by the SDK
+        @model_validator(mode="before")
+        @classmethod
+        def refuse_unknown(cls, sent: Mapping[str, Any]) -> Mapping[str, Any]:
+            if unknown := sorted(sent.keys() - set(names)):
+                right = f"give {listed(names, 2)}" if names else "it takes none"
+                raise ValueError(f"no argument is called {safe_text(unknown[0], 80)}: {right}")
+            return sent
+
+    tool.fn_metadata.arg_model = Arguments
+    tool.parameters["additionalProperties"] = False
+    for name, words in _ARGUMENT.findall(described):
+        tool.parameters["properties"][name]["description"] = " ".join(words.split())
+    return tool
+
+
+def _printable(text: str) -> str:
+    """Take secrets out of an answer, and what is no UTF-8."""
+    return Secrets().redact(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _answering(tool: Callable[P, str]) -> Callable[P, str]:
@@ -104,7 +188,7 @@ def _answering(tool: Callable[P, str]) -> Callable[P, str]:
             text = tool(*args, **given)
         except FailureTaxonomyError as error:
             text = agent.render_section("no answer:", [str(error).splitlines()])
-        return Secrets().redact(text)
+        return _printable(text)
 
     return answering
 
@@ -210,7 +294,7 @@ class _Asked:
         told = told.replace("failure-taxonomy prove --resume --budget", "`prove` with a budget of")
         told = told.replace("failure-taxonomy prove --yes", "`prove` with yes=true")
         head = f"proven: {'yes' if process.returncode == 0 else 'not all'}"
-        return Secrets().redact(agent.render_section(head, ([line] for line in told.splitlines())))
+        return _printable(agent.render_section(head, ([line] for line in told.splitlines())))
 
     def _report(self) -> JSONObject:
         """Return the last report, which is read again where the file is another one."""

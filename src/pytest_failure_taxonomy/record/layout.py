@@ -5,6 +5,7 @@ A record is a hidden folder beside the report, named after the run. It has
 - `state`: a file of fixed size, mapped into memory: one page of numbers, then a byte and a start
   time for each selected test, then the tests in the order of their starts. A store into it takes
   0.1 µs, survives the death of the process, and needs no descriptor that a test could close or use.
+  What is stored is in the process's own memory, too, so that it can be written again.
 - `events`: JSON lines, appended when anything happens but a test that passes.
 - `stacks`: the stacks of all threads at a SIGTERM.
 - `asked`: the same, whenever the watcher has asked for them.
@@ -12,8 +13,8 @@ A record is a hidden folder beside the report, named after the run. It has
 - `reserve`: room for the report in case that the disk is full at the end.
 - `observed`: what another process has seen of the run while it lived, such as a stall.
 - `memory`: how much memory another process has seen the run use.
-- a folder for each xdist worker, with its own `state`: the page, then a byte for each test that
-  says how it has ended. The controller may die before it has heard of that.
+- a folder for each xdist worker, with its own `state`: its byte for each test says how that has
+  ended. The controller may die before it has heard of that.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
 """
@@ -68,6 +69,11 @@ HEAD: Final = struct.Struct("<8sIII")
 """Magic, whether the session has ended, its exit code (32 bits on Windows), how many tests are
 selected.
 """
+
+FINISHED_AT: Final = 8
+FINISHED: Final = struct.Struct("<II")
+COUNT_AT: Final = 16
+"""Where the parts of the head are that change."""
 
 WRITTEN_AT: Final = HEAD.size
 """32 bits: 1 once the whole report is written. Setting it needs no room on the disk."""

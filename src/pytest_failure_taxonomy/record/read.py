@@ -462,6 +462,7 @@ def parse_worker(state: bytes) -> WorkerState:
         timer = Timer(armed_ns=armed_ns, budget_seconds=budget, method=method_name)
     (started,) = struct.unpack_from("<I", state, layout.COUNTERS_AT + 4 * layout.STARTED)
     process_id, stdout, stderr = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
+    (count,) = struct.unpack_from("<I", state, layout.COUNT_AT)
     return WorkerState(
         test=test,
         activity=activity,
@@ -469,7 +470,7 @@ def parse_worker(state: bytes) -> WorkerState:
         process_id=process_id,
         capture=(stdout, stderr),
         tests=started,
-        endings=state[PAGE:],
+        endings=state[PAGE : PAGE + count],
     )
 
 
@@ -481,7 +482,8 @@ def _parse_state(
     Returns:
         Fields of `RecordedRun`, how many events were counted by name, and the errno of a loss.
     """
-    if len(state) < PAGE:
+    has_numbers = len(state) >= PAGE
+    if not has_numbers:
         notes.append("the record's numbers are missing")
         state = layout.MAGIC.ljust(PAGE, b"\0")
     magic, finished, code, count = layout.HEAD.unpack_from(state)
@@ -524,7 +526,7 @@ def _parse_state(
         "counters": dict(zip(names, counters, strict=True)),
         "exit_code": code if finished else None,
         "in_flight": tuple(in_flight),
-        "not_run": (*not_run, *nodeids[tests:]),
+        "not_run": (*not_run, *nodeids[count:]) if has_numbers else (),
         "starts": struct.unpack_from(f"<{len(order) // 4}I", order),
         "timer": own.timer,
         "activity": own.activity,

@@ -1,6 +1,7 @@
 """Write the record of a run: on disk or, if that is not possible, in memory alone.
 
-Both have the same arrays, so that the code that fills them need not know which one it has.
+The numbers are in memory in both cases. `keep` copies them to a mapped file where there is one. A
+test may truncate that file or fill it with something else; what was in memory is written again.
 
 The stacks of this process belong to it, too. py-spy reads them from outside, where it is installed
 and allowed to. Without it, faulthandler writes them to a file when a signal asks for it. Its
@@ -19,10 +20,9 @@ import signal
 import struct
 import sys
 import time
-import weakref
-from array import array
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import get_native_id
 from typing import Any, Final
@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.redaction.signs import blocks_of
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
 from pytest_failure_taxonomy.system import files, process
-from pytest_failure_taxonomy.system.interpreter import isolate_module
+from pytest_failure_taxonomy.system.interpreter import call_after_fork, isolate_module
 from pytest_failure_taxonomy.taxonomy.values import to_told
 
 json = isolate_module(json)
@@ -45,11 +45,15 @@ _PLACES: Final = {
 }
 _NUMBER: Final = struct.Struct("<I")
 
-Numbers = MutableSequence[int] | memoryview
+Check = Callable[[], object]
+"""Raises OSError if a store into a mapped file would end this process by SIGBUS."""
 
 to_json: Final = json.JSONEncoder(default=to_told, check_circular=False).encode
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT
+_MAP_FIXED: Final = 0x10
+_MADV_POPULATE_READ: Final = 22
+"""Fails where reading would be a SIGBUS."""
 _CLOSED_FIELDS: Final = CLOSED_FIELDS | {
     "run_id",
     "part",
@@ -62,12 +66,42 @@ _CLOSED_FIELDS: Final = CLOSED_FIELDS | {
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class Record:
-    """A record in memory, which is lost with its process.
+def _line_of(event: str, fields: dict[str, Any]) -> bytes:
+    return to_json([event, fields]).encode("ascii") + b"\n"
 
-    It has the same arrays as one on disk, so that the code that fills them need not know which one
-    it has.
-    """
+
+class Numbers:
+    """Views of the content of a state file, which `layout` describes."""
+
+    def __init__(self, content: memoryview, tests: int) -> None:
+        """Divide a memory, which may be larger, for a number of tests.
+
+        Each array has one more element at its end, which stands for tests that were not selected.
+        """
+        starts, order = layout.starts_offset(tests), layout.order_offset(tests)
+        self.page = content[: layout.PAGE]
+        self.counters = content[layout.COUNTERS_AT : layout.COUNTED_AT].cast("I")
+        """In the order of `layout.COUNTERS`."""
+        self.states = content[layout.PAGE : layout.PAGE + tests + 1]
+        self.starts = content[starts:order].cast("I")
+        """In ms."""
+        self.order = content[order : layout.file_size(tests)].cast("I")
+        # The page last: it has the mark of a record.
+        self._parts = self.states, self.starts, self.order, self.page
+
+    def copy_from(self, other: Numbers) -> None:
+        """Take over everything for which there is room."""
+        for ours, theirs in zip(self._parts, other._parts, strict=True):
+            common = min(len(ours), len(theirs))
+            ours[:common] = theirs[:common]
+
+
+def _zeros(tests: int) -> Numbers:
+    return Numbers(memoryview(bytearray(layout.file_size(tests))), tests)
+
+
+class Record:
+    """A record in memory, which is lost with its process."""
 
     folder: Path | None = None
     """Of the record on disk."""
@@ -78,29 +112,36 @@ class Record:
         self._process_id = os.getpid()
         # Kept because freezegun, for one, replaces the function in its module.
         self.clock = time.monotonic_ns
-        self._use(memoryview(bytearray(layout.PAGE)))
+        self.numbers = _zeros(0)
+        """Whoever changes them calls `keep`."""
 
-    def _use(self, content: memoryview) -> None:
-        self._map = content
-        end = layout.COUNTERS_AT + 4 * len(layout.COUNTERS)
-        self.counters: Numbers = content[layout.COUNTERS_AT : end].cast("I")
-        """In the order of `layout.COUNTERS`."""
+    def select(self, nodeids: Sequence[str], *, is_more: bool = False) -> None:
+        """Record the tests that are going to run, and make room for them.
 
-    def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the arrays of the tests' states, of their starts in ms, and of their order.
-
-        Each has one more element at its end, which stands for tests that were not selected.
+        Args:
+            nodeids: all of them.
+            is_more: they begin with those of before.
         """
-        size = len(nodeids) + 1
-        return bytearray(size), array("I", bytes(4 * size)), array("I", bytes(4 * size))
+        self.make_room(len(nodeids), is_more=is_more)
 
-    def make_room(self, tests: int) -> Numbers:
-        """Return an array of a byte for each test of a worker: how it has ended."""
-        return bytearray(tests)
+    def make_room(self, tests: int, *, is_more: bool = False) -> None:
+        """Have arrays for a number of tests."""
+        before, self.numbers = self.numbers, _zeros(tests)
+        self.numbers.page[:] = before.page
+        if is_more:
+            self.numbers.copy_from(before)
+
+    def keep(self, index: int = 0, place: int | None = None) -> None:
+        """Copy the numbers to the disk, and of the arrays what has changed.
+
+        Args:
+            index: the test whose state has changed.
+            place: the place in the order that it has taken, if it has started.
+        """
 
     def page(self) -> bytes:
         """Return the numbers of the record as they are on disk."""
-        return bytes(self._map[: layout.PAGE])
+        return bytes(self.numbers.page)
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event."""
@@ -111,39 +152,43 @@ class Record:
     def arm_timer(self, seconds: float, method: str) -> None:
         """Record that a timer of pytest-timeout is armed; the method `""` means none."""
         index, armed_ns = layout.TIMER_METHODS.index(method), self.clock() if method else 0
-        layout.TIMER.pack_into(self._map, layout.TIMER_AT, armed_ns, seconds, index)
+        self._pack(layout.TIMER, layout.TIMER_AT, armed_ns, seconds, index)
 
     def set_current(self, name: str, state: int = layout.IN_SETUP) -> None:
         """Record that this worker starts a test, by its node id."""
         encoded = name.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
-        self._map[layout.NAME_AT : layout.NAME_AT + len(encoded)] = encoded
-        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, self.clock(), state, len(encoded))
+        self.numbers.page[layout.NAME_AT : layout.NAME_AT + len(encoded)] = encoded
+        self.keep()  # before the length: nobody may read half of a name
+        self._pack(layout.CURRENT, layout.CURRENT_AT, self.clock(), state, len(encoded))
 
     def set_byte(self, place: int, number: int) -> None:
         """Record a number that is one byte; `layout` has the places."""
-        self._map[place] = number
+        self.numbers.page[place] = number
+        self.keep()
 
     def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
         """Record where the user reads what pytest prints."""
-        layout.READER.pack_into(
-            self._map, layout.READER_AT, status.st_dev, status.st_ino, descriptor, flags
-        )
+        where = status.st_dev, status.st_ino, descriptor
+        self._pack(layout.READER, layout.READER_AT, *where, flags)
 
     def set_activity(self, state: int, name: str) -> None:
         """Record what is begun that is no test, by its state and name; a test in flight stays."""
-        if self._map[layout.CURRENT_STATE_AT] in layout.PHASES or os.getpid() != self._process_id:
+        if self.numbers.page[layout.CURRENT_STATE_AT] in layout.PHASES:
             return
-        self._map[layout.CURRENT_STATE_AT] = layout.NOT_STARTED  # nobody may read half of a name
+        self.set_byte(layout.CURRENT_STATE_AT, layout.NOT_STARTED)  # the name that was there goes
         self.set_current(name, state)
 
     def set_capture(self, stdout: int, stderr: int) -> None:
         """Record the descriptors of the files with what is captured, 0 for none."""
-        layout.CAPTURE.pack_into(self._map, layout.CAPTURE_AT, self._process_id, stdout, stderr)
+        self._pack(layout.CAPTURE, layout.CAPTURE_AT, self._process_id, stdout, stderr)
 
     def finish(self, exit_code: int) -> None:
         """Record that the session has ended."""
-        magic, _, _, count = layout.HEAD.unpack_from(self._map)
-        layout.HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
+        self._pack(layout.FINISHED, layout.FINISHED_AT, 1, exit_code)
+
+    def _pack(self, form: struct.Struct, place: int, *values: Any) -> None:
+        form.pack_into(self.numbers.page, place, *values)
+        self.keep()
 
     def open_file(self, name: str, flags: int, size: int = 0) -> int:
         """Return a descriptor of a file of the record, which is made if it does not exist.
@@ -173,7 +218,7 @@ class Record:
     _open_folder = opened
 
     def remove(self) -> str | None:
-        """Remove the record from disk; the arrays stay usable.
+        """Remove the record from disk; the numbers stay usable.
 
         Returns:
             A sentence about what stays, or `None`.
@@ -186,7 +231,7 @@ class DiskRecord(Record):
 
     The state file is mapped and its descriptor closed. The descriptor of the events has a number
     so high that programs don't get it, and is checked before each write: a test may have closed it
-    and opened a file of its own under that number.
+    and opened a file of its own under that number. What a test truncates is written again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -197,42 +242,63 @@ class DiskRecord(Record):
         """
         super().__init__()
         self.folder: Path = folder
+        self._written: list[tuple[str, dict[str, Any]]] = []
+        """All events."""
+        self._fillers: dict[str, str] = {}
+        """By secrets that were erased, what is written in their place."""
         with files.make_folder(folder) as made:
             self._identity = made.identity
             try:
-                self._use(map_file(made, layout.STATE, layout.PAGE))
+                self._map(make=True)
                 self._events = self._open_events(made)
             except OSError:
                 if made.is_new:
                     layout.remove_record(made)
                 raise
-        layout.HEAD.pack_into(self._map, 0, layout.MAGIC, 0, 0, 0)
+        call_after_fork(self._leave_disk)
+        layout.HEAD.pack_into(self.numbers.page, 0, layout.MAGIC, 0, 0, 0)
         started = process.read_identity(self._process_id)["start_ticks"] or 0
-        layout.PROCESS.pack_into(self._map, layout.PROCESS_AT, started, self._process_id)
-        _NUMBER.pack_into(self._map, layout.THREAD_AT, get_native_id())
+        layout.PROCESS.pack_into(self.numbers.page, layout.PROCESS_AT, started, self._process_id)
+        self._pack(_NUMBER, layout.THREAD_AT, get_native_id())
 
-    def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
-        """Make room for the tests, write their node ids, and return their arrays."""
-        count = len(nodeids)
-        if not self._enlarge(layout.file_size(count)):
-            return Record().select(nodeids)
-        larger = self._map
-        magic, finished, code, _ = layout.HEAD.unpack_from(larger)
+    def keep(self, index: int = 0, place: int | None = None) -> None:
+        """Copy what has changed, as `Record.keep` says; a test that passes calls it four times."""
+        try:
+            self._check()
+        except OSError:  # a test has truncated the file
+            self._write_again()
+            return
+        numbers, disk = self.numbers, self._disk
+        if place is not None:
+            disk.starts[index] = numbers.starts[index]
+            disk.order[place] = numbers.order[place]
+        # A start comes before the state that makes it valid: this process may die in between.
+        disk.states[index] = numbers.states[index]
+        disk.page[:] = numbers.page
+
+    def select(self, nodeids: Sequence[str], *, is_more: bool = False) -> None:
+        """Write the node ids, and make room for these tests."""
         # The node ids first: with a count and no node ids the record could not be read.
-        self.write("selection", count=count)
-        for first in range(0, count, NODEIDS_A_LINE):
+        self.write("selection", count=len(nodeids))
+        for first in range(0, len(nodeids), NODEIDS_A_LINE):
             self.write("selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE]))
-        layout.HEAD.pack_into(larger, 0, magic, finished, code, count)
-        starts, order = layout.starts_offset(count), layout.order_offset(count)
-        return (
-            larger[layout.PAGE : layout.PAGE + count + 1],
-            larger[starts:order].cast("I"),
-            larger[order : layout.file_size(count)].cast("I"),
-        )
+        super().select(nodeids, is_more=is_more)
 
-    def make_room(self, tests: int) -> Numbers:
-        """Return an array of a byte for each test of a worker: how it has ended."""
-        return self._map[layout.PAGE :] if self._enlarge(layout.PAGE + tests) else bytearray(tests)
+    def make_room(self, tests: int, *, is_more: bool = False) -> None:
+        """Have arrays for a number of tests, on the disk as well if there is room."""
+        super().make_room(tests, is_more=is_more)
+        if os.getpid() != self._process_id:
+            self._leave_disk()
+            return
+        try:
+            self._map()
+        except OSError as error:  # the numbers before the arrays have their room
+            without_arrays = _zeros(tests)
+            without_arrays.page = self._disk.page
+            self._disk = without_arrays
+            self._lose(error)
+        else:
+            self._pack(_NUMBER, layout.COUNT_AT, tests)
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event by one system call, so that a death can't leave half of it.
@@ -242,13 +308,21 @@ class DiskRecord(Record):
         if os.getpid() != self._process_id:
             return
         if event in _PLACES:
-            (count,) = _NUMBER.unpack_from(self._map, _PLACES[event])
-            _NUMBER.pack_into(self._map, _PLACES[event], count + 1)
-        line = to_json([event, fields]).encode("ascii") + b"\n"
+            (count,) = _NUMBER.unpack_from(self.numbers.page, _PLACES[event])
+            self._pack(_NUMBER, _PLACES[event], count + 1)
+        self._written.append((event, fields))
+        self._append(_line_of(event, fields))
+
+    def _append(self, line: bytes) -> None:
+        """Append a line to the events; write all of them if a test has truncated the file."""
         try:
             if not self._events.is_open():
                 with self._open_folder() as folder:
                     self._events = self._open_events(folder)
+            if self._events.is_cut():
+                lines = [_line_of(*written) for written in self._written]
+                line = b"".join([_without(each, self._fillers) for each in lines])
+                self._events.clear()
             self._events.append(line)
         except OSError as error:
             self._lose(error)
@@ -266,6 +340,7 @@ class DiskRecord(Record):
         """
         if os.getpid() != self._process_id:
             return
+        self._fillers.update(fillers)
         try:
             with self.opened() as folder:
                 writing = folder.open_file(layout.EVENTS, os.O_WRONLY)
@@ -300,15 +375,28 @@ class DiskRecord(Record):
         with folder:
             return layout.remove_record(folder)
 
-    def _enlarge(self, size: int) -> bool:
-        """Make room for more than the numbers; tell whether there is any."""
+    def _map(self, *, make: bool = False) -> None:
+        """Map the state file, as large as the numbers are, and copy them to it."""
+        tests = len(self.numbers.states) - 1
+        size = layout.file_size(tests)
+        with self.opened() as folder:
+            content, self._check = map_file(folder, layout.STATE, size, make=make)
+        self._disk: Numbers = Numbers(content, tests)
+        self._disk.copy_from(self.numbers)
+
+    def _write_again(self) -> None:
+        """Write everything again; if that is not possible, keep no more numbers."""
         try:
-            with self.opened() as folder:
-                self._use(map_file(folder, layout.STATE, size, make=False))
+            self._map()
         except OSError as error:
+            self._leave_disk()
             self._lose(error)
-            return False
-        return True
+        self._append(b"")
+
+    def _leave_disk(self) -> None:
+        """Copy the numbers to where nobody reads them, as in a forked child."""
+        self._disk = _zeros(len(self.numbers.states) - 1)
+        self._check = bool
 
     def _open_folder(self) -> files.Folder:
         """Open the folder of the record; create it again if a test has removed it."""
@@ -326,8 +414,8 @@ class DiskRecord(Record):
 
     def _lose(self, error: OSError) -> None:
         if self.lost is None:
-            _NUMBER.pack_into(self._map, layout.LOSS_AT, error.errno or errno.EIO)
             self.lost = f"the record in {self.folder} is not whole: {error.strerror or error}"
+            self._pack(_NUMBER, layout.LOSS_AT, error.errno or errno.EIO)
 
 
 # Files with allocated blocks, mapped into memory without an open descriptor.
@@ -352,7 +440,9 @@ def allocate_file(folder: files.Folder, name: str, size: int) -> None:
         os.close(descriptor)
 
 
-def map_file(folder: files.Folder, name: str, size: int, *, make: bool = True) -> memoryview:
+def map_file(
+    folder: files.Folder, name: str, size: int, *, make: bool = True
+) -> tuple[memoryview, Check]:
     """Create or enlarge a file, and map it. Its blocks are allocated, in case the disk fills up.
 
     Args:
@@ -361,22 +451,27 @@ def map_file(folder: files.Folder, name: str, size: int, *, make: bool = True) -
         size: in bytes.
         make: create the file if it does not exist.
 
+    Returns:
+        The memory, and what to call before a store into it.
+
     Raises:
         OSError: if there is no room, no permission, or no file and `make` is false.
     """
     descriptor = folder.open_file(name, _FLAGS if make else os.O_RDWR)
     try:
-        _allocate(descriptor, size)
-        # `mmap` keeps a duplicate of the descriptor with the lowest free number, and closes that
-        # number in the end, even if it belongs to another file by then. Since Python 3.13 it has an
-        # option not to.
-        if os.name != "posix":
-            return memoryview(mmap.mmap(descriptor, size))
-        if sys.version_info >= (3, 13):
-            return memoryview(mmap.mmap(descriptor, size, trackfd=False))
-        return _map_by_the_system(descriptor, size)
+        # One byte more, which is on a page of its own: to whatever size somebody truncates the
+        # file, this page is gone.
+        last = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        _allocate(descriptor, last + 1)
+        memory = _map_descriptor(descriptor, last + 1)
     finally:
         os.close(descriptor)
+    try:
+        check: Check = partial(memory.madvise, _MADV_POPULATE_READ, last, 1)
+        check()
+    except (AttributeError, OSError):  # another system, or Linux before 5.14
+        check = bool
+    return memoryview(memory), check
 
 
 def _allocate(descriptor: int, size: int) -> None:
@@ -386,22 +481,25 @@ def _allocate(descriptor: int, size: int) -> None:
         os.truncate(descriptor, size)
 
 
-def _map_by_the_system(descriptor: int, size: int) -> memoryview:
+def _map_descriptor(descriptor: int, size: int) -> mmap.mmap:
+    # `mmap` keeps a duplicate of the descriptor with the lowest free number, and closes that number
+    # in the end, even if it belongs to another file by then. Since Python 3.13 it has an option not
+    # to. Before, the file is mapped over memory that has none.
+    if os.name != "posix":
+        return mmap.mmap(descriptor, size)
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, size, trackfd=False)
     import ctypes
 
+    memory = mmap.mmap(-1, size)
     system = ctypes.CDLL(None, use_errno=True)
-    call, undo = system.mmap, system.munmap
-    call.restype = ctypes.c_void_p
-    call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
-    undo.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    access = mmap.PROT_READ | mmap.PROT_WRITE
-    address: Any = call(None, size, access, mmap.MAP_SHARED, descriptor, 0)
-    if address == ctypes.c_void_p(-1).value:
+    address = ctypes.byref(ctypes.c_char.from_buffer(memory))
+    access, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _MAP_FIXED
+    length, offset = ctypes.c_size_t(size), ctypes.c_long(0)
+    if system.mmap(address, length, access, flags, descriptor, offset) == -1:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    content = (ctypes.c_char * size).from_address(address)
-    weakref.finalize(content, undo, address, size).atexit = False
-    return memoryview(content).cast("B")
+    return memory
 
 
 def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:

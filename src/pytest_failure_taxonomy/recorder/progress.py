@@ -12,7 +12,6 @@ import faulthandler
 import os
 import sys
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
@@ -83,9 +82,7 @@ class Progress:
         self.nodeids: Sequence[str] = ()
         self._record = record
         self._shown = shown
-        self._states: Numbers = bytearray(1)
-        self._starts: Numbers = array("I", [0])
-        self._order: Numbers = array("I", [0])
+        self._use(record.numbers)
         self._ordered = 0
         """How many places of the order are taken."""
         self._numbers = {MAIN: 0}
@@ -93,7 +90,6 @@ class Progress:
         self.plan = Plan()
         self.is_distributed = False
         """Whether workers run the tests, so that a start alone does not say whose it is."""
-        self._counters = record.counters
         self._cursor = 0
         self._indices: dict[str, int] | None = None
         self._running: dict[str, int] = {}
@@ -109,19 +105,20 @@ class Progress:
             nodeids: all of them.
             is_more: they begin with those of before, to which another worker adds the same ones.
         """
-        before = [*self._order[: self._ordered]] if is_more else []
         if not (is_more and self.nodeids):
             self.plan = replace(self.plan, tests=len(nodeids), digest=digest_of(nodeids))
             self._record.write("plan", plan=self.plan)
         self.nodeids = nodeids
-        self._states, self._starts, order = self._record.select(self._shown(nodeids))
-        self._ordered = len(before)
-        # What stands at its place is of an earlier selection.
-        order[:] = array("I", [*before, *bytes(len(order) - len(before))])
-        self._order = order
-        self._counters = self._record.counters
+        self._record.select(self._shown(nodeids), is_more=is_more)
+        self._use(self._record.numbers)
+        if not is_more:
+            self._ordered = 0
         self._cursor = 0
         self._indices = None
+
+    def _use(self, numbers: Numbers) -> None:
+        self._states, self._starts, self._order = numbers.states, numbers.starts, numbers.order
+        self._counters = numbers.counters
 
     def start(self, nodeid: str) -> None:
         """Record that a test has started."""
@@ -134,10 +131,13 @@ class Progress:
             index = self._find(nodeid)
         self._running[nodeid] = index
         self._starts[index] = (self.clock() - self.started_ns) // 1_000_000
+        place = -1  # which stays as it is
         if not self._states[index] and not self.is_distributed:
-            self._order[self._ordered] = index + 1
-            self._ordered += 1
+            place = self._ordered
+            self._order[place] = index + 1
+            self._ordered = place + 1
         self._states[index] = IN_SETUP
+        self._record.keep(index, place)
 
     def position(self) -> object:
         """Return what changes whenever a test makes progress; for another thread."""
@@ -148,7 +148,7 @@ class Progress:
         """Record a test that a worker's own record names, if the worker has reported less of it."""
         running = self._running.get(nodeid)
         if running is not None:
-            self._states[running] = max(self._states[running], _STATES[phase])
+            self.advance(nodeid, max(self._states[running], _STATES[phase]))
             self.assign_worker(nodeid, worker)
             return
         index = self._find(nodeid)
@@ -156,7 +156,7 @@ class Progress:
             return
         self._running[nodeid] = index
         self._starts[index] = max(0, start_ns - self.started_ns) // 1_000_000
-        self._states[index] = _STATES[phase]
+        self.advance(nodeid, _STATES[phase])
         self.assign_worker(nodeid, worker)
 
     def advance(self, nodeid: str, state: int) -> None:
@@ -164,24 +164,27 @@ class Progress:
         index = self._running.get(nodeid)
         if index is not None:
             self._states[index] = state
+            self._record.keep(index)
 
     def finish(self, nodeid: str) -> None:
         """Record that a test has ended."""
         index = self._running.pop(nodeid, None)
         if index is not None:
             self._states[index] = DONE
+            self._record.keep(index)
 
     def count(self, name: str, by: int = 1) -> None:
         """Count a result under one of the names of `layout.COUNTERS`, or take some back."""
         index = _INDEX[name]
         self._counters[index] = max(0, self._counters[index] + by)
+        self._record.keep()
 
     def count_pass(self, nodeid: str) -> None:
-        """Count a test that passed."""
-        self._counters[_PASSED] += 1
+        """Count a test that passed; the number is kept when its state is."""
         if self.reruns and nodeid in self.reruns:
             self._recovered.add(nodeid)
             self._record.write("recovered", nodeid=self._shown((nodeid,))[0])
+        self._counters[_PASSED] += 1
 
     def count_rerun(self, nodeid: str, attempt: int | None) -> None:
         """Count a test that failed and is run again.
@@ -198,6 +201,7 @@ class Progress:
     def set_deselected(self, count: int) -> None:
         """Set how many tests options have deselected."""
         self._counters[_INDEX["deselected"]] = count
+        self._record.keep()
 
     def add_worker(self, worker: str) -> None:
         """Give a worker its number; the record has workers in the same order."""
@@ -214,6 +218,7 @@ class Progress:
         if index != _UNKNOWN and self._ordered < len(self._order):
             number = min(self._numbers[worker], LAST_WORKER)
             self._order[self._ordered] = number << INDEX_BITS | index + 1
+            self._record.keep(index, self._ordered)
             self._ordered += 1
 
     def phase_of(self, nodeid: str) -> Phase | None:
@@ -250,14 +255,6 @@ class Progress:
         """Return the selected tests that never started, in the order of selection."""
         pairs = zip(self.nodeids, self._states, strict=False)  # which have one more
         return tuple([nodeid for nodeid, state in pairs if state == NOT_STARTED])
-
-    def detach(self) -> None:
-        """Continue in memory: a forked child must not write to the record of its parent."""
-        memory = Record()
-        memory.counters = array("I", self._counters)
-        self._record, self._counters = memory, memory.counters
-        self._states, self._starts = bytearray(self._states), array("I", self._starts)
-        self._order = array("I", self._order)
 
     def _find(self, nodeid: str) -> int:
         """Return the index of a test that starts out of the order of selection."""

@@ -109,15 +109,16 @@ class SessionRecorder:
                 self._exempt_reports += hasattr(report, "wasxfail")
             when = report.when
             nodeid = report.nodeid
-            if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
-                is_called = passed and when == "setup"
-                self.progress.advance(nodeid, IN_CALL if is_called else IN_TEARDOWN)
             if self._awaiting is not None:
                 self._await_no_more()
             if not passed or hasattr(report, "wasxfail"):
                 self._record_other_than_passed(report)
             elif when == "call" and not hasattr(report, "context"):
                 self.progress.count_pass(nodeid)
+            # Last, because it keeps what was counted, too.
+            if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
+                is_called = passed and when == "setup"
+                self.progress.advance(nodeid, IN_CALL if is_called else IN_TEARDOWN)
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logreport", error)
 

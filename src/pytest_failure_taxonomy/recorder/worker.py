@@ -52,7 +52,6 @@ class WorkerRecorder:
         self._exceptions = ExceptionMemory(config, self.faults)
         self._deselected = 0
         self._nodeids: list[str] = []
-        self._endings = self.record.make_room(0)
         self._next = 0
         self._ending = _ENDED["passed"]
         self._shown: dict[str, str] = {}
@@ -72,7 +71,7 @@ class WorkerRecorder:
     @guarded_hook(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record which test runs here; the controller is told later, or never."""
-        self.record.counters[STARTED] += 1
+        self.record.numbers.counters[STARTED] += 1
         self.record.set_current(self._shown.get(nodeid, nodeid))
         self._ending = _ENDED["passed"]
 
@@ -99,14 +98,17 @@ class WorkerRecorder:
     @guarded
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Record how a test has ended, and forget exceptions that no report asked for."""
+        numbers = self.record.numbers
+        index = 0
         if self._nodeids:
             try:
                 index = self._nodeids.index(nodeid, self._next, self._next + _NEAR)
             except ValueError:
                 index = self._indices[nodeid]
-            self._endings[index] = self._ending
+            numbers.states[index] = self._ending
             self._next = index + 1
-        self.record.set_byte(layout.CURRENT_STATE_AT, DONE)
+        numbers.page[layout.CURRENT_STATE_AT] = DONE
+        self.record.keep(index)
         self._exceptions.forget()
 
     @guarded_hook(trylast=True)
@@ -135,7 +137,7 @@ class WorkerRecorder:
         if self.record.folder is not None:
             names = NodeIds(Secrets(self._given["patterns"], self._given["key"]))
             nodeids = self._nodeids = [item.nodeid for item in session.items]
-            self._endings = self.record.make_room(len(nodeids))
+            self.record.make_room(len(nodeids))
             shown = names.shown_of_all(nodeids)
             self._shown = {
                 real: each for real, each in zip(nodeids, shown, strict=True) if each != real

@@ -43,9 +43,10 @@ from pytest_failure_taxonomy.report.text import (
 )
 from pytest_failure_taxonomy.run import printing
 from pytest_failure_taxonomy.run.printing import print_lines
-from pytest_failure_taxonomy.run.report_file import ReportFile, call_after_fork
+from pytest_failure_taxonomy.run.report_file import ReportFile
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.system.interpreter import (
+    call_after_fork,
     interpreter_as_it_was,
     isolate_package,
     write_words,
@@ -212,7 +213,7 @@ class Run:
 
             self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
             config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
-        call_after_fork(self.session.progress.detach, self.report_file.leave_to_parent)
+        call_after_fork(self.report_file.leave_to_parent)
 
     def _begin_on_disk(self) -> None:
         """Write the first report, begin the record, and start the watcher."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -278,18 +277,3 @@ class ReportFile:
         """Return the path of the report, relative to where pytest was started if it lies below."""
         path = self.path
         return str(path.relative_to(started_in) if path.is_relative_to(started_in) else path)
-
-
-def call_after_fork(*methods: Any) -> None:
-    """Call bound methods in each forked child of this process, as long as their objects exist."""
-    if not hasattr(os, "register_at_fork"):
-        return
-    references = [weakref.WeakMethod(method) for method in methods]
-
-    def call() -> None:
-        for reference in references:
-            method = reference()
-            if method is not None:
-                method()
-
-    os.register_at_fork(after_in_child=call)

@@ -492,6 +492,8 @@ class Journal(KeptDescriptor):
     """The end of a file that was opened with `O_APPEND`, to which this process appends."""
 
     _is_torn = False
+    _size = 0
+    """How many bytes this process has appended."""
 
     def append(self, lines: bytes) -> None:
         """Append whole lines, by one system call where the disk has room for them.
@@ -505,7 +507,17 @@ class Journal(KeptDescriptor):
             if not written:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             rest = rest[written:]
+            self._size += written
             self._is_torn = bool(rest)
+
+    def is_cut(self) -> bool:
+        """Tell whether the file has become shorter than what was appended."""
+        return os.lseek(self.descriptor, 0, os.SEEK_END) < self._size
+
+    def clear(self) -> None:
+        """Remove all lines."""
+        os.ftruncate(self.descriptor, 0)
+        self._size = 0
 
     def end_line(self) -> None:
         """End a last line that another process, which is gone, may have torn.

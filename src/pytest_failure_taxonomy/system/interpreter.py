@@ -16,6 +16,7 @@ import errno
 import os
 import select
 import sys
+import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
@@ -193,6 +194,21 @@ def _is_hidden(name: str, libraries: list[str]) -> bool:
     module = sys.modules[name]
     file = vars(module).get("__file__") if type(module) is ModuleType else None
     return not _is_of_library(file) and PathFinder.find_spec(name, libraries) is not None
+
+
+def call_after_fork(*methods: Any) -> None:
+    """Call bound methods in each forked child of this process, as long as their objects exist."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    references = [weakref.WeakMethod(method) for method in methods]
+
+    def call() -> None:
+        for reference in references:
+            method = reference()
+            if method is not None:
+                method()
+
+    os.register_at_fork(after_in_child=call)
 
 
 def our_command(*words: str) -> str:

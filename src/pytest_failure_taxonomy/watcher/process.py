@@ -67,6 +67,7 @@ def watch(
     given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
     from pytest_failure_taxonomy.system.process import MemorySampler
 
+    beginning = _read(files[1])
     stalls = Stalls(files, process_id, report, run_id, given)
     memory = MemorySampler(process_id, folder or None)
     _wait_for_end(pidfd, channel, files[0], [stalls, memory])
@@ -94,7 +95,7 @@ def watch(
         exit=replace(end.exit, memory=parse_memory(memory.seen())),
         observed=parse_observed(seen) if seen else None,
         left=Left(dump=dump, stdout=stdout, stderr=stderr),
-        contents=[_read(file) for file in files],
+        contents=[_read(files[0]), max(beginning, _read(files[1]), key=len)],
     )
     complete_run(Path(report), run_id, end)
 

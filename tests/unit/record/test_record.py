@@ -231,6 +231,7 @@ def test_the_reader_says_what_the_run_knew(
         recording.progress.select(selection)
         for step, word in steps:
             take_step(recording, step, word)
+        recording.record.keep()  # as it is when the state of a test that has passed changes
     seen = evidence(read(folder), ended_ns=disk.now_ns)
     progress, log = disk.progress, disk.log
     failed = {failure.nodeid for failure in log.failures}
@@ -365,7 +366,7 @@ def test_a_large_selection_is_written_in_pieces(
     assert run.nodeids == nodeids
     assert [test.nodeid for test in run.in_flight] == [nodeids[70_000]]
     assert len(run.not_run) == 99_998
-    assert os.stat(folder / STATE).st_size == file_size(100_000)
+    assert os.stat(folder / STATE).st_size >= file_size(100_000)
 
 
 # What is torn, foreign or gone.
@@ -400,7 +401,7 @@ def test_events_cut_at_any_byte(folder: Path, recording: Recording) -> None:
 def test_a_state_cut_at_any_byte(folder: Path, recording: Recording) -> None:
     """A state file that is too short is read as far as it goes, and the loss is said."""
     state, events = ((folder / name).read_bytes() for name in (STATE, EVENTS))
-    for size in (0, 1, 7, 63, PAGE - 1, *range(PAGE, len(state))):
+    for size in (0, 1, 7, 63, PAGE - 1, *range(PAGE, file_size(3))):
         run = parse_record(state[:size], events, RUN_ID, "here")
         assert run.notes, size
         assert set(run.not_run) <= set(run.nodeids)
@@ -565,7 +566,7 @@ def test_a_workers_state(folder: Path) -> None:
     """A worker's test, phase, count and timer are read as they were noted."""
     record = DiskRecord(folder)
     assert worker_at(folder) == WorkerState()
-    record.counters[STARTED] += 2
+    record.numbers.counters[STARTED] += 2
     record.clock = lambda: STARTED_NS
     record.set_current("t.py::ü")
     record.arm_timer(1.5, "signal")
@@ -649,7 +650,7 @@ def test_a_very_long_node_id_of_a_worker_is_cut(folder: Path) -> None:
     state = worker_at(folder)
     assert state.test is not None
     assert len(state.test.nodeid) == MAX_NODEID_BYTES
-    assert os.stat(folder / STATE).st_size == PAGE
+    assert not any((folder / STATE).read_bytes()[PAGE:])
     record.set_current("t.py::short")
     state = worker_at(folder)
     assert state.test is not None
@@ -819,7 +820,6 @@ def test_a_forked_child_leaves_the_record_alone(folder: Path, recording: Recordi
     if child == 0:
         status = 1
         try:
-            recording.progress.detach()
             recording.progress.count_pass("t.py::b")
             recording.progress.finish("t.py::b")
             recording.run_test("t.py::c")
@@ -851,7 +851,7 @@ def test_removing_twice_or_writing_after_it(folder: Path) -> None:
     record = DiskRecord(folder)
     record.remove()
     record.remove()
-    record.counters[0] += 1
+    record.set_byte(CURRENT_STATE_AT, DONE)
     assert not folder.exists()
 
 

@@ -130,10 +130,12 @@ def test_looks_get_rare(clock: Clock) -> None:
 def test_progress(clock: Clock) -> None:
     """Progress begins a new time; that a stall has ended is told once it is certain."""
     assert clock.looks(7) == []
-    clock.record.counters[0] += 1
+    clock.record.numbers.counters[0] += 1
+    clock.record.keep()
     assert clock.looks(8) == []
     assert clock.looks(1) == [1]
-    clock.record.counters[0] += 1
+    clock.record.numbers.counters[0] += 1
+    clock.record.keep()
     assert clock.looks(7) == [6]
 
 
