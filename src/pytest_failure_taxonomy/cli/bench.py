@@ -84,15 +84,15 @@ def _load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptR
     return run
 
 
-def _report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
+def _report_for(run: KeptRun) -> BenchRunReport:
     """Return the report of a run.
 
     Raises:
         BenchError: What its file holds makes no report.
     """
     try:
-        report = run_file.report_of(run, gate)
-        if run.baseline is not None:  # whatever the gate: a loss stays one
+        report = run_file.report_of(run)
+        if run.baseline is not None:
             report, _ = comparing.evaluate_against_baseline(report, run.baseline)
         return with_agreement(report, run.path.parent)
     except ValueError:  # a ValidationError is one
@@ -603,53 +603,6 @@ def _listed(names: Sequence[str]) -> str:
     return listed(names, _MAX_IDS)
 
 
-# Regate.
-
-
-def regate(options: argparse.Namespace) -> int:
-    """Decide again and print the result."""
-    run = _load_run(options, has_outputs=False)
-    gate, source = _gate(run, options)
-    report = _report_for(run, gate)
-    answer_lines([*_summary(report, run.header.test), Line(text=f"  the gate is {source}")])
-    return 0 if report.gate is not None and report.gate.verdict == "PASS" else _FAILED
-
-
-def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]:
-    """Return the gate to decide by, and where it is from.
-
-    Raises:
-        BenchError: There is none.
-    """
-    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-
-    own, source = run.header.gate, "the run's own"
-    if options.task_class is not None:
-        task_class = load_task_class(run_file.folder_of(run, options.task_class))
-        own, source = task_class.settings.gate, "the task class's"
-    gate = _with_options(own, options)
-    if gate is None:
-        raise BenchError(
-            f"{run.path}: there is no gate to decide by; give --lower-bound-95 or"
-            " --min-passed-cases, or a --task-class with a gate: in its bench.yaml"
-        )
-    if gate is not own:
-        source = f"{source}, with the options" if own is not None else "that of the options"
-    return gate, source
-
-
-def _with_options(gate: GateSettings | None, options: argparse.Namespace) -> GateSettings | None:
-    """Return a gate with what the options ask for; the same one if they ask for nothing."""
-    asked = {name: getattr(options, name) for name in _ASKED}
-    given = {name: each for name, each in asked.items() if each is not None}
-    base = {} if gate is None else gate.model_dump()
-    return GateSettings.model_validate({**base, **given}) if given else gate
-
-
-_ASKED: Final = ("lower_bound_95", "min_passed_cases")
-"""What a gate asks for that an option can ask for, too."""
-
-
 # Plan.
 
 
@@ -703,6 +656,18 @@ def plan(options: argparse.Namespace) -> int:
     else:
         answer_lines(map(_line, _plan_lines(found)))
     return 0
+
+
+def _with_options(gate: GateSettings | None, options: argparse.Namespace) -> GateSettings | None:
+    """Return a gate with what the options ask for; the same one if they ask for nothing."""
+    asked = {name: getattr(options, name) for name in _ASKED}
+    given = {name: each for name, each in asked.items() if each is not None}
+    base = {} if gate is None else gate.model_dump()
+    return GateSettings.model_validate({**base, **given}) if given else gate
+
+
+_ASKED: Final = ("lower_bound_95", "min_passed_cases")
+"""What a gate asks for that an option can ask for, too."""
 
 
 def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:

@@ -837,13 +837,8 @@ def find_run(given: str, storage: Path) -> Path:
     raise BenchError(f"{given}: there is no such run in {storage}; the latest are {listed}")
 
 
-def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.BenchRunReport:
-    """Return the report of a run from what its file holds.
-
-    Args:
-        run: The run.
-        gate: What it must reach; by default, what it had to reach when it ran.
-    """
+def report_of(run: KeptRun) -> models.BenchRunReport:
+    """Return the report of a run from what its file holds."""
     header, cases = run.header, run.scheduled()
     settings = models.BenchSettings()
     with suppress(ValidationError):  # anybody may have written the file
@@ -855,7 +850,7 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
     plan = models.RunPlan(
         task_class=task_class,
         cases=tuple(models.BenchCase(**each.model_dump(exclude={"digest"})) for each in cases),
-        gate=gate or header.gate,
+        gate=header.gate,
         is_selection=len(cases) < header.cases_in_class and header.shard is None,
         shard=header.shard,
     )
