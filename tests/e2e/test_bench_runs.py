@@ -208,7 +208,8 @@ def test_the_reducers_of_a_run_are_shown(bench: Bench, tmp_path: Path) -> None:
     told = "  pass@2: 1.000; no lower bound: fewer than 5 cases"
     assert told in bench("show", "latest").lines
     assert told in bench("regrade", "latest").lines
-    keep_run(tmp_path, ends, settings={"reducers": ["pass@2", "pass@0", "x", 5]})
+    settings_of_another_version = {"reducers": ["pass@2", "pass@0", "x", 5], "colour": 1}
+    keep_run(tmp_path, ends, settings=settings_of_another_version)
     said = bench("show", RUN_ID)
     assert (said.code, said.err) == (0, "")
     assert told in said.lines
