@@ -11,11 +11,10 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing, oracle
-from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, grouped, units_of
+from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, units_of
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
@@ -29,7 +28,6 @@ from pytest_failure_taxonomy.bench.report import (
     signed,
     summary_lines,
 )
-from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import MAX_LINE, answer, answer_lines, tell
 from pytest_failure_taxonomy.documents.problems import nearest
@@ -717,39 +715,18 @@ def judge(options: argparse.Namespace) -> int:
         )
     if find_spec("scipy") is None:
         raise BenchError(f"bench judge: {NO_SCIPY.removeprefix('none: ')}")
-    run = None
-    if options.run is not None:
-        run = comparing.read_earlier_run(options.run, options.storage, task_class.name)
-        if run.digests.rubric != rubric_digest(task_class):
-            what = "was graded by another rubric, or another version of it"
-            raise BenchError(f"--run: {run.where}: {what}; regrade it, or run the class again")
     outcomes = oracle.grade_examples(task_class, labelled)
     found = oracle.measure(task_class, {name: each.score for name, each in outcomes.items()})
     kept = oracle.keep(found, options.storage)
-    facts: dict[str, Any] = {"agreement": found.model_dump(mode="json"), "run": None}
-    if run is not None:
-        passes = [case.passed for case in run.cases.values()]
-        units = grouped(passes, [case.cluster for case in run.cases.values()])
-        corrected = oracle.corrected_pass_rate(found, fmean(passes), len(units))
-        rate, low, high = (None,) * 3 if isinstance(corrected, str) else corrected
-        facts["run"] = {
-            "run_id": run.run_id,
-            "pass_rate": fmean(passes),
-            "n": len(units),
-            "corrected": rate,
-            "low": low,
-            "high": high,
-            "why_not": corrected if isinstance(corrected, str) else None,
-        }
     if options.format == "json":
-        output.answer_json(facts)
+        output.answer_json({"agreement": found.model_dump(mode="json")})
     else:
-        answer_lines(map(_line, _agreement_lines(found, facts["run"])))
+        answer_lines(map(_line, _agreement_lines(found)))
         answer(f"  kept as {kept}\n")
     return 0
 
 
-def _agreement_lines(found: RubricAgreement, run: Mapping[str, Any] | None) -> Iterator[str]:
+def _agreement_lines(found: RubricAgreement) -> Iterator[str]:
     outputs = counted(found.agreement.n, "labelled output")
     yield f"bench {found.task_class}: its rubric on {outputs}"
     rates = {
@@ -760,19 +737,11 @@ def _agreement_lines(found: RubricAgreement, run: Mapping[str, Any] | None) -> I
     for name, rate in rates.items():
         words = "not known: no output has such a label"
         if rate is not None:
-            words = f"{rate.value:.3f} ({_between(rate.low, rate.high)}, n={rate.n})"
+            interval = f"95 % between {rate.low:.3f} and {rate.high:.3f}"
+            words = f"{rate.value:.3f} ({interval}, n={rate.n})"
         yield f"  {name}: {words}"
     kappa = "not known: all say the same" if found.kappa is None else f"{found.kappa:.3f}"
     yield f"  Cohen's kappa: {kappa}, where people pass {found.base_rate:.3f}"
     for name, ids in (("passes", found.wrongly_passed), ("fails", found.wrongly_failed)):
         if ids:
             yield f"  {name} against the label ({len(ids)}): {_listed(ids)}"
-    if run is not None:
-        words = f"not corrected, because {run['why_not']}"
-        if run["why_not"] is None:
-            words = f"corrected {run['corrected']:.3f} ({_between(run['low'], run['high'])})"
-        yield f"  pass rate of {run['run_id']}: {run['pass_rate']:.3f}, {words}"
-
-
-def _between(low: float, high: float) -> str:
-    return f"95 % between {low:.3f} and {high:.3f}"
