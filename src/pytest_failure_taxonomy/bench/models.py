@@ -417,26 +417,9 @@ class GateSettings(ClosedModel):
     lower_bound_95: _Share | None = None
     """The least lower bound of the mean score."""
     min_passed_cases: _AtLeastOne | None = None
-    """The fewest distinct cases that must have passed; `min_cases` is its old name."""
+    """The fewest distinct cases that must have passed."""
     decides: bool = False
     """The gate alone makes the run red: a case that was graded and did not pass fails no test."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_old_name(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or _OLD_NAME not in given:
-            return given
-        if "min_passed_cases" in given:
-            raise WrongError(
-                f"has {_OLD_NAME} beside min_passed_cases, its new name; keep min_passed_cases"
-            )
-        return {
-            "min_passed_cases" if name == _OLD_NAME else name: value
-            for name, value in given.items()
-        }
-
-
-_OLD_NAME = "min_cases"
 
 
 def _check_kinds(pattern: str) -> str:
