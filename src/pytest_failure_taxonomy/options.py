@@ -37,9 +37,9 @@ class Option(SimpleNamespace):
     name: str
     """Without the prefix that all of its group have; empty for the switch."""
     type: str
-    """`flag`, `text`, `path`, `number`, `count`, `amounts` by name, `choice`, `list`, or
-    `database`: a path or a URL that may be left out. A path of a flag is relative to the folder in
-    which pytest was started, that of an ini value to the configuration file."""
+    """`flag`, `text`, `path`, `number`, `count`, `choice`, `list`, or `database`: a path or a URL
+    that may be left out. A path of a flag is relative to the folder in which pytest was started,
+    that of an ini value to the configuration file."""
     help: str
     prefix: str = "failure_taxonomy"
     long: str = ""
@@ -174,8 +174,6 @@ _BENCH_ROWS = (
     _setting("concurrency", "count", "Cases of a task class that run at a time", metavar="N"),
     _setting("max_cost_usd", "number", "Start no case of a task class once its cases have cost "
              "more", long="--bench-max-cost", metavar="USD"),
-    _setting("max_usage", "amounts", "The same of other amounts that the system tells, such as "
-             "output_tokens=1e6,calls=100", metavar="NAME=N,..."),
     _bench("backend", "text", "Call systems that are named by --bench-sut or `sut:` on a Dask "
            "cluster: dask://HOST:PORT", metavar="URL"),
     _bench("shard", "text", "Run the I-th of N parts of each task class, such as 2/4",

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 NAMES: Final = (
     *("record", "report", "report_in_the_way", "rules", "marker", "log"),
-    *("faces", "junit", "reportlog", "json_report", "ctrf", "trials"),
+    *("faces", "junit", "reportlog", "ctrf", "trials"),
 )
 """Of the targets, which are not imported before they can be instrumented; a test compares."""
 

@@ -128,11 +128,6 @@ def reportlog(data: bytes, folder: Path) -> None:
     _make("reportlog", data, folder)
 
 
-def json_report(data: bytes, folder: Path) -> None:
-    """Make a report of a file of pytest-json-report."""
-    _make("json-report", data, folder)
-
-
 def ctrf(data: bytes, folder: Path) -> None:
     """Make a report of a CTRF file."""
     _make("ctrf", data, folder)
@@ -164,7 +159,7 @@ TARGETS: Final[dict[str, Callable[[bytes, Path], None]]] = {
     each.__name__: each
     for each in (
         *(record, report, report_in_the_way, rules, marker, log),
-        *(faces, junit, reportlog, json_report, ctrf, trials),
+        *(faces, junit, reportlog, ctrf, trials),
     )
 }
 _CORPUS_OF: Final = {"report_in_the_way": "report", "faces": "report"}

@@ -26,7 +26,7 @@ from tests.helpers.hostile_files import CANARY, HOSTILE_FILES, canary
 ENVIRONMENT = Environment(python="3", platform="x", pytest="9", plugins=(), ci=None)
 FOREIGN = tuple(
     partial(report_from, source, rootdir=Path("/root"), environment=ENVIRONMENT)
-    for source in ("junit", "reportlog", "json-report", "ctrf")
+    for source in ("junit", "reportlog", "ctrf")
 )
 """The readers of other programs' files."""
 

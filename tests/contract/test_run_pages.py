@@ -29,7 +29,7 @@ def test_the_page_from_a_run_to_its_export(tmp_path: Path, monkeypatch: pytest.M
     """Who writes each file and runs each command in turn sees what the page shows."""
     assert run_command(tmp_path, "failure-taxonomy bench init bench/mail")[0] == 0
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    assert follow(HOW_TO, tmp_path) > 7
+    assert follow(HOW_TO, tmp_path) > 6
     monkeypatch.chdir(tmp_path)
     (example,) = (each for each in code_blocks(read_page(HOW_TO), "python") if "run.csv" in each)
     (tmp_path / "example.py").write_text(example)
@@ -57,7 +57,7 @@ def test_every_column_of_an_export_is_documented(tmp_path: Path) -> None:
 
 def test_every_command_on_runs_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     """The table has the commands that the help has, but for those with a section of their own."""
-    heading = "Kept runs: `bench list`, `show`, `regrade`, `regate`, `export`"
+    heading = "Kept runs: `bench list`, `show`, `regrade`, `export`"
     rows = table(section(read_page(COMMANDS), heading))
     documented = {code_in(row[0])[0].split()[1] for row in rows}
     with pytest.raises(SystemExit):

@@ -93,7 +93,7 @@ def test_the_fields_of_a_kept_run_are_all_there() -> None:
 def test_every_command_shows_its_help() -> None:
     """The page of the command has the help of each command, and of those below it."""
     made = filled("reference/command-line.md")
-    for name in ("run", "show", "history", "history flaky", "bench regate"):
+    for name in ("run", "show", "history", "history flaky", "bench regrade"):
         assert f"usage: failure-taxonomy {name} " in made
 
 

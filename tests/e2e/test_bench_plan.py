@@ -99,6 +99,18 @@ def test_what_is_missing_is_said(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [("--lower-bound-95", each) for each in ("2", "-1", "nan", "x", "")]
+    + [("--min-passed-cases", each) for each in ("0", "-1", "1.5", "٣", "9" * 99)],
+)
+def test_a_gate_that_no_run_can_have_is_wrong_use(option: str, given: str) -> None:
+    """It is exit code 2, with what would be right."""
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "plan", "--truth=0.9", f"{option}={given}"])
+    assert ended.value.code == 2
+
+
 def test_clusters_are_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Cases of one cluster count once: a class of six in two clusters has two."""
     cases = [{**each, "repo": "ab"[number % 2]} for number, each in enumerate(passing_cases(6))]

@@ -35,7 +35,7 @@ from tests.helpers.reports import (
 
 SAMPLES: Final = Path(__file__).parents[1] / "data" / "other_formats"
 ENVIRONMENT: Final = Environment(python="3.13.1", platform="Linux", pytest="unknown")
-READERS: Final = ("reportlog", "json-report", "ctrf")
+READERS: Final = ("reportlog", "ctrf")
 SUITE: Final = """
 import pytest
 STATE = []
@@ -118,9 +118,8 @@ PYTESTS_LAST_LINE: Final = {
     ("source", "name", "differs"),
     [
         ("reportlog", "reportlog.jsonl", {}),
-        # It has no reports of subtests.
-        ("json-report", "json-report.json", {"failed": 6}),
-        # Nor has this; what could not be collected is missing; xpassed tests are passed ones.
+        # It has no reports of subtests, nor what could not be collected; xpassed tests are
+        # passed ones.
         (
             "ctrf",
             "ctrf.json",
@@ -138,7 +137,6 @@ def test_counts_are_pytests_own(source: str, name: str, differs: dict[str, int])
     ("source", "name"),
     [
         ("reportlog", "reportlog.jsonl"),
-        ("json-report", "json-report.json"),
         ("ctrf", "ctrf.json"),
     ],
 )
@@ -197,18 +195,6 @@ def test_an_xdist_worker_that_died() -> None:
     (failure,) = report["failures"]
     assert (failure["nodeid"], failure["worker"]) == ("test_crash.py::test_dies", "gw0")
     assert report["run"]["started_at"].startswith("2026-")
-
-
-def test_a_summary_alone(tmp_path: Path) -> None:
-    """A file of pytest-json-report without its tests has counts, and says what is missing."""
-    document = json.loads((SAMPLES / "json-report.json").read_text("utf-8"))
-    del document["tests"], document["collectors"]
-    (tmp_path / "r.json").write_text(json.dumps(document), "utf-8")
-    report = read("json-report", tmp_path / "r.json")
-    assert report["tests"] is None
-    assert report["verdict"]["reason"] == "TESTS_FAILED"
-    assert report["summary"]["failed"] == 6
-    assert "leaves its tests out" in notes_of(report)
 
 
 @pytest.mark.parametrize("make", [make_full_run, None], ids=["everything failed", "a death"])
@@ -282,7 +268,6 @@ def ctrf_of(*tests: dict[str, Any], **more: Any) -> bytes:
 
 
 TEST: Final = {"name": "a.py::t", "status": "passed", "duration": 1}
-JSON_REPORT: Final = {"exitcode": 0, "summary": {}, "created": 1.0, "duration": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -301,20 +286,14 @@ JSON_REPORT: Final = {"exitcode": 0, "summary": {}, "created": 1.0, "duration": 
         ("reportlog", b"\x1f\x8b\x08", "it is compressed; unpack it first"),
         ("reportlog", b"<testsuites/>", "it looks like XML; for JUnit give --from junit"),
         ("reportlog", ctrf_of(TEST), "it looks like CTRF; give --from ctrf"),
-        ("json-report", b"[]", "it is no JSON object; give the file that"),
-        ("json-report", b'{"exitcode": 0, "summ', "not JSON"),
-        ("json-report", LOG, "it looks like a file of pytest-reportlog; give --from reportlog"),
-        ("json-report", b'{"exitcode": 1e999}', "the number '1e999' is too big"),
-        (
-            "json-report",
-            json.dumps({**JSON_REPORT, "tests": [{"nodeid": "a"}] * 2}).encode(),
-            "it has the test a twice, as two runs would; give the file of one run",
-        ),
-        ("ctrf", json.dumps(JSON_REPORT).encode(), "give --from json-report"),
+        ("ctrf", b"[]", "it is no JSON object; give a CTRF file"),
+        ("ctrf", b'{"results": {}, "too', "not JSON"),
+        ("ctrf", LOG, "it looks like a file of pytest-reportlog; give --from reportlog"),
+        ("ctrf", b'{"results": 1e999}', "the number '1e999' is too big"),
         ("ctrf", b'{"a": 1, "a": 2}', "the key 'a' stands twice"),
         ("ctrf", DEEP, "nested too deep"),
         ("ctrf", ctrf_of(TEST, specVersion="2.0.0"), "CTRF 2.0.0 is newer than this program reads"),
-        ("ctrf", ctrf_of(TEST, TEST), "it has the test a.py::t twice"),
+        ("ctrf", ctrf_of(TEST, TEST), "it has the test a.py::t twice, as two runs would; give the"),
         ("ctrf", ctrf_of({**TEST, "status": "gone"}), "results.tests[0] has no `status`"),
         ("ctrf", json.dumps(make_report()).encode(), "a report of this program; give --to FORMAT"),
     ],
@@ -454,8 +433,7 @@ def test_any_types_make_a_report_or_one_line(
         entries = [lines[0], *(spoilt(line, data.draw) for line in chosen)]
         path.write_text("".join(f"{json.dumps(each)}\n" for each in entries), "utf-8")
     else:
-        name = "ctrf.json" if source == "ctrf" else "json-report.json"
-        document = json.loads((SAMPLES / name).read_text("utf-8"))
+        document = json.loads((SAMPLES / "ctrf.json").read_text("utf-8"))
         path.write_text(json.dumps(spoilt(document, data.draw)), "utf-8")
     try:
         read(source, path)
@@ -486,7 +464,6 @@ def test_exceptions_in_words(
     ("plugin", "options", "source"),
     [
         ("pytest_reportlog.plugin", ["--report-log=out"], "reportlog"),
-        ("pytest_jsonreport.plugin", ["--json-report", "--json-report-file=out"], "json-report"),
         ("ctrf.main", ["--ctrf=out"], "ctrf"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, MOST_USAGE, Spending
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -237,7 +237,6 @@ def _check_cap(cap: float) -> float:
 
 
 _Cap = Annotated[float, AfterValidator(_check_cap)]
-_UsageCaps = Mapping[Annotated[str, Field(min_length=1)], Annotated[_Cap, Field(le=MOST_USAGE)]]
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 DEFAULT_RUBRIC_SECONDS = 60.0
@@ -418,26 +417,9 @@ class GateSettings(ClosedModel):
     lower_bound_95: _Share | None = None
     """The least lower bound of the mean score."""
     min_passed_cases: _AtLeastOne | None = None
-    """The fewest distinct cases that must have passed; `min_cases` is its old name."""
+    """The fewest distinct cases that must have passed."""
     decides: bool = False
     """The gate alone makes the run red: a case that was graded and did not pass fails no test."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_old_name(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or _OLD_NAME not in given:
-            return given
-        if "min_passed_cases" in given:
-            raise WrongError(
-                f"has {_OLD_NAME} beside min_passed_cases, its new name; keep min_passed_cases"
-            )
-        return {
-            "min_passed_cases" if name == _OLD_NAME else name: value
-            for name, value in given.items()
-        }
-
-
-_OLD_NAME = "min_cases"
 
 
 def _check_kinds(pattern: str) -> str:
@@ -500,8 +482,6 @@ class BenchSettings(ClosedModel):
     """How many cases run at a time, over all xdist workers together."""
     max_cost_usd: _Cap | None = None
     """No case is started once more was spent."""
-    max_usage: _UsageCaps | None = None
-    """The same of other amounts that the system tells, by name, such as `output_tokens`."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
     retry: RetrySettings | None = None
@@ -589,8 +569,6 @@ class RunPlan(ClosedModel):
     """Cases that run at a time."""
     max_cost_usd: _Cap | None = None
     """No case is started once more was spent."""
-    max_usage: _UsageCaps | None = None
-    """The same of other amounts that the system tells, by name, such as `output_tokens`."""
     retry: RetrySettings | None = None
     """When to call the system again for a case whose call failed."""
     stop_after_same_failure: _Count = 0

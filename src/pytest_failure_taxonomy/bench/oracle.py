@@ -1,16 +1,15 @@
 """The oracle of a task class: the self-test of its rubric, and outputs that people have labelled.
 
-How agreement is measured, and what it corrects: docs/explanation/judges.md.
+How agreement is measured: docs/explanation/judges.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Final
 
 from pytest_failure_taxonomy.bench import models
@@ -69,7 +68,6 @@ def why_wrong(example: OracleExample, score: BenchScore) -> str:
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _SUFFIX: Final = ".judge.json"
-_Z: Final = NormalDist().inv_cdf(0.975)
 
 
 def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.RubricAgreement:
@@ -110,40 +108,6 @@ def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.R
             "wrongly_failed": [name for name, label in wrong.items() if label == "pass"],
         }
     )
-
-
-def corrected_pass_rate(
-    found: models.RubricAgreement, observed: float, n: int
-) -> tuple[float, float, float] | str:
-    """Return the pass rate that people would see, and its 95 % interval, or why it is not known.
-
-    Rogan and Gladen's estimate (1978), with Lang and Reiczigel's interval (2014).
-
-    Args:
-        found: The agreement of the rubric.
-        observed: The pass rate of a run.
-        n: How many independent cases, or clusters of cases, it is of.
-    """
-    positive, negative = found.true_positive_rate, found.true_negative_rate
-    if positive is None or negative is None:
-        return f"people {'pass' if positive is None else 'fail'} none of the labelled outputs"
-    if positive.value + negative.value <= 1:
-        return "the rubric passes what people fail as often as what they pass"
-    rate = (observed + negative.value - 1) / (positive.value + negative.value - 1)
-    rate = min(1.0, max(0.0, rate))
-    # As if there were one more output of each kind, and z² more cases, half of each kind.
-    passes, fails = ((each.value * each.n + 1) / (each.n + 2) for each in (positive, negative))
-    share = (n * observed + _Z**2 / 2) / (n + _Z**2)
-    if passes + fails <= 1:
-        return rate, 0.0, 1.0
-    middle = (share + fails - 1) / (passes + fails - 1)
-    of_passes = passes * (1 - passes) / positive.n
-    of_fails = fails * (1 - fails) / negative.n
-    variance = share * (1 - share) / (n + _Z**2)
-    variance += middle**2 * of_passes + (1 - middle) ** 2 * of_fails
-    half = _Z * math.sqrt(variance) / (passes + fails - 1)
-    middle += 2 * _Z**2 * (middle * of_passes - (1 - middle) * of_fails)
-    return rate, min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half))
 
 
 def keep(found: models.RubricAgreement, storage: Path) -> Path:

@@ -281,9 +281,10 @@ def aggregate(
     distinct = list(groups.values())
     modes = [mode for score in scores.values() for mode in score.failure_modes]
     losses = Counter(kind for key, kind in lost_to.items() if key in scores)
-    usage = dict.fromkeys(plan.max_usage or (), 0.0)
-    for name, amount in (each for told in usages for each in told.items()):
-        usage[name] = usage.get(name, 0.0) + amount
+    usage: dict[str, float] = {}
+    for amounts in usages:
+        for name, amount in amounts.items():
+            usage[name] = usage.get(name, 0.0) + amount
     is_complete = len(scores) == len(plan.cases) and not is_part
     why_none = BY_HAND if plan.is_selection else "" if is_complete else INCOMPLETE
     report = models.BenchRunReport(
@@ -612,7 +613,8 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
     facts.append(("slowest", ", ".join(times)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
-    facts.append(("usage", _usage_words(report.usage)))
+    usage = (f"{shown(name)} {amount:,.12g}" for name, amount in report.usage.items())
+    facts.append(("usage", ", ".join(usage)))
     if report.baseline is not None:
         found = report.baseline
         said = [f"mean {difference_words(found)}, {found.finding}{adjusted_words(found)}"]
@@ -632,13 +634,6 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         passed = "1 case passed" if blocked == 1 else f"{blocked} cases passed"
         facts.append(("no gate", f"{passed} with a code of severity block; a gate would fail"))
     return [f"{name}: {words}" for name, words in facts if words]
-
-
-def _usage_words(usage: Mapping[str, float]) -> str:
-    """Return what was used besides money, and which caps are on what no system tells."""
-    told = ", ".join(f"{shown(name)} {amount:,.12g}" for name, amount in usage.items() if amount)
-    untold = ", ".join(shown(name) for name, amount in usage.items() if not amount)
-    return "; ".join(filter(None, [told, untold and f"no system told any {untold}"]))
 
 
 def _partial_words(report: models.BenchRunReport) -> str:

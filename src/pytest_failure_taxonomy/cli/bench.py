@@ -11,11 +11,10 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing, oracle
-from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, grouped, units_of
+from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, units_of
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
@@ -29,7 +28,6 @@ from pytest_failure_taxonomy.bench.report import (
     signed,
     summary_lines,
 )
-from pytest_failure_taxonomy.bench.sharding import rubric_digest
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import MAX_LINE, answer, answer_lines, tell
 from pytest_failure_taxonomy.documents.problems import nearest
@@ -84,15 +82,15 @@ def _load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptR
     return run
 
 
-def _report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
+def _report_for(run: KeptRun) -> BenchRunReport:
     """Return the report of a run.
 
     Raises:
         BenchError: What its file holds makes no report.
     """
     try:
-        report = run_file.report_of(run, gate)
-        if run.baseline is not None:  # whatever the gate: a loss stays one
+        report = run_file.report_of(run)
+        if run.baseline is not None:
             report, _ = comparing.evaluate_against_baseline(report, run.baseline)
         return with_agreement(report, run.path.parent)
     except ValueError:  # a ValidationError is one
@@ -603,53 +601,6 @@ def _listed(names: Sequence[str]) -> str:
     return listed(names, _MAX_IDS)
 
 
-# Regate.
-
-
-def regate(options: argparse.Namespace) -> int:
-    """Decide again and print the result."""
-    run = _load_run(options, has_outputs=False)
-    gate, source = _gate(run, options)
-    report = _report_for(run, gate)
-    answer_lines([*_summary(report, run.header.test), Line(text=f"  the gate is {source}")])
-    return 0 if report.gate is not None and report.gate.verdict == "PASS" else _FAILED
-
-
-def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]:
-    """Return the gate to decide by, and where it is from.
-
-    Raises:
-        BenchError: There is none.
-    """
-    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-
-    own, source = run.header.gate, "the run's own"
-    if options.task_class is not None:
-        task_class = load_task_class(run_file.folder_of(run, options.task_class))
-        own, source = task_class.settings.gate, "the task class's"
-    gate = _with_options(own, options)
-    if gate is None:
-        raise BenchError(
-            f"{run.path}: there is no gate to decide by; give --lower-bound-95 or"
-            " --min-passed-cases, or a --task-class with a gate: in its bench.yaml"
-        )
-    if gate is not own:
-        source = f"{source}, with the options" if own is not None else "that of the options"
-    return gate, source
-
-
-def _with_options(gate: GateSettings | None, options: argparse.Namespace) -> GateSettings | None:
-    """Return a gate with what the options ask for; the same one if they ask for nothing."""
-    asked = {name: getattr(options, name) for name in _ASKED}
-    given = {name: each for name, each in asked.items() if each is not None}
-    base = {} if gate is None else gate.model_dump()
-    return GateSettings.model_validate({**base, **given}) if given else gate
-
-
-_ASKED: Final = ("lower_bound_95", "min_passed_cases")
-"""What a gate asks for that an option can ask for, too."""
-
-
 # Plan.
 
 
@@ -705,6 +656,18 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
+def _with_options(gate: GateSettings | None, options: argparse.Namespace) -> GateSettings | None:
+    """Return a gate with what the options ask for; the same one if they ask for nothing."""
+    asked = {name: getattr(options, name) for name in _ASKED}
+    given = {name: each for name, each in asked.items() if each is not None}
+    base = {} if gate is None else gate.model_dump()
+    return GateSettings.model_validate({**base, **given}) if given else gate
+
+
+_ASKED: Final = ("lower_bound_95", "min_passed_cases")
+"""What a gate asks for that an option can ask for, too."""
+
+
 def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
     chance = f"with a chance of {_percent(found['power'])}"
     units = f"{found['unit']}s"
@@ -752,39 +715,18 @@ def judge(options: argparse.Namespace) -> int:
         )
     if find_spec("scipy") is None:
         raise BenchError(f"bench judge: {NO_SCIPY.removeprefix('none: ')}")
-    run = None
-    if options.run is not None:
-        run = comparing.read_earlier_run(options.run, options.storage, task_class.name)
-        if run.digests.rubric != rubric_digest(task_class):
-            what = "was graded by another rubric, or another version of it"
-            raise BenchError(f"--run: {run.where}: {what}; regrade it, or run the class again")
     outcomes = oracle.grade_examples(task_class, labelled)
     found = oracle.measure(task_class, {name: each.score for name, each in outcomes.items()})
     kept = oracle.keep(found, options.storage)
-    facts: dict[str, Any] = {"agreement": found.model_dump(mode="json"), "run": None}
-    if run is not None:
-        passes = [case.passed for case in run.cases.values()]
-        units = grouped(passes, [case.cluster for case in run.cases.values()])
-        corrected = oracle.corrected_pass_rate(found, fmean(passes), len(units))
-        rate, low, high = (None,) * 3 if isinstance(corrected, str) else corrected
-        facts["run"] = {
-            "run_id": run.run_id,
-            "pass_rate": fmean(passes),
-            "n": len(units),
-            "corrected": rate,
-            "low": low,
-            "high": high,
-            "why_not": corrected if isinstance(corrected, str) else None,
-        }
     if options.format == "json":
-        output.answer_json(facts)
+        output.answer_json({"agreement": found.model_dump(mode="json")})
     else:
-        answer_lines(map(_line, _agreement_lines(found, facts["run"])))
+        answer_lines(map(_line, _agreement_lines(found)))
         answer(f"  kept as {kept}\n")
     return 0
 
 
-def _agreement_lines(found: RubricAgreement, run: Mapping[str, Any] | None) -> Iterator[str]:
+def _agreement_lines(found: RubricAgreement) -> Iterator[str]:
     outputs = counted(found.agreement.n, "labelled output")
     yield f"bench {found.task_class}: its rubric on {outputs}"
     rates = {
@@ -795,19 +737,11 @@ def _agreement_lines(found: RubricAgreement, run: Mapping[str, Any] | None) -> I
     for name, rate in rates.items():
         words = "not known: no output has such a label"
         if rate is not None:
-            words = f"{rate.value:.3f} ({_between(rate.low, rate.high)}, n={rate.n})"
+            interval = f"95 % between {rate.low:.3f} and {rate.high:.3f}"
+            words = f"{rate.value:.3f} ({interval}, n={rate.n})"
         yield f"  {name}: {words}"
     kappa = "not known: all say the same" if found.kappa is None else f"{found.kappa:.3f}"
     yield f"  Cohen's kappa: {kappa}, where people pass {found.base_rate:.3f}"
     for name, ids in (("passes", found.wrongly_passed), ("fails", found.wrongly_failed)):
         if ids:
             yield f"  {name} against the label ({len(ids)}): {_listed(ids)}"
-    if run is not None:
-        words = f"not corrected, because {run['why_not']}"
-        if run["why_not"] is None:
-            words = f"corrected {run['corrected']:.3f} ({_between(run['low'], run['high'])})"
-        yield f"  pass rate of {run['run_id']}: {run['pass_rate']:.3f}, {words}"
-
-
-def _between(low: float, high: float) -> str:
-    return f"95 % between {low:.3f} and {high:.3f}"

@@ -82,23 +82,23 @@ def test_a_cap_holds_for_all_workers_together(
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
-def test_a_cap_on_tokens_is_one_for_all_workers_and_continued_runs(
+def test_a_cap_is_one_for_all_workers_and_continued_runs(
     runs: PytestRuns, workers: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What `spend` and `Answer` tell adds up, and a run that is continued has spent it already."""
-    cases = [{**each, "sleep": 0.02} for each in passing_cases(40)]
-    settings = "concurrency: 4\nmax_usage: {tokens: 1e9}\n"
+    cases = [{**each, "spends": 1, "costs": 0.5, "sleep": 0.02} for each in passing_cases(40)]
+    settings = "concurrency: 4\nmax_cost_usd: 1e3\n"
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
-    args = ("bench", *workers, "--bench-max-usage=tokens=100,others=1")
+    args = ("bench", *workers, "--bench-max-cost=10")
     run = runs.run(*args, plugins=[BENCH, "xdist"])
     report, started = only_bench(run), len(calls(runs))
-    assert 7 <= started == report["counts"]["started"] <= 7 + 4  # 15 tokens each
-    assert report["stopped"] == "the cap on tokens was reached (100)"
+    assert 7 <= started == report["counts"]["started"] <= 7 + 4  # $1.50 each
+    assert report["stopped"] == "the cost cap was reached ($10.00)"
     assert report["run_id"].startswith("partial:")
     assert (run.exit_status, run.verdict) == (1, ("TESTS_FAILED", "bench.gate"))
     assert f"  stopped: {report['stopped']}" in run.stdout
-    assert report["usage"] == {"tokens": 15 * started, "others": 0}
-    usage = f"  usage: tokens {15 * started}; no system told any others"
+    assert report["usage"] == {"tokens": 15 * started}
+    usage = f"  usage: tokens {15 * started}"
     assert usage in run.stdout
     assert main(["bench", "show", "latest", f"--storage={runs.path / '.bench'}"]) == 0
     assert usage in capsys.readouterr().out.splitlines()

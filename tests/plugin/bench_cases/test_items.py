@@ -634,12 +634,6 @@ NO_AMOUNT: Final = " can't be used: it is no finite number; give an amount in US
             "--bench-timeout-per-case: '-1' can't be used: it is not more",
         ),
         (["--bench-max-cost=0"], "", "--bench-max-cost: '0' can't be used: a cap of 0 lets no"),
-        (
-            ["--bench-max-usage=tokens=many"],
-            "",
-            "--bench-max-usage: 'tokens=many' is no number; give names and numbers: output_tok",
-        ),
-        (["--bench-max-usage=tokens=0"], "", "'tokens=0' can't be used: a cap of 0 lets no"),
         (["--bench-max-cost=-2"], "", "--bench-max-cost: '-2' can't be used: a cap of -2 lets no"),
         (
             ["--bench-max-cost=nan", "--bench-timeout-per-case=1e400"],

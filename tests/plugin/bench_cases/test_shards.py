@@ -34,7 +34,7 @@ def merged(runs: PytestRuns, *reports: Path) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize("workers", [2], ids=["xdist"])
 def test_shards_are_one_run_together(runs: PytestRuns, workers: int) -> None:
     """Each case runs in one shard; the merged report has one bench with the gate of all."""
-    settings = "repeat: 2\ngate: {lower_bound_95: 0.5, min_cases: 7}\n"
+    settings = "repeat: 2\ngate: {lower_bound_95: 0.5, min_passed_cases: 7}\n"
     runs.write(task_class_files(passing_cases(7), settings=settings))
     shards = [run_shard(runs, f"{index}/3", workers=workers) for index in (1, 2, 3)]
     assert calls(runs) == sorted(2 * [f"case-{n:03}" for n in range(7)])
@@ -55,7 +55,7 @@ def test_shards_are_one_run_together(runs: PytestRuns, workers: int) -> None:
 
 def test_a_merged_report_can_be_merged_again(runs: PytestRuns) -> None:
     """In two steps the result is that of one; until then a shard is missing."""
-    runs.write(task_class_files(passing_cases(9), settings="gate: {min_cases: 9}\n"))
+    runs.write(task_class_files(passing_cases(9), settings="gate: {min_passed_cases: 9}\n"))
     first, second, third = (run_shard(runs, f"{index}/3") for index in (1, 2, 3))
     status, report = merged(runs, first, third)
     assert status == 1
@@ -73,7 +73,7 @@ def test_a_merged_report_can_be_merged_again(runs: PytestRuns) -> None:
 
 def test_a_gate_that_only_all_shards_can_fail(runs: PytestRuns) -> None:
     """Each job succeeds, and the merge fails."""
-    runs.write(task_class_files(passing_cases(4), settings="gate: {min_cases: 5}\n"))
+    runs.write(task_class_files(passing_cases(4), settings="gate: {min_passed_cases: 5}\n"))
     shards = [run_shard(runs, f"{index}/2") for index in (1, 2)]
     status, report = merged(runs, *shards)
     assert status == 1
@@ -109,7 +109,7 @@ def test_a_shard_has_its_part_of_the_cost_cap(runs: PytestRuns) -> None:
 
 def test_a_selection_of_a_shard_is_told(runs: PytestRuns) -> None:
     """With `-k` the gate says that the user chose; after the merge, too."""
-    runs.write(task_class_files(passing_cases(6), settings="gate: {min_cases: 1}\n"))
+    runs.write(task_class_files(passing_cases(6), settings="gate: {min_passed_cases: 1}\n"))
     shards = [run_shard(runs, f"{index}/2", "-k", "not case-000") for index in (1, 2)]
     _, report = merged(runs, *shards)
     (reason,) = report["bench"][0]["gate"]["reasons"]

@@ -89,26 +89,6 @@ def test_no_more_is_spent_above_a_cap_than_is_in_flight(
     assert spent - cap <= max(costs) * concurrency
 
 
-def test_usage_has_caps_like_the_cost() -> None:
-    """Whichever is reached first stops; cases in flight reserve the mean of each."""
-    admission = Admission(make_stub_plan(case_ids=[], max_usage={"tokens": 100, "calls": 3}))
-    for name in "ab":
-        assert admission.admit(case_of(name)) == "go"
-        admission.settle(name, 0.0, "", {"tokens": 45, "seconds": 1e6, "calls": 1})
-    assert admission.admit(case_of("c")) == "go"
-    assert admission.admit(case_of("d")) == "wait"
-    admission.settle("c", 0.0, "", {"tokens": 11})
-    assert admission.admit(case_of("d")) == "stop"
-    assert admission.stop_reason == "the cap on tokens was reached (100)"
-    admission = Admission(make_stub_plan(case_ids=[], max_usage={"calls": 3}, max_cost_usd=1.0))
-    admission.admit(case_of("a"))
-    admission.spend("a", 1, 0.1, {"calls": 3})
-    assert admission.admit(case_of("b")) == "go"
-    admission.spend("b", 1, 0.1, {"calls": 1})
-    assert admission.admit(case_of("c")) == "stop"
-    assert admission.stop_reason == "the cap on calls was reached (3)"
-
-
 def test_one_cause_in_a_row_stops() -> None:
     """A case that passes, or another cause, begins the count anew."""
     admission = Admission(make_stub_plan(case_ids=[], stop_after_same_failure=3))

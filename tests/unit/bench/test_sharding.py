@@ -213,7 +213,7 @@ def test_what_does_not_belong_together() -> None:
             ],
         ),
         (
-            [first, changed(second, gate={"lower_bound_95": 0.5, "min_cases": None})],
+            [first, changed(second, gate={"lower_bound_95": 0.5, "min_passed_cases": None})],
             ["the shards differ in their gate; merge those of one commit"],
         ),
     ):

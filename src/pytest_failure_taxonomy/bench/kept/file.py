@@ -11,7 +11,7 @@ Several processes append to one file; each line is one write. Each is a JSON obj
 | cases    | second, and when the run is continued | the cases to run, with their digests          |
 | resumed  | when another pytest continues the run | when, and at which commit                     |
 | started  | before a case's system is called      | case, number of the call, worker, process     |
-| spent    | when the system tells a cost          | case, amount, usage                           |
+| spent    | when the system tells a cost          | case, amount                                  |
 | attempt  | when a call of the system has ended   | case, times, costs; with the last, the score  |
 | stopped  | when no more cases are started        | why                                           |
 | baseline | when compared with an earlier run     | the comparison, or why there is none          |
@@ -34,7 +34,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError
@@ -376,16 +375,9 @@ class RunFile:
             nodeid=nodeid,
         )
 
-    def note_spent(
-        self,
-        case_id: str,
-        attempt: int,
-        cost_usd: float,
-        usage: Mapping[str, float] = MappingProxyType({}),
-    ) -> None:
+    def note_spent(self, case_id: str, attempt: int, cost_usd: float) -> None:
         """Write what a call of a system says it has just spent."""
-        told = dict(usage) or None
-        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd, usage=told)
+        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd)
 
     def note_attempt(self, case_id: str, attempt: CaseAttempt, *, is_lost: bool = False) -> None:
         """Write a call of the system without a score; another one follows unless that is lost."""
@@ -837,25 +829,22 @@ def find_run(given: str, storage: Path) -> Path:
     raise BenchError(f"{given}: there is no such run in {storage}; the latest are {listed}")
 
 
-def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.BenchRunReport:
-    """Return the report of a run from what its file holds.
-
-    Args:
-        run: The run.
-        gate: What it must reach; by default, what it had to reach when it ran.
-    """
+def report_of(run: KeptRun) -> models.BenchRunReport:
+    """Return the report of a run from what its file holds."""
     header, cases = run.header, run.scheduled()
     settings = models.BenchSettings()
-    with suppress(ValidationError):  # anybody may have written the file
-        settings = models.BenchSettings.model_validate(header.settings)
-    reducers = {"reducers": tuple(filter(is_reducer, settings.reducers))}
+    # Anybody may have written the file, and settings come and go.
+    with suppress(ValidationError):
+        reducers = {"reducers": header.settings.get("reducers", ())}
+        settings = models.BenchSettings.model_validate(reducers)
+    known = {"reducers": tuple(filter(is_reducer, settings.reducers))}
     task_class = models.TaskClass(
-        name=header.task_class, settings=settings.model_copy(update=reducers)
+        name=header.task_class, settings=settings.model_copy(update=known)
     )
     plan = models.RunPlan(
         task_class=task_class,
         cases=tuple(models.BenchCase(**each.model_dump(exclude={"digest"})) for each in cases),
-        gate=gate or header.gate,
+        gate=header.gate,
         is_selection=len(cases) < header.cases_in_class and header.shard is None,
         shard=header.shard,
     )
@@ -873,7 +862,7 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
         system=str(header.system),
         system_label=header.system.label,
         lost_cost_usd=run.cost_without_score_usd(),
-        usages=[dict.fromkeys(settings.max_usage or (), 0.0), *run.usages()],
+        usages=run.usages(),
     )
 
 

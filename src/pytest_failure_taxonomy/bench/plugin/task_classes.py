@@ -114,12 +114,9 @@ class TaskClasses:
                     values[option.name] = _converted(option.dest, option, given)
             settings = BenchSettings(**values)
             if self.shard is not None:
-                parts, usd, usage = self.shard[1], settings.max_cost_usd, settings.max_usage
-                caps = {
-                    "max_cost_usd": usd and usd / parts,
-                    "max_usage": usage and {name: cap / parts for name, cap in usage.items()},
-                }
-                settings = settings.model_copy(update=caps)
+                cap = settings.max_cost_usd
+                cap_of_shard = cap and cap / self.shard[1]
+                settings = settings.model_copy(update={"max_cost_usd": cap_of_shard})
             self._settings[key] = settings
         return self._settings[key]
 
@@ -343,12 +340,8 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
 
 
 def _converted(where: str, option: Option, given: str) -> Any:
-    value: str | dict[str, str] = given
-    if option.type == "amounts":
-        amounts = (each.partition("=") for each in given.split(","))
-        value = {name.strip(): amount for name, _, amount in amounts}
     try:
-        return getattr(BenchSettings.model_validate_strings({option.name: value}), option.name)
+        return getattr(BenchSettings.model_validate_strings({option.name: given}), option.name)
     except ValidationError as error:
         problem = error.errors()[0]
     words = packaged_table("wrong_values")

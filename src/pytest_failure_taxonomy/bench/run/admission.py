@@ -9,11 +9,9 @@ over xdist's workers, over those that crashed, and when another pytest continues
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile
@@ -23,21 +21,6 @@ from pytest_failure_taxonomy.taxonomy.words import cost_words
 
 Admitted = Literal["go", "wait", "stop"]
 _READ: Final = frozenset({"started", "spent", "attempt", "stopped", "resumed"})
-_COST: Final = ""
-"""The name of the amount in US dollars among those of usages."""
-_NO_USAGE: Final[Mapping[str, float]] = MappingProxyType({})
-
-
-class _Amounts(defaultdict[str, Decimal]):
-    """Amounts by name, such as `output_tokens`."""
-
-    def __init__(self) -> None:
-        super().__init__(Decimal)
-
-    def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
-        """Add what was spent."""
-        for name, amount in {**usage, _COST: cost_usd}.items():
-            self[name] += exact(amount)
 
 
 class _InFlight:
@@ -48,10 +31,10 @@ class _InFlight:
         """The most that it can cost; `None`: that is not known."""
         self.first_attempt = attempt
         self.process_id = process_id
-        self.spent = _Amounts()
-        """What its calls have told that they spent."""
-        self.ended = _Amounts()
-        """What the calls spent that have ended, the last one not among them."""
+        self.spent = Decimal(0)
+        """The cost that its calls have told."""
+        self.ended = Decimal(0)
+        """The cost of the calls that have ended, without the last one."""
 
 
 class Admission:
@@ -60,8 +43,7 @@ class Admission:
     A case in flight reserves what it may cost: its own `max_cost_usd`, or else the mean cost of the
     cases that are done. The cap is reached once more was spent than it allows. Until then a case
     that would exceed it together with those in flight waits for them. So no more is spent above the
-    cap than the cases cost that are in flight when it is reached. The same holds of each usage that
-    `max_usage` limits, of which a case has no bound of its own.
+    cap than the cases cost that are in flight when it is reached.
     """
 
     def __init__(self, plan: RunPlan, run: RunFile | None = None) -> None:
@@ -72,10 +54,9 @@ class Admission:
             run: The file by which the processes of the run know of each other; `None`: there is
                 none, and what is decided here is all there is.
         """
-        caps = {_COST: plan.max_cost_usd, **(plan.max_usage or {})}
-        self._caps = {name: exact(cap) for name, cap in caps.items() if cap is not None}
+        self._cap = None if plan.max_cost_usd is None else exact(plan.max_cost_usd)
         self._stop_after = plan.stop_after_same_failure
-        self.is_needed = run is not None or bool(self._caps) or self._stop_after > 0
+        self.is_needed = run is not None or self._cap is not None or self._stop_after > 0
         """Whether a case can be refused, or the file is to say that it has started."""
         self.nodeids: dict[str, str] = {}
         """The tests that wait for the cases, by case."""
@@ -83,7 +64,7 @@ class Admission:
         """Why no more cases are started; empty as long as they are."""
         self.stop_cause = ""
         """The fingerprint of the cause that many in a row failed with, if that is why."""
-        self._spent = _Amounts()
+        self._spent = Decimal(0)
         self._done = 0
         self._in_flight: dict[str, _InFlight] = {}
         self._last_cause = ""
@@ -131,82 +112,71 @@ class Admission:
     def _decide(self, case: BenchCase) -> Admitted:
         if self.stop_reason:
             return "stop"
+        if self._cap is None:
+            return "go"
         flights = self._in_flight.values()
-        above = ""
-        for name, cap in self._caps.items():
-            reached = f"the cap on {name} was reached ({float(cap):,.12g})"
-            if not name:
-                reached = f"{COST_CAP} ({cost_words(float(cap))})"
-            if self._spent[name] + sum(each.spent[name] for each in flights) > cap:
-                self.stop_reason = reached
-                return "stop"
-            own = Decimal(0) if name or case.max_cost_usd is None else exact(case.max_cost_usd)
-            if self._spent[name] + sum(self._claim(each, name) for each in flights) + own > cap:
-                above = above or reached
-        if above and self._in_flight:
+        reached = f"{COST_CAP} ({cost_words(float(self._cap))})"
+        if self._spent + sum(flight.spent for flight in flights) > self._cap:
+            self.stop_reason = reached
+            return "stop"
+        bound = Decimal(0) if case.max_cost_usd is None else exact(case.max_cost_usd)
+        reserved = sum(map(self._claim, flights))
+        if self._spent + reserved + bound <= self._cap:
+            return "go"
+        if self._in_flight:
             return "wait"
-        self.stop_reason = above  # by its own bound, the case would exceed the cap
-        return "stop" if above else "go"
+        # By its own bound, the case would exceed the cap.
+        self.stop_reason = reached
+        return "stop"
 
-    def _claim(self, flight: _InFlight, name: str) -> Decimal:
-        """Return what a case in flight has reserved of an amount, or spent if that is more."""
-        bound = None if name else flight.bound
+    def _claim(self, flight: _InFlight) -> Decimal:
+        """Return the cost that a case in flight has reserved, or its own if that is more."""
+        bound = flight.bound
         if bound is None:
-            bound = self._spent[name] / self._done if self._done else Decimal(0)
-        return max(flight.spent[name], bound)
+            bound = self._spent / self._done if self._done else Decimal(0)
+        return max(flight.spent, bound)
 
     def _begin(
         self, case_id: str, max_cost_usd: float | None, attempt: int, process_id: int
     ) -> None:
         """Count a case as in flight, also one that an abandoned loop had begun."""
         if case_id in self._in_flight:
-            self._count(self._in_flight[case_id].spent)
+            self._spent += self._in_flight[case_id].spent
         bound = None if max_cost_usd is None else exact(max_cost_usd)
         self._in_flight[case_id] = _InFlight(bound, attempt, process_id)
 
-    def _count(self, amounts: Mapping[str, Decimal]) -> None:
-        for name, amount in amounts.items():
-            self._spent[name] += amount
-
-    def spend(
-        self, case_id: str, attempt: int, cost_usd: float, usage: Mapping[str, float] = _NO_USAGE
-    ) -> None:
+    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
         """Count what a call of a case's system has just spent; any thread may call this.
 
         With a file that can be written, the amount comes back from there.
         """
         if self._run is not None:
-            self._run.note_spent(case_id, attempt, cost_usd, usage)
+            self._run.note_spent(case_id, attempt, cost_usd)
         if self._counts_itself:
-            self._spend(case_id, attempt, cost_usd, usage)
+            self._spend(case_id, attempt, cost_usd)
 
-    def _spend(
-        self, case_id: str, attempt: int, cost_usd: float, usage: Mapping[str, float]
-    ) -> None:
+    def _spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
         flight = self._in_flight.get(case_id)
-        is_in_flight = flight is not None and attempt >= flight.first_attempt
-        # Else a call goes on that was given up.
-        (flight.spent if flight and is_in_flight else self._spent).add(cost_usd, usage)
+        if flight is not None and attempt >= flight.first_attempt:
+            flight.spent += exact(cost_usd)
+        else:
+            # A call that was given up goes on.
+            self._spent += exact(cost_usd)
 
-    def settle(
-        self, case_id: str, cost_usd: float, cause: str, usage: Mapping[str, float] = _NO_USAGE
-    ) -> None:
+    def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
         """Count a case as done; with a file that can be written, it comes back from there.
 
         Args:
             case_id: The case.
             cost_usd: What it cost since it began.
             cause: The fingerprint of its failure; empty for any other result.
-            usage: What else it spent since then, by name.
         """
         if self._counts_itself:
-            self._settle(case_id, cost_usd, cause, usage)
+            self._settle(case_id, cost_usd, cause)
 
-    def _settle(
-        self, case_id: str, cost_usd: float, cause: str, usage: Mapping[str, float]
-    ) -> None:
+    def _settle(self, case_id: str, cost_usd: float, cause: str) -> None:
         self._in_flight.pop(case_id, None)
-        self._spent.add(cost_usd, usage)
+        self._spent += exact(cost_usd)
         self._done += 1
         self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
         self._last_cause = cause
@@ -219,7 +189,7 @@ class Admission:
     def _lose(self, case_id: str) -> None:
         """Count a case as done whose process is gone; it cost what it had reserved."""
         flight = self._in_flight.pop(case_id)
-        self._count({name: self._claim(flight, name) for name in {*self._caps, *flight.spent}})
+        self._spent += self._claim(flight)
 
     def _take(self, record: Mapping[str, Any]) -> None:
         """Take in a line of the file."""
@@ -229,18 +199,18 @@ class Admission:
                 self._begin(record["case_id"], record.get("max_cost_usd"), attempt, process_id)
             case "spent":
                 attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
-                self._spend(record["case_id"], attempt, cost_usd, record.get("usage", {}))
+                self._spend(record["case_id"], attempt, cost_usd)
             case "attempt":
                 case_id, cost_usd = record["case_id"], float(record["cost_usd"])
                 flight = self._in_flight.get(case_id)
-                usage = record.get("usage", {})
                 if record.get("score") is not None or record.get("is_lost") is True:
-                    self._count({} if flight is None else flight.ended)
+                    if flight is not None:
+                        self._spent += flight.ended
                     # Without the last digits of what was added up.
                     cost_usd = round(cost_usd + float(record.get("rubric_cost_usd", 0.0)), 12)
-                    self._settle(case_id, cost_usd, str(record.get("fingerprint", "")), usage)
+                    self._settle(case_id, cost_usd, str(record.get("fingerprint", "")))
                 elif flight is not None:
-                    flight.ended.add(cost_usd, usage)
+                    flight.ended += exact(cost_usd)
             case "stopped":
                 self.stop_reason = str(record["reason"])
                 self._is_stop_written = True

@@ -318,15 +318,14 @@ class PlanRun:
             if self._runner.on_lost is None:
                 raise lost.fatal from None
             if self._admission.is_needed:
-                spent = calls.since(before)
-                self._admission.settle(case.case_id, spent.cost_usd, "", spent.usage)
+                self._admission.settle(case.case_id, calls.since(before).cost_usd, "")
             self.results.fail(case.case_id, calls.done[-1], is_lost=True)
             self._runner.on_lost(case.case_id, lost)
             return
         if self._admission.is_needed:
-            cost_usd, usage = outcome.score.cost_usd - before_usd, calls.since(before).usage
+            cost_usd = outcome.score.cost_usd - before_usd
             fingerprint = outcome.attempts[-1].fingerprint
-            self._admission.settle(case.case_id, cost_usd, fingerprint, usage)
+            self._admission.settle(case.case_id, cost_usd, fingerprint)
         self.results.finish(outcome)
         self._runner.tell(outcome)
 
@@ -362,7 +361,8 @@ class PlanRun:
     def _spend(
         self, case_id: str, attempt: int, cost_usd: float, usage: Mapping[str, float]
     ) -> None:
-        self._admission.spend(case_id, attempt, cost_usd, usage)
+        del usage  # no cap is on it: it counts when the call has ended
+        self._admission.spend(case_id, attempt, cost_usd)
         self.results.spend(case_id, attempt, cost_usd)
 
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:

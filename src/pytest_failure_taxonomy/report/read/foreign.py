@@ -101,7 +101,7 @@ def report_from(
     """Return the JSON object of the report that a file of another program allows.
 
     Args:
-        source: what has written it, such as `json-report`: each has a module with a function
+        source: what has written it, such as `reportlog`: each has a module with a function
             `read_run`.
         path: the file. Its digest is the run's id, so that one file gives one report.
         rootdir: the root directory of its tests, if the file doesn't say it.
@@ -345,7 +345,6 @@ _LOOKS: Final[Mapping[bytes, str]] = {
     OWN_SCHEMA.encode(): "it looks like a report of this program; give --to FORMAT for that",
     b'"$report_type"': "it looks like a file of pytest-reportlog; give --from reportlog",
     b'"reportFormat"': "it looks like CTRF; give --from ctrf",
-    b'"exitcode"': "it looks like a file of pytest-json-report; give --from json-report",
 }
 
 
@@ -363,10 +362,10 @@ def number_at(holder: Mapping[str, Any], name: str) -> float | None:
     return float(found) if 0 <= found < _MOST_SECONDS * 1000 else None
 
 
-def line_at(holder: Mapping[str, Any], name: str, *, first: int = 1) -> int | None:
-    """Return a line of an object of anybody's as counted from 1; `first` is the file's first."""
-    found = holder.get(name)
-    return found + 1 - first if type(found) is int and first <= found < _MOST_LINES else None
+def line_at(holder: Mapping[str, Any], name: str) -> int | None:
+    """Return a line of an object of anybody's, counted from 1."""
+    line = holder.get(name)
+    return line if type(line) is int and 1 <= line < _MOST_LINES else None
 
 
 def count_at(holder: Mapping[str, Any], name: str) -> int:

@@ -26,7 +26,6 @@ _WORDS: Final = st.sampled_from(
         *(
             "gate",
             "min_passed_cases",
-            "min_cases",
             "repeat",
             "sut",
             "concurrency",

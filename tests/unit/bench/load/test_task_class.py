@@ -36,7 +36,7 @@ EVERYTHING: Final[dict[str, str | bytes | None]] = {
         "stop_after_same_failure: 0\n"
         "retry: {on: [llm.rate_limited, sandbox.*], attempts: 1, backoff_seconds: 0}\n"
         "gate:\n  lower_bound_95: 0.7\n"
-        "  min_cases: 10\n"
+        "  min_passed_cases: 10\n"
     ),
     "rubric.py": "import json, sys\nprint(json.load(sys.stdin))\n",
     "cases/b.yaml": "- id: third\n  input: {a: [1, 2.5, null, true, no, 2026-01-01, 010,\n"
