@@ -234,6 +234,9 @@ class DiskRecord(Record):
     and opened a file of its own under that number. What a test truncates is written again.
     """
 
+    _disk: Numbers
+    """The same numbers in the mapped file."""
+
     def __init__(self, folder: Path) -> None:
         """Create the folder, which only this user can enter, and its files.
 
@@ -381,7 +384,7 @@ class DiskRecord(Record):
         size = layout.file_size(tests)
         with self.opened() as folder:
             content, self._check = map_file(folder, layout.STATE, size, make=make)
-        self._disk: Numbers = Numbers(content, tests)
+        self._disk = Numbers(content, tests)
         self._disk.copy_from(self.numbers)
 
     def _write_again(self) -> None:
