@@ -40,7 +40,7 @@ BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE: Final = re.compile(r"# ([\w./-]+\.(?:py|yaml|yml|ini))\n")
 COMMAND: Final = re.compile(r"\$ (.*?)(?:   # exit code (\d))?")
 VARIES: Final = (
-    (re.compile(r"\b[\d.]+ (?:ms|s)\b"), "N ms"),
+    (re.compile(r"<?\b[\d.]+ (?:ms|s)\b"), "N ms"),
     (re.compile(r"\bin [\d.]+s\b"), "in N s"),
 )
 PROGRAMS: Final = {

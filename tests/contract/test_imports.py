@@ -18,7 +18,7 @@ SOURCE: Final = Path(pytest_failure_taxonomy.__file__).parent
 
 PURE: Final = frozenset(
     {
-        *("json", "pkgutil", "tomllib"),  # the packaged tables
+        *("json", "tomllib"),  # the packaged tables
         "__future__",
         "collections",
         "builtins",

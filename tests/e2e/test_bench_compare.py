@@ -62,8 +62,8 @@ def test_flips_difference_cost_and_time(tmp_path: Path) -> None:
     """A page says what changed, by how much, and what that proves."""
     write_both(
         tmp_path,
-        passing(0, cost_usd=0.01, wall_clock_ms=100),
-        [*passing(2, 5, cost_usd=0.02, wall_clock_ms=300)[:-1], make_score(0.75)],
+        passing(0, cost_usd=0.01, system_ms=100, wall_clock_ms=400),
+        [*passing(2, 5, cost_usd=0.02, system_ms=300)[:-1], make_score(0.75, system_ms=0)],
     )
     run = compare(tmp_path)
     assert (run.status, run.stderr) == (0, "")

@@ -189,7 +189,7 @@ def test_a_run_is_shown_with_its_summary_and_its_cases(bench: Bench, tmp_path: P
     )
     table = [line.split() for line in said.lines[said.lines.index("lost: lost") - 7 :]]
     assert table[0] == ["case", "result", "score", "cost", "time", "calls", "codes"]
-    assert table[2] == ["bad", "failed", "0.250", "$0.30", "260", "ms", "2", "answer.wrong"]
+    assert table[2] == ["bad", "failed", "0.250", "$0.30", "250", "ms", "2", "answer.wrong"]
     assert said.lines[-2:] == ["lost: lost", "not run: never"]
     shown = json.loads(bench("show", RUN_ID, "--format", "json").out)
     assert shown["run"]["run_id"] == RUN_ID
@@ -227,7 +227,7 @@ def test_a_case_is_shown_whole(bench: Bench, tmp_path: Path) -> None:
             " (2026-11-23 12:00:00Z, 250 ms, $0.10)"
         ),
         "  call 2: gave an output (2026-11-23 12:00:00Z, 250 ms, $0.20, input_tokens 12)",
-        "  score 0.250, 260 ms, $0.30",
+        "  score 0.250, 250 ms, $0.30",
         "  block answer.wrong",
         "        the answer is not the input",
         "output",

@@ -36,6 +36,7 @@ def make_score(
     codes: Mapping[str, Severity] | None = None,
     cost_usd: float = 0.0,
     wall_clock_ms: float = 0.0,
+    system_ms: float | None = None,
 ) -> BenchScore:
     """Return a score, passed where it is above 0."""
     return BenchScore(
@@ -46,6 +47,7 @@ def make_score(
         ),
         cost_usd=cost_usd,
         wall_clock_ms=wall_clock_ms,
+        system_ms=system_ms,
     )
 
 

@@ -122,10 +122,12 @@ def outcome_of(
     """Return the outcome of a case, whose cost is that of its calls and what the score says."""
     made = calls or (call_of(),)
     spent = math.fsum(call.cost_usd for call in made)
-    cost = {"cost_usd": score.cost_usd + spent, "wall_clock_ms": made[-1].seconds * 1000 + 10}
+    took_ms = made[-1].seconds * 1000
+    measured = {"wall_clock_ms": took_ms + 10, "system_ms": took_ms}
+    cost_usd = score.cost_usd + spent
     return CaseOutcome(
         case_id=case_id,
-        score=score.model_copy(update=cost),
+        score=score.model_copy(update={"cost_usd": cost_usd, **measured}),
         output=output,
         attempts=made,
         **fields,

@@ -72,7 +72,7 @@ OnSpend = Callable[[float, Mapping[str, float]], None]
 class Spending:
     """What one call of a system has spent so far; any thread may add to it."""
 
-    __slots__ = ("_entries", "on_spend")
+    __slots__ = ("_entries", "on_spend", "seconds")
 
     def __init__(self, on_spend: OnSpend | None = None) -> None:
         """Begin with nothing spent.
@@ -84,6 +84,8 @@ class Spending:
         # Appending to a list and copying it are atomic, so no lock is needed.
         self._entries: list[tuple[float, Mapping[str, float]]] = []
         self.on_spend = on_spend
+        self.seconds: float | None = None
+        """How long the call took in another process; `None` for one of this process."""
 
     def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
         """Add an amount.

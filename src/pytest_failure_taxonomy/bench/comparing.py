@@ -285,7 +285,15 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         new_cost_usd=math.fsum(score.cost_usd for score in new_scores),
         old_mean_ms=fmean(score.wall_clock_ms for score in old_scores),
         new_mean_ms=fmean(score.wall_clock_ms for score in new_scores),
+        old_system_ms=_mean_system_ms(old_scores),
+        new_system_ms=_mean_system_ms(new_scores),
     )
+
+
+def _mean_system_ms(scores: Sequence[models.BenchScore]) -> float | None:
+    """Return the mean time of the system; `None` if that of one case is not known."""
+    measured = [score.system_ms for score in scores if score.system_ms is not None]
+    return fmean(measured) if len(measured) == len(scores) else None
 
 
 def _finding(interval: models.DifferenceInterval, adjusted_p: float | None) -> models.Finding:

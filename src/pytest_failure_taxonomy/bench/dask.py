@@ -158,6 +158,8 @@ class DaskSystem:
         try:
             said = await self._ask(worker, *how, pickle.dumps(case))
             spend(said["spends"])
+            if said["seconds"] is not None:
+                case.note_seconds(said["seconds"])
         except asyncio.CancelledError:
             with suppress(Exception):  # nobody waits any more, but what it has spent counts
                 async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
@@ -369,7 +371,7 @@ async def call_system(
         dask_worker: Filled in by `distributed`.
 
     Returns:
-        `spends`, and `answer` or else `error`.
+        `spends`, `seconds` (how long the call took), and `answer` or else `error`.
     """
     calls = _calls_of(dask_worker)
     spends: list[Spent] = []
@@ -389,9 +391,10 @@ async def call_system(
             system = calls.systems.setdefault((target, is_isolated), system)
         case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here
     except Exception as error:  # noqa: BLE001 - it is the result of the case
-        return {"spends": [], "error": _described(error)}
+        return {"spends": [], "seconds": None, "error": _described(error)}
+    spending = Spending(tell)
     attempt = Attempt(
-        call=partial(system, case.spending_to(Spending(tell))),
+        call=partial(system, case.spending_to(spending)),
         read=partial(read_output, tell),
         is_async=is_async(system),
         loop=lambda: calls.background,
@@ -413,12 +416,14 @@ async def call_system(
     finally:
         del calls.running[token]
     answer: Answer = attempt.value
+    seconds = attempt.own_seconds if spending.seconds is None else spending.seconds
+    told = {"spends": list(spends), "seconds": seconds}
     if failure is None:
         text = json.dumps({"output": answer.output, "transcript": answer.transcript})
         if len(text) <= MAX_OUTPUT_BYTES:
-            return {"answer": text, "spends": list(spends)}
+            return {"answer": text, **told}
         failure = ValueError(f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON")
-    return {"error": _described(failure), "spends": list(spends)}
+    return {"error": _described(failure), **told}
 
 
 async def cancel_call(token: str, dask_worker: Any = None) -> list[Spent]:

@@ -199,6 +199,11 @@ class BenchComparison(ClosedModel):
     """How long a case took in the older run on average, in milliseconds."""
     new_mean_ms: _NotNegative
     """How long a case took in the newer run on average, in milliseconds."""
+    old_system_ms: _NotNegative | None = None
+    """How long the system alone took for a case in the older run on average, in milliseconds; null
+    where that was not measured for all cases."""
+    new_system_ms: _NotNegative | None = None
+    """The same of the newer run."""
 
 
 COST_CAP: Final = "the cost cap was reached"
@@ -270,6 +275,9 @@ class BenchScore(ClosedModel):
     """What the case cost, in US dollars."""
     wall_clock_ms: _NotNegative = 0.0
     """How long system and rubric took together, in milliseconds, as the runner measured it."""
+    system_ms: _NotNegative | None = None
+    """How long the system's last call took, in milliseconds, without what it waited for before, and
+    without the rubric; null where that was not measured."""
 
     @property
     def counted_score(self) -> float:
@@ -308,6 +316,7 @@ class BenchCase(ClosedModel):
     _spending: Spending | None = PrivateAttr(default=None)
     _hidden: frozenset[str] = PrivateAttr(default=frozenset())
     """Fields that were taken out."""
+    _is_suspect: bool = PrivateAttr(default=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -343,12 +352,15 @@ class BenchCase(ClosedModel):
             return self
         return self.model_copy(update={"case_id": self.case_id.removesuffix(ending)})
 
-    def for_system(self, hidden: Collection[str], spending: Spending) -> Self:
+    def for_system(
+        self, hidden: Collection[str], spending: Spending, *, is_suspect: bool = False
+    ) -> Self:
         """Return what the system gets: a copy to work on, so that a rubric sees no changes.
 
         Args:
             hidden: The fields that only rubrics get. With some, it isn't told the file, either.
             spending: Where `spend` adds what was spent.
+            is_suspect: Whether an earlier call for it may have killed what other cases needed.
         """
         fields = {name: given for name, given in self.fields.items() if name not in hidden}
         update: dict[str, Any] = {"fields": deepcopy(fields)}
@@ -361,6 +373,7 @@ class BenchCase(ClosedModel):
             update |= {name: own[name].default for name in ("path", "line", *hidden) if name in own}
         case = self.as_in_file().model_copy(update=update).spending_to(spending)
         case._hidden = frozenset(hidden)  # noqa: SLF001 - of the same class
+        case._is_suspect = is_suspect  # noqa: SLF001 - likewise
         return case
 
     def spend(self, usd: float = 0.0, /, **usage: float) -> None:
@@ -381,6 +394,16 @@ class BenchCase(ClosedModel):
         if self._spending is None:
             self._spending = Spending()  # the case is in no run
         self._spending.add(usd, usage)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it must run apart from other cases: an earlier call may have killed them."""
+        return self._is_suspect
+
+    def note_seconds(self, seconds: float) -> None:
+        """Note how long the system took in the process that called it."""
+        if self._spending is not None:
+            self._spending.seconds = seconds
 
     def spending_to(self, spending: Spending) -> Self:
         """Return the case with another place where `spend` adds what was spent."""

@@ -515,7 +515,7 @@ def table_of_systems(
     rows = [("system", "passed", "mean", "at least", "cost", "time of a case", "gate")]
     for report in reports:
         counts, bound = report.counts, report.lower_bound_95.value
-        measured = [score.wall_clock_ms for _, score in report.per_case if score.wall_clock_ms > 0]
+        measured = [score.system_ms for _, score in report.per_case if score.system_ms]
         cells = (
             report.system_label,
             f"{counts.passed} of {counts.scheduled}",
@@ -606,10 +606,9 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         facts.append((f"key {key.key}", f"mean {mean}, least {key.least:.3f}, n={key.n}"))
     facts.append(("partial credit", _partial_words(report)))
     facts.append(("judge", _agreement_words(report.rubric_agreement)))
-    measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
-    measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
-    slowest = ((case_id, score.wall_clock_ms / 1_000) for case_id, score in measured[:_SLOWEST])
-    times = (f"{case_id} {seconds_words(seconds)}" for case_id, seconds in slowest)
+    times_ms = {case_id: score.system_ms for case_id, score in report.per_case if score.system_ms}
+    slowest = sorted(times_ms, key=lambda case_id: (-times_ms[case_id], case_id))[:_SLOWEST]
+    times = (f"{case_id} {seconds_words(times_ms[case_id] / 1_000)}" for case_id in slowest)
     facts.append(("slowest", ", ".join(times)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))

@@ -33,7 +33,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import cost_words
+from pytest_failure_taxonomy.taxonomy.words import cost_words, seconds_words
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
@@ -50,7 +50,7 @@ class CaseAttempt(ClosedModel):
     started_at: float
     """When it began, in seconds since the epoch."""
     seconds: float
-    """How long the system took."""
+    """How long the system took; if its process died, with the time until it began."""
     cost_usd: Annotated[float, Field(ge=0, le=MOST_COST_USD)] = 0.0
     """What the system spent."""
     usage: dict[str, float] = Field(default_factory=dict)
@@ -59,6 +59,8 @@ class CaseAttempt(ClosedModel):
     """Why the system gave no output, in words; empty if it gave one."""
     kind: str | None = None
     """The kind of the exception that it raised, such as `llm.rate_limited`, if that is known."""
+    is_lost: bool = False
+    """Whether the case has no score because of what this call raised, such as `SystemExit`."""
     fingerprint: str = ""
     """The same for exceptions of one cause; empty if the system and the rubric raised none."""
 
@@ -151,9 +153,12 @@ def failure_lines(
     if score.breakdown:
         parts = (f"{key} {amount:g}" for key, amount in sorted(score.breakdown.items()))
         lines.append(f"  breakdown: {', '.join(parts)}")
-    cost = f", {cost_words(score.cost_usd)}" if score.cost_usd else ""
-    calls = f", {len(outcome.attempts)} calls" if len(outcome.attempts) > 1 else ""
-    lines.append(f"  took {score.wall_clock_ms:,.0f} ms{cost}{calls}")
+    took = ""
+    if score.system_ms is not None:
+        took = f"the system took {seconds_words(score.system_ms / 1_000)}"
+    calls = f"{len(outcome.attempts)} calls" if len(outcome.attempts) > 1 else ""
+    if facts := ", ".join(filter(None, (took, cost_words(score.cost_usd), calls))):
+        lines.append(f"  {facts}")
     told = "" if outcome.traceback is None else outcome.traceback.text()
     if told:
         lines += ["", *told.rstrip().splitlines()]
@@ -227,7 +232,9 @@ def read_answer(given: object) -> Verdict:
             json.loads(given.json, object_pairs_hook=_refuse_equal_keys)
             return answer
         if isinstance(given, BenchScore):
-            return Verdict.model_validate({**vars(given)})
+            fields = {**vars(given)}
+            fields.pop("system_ms", None)  # measured, as `wall_clock_ms` is
+            return Verdict.model_validate(fields)
         if isinstance(given, Mapping):
             return Verdict.model_validate({**given})
     except ValidationError as error:

@@ -323,6 +323,8 @@ class ToldError(Exception):
     """The pause that the server of a provider asked for, in seconds."""
     is_systemic = True
     """Whether other cases can fail by the same cause."""
+    is_lost = False
+    """Whether the case did not do it itself, as far as is known: it has no score then."""
     full_name = ""
     """The name of the original's type, with its module."""
 
@@ -349,7 +351,7 @@ class ToldError(Exception):
         return fingerprint(code, str(self), self.full_name or type(self).__name__)
 
 
-FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic")
+FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic", "is_lost")
 
 
 def facts_of(error: BaseException) -> dict[str, Any]:

@@ -189,8 +189,9 @@ def _name(found: BenchComparison) -> str:
     return found.task_class + (f"[{' -> '.join(labels)}]" if any(labels) else "")
 
 
-def _time(wall_clock_ms: float) -> str:
-    return seconds_words(wall_clock_ms / 1_000)
+def _time(system_ms: float | None) -> str:
+    """Return a time of the system; nothing where it was not measured, as by earlier versions."""
+    return "" if system_ms is None else seconds_words(system_ms / 1_000)
 
 
 def _means(found: BenchComparison) -> str:
@@ -201,7 +202,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "system": _system,
     "share": lambda share: "" if share is None else mean_words(share),
     "usd": cost_words,
-    "time": lambda wall_clock_ms: "" if wall_clock_ms is None else _time(wall_clock_ms),
+    "time": _time,
     "state": lambda missing: missing or "complete",
     "count": lambda count: str(count or ""),
     "codes": ", ".join,
@@ -322,6 +323,7 @@ def _case_row(case: KeptCase) -> dict[str, Any]:
         "codes": [] if score is None else [mode.code for mode in score.failure_modes],
         "cost_usd": case.cost_usd,
         "wall_clock_ms": None if score is None else score.wall_clock_ms,
+        "system_ms": None if score is None else score.system_ms,
         "attempts": max(len(case.calls), case.begun),
     }
 
@@ -362,8 +364,9 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
     if score is None:
         return
     cost = f", of the rubric {cost_words(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
-    money = f", {cost_words(score.cost_usd)}{cost}" if score.cost_usd else ""
-    yield Line(text=f"  score {score.score:.3f}, {_time(score.wall_clock_ms)}{money}")
+    money = f"{cost_words(score.cost_usd)}{cost}" if score.cost_usd else ""
+    facts = filter(None, (f"score {score.score:.3f}", _time(score.system_ms), money))
+    yield Line(text=f"  {', '.join(facts)}")
     known = {**RUNNER_CODES, **run_file.descriptions_of(run)}
     for mode in score.failure_modes:
         yield _line(f"  {mode.severity:<5} {mode.code}")
@@ -491,8 +494,8 @@ def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
     if found.old_cost_usd or found.new_cost_usd:
         costs = (cost_words(each) or "$0" for each in (found.old_cost_usd, found.new_cost_usd))
         yield "cost", " -> ".join(costs)
-    if found.old_mean_ms and found.new_mean_ms:
-        yield "time of a case", f"{_time(found.old_mean_ms)} -> {_time(found.new_mean_ms)}"
+    if found.old_system_ms is not None and found.new_system_ms is not None:
+        yield "time of a case", f"{_time(found.old_system_ms)} -> {_time(found.new_system_ms)}"
     for what, names in (("older", found.only_old), ("newer", found.only_new)):
         if names:
             yield f"only in the {what} run ({len(names)})", _listed(names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.bench.kept.file import read_run
+from pytest_failure_taxonomy.system.process import has_process
+from tests.helpers.children import pytest_command
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -27,6 +30,7 @@ from tests.helpers.task_classes import (
     passing_cases,
     task_class_files,
 )
+from tests.helpers.waiting import wait_until
 
 PLUGINS: Final = [BENCH, "xdist"]
 
@@ -127,6 +131,49 @@ def test_a_run_that_was_ended_is_continued(
     while list(temporary.glob("pytest-bench-*")) and time.monotonic() < deadline:
         time.sleep(0.1)  # the server of a dead run's rubrics ends soon after it
     assert list(temporary.glob("pytest-bench-*")) == []
+
+
+WAITING: Final = SYSTEM.replace(
+    'await asyncio.sleep(case["sleep"])',
+    'while not os.path.exists(f"{CALLS}.go"):\n                await asyncio.sleep(0.02)',
+)
+"""Answers once a file says so."""
+
+
+@pytest.mark.slow
+@pytest.mark.linux("SIGKILL, and xdist's workers that end with their controller")
+@WORKERS
+def test_a_run_that_is_still_alive_is_not_continued(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """No case is called twice: not beside the first run, and not by two that continue it."""
+    write(runs, [{**each, "sleep": 1} for each in passing_cases(6)], system=WAITING)
+    command = [*pytest_command("bench", *workers, plugins=PLUGINS)]
+    with subprocess.Popen(command, cwd=runs.path, stdout=subprocess.DEVNULL) as first:
+        wait_until(lambda: len(calls(runs)) >= 2, "a call")
+        refusal = runs.run_unchecked("bench", "--bench-resume", *workers, plugins=PLUGINS)
+        (path,) = kept(runs)
+        first.send_signal(signal.SIGKILL)
+    assert refusal.exit_status == 4
+    (line,) = (line for line in refusal.stderr if line.startswith("ERROR: "))
+    told = re.fullmatch(
+        rf"ERROR: --bench-resume: {path}: process (\d+) has run it since {path.name[:16]};"
+        " wait until it has ended",
+        line,
+    )
+    assert told is not None
+    assert workers or int(told[1]) == first.pid
+    assert len(calls(runs)) == len(set(calls(runs)))
+    # xdist's workers outlive their controller for a moment.
+    of_first = [int(number) for number in re.findall(r'"pid":(\d+)', path.read_text())]
+    wait_until(lambda: not any(map(has_process, of_first)), "the end of the first run")
+    (runs.path / "calls.txt").unlink()
+    (runs.path / "calls.txt.go").touch()
+    both = [subprocess.Popen([*command, "--bench-resume"], cwd=runs.path) for _ in range(2)]
+    assert 0 in [process.wait(60) for process in both]
+    assert len(calls(runs)) == len(set(calls(runs)))
+    assert len(read_run(path).scores()) == 6
+    assert sorted(os.listdir(path.parent)) == [".gitignore", path.name]
 
 
 @ON_WORKERS

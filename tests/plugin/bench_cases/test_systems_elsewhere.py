@@ -15,8 +15,10 @@ from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
+    ECHO_RUBRIC,
     WORKERS,
     calls,
+    codes_by_case,
     only_bench,
     passing_cases,
     task_class_files,
@@ -100,6 +102,62 @@ def is_gone(process_id: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+KILLER: Final = """\
+import os, time
+
+CALLS = os.path.join(os.path.dirname(__file__), "calls.txt")
+
+
+def answer(case):
+    with open(CALLS, "a") as file:
+        file.write(case.case_id + "\\n")
+    if case.fields.get("kills"):
+        while len(open(CALLS).read().split()) < case["kills"]:
+            time.sleep(0.01)
+        os.kill(os.getppid(), 9)
+        time.sleep(60)
+    time.sleep(case.fields.get("sleep", 0))
+    return case.input
+"""
+"""Kills the process that started it once so many cases have begun."""
+
+
+@pytest.mark.slow
+@pytest.mark.posix("forks")
+def test_a_case_that_kills_its_parent_costs_the_others_no_score(runs: PytestRuns) -> None:
+    """What ran beside it is lost, and runs when the run is continued; then it is known, too."""
+    cases = [{**case, "sleep": 2} for case in passing_cases(3)]
+    cases += [{"id": "kills", "input": 0, "kills": 4}, *passing_cases(6)[3:]]
+    settings = f"{IN_PROCESSES}concurrency: 4\ngate: {{}}\n"
+    runs.write({**task_class_files(cases, settings=settings, system=""), "named.py": KILLER})
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.exit_status == 1
+    report = only_bench(run)
+    assert (report["counts"]["lost"], report["counts"]["passed"]) == (4, 3)
+    assert report["block_severity_failure_modes"] == []
+    assert (report["complete"], report["gate"]["verdict"]) == (False, "INCOMPLETE")
+    assert "which of them did it is not known" in "\n".join(run.stdout)
+    run = runs.run("bench", "--bench-resume", plugins=[BENCH])
+    report = only_bench(run)
+    assert (report["counts"]["graded"], report["counts"]["passed"]) == (7, 6)
+    assert codes_by_case(report)["kills"] == ["sut.exception"]
+    assert len(calls(runs)) == 7 + 4
+    runs.run("bench", "--bench-resume", plugins=[BENCH])
+    assert len(calls(runs)) == 7 + 4
+
+
+@WORKERS
+def test_the_time_of_a_system_is_its_own(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Neither the rubric's time is in it nor what a case waited for."""
+    cases = [{**case, "sleep": 0.05} for case in passing_cases(6)]
+    rubric = f"import time\n{ECHO_RUBRIC}".replace("    print(", "    time.sleep(0.5)\n    print(")
+    files = task_class_files(cases, settings=IN_PROCESSES, rubric=rubric, system="")
+    runs.write({**files, "named.py": KILLER})
+    run = runs.run("bench", "-v", *workers, plugins=[BENCH, "xdist"])
+    for _, score in only_bench(run)["per_case"]:
+        assert 50 <= score["system_ms"] <= score["wall_clock_ms"] - 500
 
 
 CURIOUS: Final = """\

@@ -113,11 +113,15 @@ def test_repetitions_are_averaged_before_they_are_paired() -> None:
 
 def test_cost_and_time_stand_beside_it() -> None:
     """Costs are added up, times averaged over the runs of cases."""
-    old = [make_score(cost_usd=0.1, wall_clock_ms=100)] * 5
-    new = [make_score(cost_usd=0.2, wall_clock_ms=50)] * 5
+    old = [make_score(cost_usd=0.1, wall_clock_ms=100, system_ms=30)] * 5
+    new = [make_score(cost_usd=0.2, wall_clock_ms=50, system_ms=40)] * 5
     found = compared(compared_run(make_run(old), "o"), compared_run(make_run(new), "n"))
     assert (found.old_cost_usd, found.new_cost_usd) == pytest.approx((0.5, 1.0))
     assert (found.old_mean_ms, found.new_mean_ms) == (100, 50)
+    assert (found.old_system_ms, found.new_system_ms) == (30, 40)
+    some = [*new[1:], make_score()]
+    found = compared(compared_run(make_run(old), "o"), compared_run(make_run(some), "n"))
+    assert (found.old_system_ms, found.new_system_ms) == (30, None)
 
 
 # Refusals.

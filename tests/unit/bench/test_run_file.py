@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept.file import (
     KeptRun,
     LineReader,
@@ -19,6 +25,7 @@ from pytest_failure_taxonomy.bench.kept.file import (
     read_run,
 )
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
+from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from tests.helpers.bench import make_stub_plan
 from tests.helpers.kept_runs import call_of, header_of, score_of
@@ -48,6 +55,119 @@ def test_the_first_process_creates_it(tmp_path: Path) -> None:
     assert begun(run) == {"a": 1, "b": 1}
     assert list(run.cases) == ["a", "b"]
     assert os.listdir(tmp_path) == ["run.jsonl"]
+
+
+FIRST: Final = "20260101T000000Z-aaaaaa"
+SECOND: Final = "20260102T000000Z-bbbbbb"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Don't wait for a process that works on a run."""
+    monkeypatch.setattr(run_file, "_SECONDS_TO_END", 0.0)
+
+
+HOLD: Final = (
+    "import sys, time; from pathlib import Path\n"
+    "from pytest_failure_taxonomy.bench.kept.file import RunFile\n"
+    "file = RunFile(Path(sys.argv[1]), (), lambda given: given, 'gw0')\n"
+    "file.hold(sys.argv[2]); print(flush=True); time.sleep(60)\n"
+)
+
+
+@contextmanager
+def holder(path: Path, session: str) -> Iterator[subprocess.Popen[str]]:
+    """Have another process work on a run."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), session],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "\n"
+            yield child
+        finally:
+            child.kill()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "locks",
+    [
+        pytest.param("locks", marks=pytest.mark.posix("`fcntl`")),
+        pytest.param("no locks", marks=pytest.mark.posix("`fcntl`")),
+        "no fcntl",
+    ],
+)
+def test_the_processes_of_one_session_work_on_a_run(
+    tmp_path: Path, locks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another session is told which process does, until that has ended, however it ends.
+
+    Where nothing can be locked, the name of the process decides.
+    """
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    if locks == "no locks":
+        monkeypatch.setattr("fcntl.lockf", refuse)
+    if locks == "no fcntl":
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+        monkeypatch.setattr(run_file, "fcntl", None)
+    file = new_file(tmp_path, "gw1")
+    with holder(file.path, FIRST) as child:
+        file.hold(FIRST)  # as another worker of the session does
+        file.close()
+        with pytest.raises(BenchError) as refused:
+            new_file(tmp_path).hold(SECOND)
+        assert str(refused.value) == (
+            f"{file.path}: process {child.pid} has run it since 20260101T000000Z;"
+            " wait until it has ended"
+        )
+        child.kill()
+        child.wait()
+        other = new_file(tmp_path)
+        other.hold(SECOND)
+    with pytest.raises(BenchError, match=f"process {os.getpid()} has run it since 20260102"):
+        new_file(tmp_path).hold(FIRST)
+    other.close()
+    new_file(tmp_path).hold(FIRST)
+    assert len(os.listdir(tmp_path)) == 2, "a lock file that was left behind is removed"
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.posix("Windows has no `fork`")
+def test_a_process_that_is_left_behind_does_not_work_on_a_run(tmp_path: Path) -> None:
+    """A child that outlives its pytest has nothing of its lock."""
+    file = new_file(tmp_path)
+    leave = HOLD.replace(
+        "time.sleep(60)",
+        "import os; child = os.fork()\n"
+        "if child == 0: os.closerange(0, 3); time.sleep(60)\n"
+        "print(child, flush=True); os._exit(0)",
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", leave, str(file.path), FIRST],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+        check=True,
+    )
+    file.hold(SECOND)
+    file.close()
+    os.kill(int(ended.stdout), signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_lock_that_can_not_be_opened(tmp_path: Path) -> None:
+    """Whether somebody works on the run isn't known, so it is not continued."""
+    file = new_file(tmp_path)
+    (tmp_path / f".run.jsonl.{FIRST}-.lock").mkdir()
+    with pytest.raises(OSError, match=r"\.lock"):
+        file.hold(SECOND)
 
 
 def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

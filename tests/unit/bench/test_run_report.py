@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.bench.report import (
     evaluate_gate,
     mean_words,
     summary_lines,
+    table_of_systems,
 )
 from tests.helpers.bench_scores import make_plan, make_run, make_score
 
@@ -432,12 +433,37 @@ def test_a_repeated_failure_more_never_turns_fail_into_pass(
         assert not (failed_before and evaluate_gate(after, gate).verdict == "PASS")
 
 
+@pytest.mark.parametrize(
+    ("scores", "slowest"),
+    [
+        # The last one waited for its rubric alone.
+        (
+            [
+                make_score(system_ms=40.0, wall_clock_ms=60.0),
+                make_score(system_ms=90.0, wall_clock_ms=100.0),
+                make_score(system_ms=20.0, wall_clock_ms=5_000.0),
+            ],
+            ["slowest: c001 90 ms, c000 40 ms, c002 20 ms"],
+        ),
+        # Of a run of an earlier version it is not known how long the system took.
+        ([make_score(wall_clock_ms=5_000.0)], []),
+    ],
+)
+def test_the_slowest_cases_are_those_whose_system_took_longest(
+    scores: list[BenchScore], slowest: list[str]
+) -> None:
+    """The queue of the grader is nobody's time."""
+    lines = [line.strip() for line in summary_lines(make_run(scores))]
+    assert [line for line in lines if line.startswith("slowest")] == slowest
+    table = "\n".join(table_of_systems([make_run(scores)]))
+    assert ("time of a case" in table) == ("50 ms" in table) == bool(slowest)
+
+
 def test_a_run_with_everything_fits_in_a_few_lines() -> None:
     """Outcome, blocking codes, slowest cases, cost and gate, in this order."""
     report = make_run(
-        [make_score(1.0, cost_usd=0.02, wall_clock_ms=100.0 * i) for i in range(57)]
-        + [make_score(0, codes={"sut.timeout": "block", "slow": "warn"}, wall_clock_ms=300_000.0)]
-        * 2
+        [make_score(1.0, cost_usd=0.02, system_ms=100.0 * i) for i in range(57)]
+        + [make_score(0, codes={"sut.timeout": "block", "slow": "warn"}, system_ms=300_000.0)] * 2
         + [make_score(0, codes={"validator.tests_failed": "block", "note": "info"})],
         gate=GateSettings(lower_bound_95=0.9),
     )

@@ -337,6 +337,32 @@ def test_the_time_is_measured() -> None:
     assert 95 <= outcome_of(SleepingSUT(seconds=0.05), rubric).score.wall_clock_ms <= 60_000
 
 
+@pytest.mark.parametrize("kind", ["async", "plain", "returns an awaitable", "raises"])
+def test_the_time_of_the_system_is_its_own(kind: str) -> None:
+    """It is that of its call, without what the rubric took."""
+
+    async def rubric(case: BenchCase, output: object) -> object:
+        await asyncio.sleep(0.5)
+        return PASSING_ANSWER
+
+    async def waits() -> None:
+        await asyncio.sleep(0.05)
+
+    def system(case: BenchCase) -> object:
+        if kind == "returns an awaitable":
+            return waits()
+        time.sleep(0.05)
+        if kind == "raises":
+            raise ValueError("no")
+        return None
+
+    outcome = outcome_of(SleepingSUT(seconds=0.05) if kind == "async" else system, rubric)
+    score = outcome.score
+    assert score.system_ms is not None
+    assert score.system_ms == outcome.attempts[-1].seconds * 1000
+    assert 49 <= score.system_ms <= score.wall_clock_ms - (0 if kind == "raises" else 450)
+
+
 def test_an_outcome_shows_where_the_system_raised() -> None:
     """The traceback begins in the author's code and has none of our frames."""
 

@@ -49,6 +49,7 @@ BENCH_REPORT: Final[dict[str, Any]] = {
                 "failure_modes": [{"code": "sut.timeout", "severity": "block", "detail": None}],
                 "cost_usd": 0.5,
                 "wall_clock_ms": 12.5,
+                "system_ms": 7.5,
             },
         ]
     ],

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -131,6 +132,7 @@ _dumps = json.dumps
 _exit = os._exit
 _getpid = os.getpid
 _loads = pickle.loads
+_perf_counter = time.perf_counter
 _write = os.write
 
 
@@ -264,6 +266,8 @@ def run_system(
     from pytest_failure_taxonomy.bench.answers import Spending, read_output
     from pytest_failure_taxonomy.bench.user_code import ToldError, facts_of
 
+    began = 0.0
+
     def tell(cost_usd: float, usage: Mapping[str, float]) -> None:
         with suppress(OSError):  # the server is gone, and kills this process at once
             _write(spends, wire.pack_spent(cost_usd, usage))
@@ -276,7 +280,9 @@ def run_system(
         return wire.ANSWER, _to_json({"output": answer.output, "transcript": answer.transcript})
 
     def call_system(given: bytes) -> Any:
+        nonlocal began
         case = _loads(given)
+        began = _perf_counter()
         return call(case.spending_to(Spending(tell)))
 
     loop = _Loop()
@@ -287,6 +293,8 @@ def run_system(
         what, answer = copy_context().run(
             _result_of, partial(call_system, given), loop.wait, pack, facts_of
         )
+        with suppress(OSError):  # as above
+            _write(spends, wire.pack_spent(0.0, {}, _perf_counter() - began))
         is_free = requests is not None and loop.is_idle() and processes.is_as_before(before)
         verdict.tell(what, answer, is_free=is_free)
         given = None

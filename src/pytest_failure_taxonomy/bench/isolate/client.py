@@ -18,8 +18,8 @@ import symtable
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from importlib.util import decode_source
 from pathlib import Path
@@ -183,7 +183,12 @@ OnSpends = Callable[[bytes], None]
 
 
 class ServerDiedError(Exception):
-    """The server ended while a case waited for its verdict."""
+    """The server ended while a case waited for its answer."""
+
+    def __init__(self, *, was_alone: bool) -> None:
+        super().__init__()
+        self.was_alone = was_alone
+        """Whether no other case ran there in that time, so that this one did it."""
 
 
 class Connection:
@@ -204,6 +209,8 @@ class Connection:
         else:
             self._folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
         self._waiting: dict[int, tuple[asyncio.Future[Reply], OnSpends | None]] = {}
+        self._beside_others: set[int] = set()
+        """Those that wait, or waited, together with others."""
         self._number = 0
         self._outgoing = bytearray()
         self._inbox = wire.Inbox(wire.REPLY)
@@ -264,9 +271,11 @@ class Connection:
             ServerDiedError: The server has ended.
         """
         if self.has_ended:
-            raise ServerDiedError
+            raise ServerDiedError(was_alone=False)
         self._number += 1
         number = self._number
+        if self._waiting:
+            self._beside_others |= {number, *self._waiting}
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[number] = (reply, on_spends)
         self._send(wire.REQUEST.pack(wire.GRADE, number, limit_seconds or 0.0, len(body)) + body)
@@ -387,9 +396,10 @@ class Connection:
         self._finish_loading(None)
         if self._loop.is_closed():
             return
-        for waiting, _ in self._waiting.values():
+        for number, (waiting, _) in self._waiting.items():
             if not waiting.done():
-                waiting.set_exception(ServerDiedError())
+                died = ServerDiedError(was_alone=number not in self._beside_others)
+                waiting.set_exception(died)
         if not self._end.done():
             self._end.set_result(None)
 
@@ -515,13 +525,8 @@ class IsolatedRubric:
             elif self._is_warm:
                 reply = await self._ask_warm(body, limit_seconds)
             else:
-                fresh, connection = self._servers.fresh, Connection(self._fresh_task, None)
-                fresh.add(connection)
-                try:
-                    reply = await connection.ask(body, limit_seconds)
-                finally:
-                    fresh.discard(connection)
-                    await connection.aclose()
+                async with self._servers.one_for_a_case(self._fresh_task) as server:
+                    reply = await server.ask(body, limit_seconds)
         except ServerDiedError:
             raise RubricError("killed the process that runs rubrics") from None
         return read_answer(reply, limit_seconds)
@@ -633,10 +638,20 @@ class IsolatedSystem:
 
         def spend(lines: bytes) -> None:
             for line in lines.splitlines():
-                cost_usd, usage = json.loads(line)
-                case.spend(cost_usd, **usage)
+                cost_usd, usage, seconds = json.loads(line)
+                if seconds is None:
+                    case.spend(cost_usd, **usage)
+                else:
+                    case.note_seconds(seconds)
 
-        reply = await self._ask(body, spend)
+        if not _CAN_FORK:
+            reply = await run_directly(self._task, body, None, spend)
+        elif case.is_suspect:
+            async with self._servers.one_for_a_case(self._task) as server:
+                reply = await _ask_system(server, body, spend)
+        else:
+            server = self._servers.get("main", self._task, None)
+            reply = await _ask_system(server, body, spend)
         if reply.what == wire.RAISED:
             raise raised_elsewhere(json.loads(reply.body), reply.printed)
         if reply.what == wire.ANSWER and not reply.status:
@@ -675,24 +690,33 @@ class IsolatedSystem:
             name = self._task.target.partition(":")[0]
             raise BenchError(f"{name} can't be imported ({problem}); mend the module")
 
-    async def _ask(self, body: bytes, on_spends: OnSpends) -> Reply:
-        if not _CAN_FORK:
-            return await run_directly(self._task, body, None, on_spends)
-        server = self._servers.get("main", self._task, None)
-        loaded = await server.loaded()
-        if loaded is None:
-            raise ProcessDied(f"the system's process {how_it_ended(server.status)} on loading it")
-        if loaded.what == wire.BROKEN:
-            raise raised_elsewhere(json.loads(loaded.body))
-        try:
-            return await server.ask(body, None, on_spends)
-        except ServerDiedError:
-            # Not tried again: a call of the system may cost money.
-            raise ProcessDied("the process that starts the system's was killed") from None
-
     async def aclose(self) -> None:
         """Kill all processes; may be called again."""
         await self._servers.aclose()
+
+
+async def _ask_system(server: Connection, body: bytes, on_spends: OnSpends) -> Reply:
+    """Call a system.
+
+    Raises:
+        ToldError: It can't be loaded, or the server ended. Unless the case ran there alone, it is
+            lost then: any of those in flight can have done that. It is not called again, since that
+            may cost money; a run that is continued gives it a server of its own.
+    """
+    loaded = await server.loaded()
+    if loaded is None:
+        raise ProcessDied(f"the system's process {how_it_ended(server.status)} on loading it")
+    if loaded.what == wire.BROKEN:
+        raise raised_elsewhere(json.loads(loaded.body))
+    try:
+        return await server.ask(body, None, on_spends)
+    except ServerDiedError as error:
+        why = "the process that starts the system's was killed"
+        if error.was_alone:
+            raise ProcessDied(why) from None
+        lost = ProcessDied(f"{why} while several cases ran; which of them did it is not known")
+        lost.is_lost = True
+        raise lost from None
 
 
 class _Servers:
@@ -717,6 +741,17 @@ class _Servers:
         if found is None or found.has_ended:
             found = self._kept[which] = Connection(task, load_seconds)
         return found
+
+    @asynccontextmanager
+    async def one_for_a_case(self, task: Task) -> AsyncIterator[Connection]:
+        """Have a server that runs a single case."""
+        server = Connection(task, None)
+        self.fresh.add(server)
+        try:
+            yield server
+        finally:
+            self.fresh.discard(server)
+            await server.aclose()
 
     def renew(self, *, is_changed: bool) -> None:
         """Have the next case start a new server, if one is asked for and none is busy."""

@@ -74,9 +74,15 @@ def is_free(message: bytes) -> bool:
     return bool(is_able)
 
 
-def pack_spent(cost_usd: float, usage: Mapping[str, float]) -> bytes:
-    """Return the line by which a system's process tells what it has just spent."""
-    return f"{json.dumps([cost_usd, dict(usage)])}\n".encode()
+def pack_spent(cost_usd: float, usage: Mapping[str, float], seconds: float | None = None) -> bytes:
+    """Return the line by which a system's process tells what it has just spent.
+
+    Args:
+        cost_usd: In US dollars.
+        usage: Other amounts by name.
+        seconds: How long the call took that has just ended; `None` if it goes on.
+    """
+    return f"{json.dumps([cost_usd, dict(usage), seconds])}\n".encode()
 
 
 def pack_script(token: bytes, output: bytes, errors: bytes) -> bytes:

@@ -51,6 +51,7 @@ from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, Journal, create_file, whole_lines
+from pytest_failure_taxonomy.system.lock import FileLock
 
 SCHEMA_VERSION: Final = 1
 _RIGHT: Final = "name a file that pytest wrote to --bench-storage"
@@ -144,8 +145,6 @@ class KeptAttempt(CaseAttempt):
     """The digest of the case's fields."""
     score: models.BenchScore | None = None
     """The case's score; null for a call after which the system was called again."""
-    is_lost: bool = False
-    """Whether the case has no score because of what this call raised, such as `SystemExit`."""
     output: Any = None
     """What the system returned."""
     transcript: Any = None
@@ -284,6 +283,10 @@ _MAX_TEXT: Final = 20_000
 
 _OF_CALL: Final = set(CaseAttempt.model_fields)
 
+_SECONDS_TO_END: Final = 5.0
+"""How long the workers of a pytest that was killed may take to end."""
+_SECONDS_TO_LOOK: Final = 0.1
+
 _LIMITS: Final = {
     "output": MAX_OUTPUT_CHARACTERS,
     "transcript": MAX_TRANSCRIPT_CHARACTERS,
@@ -318,6 +321,43 @@ class RunFile:
         self._worker = worker
         self._journal: Journal | None = None
         self._lock = threading.RLock()
+        self._hold: FileLock | None = None
+
+    def hold(self, session: str) -> None:
+        """Keep other pytest sessions from continuing the run until this file is closed.
+
+        Each process that works on the run has a lock file beside it, with its session in the name.
+
+        Args:
+            session: The name of the pytest session.
+
+        Raises:
+            BenchError: A process of another session works on it.
+            OSError: A lock file can't be opened or created.
+        """
+        deadline = time.monotonic() + _SECONDS_TO_END
+        while holder := self._take_hold(session):
+            if time.monotonic() > deadline:
+                raise BenchError(f"{self.path}: {holder}")
+            time.sleep(_SECONDS_TO_LOOK)
+
+    def _take_hold(self, session: str) -> str:
+        """Take this process's lock file, unless another session has one; return why not, or ''."""
+        begin, end = f".{self.path.name}.", ".lock"
+        own = f"{begin}{session}-"
+        with self.locked():
+            for name in os.listdir(self.path.parent):
+                is_lock = name.startswith(begin) and name.endswith(end)
+                if not is_lock or name.startswith(own):
+                    continue
+                lock = FileLock(self.path.with_name(name))
+                if not lock.acquire(make=False):
+                    since, process = name.removeprefix(begin)[:16], lock.owner.get("pid")
+                    return f"process {process} has run it since {since}; wait until it has ended"
+                lock.release()  # of a process that was killed
+            self._hold = FileLock(self.path.with_name(f"{own}{self._worker}{end}"))
+            self._hold.acquire()
+        return ""
 
     def create(self, header: RunHeader) -> None:
         """Create the file with its first two lines, unless another process has done so."""
@@ -379,10 +419,9 @@ class RunFile:
         """Write what a call of a system says it has just spent."""
         self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd)
 
-    def note_attempt(self, case_id: str, attempt: CaseAttempt, *, is_lost: bool = False) -> None:
+    def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
         """Write a call of the system without a score; another one follows unless that is lost."""
-        lost = {"is_lost": True} if is_lost else {}
-        self._append(_line({**self._call(case_id, attempt), **lost}))
+        self._append(_line(self._call(case_id, attempt)))
 
     def note_outcome(self, outcome: CaseOutcome) -> None:
         """Write the last call of a case, with the score.
@@ -466,8 +505,11 @@ class RunFile:
                 fcntl.flock(journal.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and hold it no longer."""
         with self._lock:
+            if self._hold is not None:
+                with self.locked():  # where nobody looks for it
+                    self._hold.release()
             if self._journal is not None:
                 self._journal.close()
                 self._journal = None

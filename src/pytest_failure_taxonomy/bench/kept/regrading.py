@@ -166,13 +166,14 @@ async def regrade(plan: Regrading, file: RunFile) -> None:
 
     def write_score(outcome: CaseOutcome) -> None:
         """Write the new score of a case, with what its system has cost then."""
-        calls = _calls(kept[outcome.case_id])
+        calls, before = _calls(kept[outcome.case_id]), kept[outcome.case_id].score
         fingerprint = outcome.attempts[-1].fingerprint
         calls[-1] = calls[-1].model_copy(update={"fingerprint": fingerprint})
         spent = math.fsum(call.cost_usd for call in calls)
         changed: dict[str, Any] = {
             "cost_usd": min(outcome.score.cost_usd + spent, MOST_COST_USD),
             "wall_clock_ms": outcome.score.wall_clock_ms + calls[-1].seconds * 1000,
+            "system_ms": None if before is None else before.system_ms,
         }
         score = outcome.score.model_copy(update=changed)
         write(outcome.case_id, calls, replace(outcome, score=score))

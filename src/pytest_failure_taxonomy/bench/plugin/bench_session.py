@@ -394,6 +394,7 @@ class BenchSession:
         self.runs.fan_out.close()
         yield
         if self._is_worker:
+            self._results.close()
             return
         self._results.collect()
         if session.shouldfail:

@@ -50,6 +50,8 @@ _CLOCKS_DIFFER_SECONDS: Final = 2.0
 _GIT_SECONDS: Final = 1.0
 _MAX_NAME: Final = 60
 _MOST_NAMED: Final = 3
+_MAIN: Final = "main"
+"""What the process is called that decides which runs are continued."""
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
 """In the stash of the configuration: the baseline of the run, if it has one."""
@@ -110,11 +112,11 @@ class SourceResults(RunResults):
             return self._before.read()
         return None
 
-    def fail(self, case_id: str, call: CaseAttempt, *, is_lost: bool = False) -> None:
+    def fail(self, case_id: str, call: CaseAttempt) -> None:
         """Note a call that failed, in the file, too; admission writes what is begun and spent."""
-        super().fail(case_id, call, is_lost=is_lost)
+        super().fail(case_id, call)
         if self.file is not None:
-            self.file.note_attempt(case_id, call, is_lost=is_lost)
+            self.file.note_attempt(case_id, call)
 
     def finish(self, outcome: CaseOutcome) -> None:
         """Note the outcome of a case, in the file, too."""
@@ -241,12 +243,19 @@ class Results:
         """Refuse what would have all cases paid for again, though the user has named a run.
 
         Raises:
-            pytest.UsageError: It can't be read, or is of other sources.
+            pytest.UsageError: It can't be read, a process of another pytest works on it, or it is
+                of other sources.
         """
         sources = [source for source in self.sources if not source.test and self._storage.folder]
         try:
             found = [self._find(source, shard) for source in sources]
-        except BenchError as error:
+            for path, _ in found:
+                # That of another shard is only looked at.
+                if path is not None and _part(KeptRun(path).header.shard) == shard:
+                    file = RunFile(path, (), self._redact, _MAIN)
+                    self._files.append(file)
+                    file.hold(self._storage.name)
+        except (BenchError, OSError) as error:
             raise pytest.UsageError(f"--bench-resume: {error}") from None
         if not found or self._storage.resumes in ("", LATEST) or any(path for path, _ in found):
             return
@@ -279,8 +288,7 @@ class Results:
             ending = f"-{name_of_source(self._rootdir, source)}{RUN_SUFFIX}"
             found = [each for each in earlier if each.name.endswith(ending)]
             for path in reversed(found):
-                its = KeptRun(path).header.shard
-                if (None if its is None else (its.index, its.total)) == shard:
+                if _part(KeptRun(path).header.shard) == shard:
                     return path, None
             why_not = "no run of it was kept that could be continued"
             return (found[-1], None) if found else (None, why_not)
@@ -332,10 +340,9 @@ class Results:
         if cases is None:
             cases = self._scheduled_cases(source, task_class)
         listed = [run_file.scheduled(case) for case in cases]
-        part = None if shard is None else (shard.index, shard.total)
         earlier = None
         try:
-            path, why_not = self._find(source, part)
+            path, why_not = self._find(source, _part(shard))
             if path is not None:
                 earlier = run_file.read_run(path, has_outputs=False)
         except BenchError as error:
@@ -347,13 +354,23 @@ class Results:
             known = {each.case_id: each for each in (*earlier.scheduled(), *listed)}
             whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
             file = RunFile(earlier.path, whole, self._redact, self.worker)
+            self._files.append(file)
+            file.hold(self._storage.name)
             file.resume(self._storage.name, header.commit, header.cases_in_class)
         else:
             path = self._make_folder() / f"{header.run_id}{RUN_SUFFIX}"
             file = RunFile(path, listed, self._redact, self.worker)
+            self._files.append(file)
             file.create(header.model_copy(update={"not_resumed": why_not}))
-        self._files.append(file)
+            if not source.test and not self._storage.is_temporary:
+                with suppress(OSError):  # the file's own problem says what is wrong
+                    file.hold(self._storage.name)
         return file
+
+    def close(self) -> None:
+        """Close the files of the runs, which other pytest runs may continue then."""
+        for file in self._files:
+            file.close()
 
     def keep_baseline(self, of: SourcedReport, found: models.BenchComparison | str) -> None:
         """Write into the file of a run how it differs from its baseline."""
@@ -401,8 +418,7 @@ class Results:
         The file of a source is not read where this process alone ran its cases, and has all their
         scores: ten thousand cases take 60 MiB.
         """
-        for file in self._files:
-            file.close()
+        self.close()
         for path in self._paths():
             with suppress(BenchError):
                 run = KeptRun(path, has_outputs=False)
@@ -654,6 +670,11 @@ def resumed_line(run: KeptRun) -> str:
     if changed:
         line += f"; {len(changed)} had changed and ran again: {', '.join(changed[:5])}"
     return line
+
+
+def _part(shard: models.RunShard | None) -> tuple[int, int] | None:
+    """Return which shard it is, and of how many."""
+    return None if shard is None else (shard.index, shard.total)
 
 
 def _why_not_resumed(old: RunHeader, new: RunHeader) -> str | None:

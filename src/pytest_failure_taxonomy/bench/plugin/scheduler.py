@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.bench.scores import (
 )
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _SKIPS = ("skip", "skipif")
 """Marks, of the author's or added by a hook, by which pytest may skip an item."""
@@ -100,7 +101,8 @@ class CaseScheduler:
         self.fan_out.call(
             runner.execute(plan, system_under_test=return_output, rubric_runner=rubric)
         )
-        return outcomes[0]
+        score = outcomes[0].score.model_copy(update={"system_ms": None})  # none was called
+        return replace(outcomes[0], score=score)
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
         """Start the cases of items, or that of the asking one alone if others have killed a worker.

@@ -143,6 +143,9 @@ class Attempt:
         self.fatal_error: BaseException | None = None
         """What ends the whole run if it was raised, or took the call's loop away; or `None`."""
         self.elapsed_seconds = 0.0
+        """Until the caller went on."""
+        self.own_seconds = 0.0
+        """From the call's own beginning to its end; until it was given up if it has none."""
         self.is_expired = False
         """Whether our deadline ended the call."""
         self.is_abandoned = False
@@ -191,9 +194,11 @@ class Attempt:
             if self._timer is not None:
                 self._timer.cancel()
         self.elapsed_seconds = perf_counter() - self._began
+        self.own_seconds = self.own_seconds or self.elapsed_seconds
 
     def _in_thread(self) -> None:
         """Make the call of a plain function; what it returns may be for a loop to await."""
+        self._call_began = perf_counter()  # a new thread may wait for the interpreter's lock
         try:
             value = self.call()
             is_awaitable = inspect.isawaitable(value)
@@ -219,6 +224,8 @@ class Attempt:
         """Create the task, on its loop."""
         if on is not self._clock:  # that loop was lost, and has come back
             return
+        if self._thread is None:
+            self._call_began = perf_counter()
         try:
             self._steps = _Steps(self.call(), self._end_steps)
         except BaseException as error:  # noqa: BLE001 - as above
@@ -243,6 +250,7 @@ class Attempt:
 
     def _conclude(self, value: Any, error: BaseException | None) -> None:
         """Read what came of the call, and tell the runner."""
+        seconds = perf_counter() - self._call_began
         read, shown, fatal = None, None, None
         try:
             if error is None:
@@ -251,16 +259,21 @@ class Attempt:
             error = raised
         if error is not None:
             shown = told(error)
-            if ends_run(error, is_cancelled_by_us=self.is_expired):
+            if shown.is_lost or ends_run(error, is_cancelled_by_us=self.is_expired):
                 fatal = error
         if threading.current_thread() is self._thread:
             self._computed_seconds = time.thread_time()
-        self.here.call(self._end, read, shown, fatal)
+        self.here.call(self._end, read, shown, fatal, seconds)
 
     def _end(
-        self, value: Any = None, error: ToldError | None = None, fatal: BaseException | None = None
+        self,
+        value: Any = None,
+        error: ToldError | None = None,
+        fatal: BaseException | None = None,
+        seconds: float = 0.0,
     ) -> None:
         if not self._ended.done():
+            self.own_seconds = seconds
             self.value, self.error, self.fatal_error = value, error, fatal
             self._ended.set_result(None)
 

@@ -67,9 +67,8 @@ class RunResults:
         if (case_id, attempt) in self.usage_of_calls:
             self.late_cost_usd += cost_usd
 
-    def fail(self, case_id: str, call: CaseAttempt, *, is_lost: bool = False) -> None:
+    def fail(self, case_id: str, call: CaseAttempt) -> None:
         """Note a call that failed, after which the system is called again unless it is lost."""
-        del is_lost
         self.usage_of_calls[case_id, call.attempt] = call.usage
 
     def finish(self, outcome: CaseOutcome) -> None:
@@ -188,6 +187,8 @@ class _Calls:
     def __init__(self, done: Sequence[CaseAttempt]) -> None:
         self.done = list(done)
         self.spending: Spending
+        self.is_timed = False
+        """Whether the seconds of the last one are the system's own."""
 
     def since(self, count: int) -> Spending:
         """Return what the calls after the first `count` have spent together."""
@@ -200,14 +201,16 @@ class _Calls:
         """Begin the next call."""
         self.spending = spending
         self.started_at = time.time()
-        self.began = time.perf_counter()
 
-    def end(self, **what: Any) -> CaseAttempt:
-        """Add the call that has just ended, with what came of it."""
+    def end(self, call: Attempt, **what: Any) -> CaseAttempt:
+        """Add a call that has just ended, with what came of it."""
+        elsewhere = self.spending.seconds
+        # When a process began that died before it could tell, nobody knows.
+        self.is_timed = not call.is_ours or call.is_too_late or elsewhere is not None
         attempt = CaseAttempt(
             attempt=len(self.done) + 1,
             started_at=self.started_at,
-            seconds=time.perf_counter() - self.began,
+            seconds=call.own_seconds if elsewhere is None else elsewhere,
             cost_usd=self.spending.cost_usd,
             usage=self.spending.usage,
             **what,
@@ -318,8 +321,10 @@ class PlanRun:
             if self._runner.on_lost is None:
                 raise lost.fatal from None
             if self._admission.is_needed:
-                self._admission.settle(case.case_id, calls.since(before).cost_usd, "")
-            self.results.fail(case.case_id, calls.done[-1], is_lost=True)
+                spent = calls.since(before)
+                self._admission.settle(case.case_id, spent.cost_usd, "")
+            last = calls.done[-1].model_copy(update={"is_lost": True})
+            self.results.fail(case.case_id, last)
             self._runner.on_lost(case.case_id, lost)
             return
         if self._admission.is_needed:
@@ -341,9 +346,10 @@ class PlanRun:
             score, fingerprint = failed
             kind = None if system.is_too_late or system.error is None else system.error.failure_kind
             mode = score.failure_modes[0]
-            calls.end(ended=mode.detail or mode.code, kind=kind, fingerprint=fingerprint)
+            ended = mode.detail or mode.code
+            calls.end(system, ended=ended, kind=kind, fingerprint=fingerprint)
             return _outcome(case, score, system, calls)
-        calls.end()
+        calls.end(system)
         answer: Answer = system.value
         limit = None
         if not self._is_rubric_ours:
@@ -372,7 +378,9 @@ class PlanRun:
         while True:
             number = len(calls.done) + 1
             calls.begin(Spending(partial(self._spend, case.case_id, number)))
-            given = case.for_system(self._plan.task_class.settings.hidden, calls.spending)
+            hidden = self._plan.task_class.settings.hidden
+            was_lost = bool(calls.done) and calls.done[-1].is_lost
+            given = case.for_system(hidden, calls.spending, is_suspect=was_lost)
             read = partial(read_output, calls.spending.add)
             attempt = await self._made(
                 self._call_system, partial(self._system, given), limit, read=read
@@ -385,11 +393,13 @@ class PlanRun:
                 break
             tries += 1
             fingerprint = error.fingerprint(models.SUT_EXCEPTION)
-            call = calls.end(ended=error.words, kind=error.failure_kind, fingerprint=fingerprint)
+            call = calls.end(
+                attempt, ended=error.words, kind=error.failure_kind, fingerprint=fingerprint
+            )
             self.results.fail(case.case_id, call)
             await asyncio.sleep(pause)
         if attempt.fatal_error is not None and error is not None:
-            calls.end(ended=error.words)
+            calls.end(attempt, ended=error.words)
             raise CaseLostError(attempt.fatal_error, error)
         return attempt
 
@@ -457,13 +467,14 @@ def _outcome(
     printed = "" if error is None else error.printed
     if error is None and answer is not None and not last.is_expired:
         _, printed = last.value
-    spent = math.fsum(each.cost_usd for each in calls.done)
-    if spent:
-        cost_usd = min(score.cost_usd + spent, MOST_COST_USD)
-        score = score.model_copy(update={"cost_usd": cost_usd})
+    spent = math.fsum(call.cost_usd for call in calls.done)
+    of_system = {
+        "cost_usd": min(score.cost_usd + spent, MOST_COST_USD) if spent else score.cost_usd,
+        "system_ms": calls.done[-1].seconds * 1000 if calls.is_timed else None,
+    }
     return CaseOutcome(
         case_id=case.case_id,
-        score=score,
+        score=score.model_copy(update=of_system),
         output=None if answer is None else answer.output,
         transcript=None if answer is None else answer.transcript,
         attempts=tuple(calls.done),

@@ -67,6 +67,15 @@ def kills_parent(case: BenchCase) -> object:
     return None
 
 
+def signals_parent(case: BenchCase) -> object:
+    """Wait for ever or for a moment, or send a signal to the process that has started it."""
+    if case.input not in ("wait", "sleep"):
+        time.sleep(0.2)  # until the others have begun
+        os.kill(os.getppid(), getattr(signal, case.input))
+    time.sleep(0.5 if case.input == "sleep" else 60)
+    return case.input
+
+
 def returns_object(case: BenchCase) -> object:
     """Return what JSON can't hold."""
     return object()

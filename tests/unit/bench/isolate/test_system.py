@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.bench.answers import Spending
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.bench.user_code import ToldError
@@ -133,6 +136,60 @@ def test_a_process_runs_another_case_unless_one_left_something(
             await isolated.aclose()
 
     assert len(set(asyncio.run(run()))) == (1 if is_kept else 3)
+
+
+def results_of(system: str, cases: Sequence[BenchCase]) -> list[Any]:
+    """Return what a system returns for cases at a time, or their errors."""
+
+    async def run() -> list[Any]:
+        isolated = IsolatedSystem(f"{SYSTEMS}:{system}")
+        try:
+            return await asyncio.gather(*map(isolated, cases), return_exceptions=True)
+        finally:
+            await isolated.aclose()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_what_was_in_flight_when_its_server_was_killed_is_lost(number: str) -> None:
+    """Nobody knows which of the cases did it, so none of them failed."""
+    doing = ["wait", "wait", number]
+    results = results_of("signals_parent", [BenchCase(case_id=end, input=end) for end in doing])
+    assert [(type(error).__name__, error.is_lost) for error in results] == [
+        ("ProcessDied", True)
+    ] * 3
+    assert "which of them did it is not known" in str(results[0])
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_a_suspect_has_a_server_of_its_own(number: str) -> None:
+    """What killed it once is found out, and costs the others nothing."""
+    cases = [
+        BenchCase(case_id=end, input=end).for_system((), Spending(), is_suspect=True)
+        for end in ("sleep", number, "sleep", number)
+    ]
+    *results, last = results_of("signals_parent", cases)
+    assert [results[0].output, results[2].output] == ["sleep", "sleep"]
+    for error in (results[1], last):
+        assert str(error) == "the process that starts the system's was killed"
+        assert not error.is_lost
+
+
+def test_its_time_is_that_of_its_process() -> None:
+    """Neither the start of the server nor that of its process is the system's time."""
+    spending = Spending()
+    began = time.perf_counter()
+    (result,) = results_of("answers_later", [BenchCase(case_id="c").spending_to(spending)])
+    assert result.output is None
+    assert spending.seconds is not None
+    assert 0.009 <= spending.seconds < time.perf_counter() - began - 0.02
+    spending = Spending()
+    results_of("raises", [BenchCase(case_id="c").spending_to(spending)])
+    assert spending.seconds is not None
+    spending = Spending()
+    results_of("dies", [BenchCase(case_id="c").spending_to(spending)])
+    assert spending.seconds is None, "it could not tell"
 
 
 def test_a_cancelled_system_is_killed_with_its_children(tmp_path: Path) -> None:
