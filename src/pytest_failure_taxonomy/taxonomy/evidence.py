@@ -551,6 +551,8 @@ class ProcessExit:
     """A second process saw it."""
     session_code: int | None = None
     """What the session itself said before, where it had ended when the process did."""
+    late_seconds: float | None = None
+    """How long the process went on after its session; `None` where that is not known."""
     enforced_limit_seconds: float | None = None
     """The limit of our own supervisor, if that ended the process."""
     out_of_memory: bool = False
