@@ -103,6 +103,8 @@ class Setup:
     folder: Path
     rootdir: Path
     variables: Mapping[str, str | None] = {}
+    python: tuple[str, ...] = ()
+    """Options of Python."""
     has_cache: bool = True
 
 
@@ -342,7 +344,8 @@ class Experiments:
             EXPERIMENT_VARIABLE: json.dumps(request),
         }
         cache = ("-o", f"cache_dir={self.folder / 'cache'}") if setup.has_cache else ()
-        command = [*conditions.prefix, sys.executable, "-m", "pytest", "-p", PLUGIN, *setup.args]
+        start = [*conditions.prefix, sys.executable, *setup.python, "-m", "pytest"]
+        command = [*start, "-p", PLUGIN, *setup.args]
         with (self.folder / _OUTPUT).open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
                 [*command, *cache, *conditions.args],
