@@ -86,7 +86,7 @@ def test_what_a_real_run_is_asked(tmp_path: Path) -> None:
     assert all(tools[name]["annotations"]["readOnlyHint"] for name in READING)
     why, cause, other, every, command, no_cause, known, flaky = answers
     began = f"{report['run']['started_at'][:19].replace('T', ' ')} UTC"
-    assert re.search(rf"\n  run: began {began}, [0-9.]+ (m?s|min).* ago: pytest -p ", why)
+    assert re.search(rf"\n  run: began {began}, [0-9.]+ (m?s|min).* ago: python -m pytest -p ", why)
     assert re.sub(" UTC, .* ago: .*", " UTC", why) == re.sub(
         " UTC: .*", " UTC", agent.render(report)
     )
@@ -95,7 +95,7 @@ def test_what_a_real_run_is_asked(tmp_path: Path) -> None:
     assert f"\n     | E       AssertionError: {said}\n" in cause
     assert "\ntests: 1\n  test_it.py::test_bad\nreproduce: in " in cause
     assert f"cause: 2 of 2\n  key: {key}\n" in other
-    assert every.count("\n  pytest ") == 2
+    assert every.count("\n  python -m pytest ") == 2
     assert command.count("\n  ") == 1
     assert "test_worse" in command
     assert no_cause.startswith("no answer:\n  ")
@@ -156,7 +156,7 @@ def test_there_is_no_report(tmp_path: Path) -> None:
     head, *lines = known.splitlines()
     assert head == "known: not known of 26 causes; 10 shown, ask for the other 16 by number"
     assert sum("key: " in line for line in lines) == 10
-    assert commands.count("\n  pytest ") == 5
+    assert commands.count("\n  python -m pytest ") == 5
     assert "\n  without: 21 more commands, " in commands
     assert part.startswith("cause: 17 of 26\n")
     assert "it has no cause test_; give a number from 1 to 26, or one of " in parts
@@ -257,7 +257,7 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert "verdict: not known yet\n  pytest still runs; ask again when it has ended\n" in why
-    assert re.search("\n  tests: not known yet\n  run: began 20.* ago: pytest ", why)
+    assert re.search("\n  tests: not known yet\n  run: began 20.* ago: python -m pytest ", why)
     assert "\ntry: wait, or complete the report\n" in why
     for name in ("failures", "changed", "in flight"):
         assert f"\n{name}: not known yet\n" in why

@@ -38,7 +38,7 @@ RUN: Final = (*CLI, "run", "--")
 NO_WATCHER: Final = ("-o", "failure_taxonomy_watcher=false")
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
 SUITE: Final = (
-    f"{NO_CORE}import os, signal, sys, time, pathlib, pytest\n"
+    f"{NO_CORE}import os, signal, sys, threading, time, pathlib, pytest\n"
     "def test_first(): pass\n"
     "def test_second():\n"
     "    {body}\n"
@@ -414,6 +414,119 @@ def test_a_limit_ends_a_command_that_obeys(tmp_path: Path) -> None:
     assert f"the limit of {seconds} s was used up" in report["verdict"]["evidence"][0]["detail"]
     assert report["verdict"]["evidence"][-1]["source"] == "stacks at SIGTERM"
     assert report["exit"]["signal"] == "SIGTERM"
+
+
+IN_TEST: Final = "threading.Thread(target=time.sleep, args=[60]).start()"
+"""A thread that is no daemon: the interpreter waits for it."""
+CAUGHT: Final = f"{IN_TEST}; signal.signal(signal.SIGTERM, lambda *_: os._exit(0))"
+"""The same with a handler that leaves with the session's status at the limit."""
+AT_EXIT: Final = (
+    "import atexit, time\n"
+    "def pytest_configure(config):\n"
+    "    if not hasattr(config, 'workerinput'): atexit.register(time.sleep, 60)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "stage", "verdict", "code"),
+    [
+        (IN_TEST, "final_test", ("TIMEOUT", "process.timeout"), 143),
+        (CAUGHT, "final_test", ("TIMEOUT", "process.timeout"), 0),
+        (f"{IN_TEST}; assert 0", "baseline_run", ("TIMEOUT", "stage.timeout"), 143),
+    ],
+    ids=["thread", "caught", "baseline"],
+)
+def test_a_limit_after_the_session(
+    tmp_path: Path, body: str, stage: str, verdict: tuple[str, str], code: int
+) -> None:
+    """A limit that falls while the interpreter ends is one, and is used up the next time, too."""
+    write(tmp_path, body)
+    run, report = run_beyond(tmp_path, *the_pytest(), options=["--stage", stage])
+    assert run.status == 124
+    assert verdict_of(report) == verdict
+    assert (report["exit"]["reason"], report["exit"]["code"]) == (verdict[0], code)
+    assert report["verdict"]["retryable"] is False
+    assert "a retry may help" not in run.stderr
+    assert not any(held["kind"].startswith("process.term") for held in report["reasons"])
+    assert "stage.baseline_not_failing" not in str(report)
+
+
+def test_a_limit_after_a_session_of_workers(tmp_path: Path) -> None:
+    """Where the controller hangs at its end, so it is with workers."""
+    write(tmp_path, "pass", conftest=AT_EXIT)
+    run, report = run_beyond(tmp_path, *the_pytest("-n", "2", plugins=["xdist"]))
+    assert run.status == 124
+    assert verdict_of(report) == ("TIMEOUT", "process.timeout")
+    assert report["verdict"]["retryable"] is False
+
+
+@needs_proc
+def test_a_limit_after_a_stall_at_the_end(tmp_path: Path) -> None:
+    """What the interpreter waited for is named first, and a retry doesn't help."""
+    write(tmp_path, IN_TEST)
+    quick = "--failure-taxonomy-stall-seconds=1"
+    run, report = run_beyond(tmp_path, *the_pytest(quick), least=8)
+    assert run.status == 124
+    assert verdict_of(report) == ("TIMEOUT", "shutdown.stalled")
+    kinds = ["shutdown.stalled", "process.timeout"]
+    assert [cause["kind"] for cause in report["causes"]] == kinds
+    assert report["verdict"]["retryable"] is False
+
+
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="needs GNU timeout")
+@pytest.mark.parametrize("options", [("-s", "TERM"), ("-s", "KILL")])
+@needs_proc
+def test_a_timeout_around_a_session_that_has_ended(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """The watcher knows the limit of GNU `timeout` from the run's record."""
+    write(tmp_path, IN_TEST)
+
+    def run_for(seconds: int) -> ChildRun:
+        launcher = [str(shutil.which("timeout")), *options, str(seconds)]
+        run = run_child(tmp_path, [*launcher, *the_pytest(SWITCH)])
+        wait_until(lambda: read_report(tmp_path / REPORT)["exit"]["observed"], "the watcher")
+        return run
+
+    _, report = until_session_ended(run_for, least=3)
+    assert verdict_of(report) == ("TIMEOUT", "process.timeout")
+    assert "after the session had ended with exit code 0" in str(report["verdict"]["evidence"])
+    assert report["verdict"]["retryable"] is False
+
+
+def test_a_limit_after_the_session_of_a_pytest_within_a_command(tmp_path: Path) -> None:
+    """What a shell does after its pytest has failed can use the limit up, too."""
+    write(tmp_path, "assert 0")
+    inner = shlex.join(pytest_command(SWITCH, plugins=("failure_taxonomy",)))
+    run, report = run_beyond(tmp_path, "sh", "-c", f"{inner}; sleep 60")
+    assert run.status == 124
+    assert verdict_of(report) == ("TIMEOUT", "process.timeout")
+    assert report["exit"]["reason"] == "TIMEOUT"
+    assert [held["kind"] for held in report["reasons"]] == ["process.timeout", "test.failed"]
+
+
+def run_beyond(
+    folder: Path, *command: str, options: Sequence[str] = (), least: int = 3
+) -> tuple[ChildRun, dict[str, Any]]:
+    """Run a command until a limit after its session; return how it ended, and the report."""
+
+    def run_for(seconds: int) -> ChildRun:
+        return supervise(folder, *command, options=[*options, "--timeout", str(seconds)])
+
+    return until_session_ended(run_for, least=least)
+
+
+def until_session_ended(
+    run_for: Callable[[int], ChildRun], *, least: int
+) -> tuple[ChildRun, dict[str, Any]]:
+    """Run with longer limits until one falls late after the session: a machine may be busy."""
+    for seconds in (least, 4 * least, 16 * least):
+        run = run_for(seconds)
+        report = read_report(run.folder / REPORT)
+        verdict = report["verdict"]
+        if report["completeness"] == "full" and verdict and verdict["retryable"] is False:
+            break
+    return run, report
 
 
 @needs_proc

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from tests.helpers.children import REPORT, ChildRun, run_inside, run_pytest
+from tests.helpers.reports import extensions_of
 
 TO: Final = "--failure-taxonomy-report"
 STRICT: Final = "--failure-taxonomy-strict-baseline"
@@ -525,7 +526,7 @@ def test_a_full_disk_at_the_end(folder: Path, disk: Path, is_failing: bool) -> N
     assert run.status == int(is_failing)
     assert run.tail[-1].endswith(f"report: {path}")
     assert (run.report(path)["verdict"] is not None) is is_failing
-    assert not run.report(path)["extensions"]
+    assert not extensions_of(run.report(path))
     assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
     (folder / "plain").touch()
     assert path.stat().st_mode == (folder / "plain").stat().st_mode

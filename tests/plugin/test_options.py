@@ -21,6 +21,7 @@ from tests.helpers.children import (
     run_plain_pytest,
     run_pytest,
 )
+from tests.helpers.reports import extensions_of
 from tests.helpers.warm_pytest import Switch
 
 TO: Final = "--failure-taxonomy-report"
@@ -876,7 +877,7 @@ def test_a_conftest_adds_to_the_extensions(folder: Path, args: tuple[str, ...]) 
     write(folder, {"conftest.py": ADDS + body, "test_it.py": FAILING})
     run = run_pytest(folder, *args, plugins=("xdist",))
     assert run.status == 1
-    assert run.report()["extensions"] == {"shop": {"failed": 1, "word": "é"}}
+    assert extensions_of(run.report()) == {"shop": {"failed": 1, "word": "é"}}
 
 
 def test_several_hooks_are_merged(pytester: pytest.Pytester, folder: Path) -> None:
@@ -891,7 +892,7 @@ def test_several_hooks_are_merged(pytester: pytest.Pytester, folder: Path) -> No
     )
     pytester.syspathinsert()
     run = run_inside(pytester, "-p", "one", "-p", "two")
-    assert run.report()["extensions"] == {"conftest": 1, "one": [None, True, 1.5]}
+    assert extensions_of(run.report()) == {"conftest": 1, "one": [None, True, 1.5]}
 
 
 def test_the_hook_may_stand_there_with_the_option_off(
@@ -968,7 +969,7 @@ def test_odd_values_of_a_hook_leave_the_report_readable(
 ) -> None:
     """What JSON can hold is kept, in a form that every reader of JSON accepts."""
     write(folder, {"conftest.py": f"{ADDS}return {{'x': {value}}}\n"})
-    assert run_inside(pytester).report()["extensions"] == {"x": shown}
+    assert extensions_of(run_inside(pytester).report()) == {"x": shown}
 
 
 def test_the_environment_of_the_suite_does_not_leak() -> None:

@@ -244,7 +244,8 @@ def test_distributions_are_told_by_the_names_of_folders(tmp_path: Path) -> None:
 def test_where_pytest_was_started(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is told where it is not the root directory."""
     write(runs, "assert 0")
-    assert runs.run().report["extensions"] == {}
+    own = runs.run().report["extensions"]["pytest_failure_taxonomy"]
+    assert (own["surroundings"]["folder"], own["surroundings"]["path"]) == (None, ".")
     (runs.path / "inner").mkdir()
     monkeypatch.chdir(runs.path / "inner")
     runs.run_unchecked("--failure-taxonomy-report=../failure-report.json", "../test_it.py")

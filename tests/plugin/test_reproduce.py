@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.prove.experiment import Experiments
+from pytest_failure_taxonomy.prove.recorded import setup_of, victims_of
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from tests.helpers.children import run_child, run_pytest
+from tests.helpers.reports import read_report
 
 CONFTEST: Final = """
 import pytest
@@ -63,10 +68,8 @@ def test_the_command_sees_the_same_failure(folder: Path, args: tuple[str, ...]) 
     (folder / "j.xml").unlink(missing_ok=True)
     for nodeid in before["causes"][0]["nodeids"]:
         command = shlex.split(reproduction_of(before).command(nodeid))
-        assert command[0] == "pytest"
-        again = run_child(
-            folder, [sys.executable, "-m", "pytest", "--failure-taxonomy", *command[1:]]
-        )
+        assert command[:3] == ["python", "-m", "pytest"]
+        again = run_child(folder, [sys.executable, *command[1:], "--failure-taxonomy"])
         assert again.status == 1
         report = again.report()
         assert report["summary"]["collected"] == 1
@@ -75,8 +78,95 @@ def test_the_command_sees_the_same_failure(folder: Path, args: tuple[str, ...]) 
 
 
 def test_what_the_command_can_not_have(folder: Path) -> None:
-    """Options in the environment are not in it, which it says; nor does it need the cache."""
+    """Options in the environment are not in it, which it says."""
     run = run_pytest(folder, env={"PYTEST_ADDOPTS": "--slow"})
     (words,) = reproduction_of(run.report()).missing
     assert words == "the environment variable PYTEST_ADDOPTS, which the run had"
-    assert not reproduction_of(run.report()).has_cache
+
+
+IN_FOLDER: Final = "def test_it():\n    import here\n    assert here.NUMBER == 2\n"
+"""It fails in another way where the module is not found."""
+MAIN: Final = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))\n"
+BIN: Final = Path(sys.executable).parent
+
+
+@pytest.mark.parametrize(
+    ("start", "folder", "program"),
+    [
+        ("pytest", ".", "pytest"),
+        ("python -m pytest", ".", "python -m pytest"),
+        ("python -P -m pytest", ".", "pytest"),
+        ("python -X dev -b -m pytest", ".", "python -X dev -b -m pytest"),
+        ("coverage run -m pytest", ".", "python -m pytest"),
+        ("python scripts/main.py", ".", "PYTHONPATH=scripts pytest"),
+        ("python -m pytest", "scripts", "PYTHONPATH=scripts pytest"),
+        ("python -m pytest -p xdist -n 2", ".", "python -m pytest -p xdist"),
+        ("failure-taxonomy run -- python -m pytest", ".", "python -m pytest"),
+        ("failure-taxonomy run -- pytest", ".", "pytest"),
+    ],
+)
+@pytest.mark.parametrize("place", [".", "scripts"])
+def test_the_command_starts_pytest_in_the_same_way(
+    tmp_path: Path, place: str, start: str, folder: str, program: str
+) -> None:
+    """A test that needs the current folder on `sys.path` fails as it did, and so without it."""
+    for path in ("tests", "scripts"):
+        (tmp_path / path).mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "tests/test_it.py").write_text(IN_FOLDER)
+    (tmp_path / "scripts/main.py").write_text(MAIN)
+    (tmp_path / place / "here.py").write_text("NUMBER = 1\n")
+    name, *words = start.split()
+    report = "--failure-taxonomy-report", str(tmp_path / "failure-report.json")
+    args = [*words, "-p", "failure_taxonomy", *report, str(tmp_path / "tests")]
+    before = run_child(tmp_path / folder, [str(BIN / name), *args])
+    recorded = read_report(tmp_path / "failure-report.json")
+    run = reproduction_of(recorded)
+    nodeid = "tests/test_it.py::test_it"
+    command = run.command(nodeid)
+    assert command == f"{program} -p failure_taxonomy {nodeid}"
+    path_of_programs = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    again = run_child(
+        Path(run.folder),
+        ["sh", "-c", f"{command} --failure-taxonomy"],
+        env={"PATH": path_of_programs},
+    )
+    assert (before.status, again.status) == (1, 1)
+    assert said_of(again.report(), nodeid) == said_of(recorded, nodeid)
+
+
+def test_a_dead_pytest_is_started_in_the_same_way(tmp_path: Path) -> None:
+    """How it was started is in the record."""
+    (tmp_path / "test_it.py").write_text("import os\ndef test_it(): os._exit(7)\n")
+    command = [str(BIN / "python"), "-m", "pytest", "-p", "failure_taxonomy"]
+    run_child(tmp_path, [str(BIN / "failure-taxonomy"), "run", "--", *command])
+    report = read_report(tmp_path / "failure-report.json")
+    assert report["completeness"] == "reconstructed"
+    program = "failure-taxonomy run -- python -m pytest -p failure_taxonomy"
+    assert (
+        reproduction_of(report).command("test_it.py::test_it") == f"{program} test_it.py::test_it"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+@pytest.mark.parametrize(
+    ("name", "words", "is_git"),
+    [("pytest", [], True), ("python", ["-m", "pytest"], False)],
+    ids=["pytest", "module"],
+)
+def test_an_experiment_starts_pytest_in_the_same_way(
+    tmp_path: Path, name: str, words: list[str], is_git: bool
+) -> None:
+    """The current folder is on `sys.path` as in the run: the same failure is seen."""
+    if is_git:
+        (tmp_path / ".git").mkdir()
+    (tmp_path / "test_dir").mkdir()
+    (tmp_path / "test_dir/test_it.py").write_text(IN_FOLDER)
+    (tmp_path / "here.py").write_text("NUMBER = 1\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    run_child(tmp_path, [str(BIN / name), *words, "-p", "failure_taxonomy", "--failure-taxonomy"])
+    report = read_report(tmp_path / "failure-report.json")
+    (victim,) = victims_of(report, report["causes"][0])
+    with Experiments(setup_of(report), until=time.monotonic() + 60, limit_seconds=30) as runs:
+        runs.start()
+        assert runs.run(victim, is_fresh=True).result == "failed"

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.children import SWITCH, ChildRun, run_pytest
+from tests.helpers.reports import extensions_of
 
 PASSING: Final = "def test_passes(): pass\n"
 PLACE: Final = "(conftest.py:2)"
@@ -223,7 +224,7 @@ def test_the_coverage_threshold(tmp_path: Path, plugin: str, words: str) -> None
     kind = "coverage.failed" if words.startswith("coverage") else "exit_status.changed"
     assert run.told[1].endswith(f" [TESTS_FAILED {kind}]")
     assert words in run.told[1]
-    assert run.report()["extensions"] == {}
+    assert extensions_of(run.report()) == {}
 
 
 @XDIST

@@ -134,14 +134,18 @@ def _report_from_within(
     report = complete.read_report(path)
     if report is None or report["run"]["started_at"] < timestamp(started_at):
         return None
-    if report["completeness"] == "running":
-        limit = seen.exit.enforced_limit_seconds
-        end = ProcessExit(code=None, source="supervisor", enforced_limit_seconds=limit)
+    is_running, has_failed = report["completeness"] == "running", report["verdict"] is not None
+    limit = seen.exit.enforced_limit_seconds
+    if is_running or (has_failed and limit is not None):
+        # Nobody has seen a pytest die that the command ran; one that has finished went on as a
+        # part of the command until the limit.
+        if is_running:
+            end = ProcessExit(code=None, source="supervisor", enforced_limit_seconds=limit)
+            seen = replace(seen, exit=end)
         with suppress(ReportError, OSError):
-            if not complete.is_still_running(path, report):
-                within = replace(seen, exit=end)
+            if not (is_running and complete.is_still_running(path, report)):
                 run_id = report["run"]["id"]
-                return complete_run(path, run_id, within, annotate=annotate) or report
+                return complete_run(path, run_id, seen, annotate=annotate) or report
     if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
         return None  # that pytest passed, and something else in the command failed
     complete.annotate_late(report, annotate)

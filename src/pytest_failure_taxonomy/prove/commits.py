@@ -68,7 +68,8 @@ class Place:
             ExperimentError: they come from elsewhere whatever `sys.path` says.
         """
         while True:
-            inherited = self._moved(os.environ.get("PYTHONPATH", ""))
+            variables_of_setup = {**os.environ, **self.setup.variables}
+            inherited = self._moved(variables_of_setup.get("PYTHONPATH") or "")
             path = os.pathsep.join(filter(None, [*self._roots, inherited]))
             variables = (*repeat.conditions.variables, ("PYTHONPATH", path or None))
             conditions = replace(repeat.conditions, variables=variables)

@@ -103,6 +103,8 @@ class Setup:
     folder: Path
     rootdir: Path
     variables: Mapping[str, str | None] = {}
+    python: tuple[str, ...] = ()
+    """Options of Python."""
 
 
 class Experiments:
@@ -340,7 +342,8 @@ class Experiments:
             **dict(conditions.variables),
             EXPERIMENT_VARIABLE: json.dumps(request),
         }
-        command = [*conditions.prefix, sys.executable, "-m", "pytest", "-p", PLUGIN, *setup.args]
+        start = [*conditions.prefix, sys.executable, *setup.python, "-m", "pytest"]
+        command = [*start, "-p", PLUGIN, *setup.args]
         with (self.folder / _OUTPUT).open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
                 [*command, *conditions.args],

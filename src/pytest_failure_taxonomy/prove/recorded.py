@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.report.build import REDACTED, object_at, own_extension
+from pytest_failure_taxonomy.report.reproduce import start_of_python
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
 from pytest_failure_taxonomy.taxonomy.order import read_ranges
@@ -59,11 +60,20 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
     seeded = {"randomly": "--randomly-seed", "random_order": "--random-order-seed"}
     args += tuple(f"{seeded[name]}={seed}" for name, seed in seeds.items() if name in seeded)
     variables = {"PYTHONHASHSEED": str(seeds["hash"])} if "hash" in seeds else {}
+    rootdir = Path(invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder)
+    python, path = start_of_python(report)
+    front = None if path is None else os.path.normpath(rootdir / path)
+    if "path" in around and front != folder:  # else `-m` puts it in front of `sys.path`
+        python.append("-P")
+        if front is not None and Path(front).is_relative_to(rootdir):
+            inherited = os.environ.get("PYTHONPATH", "")
+            variables["PYTHONPATH"] = os.pathsep.join(filter(None, [front, inherited]))
     return Setup(
         args=args,
         folder=Path(folder),
-        rootdir=Path(invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder),
+        rootdir=rootdir,
         variables=variables,
+        python=tuple(python),
     )
 
 

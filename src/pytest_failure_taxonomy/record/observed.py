@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -262,13 +262,7 @@ def evidence_of(
             timer=run.timer,
             faulthandler_seconds=run.header.faulthandler_exit_seconds,
         )
-    for limit in run.header.enclosing_limits:  # of the commands around the process
-        elapsed = None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9
-        limits.append(
-            evidence.TimeLimit(
-                owner="timeout", budget_seconds=limit.budget_seconds, elapsed_seconds=elapsed
-            )
-        )
+    limits += enclosing_limits(run, ended_ns)
     # What workers have all been at is much the same: each worker collects the same files.
     activities = [run.activity, *(state.activity for state in workers.values())]
     unheard, counters = _endings(run, workers, in_flight)
@@ -327,6 +321,15 @@ def evidence_of(
     )
     is_over = run.exit_code is not None
     return with_stalls(seen, end.observed or Observed(), ended_ns=ended_ns, is_over=is_over)
+
+
+def enclosing_limits(run: RecordedRun, ended_ns: int | None) -> Iterator[evidence.TimeLimit]:
+    """Yield the limits of the `timeout` commands around a process that ended at that time."""
+    for limit in run.header.enclosing_limits:
+        elapsed = None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9
+        yield evidence.TimeLimit(
+            owner="timeout", budget_seconds=limit.budget_seconds, elapsed_seconds=elapsed
+        )
 
 
 def context_of(run: RecordedRun, end: ProcessEnd) -> evidence.RunContext:

@@ -33,6 +33,7 @@ _METADATA_FOLDER: Final = re.compile(
 )
 _MAX_DISTRIBUTIONS: Final = 2_000
 _SEED: Final = re.compile("[0-9]{1,18}")
+_COMMANDS: Final = ("pytest", "py")  # `py.test` as well
 _UNASKED: Final = "default:"
 """How pytest-random-order's seed begins where nobody has given one."""
 
@@ -65,6 +66,36 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> ev
         plugins=tuple(sorted(named)),
         ci=ci_job(),
     )
+
+
+def find_root(rootdir: Path) -> str | None:
+    """Return a folder's path from the top of its Git repository; None outside of one.
+
+    git isn't asked, so that it can be had in each run.
+    """
+    top = next((each for each in (rootdir, *rootdir.parents) if (each / ".git").exists()), None)
+    return None if top is None else rootdir.relative_to(top).as_posix()
+
+
+def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
+    """Return the folder that Python has put in front of `sys.path`, from the root directory.
+
+    `python -m pytest` puts the current one there, a script that calls `pytest.main()` its own, and
+    the command `pytest` none of the project's: that of installed commands, for which this is None.
+
+    Args:
+        folder: where pytest was started.
+        rootdir: pytest's root directory.
+    """
+    script = Path(sys.argv[0])  # `-c` for a program on the command line
+    is_module = script.parts[-2:] == ("pytest", "__main__.py")
+    front = str(folder if is_module else folder / script.parent)
+    is_command = script.stem in _COMMANDS or front == os.path.dirname(sys.executable)
+    if sys.flags.safe_path or is_command:
+        return None
+    with suppress(ValueError):  # another drive
+        return os.path.relpath(front, rootdir).replace(os.sep, "/")
+    return None
 
 
 def plan_of(config: Any) -> Plan:

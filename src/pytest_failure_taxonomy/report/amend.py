@@ -40,7 +40,9 @@ def amend_report(
         LookupError, TypeError, ValueError, AttributeError: it is not a report of ours.
     """
     before = report["exit"]["code"]
-    if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
+    is_as_before = end.code == before and end.signal == report["exit"]["signal"]
+    # At our own limit, a handler of SIGTERM may have left with the session's status.
+    if end.code is None or (is_as_before and end.enforced_limit_seconds is None):
         return report
     evidence = ev.RunEvidence(
         stage=judgement.Stage(report["run"]["stage"]),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.text import encodable, safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.evidence import python_options
 from pytest_failure_taxonomy.taxonomy.values import value
 
 LONGEST_WORD: Final = 400
@@ -33,8 +34,6 @@ class Reproduction:
     """Where to run it."""
     missing: tuple[str, ...]
     """What of the run the command can't have, in words."""
-    has_cache: bool
-    """Whether `--lf` knows what has failed."""
     other: str = ""
     """The command of a run that was no pytest: it runs all tests of it."""
 
@@ -73,17 +72,41 @@ def reproduction_of(report: build.JSONObject) -> Reproduction:
     names = ", ".join(words[0].partition("=")[0] for words in lost)
     # Alone, a pytest that leaves before its end may exit with 0, as if nothing had failed.
     leaves = any(each["kind"] == "process.exited" for each in report["reasons"])
-    program = ["failure-taxonomy", "run", "--", "pytest"] if leaves else ["pytest"]
+    supervisor = ["failure-taxonomy", "run", "--"] if leaves else []
+    variables_of_start, start = start_of(report)
     return Reproduction(
-        program=" ".join([*program, *map(shlex.quote, options)]),
+        program=" ".join([*variables_of_start, *supervisor, *start, *map(shlex.quote, options)]),
         folder=invocation["rootdir"],
         missing=(
             *([f"{names}, which had a value that the report doesn't have"] if names else []),
             *(f"the environment variable {name}, which the run had" for name in variables),
         ),
-        has_cache=around.get("cache") is not False and "no:cacheprovider" not in options,
         other=shlex.join(invocation["args"]) if is_other else "",
     )
+
+
+def start_of(report: build.JSONObject) -> tuple[list[str], list[str]]:
+    """Return how pytest was started: variables to set, and the words of the command.
+
+    They put the same folder in front of `sys.path`, where the command is run in pytest's root
+    directory. `-P` puts none there, as the command `pytest` does.
+    """
+    options, path = start_of_python(report)
+    if path == ".":
+        return [], ["python", *options, "-m", "pytest"]
+    variables = [] if path is None else [f"PYTHONPATH={shlex.quote(path)}"]
+    return variables, ["python", *options, "-P", "-m", "pytest"] if options else ["pytest"]
+
+
+def start_of_python(report: Mapping[str, Any]) -> tuple[list[str], str | None]:
+    """Return Python's own options, and what it has put in front of `sys.path`.
+
+    A report may be anybody's, so that only options that run no code are taken.
+    """
+    around = build.object_at(build.own_extension(report), "surroundings")
+    path = around.get("path")
+    is_path = isinstance(path, str) and _can_be_given(path)
+    return python_options(str(around.get("python", ""))).split(), path if is_path else None
 
 
 def _can_be_given(text: str) -> bool:

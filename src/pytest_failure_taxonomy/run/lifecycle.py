@@ -582,6 +582,20 @@ class Run:
             redaction=self._secrets,
         )
 
+    @cached_property
+    def _surroundings(self) -> evidence.Surroundings:
+        """Read once, at the start: a test may patch what it is read from."""
+        invocation, rootdir = self._config.invocation_params, self._config.rootpath
+        has_cache = self._config.pluginmanager.has_plugin("cacheprovider")
+        return evidence.Surroundings(
+            variables=tuple(filter(os.environ.get, _VARIABLES)),
+            cache=has_cache or "no:cacheprovider" in " ".join(map(str, invocation.args)),
+            folder=None if invocation.dir == rootdir else str(invocation.dir),
+            root=machine.find_root(rootdir),
+            python=evidence.python_options(" ".join(sys.orig_argv[1:])),
+            path=machine.find_path_of_start(invocation.dir, rootdir),
+        )
+
     def _context(self, duration: float | None) -> evidence.RunContext:
         args = [str(arg) for arg in self._config.invocation_params.args]
         started_at = self._started_at.isoformat(timespec="milliseconds")
@@ -597,14 +611,7 @@ class Run:
             attempt=self._settings.attempt,
             history=None if self._past_runs is None else self._past_runs.url_for_record,
             faces=self._settings.faces,
-            surroundings=evidence.Surroundings(
-                variables=tuple(filter(os.environ.get, _VARIABLES)),
-                cache=self._config.pluginmanager.has_plugin("cacheprovider")
-                or "no:cacheprovider" in " ".join(args),
-                folder=None
-                if self._config.invocation_params.dir == self._config.rootpath
-                else str(self._config.invocation_params.dir),
-            ),
+            surroundings=self._surroundings,
         )
 
 

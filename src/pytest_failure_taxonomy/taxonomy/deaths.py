@@ -42,6 +42,10 @@ PROCESS_LIMIT_SHARE: Final = 0.97
 """The same for GNU `timeout` around the run, whose start is known to 10 ms only. That there is one
 says nothing: taken alone it made a timeout of every kill."""
 
+LATE_SHARE: Final = 0.2
+"""How much of a limit is used up after the session by a process that is stuck at its end. Most end
+within a tenth of a second; the rest is room for slow machines and large reports of coverage."""
+
 KILLED_EXIT_CODE: Final = 137
 """What a shell, or a container, answers for a process that SIGKILL ended."""
 
@@ -59,14 +63,10 @@ TIMEOUT_EXIT_CODE: Final = 124
 def judge_death(run: evidence.RunEvidence) -> Finding:
     """Say how a process ended that left its session unfinished, where, and what it was at."""
     end, activity = run.exit, run.activity
-    if end.enforced_limit_seconds is not None:
-        said = f"the limit of {end.enforced_limit_seconds:g} s was used up"
-        died = finding("process.timeout", end.source, said)
-    elif end.signal is not None:
-        died = _judge_signal(end, end.signal)
-    elif end.code is not None:
+    died = _judge_limit_or_signal(end)
+    if died is None and end.code is not None:
         died = _judge_exit(end)
-    else:
+    elif died is None:
         said = "no end of the run has been recorded"
         headline = None if end.source == "none" else "pytest died, and nothing says how"
         died = finding("process.vanished", "report", said, confidence="likely", headline=headline)
@@ -105,30 +105,59 @@ def _judge_exit(end: evidence.ProcessExit) -> Finding:
             confidence="likely",
             headline=headline_of_timeout(limit),
         )
-    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
-    if outer is None and end.code == TIMEOUT_EXIT_CODE:
-        outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
-    if outer is not None and end.code in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
-        confidence = "likely" if outer.elapsed_seconds is None else "certain"
-        words = _limit_words(outer)
-        return finding("process.timeout", outer.owner, words, confidence=confidence)
     if end.code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
         return _judge_kill(end)
     said = f"the process left with exit code {end.code} before the session had finished"
     return finding("process.exited", end.source, said)
 
 
-def judge_late_death(end: evidence.ProcessExit) -> Finding:
-    """Say how a process ended whose session had finished with another status."""
-    before = f"after the session had ended with exit code {end.session_code}"
-    if end.signal is not None:
-        died = _judge_signal(end, end.signal)
-        return replace(died, source=end.source, detail=f"{end.signal} {before}")
+def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
+    """Judge a process that a time limit or a signal ended; return None if it left by itself.
+
+    Our own limit comes first: it ends a process by a signal.
+    """
     if end.enforced_limit_seconds is not None:
-        return finding("process.timeout", end.source, f"the time limit was used up {before}")
-    reason = FailureReason.from_pytest_exit_code(end.code or 0) or FailureReason.UNKNOWN
-    said = f"the process left with exit code {end.code} {before}"
-    return finding("exit_status.changed", end.source, said, reason=reason, headline=said)
+        said = f"the limit of {end.enforced_limit_seconds:g} s was used up"
+        return finding("process.timeout", end.source, said)
+    if end.signal is not None:
+        return _judge_signal(end, end.signal)
+    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
+    if outer is None and end.code == TIMEOUT_EXIT_CODE:
+        outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
+    if outer is None or end.code not in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
+        return None
+    confidence = "likely" if outer.elapsed_seconds is None else "certain"
+    return finding("process.timeout", outer.owner, _limit_words(outer), confidence=confidence)
+
+
+def judge_late_death(end: evidence.ProcessExit) -> Finding:
+    """Say how a process ended after its session had finished.
+
+    It left with another status than the session's, or at a time limit.
+    """
+    status = "" if end.session_code is None else f" with exit code {end.session_code}"
+    before = f"after the session had ended{status}"
+    died = _judge_limit_or_signal(end)
+    if died is None:
+        reason = FailureReason.from_pytest_exit_code(end.code or 0) or FailureReason.UNKNOWN
+        said = f"the process left with exit code {end.code} {before}"
+        return finding("exit_status.changed", end.source, said, reason=reason, headline=said)
+    is_stuck = died.kind == "process.timeout" and _is_stuck(end)
+    retryable = False if is_stuck else died.retryable
+    return replace(died, detail=f"{died.detail} {before}", retryable=retryable)
+
+
+def _is_stuck(end: evidence.ProcessExit) -> bool:
+    """Tell whether a good part of a time limit was used up after the session.
+
+    Then the interpreter waits for what will be there in the next run, too: a thread, an `atexit`
+    function. A session that was long may be shorter the next time.
+    """
+    budgets = [limit.budget_seconds for limit in end.limits if limit.nodeid is None]
+    if end.enforced_limit_seconds is not None:
+        budgets = [end.enforced_limit_seconds]
+    late_seconds = end.late_seconds or 0.0
+    return bool(budgets) and late_seconds >= LATE_SHARE * min(budgets)
 
 
 def judge_worker(worker: evidence.WorkerEnd) -> Finding:

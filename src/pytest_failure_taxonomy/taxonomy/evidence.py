@@ -551,6 +551,8 @@ class ProcessExit:
     """A second process saw it."""
     session_code: int | None = None
     """What the session itself said before, where it had ended when the process did."""
+    late_seconds: float | None = None
+    """How long the process went on after its session; `None` where that is not known."""
     enforced_limit_seconds: float | None = None
     """The limit of our own supervisor, if that ended the process."""
     out_of_memory: bool = False
@@ -744,6 +746,16 @@ class Attempt:
     approach: str
 
 
+_HARMLESS: Final = re.compile(r"(?:-[bBdEIOqRsSuv]+ |-[XW] ?[\w=:]+ )*")
+"""Options of Python that run no code. A category of `-W` with a dot imports its module."""
+
+
+def python_options(line: str) -> str:
+    """Return the options that a command line of Python begins with, but those that run code."""
+    begin = _HARMLESS.match(f"{line} ")
+    return begin[0].rstrip() if begin else ""
+
+
 @value
 class Surroundings:
     """What a run had besides its arguments that a command which repeats it has not."""
@@ -754,6 +766,13 @@ class Surroundings:
     """Whether pytest's cache knows what has failed."""
     folder: str | None = None
     """Where pytest was started; `None` if that was its root directory."""
+    root: str | None = None
+    """The root directory's path from the top of its Git repository, `.` there; `None` outside."""
+    python: str = ""
+    """Options of Python itself, such as `-X dev`."""
+    path: str | None = None
+    """The folder that `python -m pytest` or a script has put in front of `sys.path`, from the root
+    directory; `None` for the command `pytest`."""
 
 
 @value

@@ -68,6 +68,12 @@ _OF_XDIST: Final = re.compile(r"<WorkerController|\((?:xdist|execnet)/[^()]*\)$"
 _PYTESTS_STAGES: Final = (Stage.AGENT_RUN, Stage.FINAL_TEST)
 """Whose table of exit codes is pytest's."""
 
+_STAGE_KINDS: Final = frozenset(
+    kind_of_stage(reason)
+    for reason in (*STAGE_FAILURE_REASONS.values(), FailureReason.BASELINE_NOT_FAILING)
+)
+"""What a stage makes of an exit code. A time limit overrides it, as exit codes 124 and 137 do."""
+
 _ENVIRONMENT_REASONS: Final = frozenset(chain.from_iterable(KIND_FAMILIES.values()))
 """Reasons that say more than a stage's name can; where one holds, the stage adds none."""
 
@@ -112,6 +118,7 @@ def judge(run: RunEvidence) -> Judgement:
         and run.exit.code is not None
         and judged.exit_reason is None
         and not _was_interrupted(run)
+        and not any(each.kind == "stage.timeout" for each in found)
     ):
         found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
         if not found and not run.counts.ran:
@@ -194,7 +201,13 @@ def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
         return gather_causes(found, run.stage)
     settled = {id(each) for each in run.settled}
     causes = gather_causes((each for each in found if id(each) not in settled), run.stage)
-    return join_causes((*run.settled_causes, *causes))
+    kinds = {each.kind for each in found}
+    before = [
+        cause
+        for cause in run.settled_causes
+        if cause.kind in kinds or cause.kind not in _STAGE_KINDS  # else a time limit overrides it
+    ]
+    return join_causes((*before, *causes))
 
 
 def _verdict(
@@ -450,7 +463,10 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
         *_from_outside_of_tests(run, judged),
         *_from_session(run, judged, told),
     ]
-    is_late = run.exit.session_code not in (None, run.exit.code)
+    end = run.exit
+    # With our own limit it is late even where a handler of SIGTERM has left with the same status.
+    is_late = run.finished and end.enforced_limit_seconds is not None
+    is_late = is_late or end.session_code not in (None, end.code)
     if is_ended and stalled and (is_late or not run.finished):
         return found
     if not run.finished:
@@ -461,10 +477,7 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
         found.append(_of_stage(deaths.judge_death(run), run))
     else:
         if is_late:
-            late = _of_stage(deaths.judge_late_death(run.exit), run)
-            # A session that had failed for reasons of its own left with another code: they hold.
-            if not (found and run.exit.session_code and late.kind == "exit_status.changed"):
-                found.append(late)
+            found = _add_late_death(found, run)
         if run.recorded:
             found += _from_exit_code(run, explained=bool(found))
         elif by_others := [*deaths.judge_tool(run)] or [*_from_test_runners(run)]:
@@ -478,6 +491,17 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
         found += _from_stage(run, found)
     was_ended = not is_ended and deaths.ENDED_FROM_OUTSIDE & {each.kind for each in found}
     return [*stalled, *found] if was_ended else found
+
+
+def _add_late_death(found: list[Finding], run: RunEvidence) -> list[Finding]:
+    """Return the findings with how the process ended after its session had finished."""
+    late = _of_stage(deaths.judge_late_death(run.exit), run)
+    if late.reason in (FailureReason.TIMEOUT, FailureReason.SETUP_TIMEOUT):
+        found = [each for each in found if each.kind not in _STAGE_KINDS]  # overridden
+    # A session that had failed for reasons of its own left with another code: they hold.
+    if found and run.exit.session_code and late.kind == "exit_status.changed":
+        return found
+    return [*found, late]
 
 
 def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:

@@ -169,7 +169,8 @@ def _completed(
     if current is not None and _is_trusted(current, path, end):
         stalls = observed.stalled_activities(end.observed, end.ended_ns, is_over=True)
         with suppress(LookupError, TypeError, ValueError, AttributeError):  # it is none of ours
-            amended = amend_report(current, end.exit, stalls)
+            late = _late_exit(current, run_id, end)
+            amended = amend_report(current, late, stalls)
             return _filled_up(amended, build.is_cut(current), run_id, end, folder)
     if end.contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
@@ -194,6 +195,26 @@ def _completed(
         if faults:
             _add_faults(made, faults)
     return made, not run.is_lost
+
+
+def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessExit:
+    """Return a late end with the limits around the process, and the seconds since the session.
+
+    pytest's own report has neither, so they are read from the record if it is still there.
+    """
+    if end.contents is None or end.ended_ns is None:
+        return end.exit
+    try:
+        run = read.parse_record(end.contents[0], end.contents[1], run_id, "the record")
+    except ReportError:
+        return end.exit
+    lived = (end.ended_ns - run.header.started_ns) / 1e9
+    session = report["run"]["duration_seconds"]
+    return replace(
+        end.exit,
+        limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
+        late_seconds=None if session is None else lived - session,
+    )
 
 
 def _filled_up(

@@ -294,7 +294,6 @@ def test_the_command_keeps_the_options_of_the_run(args: list[str], options: str)
     context = make_context(args=tuple(args))
     run = reproduction_of(make_report(make_run(failures=(make_failure(),)), context=context))
     assert run.command("a.py::t") == f"pytest{options} a.py::t"
-    assert run.has_cache
 
 
 def test_a_process_that_left_is_run_by_the_command_that_sees_it() -> None:
@@ -307,7 +306,7 @@ def test_a_process_that_left_is_run_by_the_command_that_sees_it() -> None:
 
 
 def test_what_a_command_can_not_have() -> None:
-    """A secret and what stands in the environment are named; `--lf` needs the cache."""
+    """A secret and what stands in the environment are named."""
     context = make_context(
         args=("--token", "[REDACTED:field]"),
         surroundings=Surroundings(variables=("PYTEST_ADDOPTS",), cache=False),
@@ -317,9 +316,28 @@ def test_what_a_command_can_not_have() -> None:
         "--token, which had a value that the report doesn't have",
         "the environment variable PYTEST_ADDOPTS, which the run had",
     )
-    assert not run.has_cache
-    context = make_context(args=("-p", "no:cacheprovider"))
-    assert not reproduction_of(make_report(make_run(), context=context)).has_cache
+
+
+@pytest.mark.parametrize(
+    ("python", "path", "program"),
+    [
+        ("", None, "pytest"),
+        ("", ".", "python -m pytest"),
+        ("-X dev -Werror", ".", "python -X dev -Werror -m pytest"),
+        ("-O", None, "python -O -P -m pytest"),
+        ("", "scripts", "PYTHONPATH=scripts pytest"),
+        ("-B", "../a b", "PYTHONPATH='../a b' python -B -P -m pytest"),
+        # A report may be anybody's.
+        ("-c evil", ".", "python -m pytest"),
+        ("-B -W error::evil.Category", ".", "python -B -m pytest"),
+        ("-X dev;evil", "\x1b[31m", "pytest"),
+    ],
+)
+def test_the_command_starts_pytest_as_the_run(python: str, path: str | None, program: str) -> None:
+    """The same folder comes first on `sys.path`; options that run code are none of Python's."""
+    context = make_context(args=(), surroundings=Surroundings(python=python, path=path))
+    report = make_report(make_run(failures=(make_failure(),)), context=context)
+    assert reproduction_of(report).command("a.py::t") == f"{program} a.py::t"
 
 
 @pytest.mark.parametrize(

@@ -370,7 +370,51 @@ def test_every_late_death_is_judged(seen: ProcessExit) -> None:
             "TIMEOUT",
             "process.timeout",
         ),
+        # Our own limit comes before all, and so it does where a handler has left with the status.
+        (
+            end(143, "SIGTERM", session_code=0, enforced_limit_seconds=3.0),
+            "TIMEOUT",
+            "process.timeout",
+        ),
+        (
+            end(137, "SIGKILL", session_code=1, enforced_limit_seconds=3.0),
+            "TIMEOUT",
+            "process.timeout",
+        ),
+        (
+            end(139, "SIGSEGV", session_code=0, enforced_limit_seconds=3.0),
+            "TIMEOUT",
+            "process.timeout",
+        ),
+        (
+            end(130, "SIGINT", session_code=0, enforced_limit_seconds=3.0),
+            "TIMEOUT",
+            "process.timeout",
+        ),
+        (
+            end(143, "SIGTERM", session_code=0, enforced_limit_seconds=3.0, sender="systemd"),
+            "TIMEOUT",
+            "process.timeout",
+        ),
         (end(0, session_code=1, enforced_limit_seconds=3.0), "TIMEOUT", "process.timeout"),
+        (end(0, session_code=0, enforced_limit_seconds=3.0), "TIMEOUT", "process.timeout"),
+        # That of GNU `timeout`.
+        (
+            end(143, "SIGTERM", session_code=0, limits=(of_process(1.0),)),
+            "TIMEOUT",
+            "process.timeout",
+        ),
+        (
+            end(137, "SIGKILL", session_code=0, limits=(of_process(1.0),)),
+            "TIMEOUT",
+            "process.timeout",
+        ),
+        (
+            end(143, "SIGTERM", session_code=0, limits=(of_process(0.5),)),
+            "INTERRUPTED",
+            "process.terminated",
+        ),
+        (end(124, session_code=0, limits=(of_process(1.0),)), "TIMEOUT", "process.timeout"),
         (end(1, session_code=0), "TESTS_FAILED", "exit_status.changed"),
         (end(5, session_code=0), "NO_TESTS_COLLECTED", "exit_status.changed"),
         (end(124, session_code=0), "TIMEOUT", "exit_status.changed"),
@@ -384,6 +428,66 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
     assert (str(finding.reason), finding.kind) == (reason, kind)
     assert finding.nodeid is None
     assert f"after the session had ended with exit code {seen.session_code}" in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("late_seconds", "retryable"), [(4.0, False), (0.7, False), (0.1, True), (None, True)]
+)
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"enforced_limit_seconds": 3.0},
+        {"limits": (TimeLimit(owner="timeout", budget_seconds=3.0, elapsed_seconds=3.0),)},
+    ],
+    ids=["ours", "GNU"],
+)
+def test_a_retry_does_not_help_where_the_interpreter_hangs(
+    limit: dict[str, Any], late_seconds: float | None, retryable: bool
+) -> None:
+    """What took the limit after the session takes it again; a session may be faster."""
+    seen = end(143, "SIGTERM", session_code=0, late_seconds=late_seconds, **limit)
+    judged = judge(make_run(exit=seen))
+    assert judged.verdict is not None
+    assert judged.verdict.kind == "process.timeout"
+    assert judged.verdict.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    ("stage", "session_code", "verdict"),
+    [
+        ("final_test", 0, ("TIMEOUT", "process.timeout")),
+        ("baseline_run", 0, ("TIMEOUT", "stage.timeout")),
+        ("baseline_run", 1, ("TIMEOUT", "stage.timeout")),
+        ("setup", 0, ("SETUP_TIMEOUT", "stage.setup_timeout")),
+        ("setup", 1, ("SETUP_TIMEOUT", "stage.setup_timeout")),
+        ("git_clone", 1, ("TIMEOUT", "stage.timeout")),
+    ],
+)
+@pytest.mark.parametrize(
+    "seen",
+    [
+        end(143, "SIGTERM", enforced_limit_seconds=3.0),
+        end(0, enforced_limit_seconds=3.0),
+        end(143, "SIGTERM", limits=(of_process(1.0),)),
+        end(143, "SIGTERM", sender="timeout"),
+    ],
+    ids=["ours", "caught", "GNU", "sender"],
+)
+def test_a_late_limit_overrides_the_stage(
+    stage: str, session_code: int, verdict: tuple[str, str], seen: ProcessExit
+) -> None:
+    """As exit code 124 does, also where the end is added to pytest's own report."""
+    run = make_run(
+        stage=Stage(stage), exit=ProcessExit(code=session_code, source="pytest"), counts=Counts()
+    )
+    amended = amend_report(make_report(run), seen)
+    assert_valid_report(amended)
+    assert {(held["reason"], held["kind"]) for held in amended["reasons"]} == {verdict}
+    assert {(cause["reason"], cause["kind"]) for cause in amended["causes"]} == {verdict}
+    at_once = judge(replace(run, exit=replace(seen, session_code=session_code)))
+    assert {(str(held.reason), held.kind) for held in at_once.reasons} == {verdict}
+    if seen.enforced_limit_seconds is not None:
+        assert amended["exit"]["reason"] == verdict[0]
 
 
 # Workers.

@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.report.read.output_readers import (
 from pytest_failure_taxonomy.report.read.program_output import ProgramOutput
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.deaths import TIMEOUT_EXIT_CODE
 from pytest_failure_taxonomy.taxonomy.judgement import Stage, signal_of_exit_code
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -86,14 +87,14 @@ def _exit(out: PytestOutput, run: ev.RunEvidence, code: int | None) -> ev.Proces
     """Return how the process ended: by its exit code if that is known, else by its output."""
     limits = tuple(_limits(out)) if not run.finished else ()
     if code is not None:
-        signal = signal_of_exit_code(code)
         # GNU timeout exits with 124 after it has sent SIGTERM to its command.
-        by_timeout = code == 124 and not run.finished
+        by_timeout = code == TIMEOUT_EXIT_CODE
+        signal = "SIGTERM" if by_timeout else signal_of_exit_code(code)
         return ev.ProcessExit(
             code=code,
             source="exit code",
             observed=True,
-            signal="SIGTERM" if by_timeout else signal,
+            signal=signal,
             sender="timeout" if by_timeout else None,
             session_code=_session_code(out, run) if run.finished and signal is not None else None,
             limits=limits,

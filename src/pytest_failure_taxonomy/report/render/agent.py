@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from pytest_failure_taxonomy.report.build import JSONObject
-from pytest_failure_taxonomy.report.reproduce import reproduction_of
+from pytest_failure_taxonomy.report.reproduce import reproduction_of, start_of
 from pytest_failure_taxonomy.report.summary import (
     HIDES,
     CauseSummary,
@@ -221,7 +221,7 @@ def _verdict(
     # A run without this plugin leaves the report of the one before, which is not the last run then.
     began = datetime.fromisoformat(report["run"]["started_at"])
     ago = "" if now is None else f", {seconds_words(max(0.0, (now - began).total_seconds()))} ago"
-    program = ["pytest"] if is_recorded else []
+    program = start_of(report)[1] if is_recorded else []
     command = shlex.join([*program, *report["run"]["invocation"]["args"]]) or "not known"
     words = f"run: began {began:%Y-%m-%d %H:%M:%S} UTC{ago}: {command}"
     yield _line(words, _LONGEST_NODEID)
