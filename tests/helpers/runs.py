@@ -175,25 +175,13 @@ class PytestRuns:
         assert run.report == {}
         return run
 
-    def compare(
-        self,
-        *args: str,
-        plugins: Sequence[str] = (),
-        cache: bool = False,
-        ours: Sequence[str] = (),
-    ) -> FinishedRun:
+    def compare(self, *args: str, plugins: Sequence[str] = (), cache: bool = False) -> FinishedRun:
         """Run pytest without our plugin and with it; return the second run.
 
         Its exit status must be that of the first, its output that of the first and our lines.
-
-        Args:
-            args: further arguments of both.
-            plugins: as for `run`.
-            cache: as for `run`.
-            ours: arguments of the second run alone.
         """
         plain = self.run_plain(*args, plugins=plugins, cache=cache)
-        run = self.run(*args, *ours, plugins=plugins, cache=cache)
+        run = self.run(*args, plugins=plugins, cache=cache)
         assert run.exit_status == plain.exit_status
         assert run.outcomes == plain.outcomes
         assert run.junit == plain.junit
