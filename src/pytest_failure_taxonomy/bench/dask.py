@@ -19,7 +19,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final
@@ -45,7 +45,7 @@ _SPARE_SECONDS: Final = 30.0
 """How long after the limit of a case its worker ends it by itself."""
 
 Spent = tuple[int, float, dict[str, float]]
-"""An amount: its number within a call, from 1, what it cost, and the usage."""
+"""An amount: its number within a call, from 0, what it cost, and the usage."""
 
 
 class WorkerLost(user_code.ToldError):
@@ -74,8 +74,8 @@ def scheduler_address(url: str, where: str) -> str:
     """
     match = re.fullmatch(r"dask://([^/?#@]+:\d+)/?", url)
     if match is None:
-        right = "give dask://HOST:PORT, its scheduler"
-        raise BenchError(f"{where}: {url!r} names no cluster; {right}")
+        why = f"{where}: {url!r} names no cluster; give dask://HOST:PORT, its scheduler"
+        raise BenchError(why)
     if find_spec("distributed") is None:
         right = 'pip install "pytest-failure-taxonomy[dask]"'
         raise BenchError(f"{where}: distributed is not installed; {right}")
@@ -138,8 +138,12 @@ class DaskSystem:
                 await self._client
                 self._client.subscribe_topic(self._topic, self._take_event)
                 await self._find_workers()
-                ask_all = partial(self._client.run, greet, on_error="return")
-                replies = await ask_all(self._target, VERSION)
+                replies = await self._client.run(
+                    greet,
+                    self._target,
+                    VERSION,
+                    on_error="return",
+                )
         except Exception as error:  # noqa: BLE001 - `distributed` has many
             why = user_code.describe(error)
             raise BenchError(
@@ -175,8 +179,10 @@ class DaskSystem:
                     case.spend(cost_usd, **usage)
 
         threads = await self._find_workers()
-        load = {name: self._in_flight[name] / (threads[name] or 1) for name in threads}
-        worker = min(load, key=lambda name: load[name])
+        worker = min(
+            threads,
+            key=lambda name: self._in_flight[name] / (threads[name] or 1),
+        )
         ask_worker = partial(self._client.run, workers=[worker])
         token = secrets.token_hex(8)
         limit_seconds = case.timeout_per_case_seconds or self._limit_seconds
@@ -243,8 +249,7 @@ class DaskSystem:
 # On a worker.
 
 _fan_out: Final = FanOut()
-_isolated: Final[dict[str, IsolatedSystem]] = {}
-"""By their names; the processes of one run its cases one after another."""
+_isolated_system: Final = cache(IsolatedSystem)
 _running: Final[dict[str, tuple[asyncio.Task[None], list[Spent]]]] = {}
 """The calls, by their tokens, with what each has spent."""
 
@@ -256,8 +261,8 @@ async def greet(target: str, version: str) -> None:
         BenchError: It can't be imported, or this worker has another version of us.
     """
     if version != VERSION:
-        right = f"install {version} there"
-        raise BenchError(f"has pytest-failure-taxonomy {VERSION}; {right}")
+        why = f"has pytest-failure-taxonomy {VERSION}; install {version} there"
+        raise BenchError(why)
     await asyncio.to_thread(user_code.import_callable, target)
 
 
@@ -286,7 +291,7 @@ async def call_system(
         `spends`, and `answer` or else `error`.
     """
     spends: list[Spent] = []
-    numbers = count(1)
+    numbers = count()
 
     def tell(cost_usd: float, usage: Mapping[str, float]) -> None:  # by any thread
         spent = (next(numbers), cost_usd, dict(usage))
@@ -295,15 +300,14 @@ async def call_system(
         with suppress(Exception):
             dask_worker.log_event(topic, (token, spent))
 
-    call = _call_isolated if is_isolated else _call_here
-    # No case blocks the loop of the isolated systems, whose processes belong to it.
-    loop = _loop_of_isolated if is_isolated else _fan_out.loop_of_systems
+    here = Loop(asyncio.get_running_loop())
+    call = _isolated_system(target) if is_isolated else partial(_call, target)
     attempt = Attempt(
-        call=partial(call, target, case.spending_to(Spending(tell))),
+        call=partial(call, case.spending_to(Spending(tell))),
         read=partial(read_output, tell),
         is_async=False,  # a worker that came late imports the system in the thread
-        loop=loop,
-        here=Loop(asyncio.get_running_loop()),
+        loop=(lambda: here) if is_isolated else _fan_out.loop_of_systems,
+        here=here,
         limit_seconds=limit_seconds,
         grace_seconds=_SECONDS_TO_END,
     )
@@ -320,17 +324,7 @@ async def call_system(
     return {"error": facts, "spends": spends}
 
 
-def _loop_of_isolated() -> Loop:
-    return _fan_out.background
-
-
-def _call_isolated(target: str, case: BenchCase) -> Any:
-    """Return the coroutine of a call in another process."""
-    system = _isolated.setdefault(target, IsolatedSystem(target))
-    return system(case)
-
-
-def _call_here(target: str, case: BenchCase) -> Any:
+def _call(target: str, case: BenchCase) -> Any:
     """Return what the system returns, which may be a coroutine."""
     return user_code.import_callable(target)(case)
 
