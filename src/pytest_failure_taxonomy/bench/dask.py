@@ -319,8 +319,11 @@ async def call_system(
         return {"answer": attempt.value, "spends": spends}
     error = attempt.error or user_code.ToldError("the call was ended")
     facts = {name: getattr(error, name) for name in user_code.FACTS}
-    facts |= {"type": type(error).__name__, "message": str(error)}
-    facts["traceback"] = error.traceback.text()
+    facts |= {
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": error.traceback.text(),
+    }
     return {"error": facts, "spends": spends}
 
 
