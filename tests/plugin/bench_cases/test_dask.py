@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,6 +15,9 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy import VERSION
+from pytest_failure_taxonomy.bench import dask
+from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.dask_clusters import DaskCluster, dask_cluster
 from tests.helpers.reports import read_report
@@ -180,6 +184,20 @@ def start(cluster: DaskCluster, runs: PytestRuns) -> subprocess.Popen[bytes]:
         )
 
 
+def test_ctrl_c_ends_the_calls_there(cluster: DaskCluster, runs: PytestRuns) -> None:
+    """The run ends soon, no other case is called, and no async call goes on."""
+    settings = "concurrency: 2\n"
+    write(runs, cases_of(4, sleep=120), system="answer_later", settings=settings)
+    with start(cluster, runs) as run:
+        wait_until(lambda: len(lines_of(runs)) == 2, "two cases")
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) == 2
+    wait_until(lambda: len(lines_of(runs, "cancelled")) == 2, "the ends of the calls")
+    assert len(lines_of(runs)) == 2
+    output = (runs.path / "stdout.txt").read_text()
+    assert "Task was destroyed" not in output
+
+
 def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: Path) -> None:
     """They are typed and told, nothing is called twice, and the run comes to its end."""
     with dask_cluster(tmp_path / "cluster") as cluster:
@@ -249,7 +267,7 @@ def test_a_scheduler_that_dies_ends_the_run_soon(runs: PytestRuns, tmp_path: Pat
     assert len(calls) == len(set(calls)) <= 6
     details = [mode["detail"] for _, score in report["per_case"] for mode in score["failure_modes"]]
     assert 4 <= len(details) <= 6  # those in flight, and some until the run is stopped
-    words = "sandbox.worker_lost: SchedulerLost: the scheduler tcp://127.0.0.1:"
+    words = "sandbox.worker_lost: ClusterLost: the scheduler tcp://127.0.0.1:"
     assert [each for each in details if not each.startswith(words)] == []
 
 
@@ -261,7 +279,7 @@ def test_a_scheduler_that_cant_be_reached_is_a_usage_error(runs: PytestRuns, wor
     plugins = [BENCH, *(["xdist"] if workers else [])]
     run = runs.run("bench", "--bench-backend=dask://127.0.0.1:1", *extra, plugins=plugins)
     assert run.exit_status == 4
-    words = "ERROR: --bench-backend: the scheduler tcp://127.0.0.1:1 can't be reached (OSError: "
+    words = "ERROR: --bench-backend: the cluster tcp://127.0.0.1:1 can't be reached (OSError: "
     assert sum(line.startswith(words) for line in run.stderr) == 1
     assert lines_of(runs) == []
 
@@ -276,6 +294,28 @@ def test_a_worker_that_cant_import_the_system_is_a_usage_error(
     found = [line for line in run.stderr if "there is no module 'not_there'" in line]
     assert len(found) == 2
     assert all("the worker tcp://127.0.0.1:" in line for line in found)
+
+
+def test_a_worker_with_another_version_is_named(
+    cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker is, with the version to install."""
+    monkeypatch.setattr(dask, "VERSION", "0.0.1")
+
+    async def check() -> None:
+        system = dask.DaskSystem(f"{SYSTEMS}:answer", cluster.address)
+        try:
+            await system.check()
+        finally:
+            await system.aclose()
+
+    with pytest.raises(BenchError) as error:
+        asyncio.run(check())
+    lines = str(error.value).splitlines()
+    assert len(lines) == 2
+    words = f": has pytest-failure-taxonomy {VERSION}; install 0.0.1 there"
+    assert all(line.startswith("the worker tcp://") for line in lines)
+    assert all(line.endswith(words) for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, IsolatedSystem
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
@@ -178,12 +176,13 @@ class CaseScheduler:
     def _system(self, item: CaseItem) -> SystemUnderTest:
         settings = self._classes.settings(item.task_class)
         if settings.sut is not None:
-            named = self.named_system(settings.sut, settings)
-            if isinstance(named, IsolatedSystem):
-                try:  # fixtures may have changed our variables, which are the system's, too
+            try:
+                named = self.named_system(settings.sut, settings)
+                if isinstance(named, IsolatedSystem):
+                    # Fixtures may have changed our variables, which are the system's, too.
                     self.fan_out.call(named.connect())
-                except BenchError as error:
-                    raise CaseFailedError(str(error)) from None
+            except BenchError as error:
+                raise CaseFailedError(str(error)) from None
             return named
         system = item.funcargs[SYSTEM_FIXTURE]
         if not callable(system):
@@ -201,21 +200,21 @@ class CaseScheduler:
         """
         settings = self._classes.settings(task_class)
         if self._classes.backend is not None and settings.sut is not None:
-            system = self.named_system(settings.sut, settings)
-            if isinstance(system, DaskSystem):
-                self.fan_out.call(system.check())
+            self.named_system(settings.sut, settings)
 
     def named_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
         """Return a system by its name, imported where it runs.
 
         Raises:
-            BenchError: It can't be imported.
+            BenchError: It can't be imported, or the cluster can't be reached.
         """
         key = f"{settings.is_system_isolated} {name}"
         if key in self._systems:
             return self._systems[key]
         system: SystemUnderTest
         if self._classes.backend is not None:
+            from pytest_failure_taxonomy.bench.dask import DaskSystem
+
             system = DaskSystem(
                 name,
                 self._classes.backend,
@@ -223,8 +222,7 @@ class CaseScheduler:
                 limit_seconds=settings.timeout_per_case_seconds,
             )
             self.fan_out.at_close(system.aclose)
-            with suppress(BenchError):  # each case says so
-                self.fan_out.call(system.connect())
+            self.fan_out.call(system.check())
         elif settings.is_system_isolated:
             system = IsolatedSystem(name)
             self.fan_out.at_close(system.aclose)
