@@ -79,21 +79,15 @@ class Numbers:
         Each array has one more element at its end, which stands for tests that were not selected.
         """
         starts, order = layout.starts_offset(tests), layout.order_offset(tests)
+        self.content = content[: layout.file_size(tests)]
         self.page = content[: layout.PAGE]
         self.counters = content[layout.COUNTERS_AT : layout.COUNTED_AT].cast("I")
         """In the order of `layout.COUNTERS`."""
         self.states = content[layout.PAGE : layout.PAGE + tests + 1]
         self.starts = content[starts:order].cast("I")
         """In ms."""
-        self.order = content[order : layout.file_size(tests)].cast("I")
-        # The page last: it has the mark of a record.
-        self._parts = self.states, self.starts, self.order, self.page
-
-    def copy_from(self, other: Numbers) -> None:
-        """Take over everything for which there is room."""
-        for ours, theirs in zip(self._parts, other._parts, strict=True):
-            common = min(len(ours), len(theirs))
-            ours[:common] = theirs[:common]
+        self.order = self.content[order:].cast("I")
+        self.arrays = self.states, self.starts, self.order
 
 
 def _zeros(tests: int) -> Numbers:
@@ -128,8 +122,9 @@ class Record:
         """Have arrays for a number of tests."""
         before, self.numbers = self.numbers, _zeros(tests)
         self.numbers.page[:] = before.page
-        if is_more:
-            self.numbers.copy_from(before)
+        arrays = zip(self.numbers.arrays, before.arrays, strict=True)
+        for array, beginning in arrays if is_more else ():
+            array[: len(beginning)] = beginning
 
     def keep(self, index: int = 0, place: int | None = None) -> None:
         """Copy the numbers to the disk, and of the arrays what has changed.
@@ -385,7 +380,7 @@ class DiskRecord(Record):
         with self.opened() as folder:
             content, self._check = map_file(folder, layout.STATE, size, make=make)
         self._disk = Numbers(content, tests)
-        self._disk.copy_from(self.numbers)
+        self._disk.content[:] = self.numbers.content
 
     def _write_again(self) -> None:
         """Write everything again; if that is not possible, keep no more numbers."""
