@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
+from tests.helpers.children import REPORT, run_child, run_pytest
 from tests.helpers.reports import make_full_run, make_report
 
 FOR_PEOPLE = ["run", "prove", "show", "merge", "convert", "history"]
@@ -47,3 +49,30 @@ def test_the_report_of_the_folder_is_the_default(
     assert main([command]) == 1
     said = capsys.readouterr()
     assert "why this run failed" in said.out + said.err
+
+
+def test_packages_of_one_repository_are_merged(tmp_path: Path) -> None:
+    """The tests that failed are named by their files, as seen from the top of the repository."""
+    (tmp_path / ".git").mkdir()
+    for name, expected in (("api", 2), ("web", 1)):
+        (tmp_path / name / "tests").mkdir(parents=True)
+        (tmp_path / name / "pytest.ini").write_text("[pytest]\n")
+        test = f"def test_a():\n    assert 1 == {expected}\n"
+        (tmp_path / name / "tests/test_x.py").write_text(test)
+        run_pytest(tmp_path / name)
+    command = [sys.executable, "-m", "pytest_failure_taxonomy"]
+    files = [f"{name}/{REPORT}" for name in ("api", "web")]
+    merge = [*command, "merge", *files, "-o", "all.json"]
+    done = run_child(tmp_path, merge)
+    assert done.status == 1
+    assert "1 of 2 tests failed: assert 1 == 2: test_a (api/tests/test_x.py:2)" in done.stderr
+    shown = run_child(tmp_path, [*command, "show", "all.json"]).stdout
+    assert "final_test, web: no failure" in shown
+    # Outside of a repository nobody knows how they lie to each other.
+    (tmp_path / ".git").rmdir()
+    for name in ("api", "web"):
+        run_pytest(tmp_path / name)
+    refused = run_child(tmp_path, merge)
+    assert refused.status == 2
+    (line,) = refused.stderr.splitlines()
+    assert f"{tmp_path / 'api'}, {tmp_path / 'web'}; merge those of one" in line

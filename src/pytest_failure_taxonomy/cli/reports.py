@@ -272,7 +272,7 @@ def merge(options: argparse.Namespace) -> int:
                 mergers[task] = Merger(
                     expect=options.expect, reruns=options.reruns, join_shards=_join_shards
                 )
-            mergers[task].add(report)
+            mergers[task].add(report, os.fspath(path))
         except ReportError as error:
             problems.append(str(error))
     if problems:

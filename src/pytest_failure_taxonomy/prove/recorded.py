@@ -65,7 +65,7 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
     front = None if path is None else os.path.normpath(rootdir / path)
     if "path" in around and front != folder:  # else `-m` puts it in front of `sys.path`
         python.append("-P")
-        if front is not None and Path(front).is_relative_to(rootdir):
+        if front is not None:
             inherited = os.environ.get("PYTHONPATH", "")
             variables["PYTHONPATH"] = os.pathsep.join(filter(None, [front, inherited]))
     return Setup(

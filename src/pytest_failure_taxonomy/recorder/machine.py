@@ -33,7 +33,6 @@ _METADATA_FOLDER: Final = re.compile(
 )
 _MAX_DISTRIBUTIONS: Final = 2_000
 _SEED: Final = re.compile("[0-9]{1,18}")
-_COMMANDS: Final = ("pytest", "py")  # `py.test` as well
 _UNASKED: Final = "default:"
 """How pytest-random-order's seed begins where nobody has given one."""
 
@@ -88,13 +87,11 @@ def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
         rootdir: pytest's root directory.
     """
     script = Path(sys.argv[0])  # `-c` for a program on the command line
-    is_module = script.parts[-2:] == ("pytest", "__main__.py")
-    front = str(folder if is_module else folder / script.parent)
-    is_command = script.stem in _COMMANDS or front == os.path.dirname(sys.executable)
-    if sys.flags.safe_path or is_command:
-        return None
-    with suppress(ValueError):  # another drive
-        return os.path.relpath(front, rootdir).replace(os.sep, "/")
+    front = folder if script.name == "__main__.py" else folder / script.parent
+    is_command = script.stem == "pytest" or front == Path(sys.executable).parent
+    if not (is_command or sys.flags.safe_path):
+        with suppress(ValueError):  # another drive
+            return os.path.relpath(front, rootdir).replace(os.sep, "/")
     return None
 
 

@@ -8,6 +8,8 @@ again, and it does not matter in which order, in how many steps or how often rep
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +47,14 @@ _OTHER_LISTS: Final = ("workers", "bench")
 _COUNTED: Final = ("failures", "collection_errors", "internal_errors")
 """Lists of which `limits` counts what is left out."""
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
+_NAMING: Final = ("verdict", "reasons", "groups", "causes", "notes", "surroundings")
+"""What a run's summary has that names tests and files; its lists do, too."""
+_PATHS: Final = frozenset({"nodeid", "nodeids", "not_run", "path", "crashed_on"})
+"""Fields that hold a path or a node id alone."""
+_STAYS: Final = re.compile(r"$|<|[/\\]|[A-Za-z]:")
+"""How paths begin that are none of the root directory's, the empty one of a session as well."""
+_FILE: Final = re.compile(r"(?<![\w./\\-])\w[\w./-]*\.py(?=::|:\d|[\s)]|$)")
+"""A module in a text of ours or of pytest's; users' messages have them mostly in quotes."""
 _RERUN_OPTIONS: Final = frozenset(
     {"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"}
 )
@@ -71,15 +81,28 @@ class _Part:
         return str(self.about["run"]["id"])
 
     @property
-    def slot(self) -> tuple[str, int | None]:
-        """Its stage and shard, which its tries share."""
+    def root(self) -> str | None:
+        """The path of its root directory in the repository; None where that is not known."""
+        return _text(self.about["surroundings"], "root")
+
+    @property
+    def rootdir(self) -> str:
+        return str(self.about["run"]["invocation"]["rootdir"])
+
+    @property
+    def has_tests(self) -> bool:
+        return bool(self.about["summary"]["collected"] or self.lists["collection_errors"])
+
+    @property
+    def slot(self) -> tuple[str, int | None, str | None]:
+        """Its stage, shard and root, which its tries share."""
         run = self.about["run"]
-        return run["stage"], run["shard"]["index"] if run["shard"] else None
+        return run["stage"], run["shard"]["index"] if run["shard"] else None, self.root
 
     @property
     def order(self) -> tuple[int, int, datetime, str]:
         """Where it stands among the runs: by stage, shard and time."""
-        stage, shard = self.slot
+        stage, shard, _ = self.slot
         return _STAGES.index(stage), shard or 0, _start_of(self.about["run"]), self.id
 
     @property
@@ -149,15 +172,19 @@ class Merger:
     join_shards: JoinShards | None = None
     _parts: dict[str, _Part] = field(default_factory=dict, init=False)
 
-    def add(self, report: Mapping[str, Any]) -> None:
+    def add(self, report: Mapping[str, Any], file: str | None = None) -> None:
         """Add a report.
+
+        Args:
+            report: its JSON object.
+            file: its name, by which a run is shown that has no better one.
 
         Raises:
             ReportError: it is still running, or what it says of its runs is damaged.
         """
         merged = _merged_of(report)
         if merged is None:
-            new = [_part_of(report)]
+            new = [_part_of(report, file)]
         else:
             self.reruns = self.reruns or merged["reruns"]
             if merged["expect"] is not None:
@@ -180,6 +207,7 @@ class Merger:
         if not parts:
             raise ReportError("merge: there is no report; give one or more")
         _refuse_strangers(parts)
+        parts = _tell_roots_apart(parts)
         replaced = _replaced(parts, always=self.reruns)
         shards: dict[str, list[JSONObject]] = {}  # which stand aside, because they are joined
         joined: list[JSONObject] = []
@@ -265,12 +293,15 @@ class Merger:
     def _extension(self, runs: Sequence[JSONObject]) -> JSONObject:
         notes = dict.fromkeys(note for run in runs for note in run["notes"])
         repository = next((run for run in runs if run["repository"]), None)
+        failed = [run["surroundings"] for run in runs if run["verdict"]]
         attempts = [run["attempt"] for run in runs if run["attempt"]]
         is_one = bool(attempts) and all(each == attempts[0] for each in attempts)
         own = {
             "notes": list(notes)[:MAX_NOTES],
             "git": repository and {name: repository[name] for name in ("repository", "merge_base")},
             "attempt": attempts[0] if is_one else None,  # else it was several
+            # A command that repeats a failure starts pytest as all runs did that have one.
+            "surroundings": failed[0] if failed and failed.count(failed[0]) == len(failed) else {},
             "merged": {"runs": runs, "reruns": self.reruns, "expect": self.expect},
         }
         return {name: each for name, each in own.items() if each}
@@ -301,7 +332,7 @@ def tasks_of(report: Mapping[str, Any]) -> set[str]:
     return {task for run in runs if (task := _text(run.get("attempt"), "subtask"))}
 
 
-def _part_of(report: Mapping[str, Any]) -> _Part:
+def _part_of(report: Mapping[str, Any], file: str | None) -> _Part:
     """Return what is kept of the report of one run."""
     if report["completeness"] == "running":
         raise ReportError(
@@ -332,6 +363,9 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
             note for name in ("notes", "faults") for note in build.texts_at(own, name)[:MAX_NOTES]
         ],
         "attempt": None if None in attempt.values() else named,
+        "name": None if report["run"]["shard"] else file,
+        "surroundings": build.object_at(own, "surroundings"),
+        "is_from_top": False,
         "counts": {name: len(entries) for name, entries in lists.items()},
         "kept": {},
         "has_tests": report["tests"] is not None,
@@ -407,6 +441,66 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
     if problems:
         words = "; ".join(map(safe_text, problems))
         raise ReportError(f"the runs don't belong together: {words}; merge those of one run")
+
+
+def _tell_roots_apart(parts: Sequence[_Part]) -> Sequence[_Part]:
+    """Return the parts with paths from the top of their repository, where their roots differ.
+
+    The shards of a run have one root, wherever a machine has it: at the same path within their
+    repositories. Where there was none, root directories of one name are taken for one.
+
+    Raises:
+        ReportError: nothing tells where one of several roots lies.
+    """
+    # A stage that only runs a command may do so anywhere.
+    with_tests = [part for part in parts if part.has_tests]
+    folders = {part.rootdir for part in with_tests}
+    is_known = all(part.root for part in with_tests)
+    roots = {part.root or re.split(r"[/\\]", part.rootdir)[-1] for part in with_tests}
+    if len(folders) == 1 or len(roots) == 1:
+        return parts
+    if is_known:
+        return [_with_paths_from_top(part) for part in parts]
+    if all(part.about["run"]["shard"] for part in with_tests):
+        return parts
+    raise ReportError(
+        f"the runs don't belong together: no Git repository tells how their root directories lie "
+        f"to each other: {', '.join(map(safe_text, sorted(folders)))}; merge those of one"
+    )
+
+
+def _with_paths_from_top(part: _Part) -> _Part:
+    """Return a part whose node ids and places begin at the top of its repository."""
+    root, run = part.root, part.about["run"]
+    if root in (None, ".") or part.about["is_from_top"]:
+        return part
+    top = part.rootdir[: -len(root)].rstrip("/\\")
+    naming = {name: part.about[name] for name in _NAMING}
+    about = {
+        **part.about,
+        **_below(root, naming),
+        "run": {**run, "invocation": {**run["invocation"], "rootdir": top}},
+        "name": root,
+        "is_from_top": True,
+    }
+    benches = {"bench": part.lists["bench"]}
+    return replace(part, about=about, lists={**_below(root, part.lists), **benches})
+
+
+def _below(root: str, value: Any, name: str = "") -> Any:
+    """Return a part of a report with its paths below a folder; `name` is the field that it is."""
+    if isinstance(value, Mapping):
+        return {key: _below(root, entry, key) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_below(root, entry, name) for entry in value]
+    if not isinstance(value, str):
+        return value
+    if name not in _PATHS:
+        return _FILE.sub(lambda file: f"{root}/{file[0]}", value)
+    if _STAYS.match(value):
+        return value
+    path, colons, names = value.partition("::")
+    return f"{posixpath.normpath(f'{root}/{path}')}{colons}{names}"
 
 
 def _failed(joined: Sequence[JSONObject]) -> Iterator[Finding]:
@@ -530,6 +624,7 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
     is_known = len(ends) == len(runs)
     args = {tuple(run["invocation"]["args"]) for run in runs}
     shards = [run["shard"] for run in runs]
+    failed = [part for part in parts if part.about["verdict"]]
     ids = "".join(sorted(run["id"] for run in runs))
     return {
         "id": blake2b(ids.encode(), digest_size=16).hexdigest(),
@@ -538,7 +633,7 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
         "stage": runs[-1]["stage"],
         "invocation": {
             "args": list(next(iter(args))) if len(args) == 1 else [],
-            "rootdir": runs[-1]["invocation"]["rootdir"],
+            "rootdir": (failed or parts)[-1].rootdir,
         },
         "shard": shards[0] if all(each == shards[0] for each in shards) else None,
     }

@@ -766,6 +766,13 @@ class MergedRun(ClosedModel):
     """Whether its own report lists every test."""
     bench_shards: _Listed[BenchRunReport] = ()
     """The parts of benches that it ran; the merged report has them joined."""
+    name: str | None = None
+    """How it is shown where it is no shard: the path of its root directory in the repository, or
+    the name of its own report's file; null where neither is known."""
+    surroundings: dict[str, Any] = Field(default_factory=dict)
+    """What its own report says of how pytest was started, and where."""
+    is_from_top: bool = False
+    """Whether paths and node ids begin at the top of the repository, not at the root directory."""
 
 
 class Merged(ClosedModel):

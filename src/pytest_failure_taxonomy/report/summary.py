@@ -525,8 +525,8 @@ def merged_runs(report: JSONObject) -> Iterator[str]:
     """Yield which runs a report was merged from, and how each ended, whatever its fields hold."""
     for run in build.objects_at(build.object_at(build.own_extension(report), "merged"), "runs"):
         about, verdict = build.object_at(run, "run"), run.get("verdict")
-        stage, shard = about.get("stage"), build.object_at(about, "shard")
-        names = [stage] if isinstance(stage, str) else []
+        shard = build.object_at(about, "shard")
+        names = [name for name in (about.get("stage"), run.get("name")) if isinstance(name, str)]
         if shard:
             names.append(f"shard {shard.get('index')} of {shard.get('total')}")
         attempt = build.object_at(run, "attempt")

@@ -202,19 +202,18 @@ def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessE
 
     pytest's own report has neither, so they are read from the record if it is still there.
     """
-    if end.contents is None or end.ended_ns is None:
-        return end.exit
-    try:
-        run = read.parse_record(end.contents[0], end.contents[1], run_id, "the record")
-    except ReportError:
-        return end.exit
-    lived = (end.ended_ns - run.header.started_ns) / 1e9
-    session = report["run"]["duration_seconds"]
-    return replace(
-        end.exit,
-        limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
-        late_seconds=None if session is None else lived - session,
-    )
+    # A process that left by itself needs none, and a large record takes long to read.
+    is_ended = end.exit.signal is not None or end.exit.enforced_limit_seconds is not None
+    if is_ended and end.contents is not None and end.ended_ns is not None:
+        with suppress(ReportError):
+            run = read.parse_record(end.contents[0], end.contents[1], run_id, "the record")
+            seconds = (end.ended_ns - run.header.started_ns) / 1e9
+            return replace(
+                end.exit,
+                limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
+                late_seconds=seconds - report["run"]["duration_seconds"],
+            )
+    return end.exit
 
 
 def _filled_up(

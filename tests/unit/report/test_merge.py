@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy import merge_reports
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.reproduce import reproduction_of
+from pytest_failure_taxonomy.report.summary import merged_runs
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     InFlightTest,
@@ -144,10 +146,11 @@ def test_lists_are_cut_in_the_same_way_in_any_order() -> None:
 
 
 def test_a_report_merged_by_an_older_version() -> None:
-    """It has no shards of benches, and can be merged again all the same."""
+    """It lacks fields that came later, and can be merged again all the same."""
     older = merge_reports(SAMPLES[:2])
     for run in older["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]:
         del run["bench_shards"], run["causes"], run["limits"]["causes_omitted"]
+        del run["name"], run["surroundings"], run["is_from_top"]
     report, expected = merge_reports([older, SAMPLES[2]]), merge_reports(SAMPLES[:3])
     assert_valid_report(report)
     # Nobody had asked it whom its failures are charged to.
@@ -325,9 +328,114 @@ def test_the_more_complete_report_of_a_run_counts() -> None:
         assert report["in_flight"] == []
 
 
+def a_package(
+    number: int, rootdir: str, root: str | None, *names: str, **given: Any
+) -> dict[str, Any]:
+    """Return the report of a root directory, which may lie in a repository."""
+    report = a_run(number, failing(*names) if names else None, **given)
+    report["run"]["invocation"]["rootdir"] = rootdir
+    around: dict[str, Any] = {"root": root, "path": "."}
+    report["extensions"] = {"pytest_failure_taxonomy": {"surroundings": around}}
+    return report
+
+
+API, WEB = "/x/shop/api", "/x/shop/packages/web"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_packages_of_one_repository_are_told_apart(order: tuple[int, int]) -> None:
+    """Paths begin at the top, and the package whose test of that name passed is not blamed."""
+    runs = [a_package(1, API, "api", "a"), a_package(2, WEB, "packages/web")]
+    report = merged(*(runs[number] for number in order))
+    nodeid = "api/tests/test_x.py::a"
+    assert report["run"]["invocation"]["rootdir"] == "/x/shop"
+    assert report["verdict"]["nodeid"] == nodeid
+    assert [failure["nodeid"] for failure in report["failures"]] == [nodeid]
+    assert report["failures"][0]["location"]["path"].startswith("api/")
+    for name in ("causes", "groups", "reasons"):
+        assert report[name][0]["nodeids"] == [nodeid]
+    assert "(api/" in report["causes"][0]["what"]
+    assert '"tests/' not in json.dumps(report)
+    lines = [*merged_runs(report)]
+    assert [line.partition(":")[0] for line in lines] == [
+        "final_test, api",
+        "final_test, packages/web",
+    ]
+    command = "PYTHONPATH=api pytest"  # as `python -m pytest` in that folder
+    assert reproduction_of(report).command(nodeid) == f"{command} {nodeid}"
+
+
+def test_packages_are_merged_in_any_order_and_steps() -> None:
+    """Paths get a folder once, and `--reruns` takes no package for a try of another."""
+    one, two = a_package(1, API, "api", "a", "b[//../x]"), a_package(2, WEB, "packages/web", "a")
+    three, top = a_package(3, "/x/shop/lib", "lib"), a_package(4, "/x/shop", ".", "a")
+    whole = merged(one, two, three, top)
+    assert merged(merged(one, two), merged(three, top)) == whole
+    assert merged(merged(top, one), merged(merged(three), two), one) == whole
+    assert [failure["nodeid"] for failure in whole["failures"]] == [
+        "api/tests/test_x.py::a",
+        "api/tests/test_x.py::b[//../x]",
+        "packages/web/tests/test_x.py::a",
+        "tests/test_x.py::a",
+    ]
+    assert whole["verdict"]["message"].startswith("4 of 8 tests failed")
+    assert merged(one, two, three, reruns=True)["summary"]["failed"] == 3
+    again = a_package(5, API, "api")
+    again["summary"] |= {"collected": 3, "passed": 3}
+    assert [each["nodeid"] for each in merged(one, two, again, reruns=True)["failures"]] == [
+        "packages/web/tests/test_x.py::a"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("roots", "shards"),
+    [
+        (("/home/runner/a", "/builds/b", "api", "api"), False),
+        (("/home/runner/a", "/builds/b", ".", "."), False),
+        (("/home/runner/a", "/builds/b", None, None), True),
+        (("/home/runner/shop", "C:\\builds\\shop", None, None), False),
+        (("/app", "/app", None, "app"), False),
+    ],
+)
+def test_one_root_on_several_machines(
+    roots: tuple[str, str, str | None, str | None], shards: bool
+) -> None:
+    """Its path within the repository is the same, or its name, or they are shards of one run."""
+    first, second, root, other = roots
+    given: list[dict[str, Any]] = [{}, {}]
+    if shards:
+        given = [{"shard": (number, 2)} for number in (1, 2)]
+    report = merged(
+        a_package(1, first, root, "a", **given[0]), a_package(2, second, other, "b", **given[1])
+    )
+    assert [failure["nodeid"][-1] for failure in report["failures"]] == ["a", "b"]
+    assert all(failure["nodeid"].startswith("tests/") for failure in report["failures"])
+    assert report["run"]["invocation"]["rootdir"] == second
+
+
+def test_stages_that_run_no_test_have_no_root() -> None:
+    """A clone runs beside the repository."""
+    clone = a_run(1, make_run(stage=Stage.GIT_CLONE, recorded=False, counts=Counts()))
+    clone["run"]["invocation"]["rootdir"] = "/elsewhere"
+    report = merged(clone, a_package(2, API, None, "a"))
+    assert report["run"]["invocation"]["rootdir"] == API
+    baseline = a_package(3, WEB, "packages/web")
+    baseline["run"]["stage"] = "baseline_run"
+    told_apart = merged(clone, baseline, a_package(2, API, "api", "a"))
+    assert told_apart["verdict"]["nodeid"] == "api/tests/test_x.py::a"
+
+
 @pytest.mark.parametrize(
     ("reports", "words"),
     [
+        (
+            [a_package(1, "/x/api", None, "a"), a_package(2, "/x/web", None)],
+            "no Git repository tells how their root directories lie to each other: /x/api, /x/web",
+        ),
+        (
+            [a_package(1, "/x/api", "api", "a"), a_package(2, "/x/web", None)],
+            "no Git repository tells how their root directories lie",
+        ),
         ([], "there is no report"),
         ([a_run(1, completeness="running")], "failure-taxonomy finalize"),
         ([a_run(1, shard=(1, 2)), a_run(2, shard=(2, 3))], "they are shards of 2 and 3"),
@@ -375,6 +483,9 @@ def test_the_command(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     assert "merged from" in said.out
     assert "final_test, shard 1 of 4: no failure" in said.out
+    assert call("7.json", "9.json", "-o", "unnamed.json") == 1
+    assert main(["show", "unnamed.json"]) == 1
+    assert "final_test, 7.json: " in capsys.readouterr().out
     assert call("all.json", "2.json") == 1
     assert json.loads(capsys.readouterr().out) == report
     assert call("1.json", "--expect", "1") == 1

@@ -212,7 +212,7 @@ def test_every_part_is_frozen_closed_and_described(part: type[BaseModel]) -> Non
         model.Proof: ["commit"],
         model.GroupHistory: ["distributions_changed"],
         model.Limits: ["causes_omitted"],
-        model.MergedRun: ["causes", "bench_shards"],
+        model.MergedRun: ["causes", "bench_shards", "name", "surroundings", "is_from_top"],
     }
     optional = [name for name, field in part.model_fields.items() if not field.is_required()]
     assert optional == added.get(part, [])
