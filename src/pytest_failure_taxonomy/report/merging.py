@@ -207,7 +207,7 @@ class Merger:
         if not parts:
             raise ReportError("merge: there is no report; give one or more")
         _refuse_strangers(parts)
-        parts = _tell_roots_apart(parts)
+        parts = [*_tell_roots_apart(parts)]
         replaced = _replaced(parts, always=self.reruns)
         shards: dict[str, list[JSONObject]] = {}  # which stand aside, because they are joined
         joined: list[JSONObject] = []

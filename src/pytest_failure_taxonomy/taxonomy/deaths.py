@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import (
     CRASH_SIGNALS,
     TIME_LIMIT_EXIT_CODES,
+    TIMEOUT_EXIT_CODE,
     FailureReason,
     Finding,
     Stage,
@@ -55,9 +56,6 @@ _NEVER_STARTED: Final = (126, 127)
 KILLED_BY: Final = ("process.oom", "process.killed")
 """What a SIGKILL without further evidence could be: want of memory, or a time limit from outside.
 """
-
-TIMEOUT_EXIT_CODE: Final = 124
-"""GNU `timeout`'s own, when the time was up."""
 
 
 def judge_death(run: evidence.RunEvidence) -> Finding:

@@ -39,6 +39,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_LINES,
     STAGE_FAILURE_REASONS,
     TIME_LIMIT_EXIT_CODES,
+    TIMEOUT_EXIT_CODE,
     Cause,
     Evidence,
     FailureReason,
@@ -611,7 +612,7 @@ def _of_stage(death: Finding, run: RunEvidence) -> Finding:
     is_plain = run.stage in _PYTESTS_STAGES
     if death.kind != "process.timeout" or (is_plain and (run.recorded or run.is_pytest)):
         return death
-    reason = FailureReason.from_stage(run.stage, deaths.TIMEOUT_EXIT_CODE) or death.reason
+    reason = FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE) or death.reason
     kind = kind_of_stage(reason)
     says_more = is_plain or run.activity is not None
     headline = death.headline if says_more else None
@@ -620,7 +621,7 @@ def _of_stage(death: Finding, run: RunEvidence) -> Finding:
 
 def _exit_reason(run: RunEvidence) -> FailureReason | None:
     if run.exit.enforced_limit_seconds is not None:
-        return FailureReason.from_stage(run.stage, deaths.TIMEOUT_EXIT_CODE)
+        return FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE)
     if run.exit.code is None:
         return None
     exception = KeyboardInterrupt if _was_interrupted(run) else None

@@ -138,7 +138,9 @@ PYTEST_EXIT_CODES: Final[Mapping[int, tuple[str | None, FailureReason | None]]] 
 """What pytest's exit code alone says: the name in `pytest.ExitCode`, where 6 exists from pytest 9.1
 on, and the reason. 124 is GNU `timeout`'s own, 137 is 128 + SIGKILL."""
 
-TIME_LIMIT_EXIT_CODES: Final = frozenset({124, 137})
+TIMEOUT_EXIT_CODE: Final = 124
+"""GNU `timeout`'s own, when the time was up."""
+TIME_LIMIT_EXIT_CODES: Final = frozenset({TIMEOUT_EXIT_CODE, 137})
 
 STAGE_FAILURE_REASONS: Final[Mapping[Stage, FailureReason]] = MappingProxyType(
     {

@@ -22,8 +22,11 @@ from pytest_failure_taxonomy.report.read.output_readers import (
 from pytest_failure_taxonomy.report.read.program_output import ProgramOutput
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.deaths import TIMEOUT_EXIT_CODE
-from pytest_failure_taxonomy.taxonomy.judgement import Stage, signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    TIMEOUT_EXIT_CODE,
+    Stage,
+    signal_of_exit_code,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _EXIT: Final = "_pytest.outcomes.Exit: "
