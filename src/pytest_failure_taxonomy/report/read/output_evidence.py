@@ -22,7 +22,6 @@ from pytest_failure_taxonomy.report.read.output_readers import (
 from pytest_failure_taxonomy.report.read.program_output import ProgramOutput
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.deaths import TIMEOUT_EXIT_CODE
 from pytest_failure_taxonomy.taxonomy.judgement import Stage, signal_of_exit_code
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -88,7 +87,7 @@ def _exit(out: PytestOutput, run: ev.RunEvidence, code: int | None) -> ev.Proces
     limits = tuple(_limits(out)) if not run.finished else ()
     if code is not None:
         # GNU timeout exits with 124 after it has sent SIGTERM to its command.
-        by_timeout = code == TIMEOUT_EXIT_CODE
+        by_timeout = code == 124
         signal = "SIGTERM" if by_timeout else signal_of_exit_code(code)
         return ev.ProcessExit(
             code=code,
