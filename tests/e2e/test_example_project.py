@@ -169,7 +169,7 @@ def test_what_is_proven_of_the_failures(
     low, high = (f"{thread['interval'][name]:.1%}" for name in ("low", "high"))
     polluter = "test_1_rates.py::test_a_reduced_rate"
     setter = "test_3_accounts.py::test_somebody_logs_in"
-    program = "pytest -p failure_taxonomy -p no:cacheprovider"
+    program = "python -m pytest -p failure_taxonomy -p no:cacheprovider"
     said = capsys.readouterr()
     assert said.err == ""
     out = [line.strip() for line in said.out.splitlines()]

@@ -207,7 +207,7 @@ class Merger:
         if not parts:
             raise ReportError("merge: there is no report; give one or more")
         _refuse_strangers(parts)
-        parts = [*_tell_roots_apart(parts)]
+        parts = _tell_roots_apart(parts)
         replaced = _replaced(parts, always=self.reruns)
         shards: dict[str, list[JSONObject]] = {}  # which stand aside, because they are joined
         joined: list[JSONObject] = []
@@ -443,7 +443,7 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
         raise ReportError(f"the runs don't belong together: {words}; merge those of one run")
 
 
-def _tell_roots_apart(parts: Sequence[_Part]) -> Sequence[_Part]:
+def _tell_roots_apart(parts: list[_Part]) -> list[_Part]:
     """Return the parts with paths from the top of their repository, where their roots differ.
 
     The shards of a run have one root, wherever a machine has it: at the same path within their

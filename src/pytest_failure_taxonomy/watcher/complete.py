@@ -211,7 +211,7 @@ def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessE
             return replace(
                 end.exit,
                 limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
-                late_seconds=seconds - report["run"]["duration_seconds"],
+                late_seconds=seconds - (report["run"]["duration_seconds"] or seconds),
             )
     return end.exit
 
