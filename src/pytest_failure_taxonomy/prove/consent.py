@@ -7,6 +7,7 @@ has written it, so only this decides.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,9 @@ def doubts_about(report: Mapping[str, Any], setup: Setup) -> list[str]:
         doubts.append(f"its root directory is {rootdir}")
     if platform != describe_environment("").platform:
         doubts.append(f"its machine is {platform}")
+    front = (setup.variables.get("PYTHONPATH") or "").partition(os.pathsep)[0]
+    if front:
+        doubts.append(f"it puts {front} in front of sys.path")
     # What an option stands for may be the next word.
     pairs = zip(setup.args, [*setup.args[1:], ""], strict=False)
     harmless = re.compile(packaged_table("experiments")["harmless"]["words"])

@@ -95,6 +95,19 @@ def test_what_does_not(folder: Path) -> None:
     assert doubts(["tests\n/etc", "-o\n"], folder) == ["-o\n"]
 
 
+def test_a_folder_in_front_of_the_path(folder: Path) -> None:
+    """A report may name a folder of which modules would be imported before all others."""
+    (folder / "tools").mkdir()
+    context = make_context(
+        rootdir=str(folder),
+        surroundings=Surroundings(path="tools"),
+        environment=describe_environment("9.0.0"),
+    )
+    report = make_report(make_run(failures=(make_failure(),)), context=context)
+    (doubt,) = doubts_about(report, setup_of(report))
+    assert doubt == f"it puts {folder / 'tools'} in front of sys.path"
+
+
 def test_what_was_run_elsewhere(folder: Path) -> None:
     """In a folder that is not the current one or below it, or is gone; or on another machine."""
     (folder / "shop").mkdir()
