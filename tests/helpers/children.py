@@ -157,6 +157,8 @@ def run_inside(
             patch.delenv(name)
         for name, value in environment.items():
             patch.setenv(name, value)
+        # Our modules are those of the test process: its other tests patch what they use.
+        patch.setattr("pytest_failure_taxonomy.run.lifecycle.isolate_package", lambda: None)
         arguments = command[command.index("pytest") + 1 :]
         result = pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
     return ChildRun(

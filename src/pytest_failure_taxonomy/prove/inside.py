@@ -67,7 +67,9 @@ _NEUTRAL: Final = {
 _IS_WRITTEN: Final = re.compile(_TABLE["written"]["names"]).search
 """Tells whether an option or an ini value of a name names what is written."""
 _FOLDER: Final = Path(os.environ.get(TEMPORARY_VARIABLE, os.devnull))
-_call_file_type: Final = argparse.FileType.__call__
+_FILE_TYPE: Final[Any] = getattr(argparse, "FileType", None)
+"""A type of options, which opens files. Deprecated since Python 3.14, and used as long as it is."""
+_call_file_type: Final = _FILE_TYPE and _FILE_TYPE.__call__
 _RERUNNERS: Final = ("rerunfailures", "flaky.flaky_pytest_plugin", "flaky")
 """Plugins that run a failed test again, also where a mark of the test asks for it."""
 _MOST_PUT_BACK: Final = 60
@@ -91,7 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption() -> None:
     """Keep options from emptying a file while they are parsed."""
-    argparse.FileType.__call__ = _open_elsewhere  # type: ignore[assignment,method-assign]
+    if _FILE_TYPE is not None:
+        _FILE_TYPE.__call__ = _open_elsewhere
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -108,7 +111,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """Switch off what repeats a test."""
-    argparse.FileType.__call__ = _call_file_type  # type: ignore[method-assign]
+    if _FILE_TYPE is not None:
+        _FILE_TYPE.__call__ = _call_file_type
     _redirect_ini_values(config)  # a conftest may have declared more
     for name in _RERUNNERS:
         if config.pluginmanager.has_plugin(name):
@@ -157,7 +161,7 @@ def _redirect(name: str, option: Any) -> Any:
     return option
 
 
-def _open_elsewhere(file_type: argparse.FileType, path: str) -> Any:
+def _open_elsewhere(file_type: Any, path: str) -> Any:
     mode = file_type._mode  # noqa: SLF001 - it has no public one
     return _call_file_type(file_type, path if mode.startswith("r") else os.devnull)
 
