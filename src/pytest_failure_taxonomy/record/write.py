@@ -510,8 +510,13 @@ def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
         from pytest_failure_taxonomy.redaction.known_values import copies_in
 
         for value, filler in found.items():
-            for start, end in list(copies_in(text, value)):
-                text = text[:start] + filler[start - end :] + text[end:]
+            begun = len(text)
+            # From the end, since a filler may be shorter than what it replaces.
+            for start, end in sorted(copies_in(text, value), reverse=True):
+                stop = min(end, begun)  # copies may overlap
+                if start < stop:
+                    text = text[:start] + filler[start - stop :] + text[stop:]
+                    begun = start
         return text
 
     with suppress(ValueError, RecursionError):

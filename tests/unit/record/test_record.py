@@ -888,3 +888,14 @@ def _written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     assert isinstance(recording.record, DiskRecord)
     recording.record.remove()
     return contents
+
+
+def test_a_filler_is_shorter_than_what_it_replaces(folder: Path) -> None:
+    """Each of several copies goes, a changed one too, and the words between them stay."""
+    value = "value-of-the-user-0123456789"
+    record = DiskRecord(folder)
+    record.write("end", should_fail=f"{value} and {value} or {value[:-3]}xyz")
+    record.erase({value: "***"})
+    (line,) = (folder / EVENTS).read_text().splitlines()
+    assert json.loads(line)[1]["should_fail"] == "*** and *** or ***xyz"
+    record.remove()
