@@ -136,7 +136,7 @@ import sys
 from unittest import mock
 @pytest.fixture
 def replaced():
-    with mock.patch.dict(sys.modules, {"os": None, "re": None, "json": None}):
+    with mock.patch.dict(sys.modules, {"re": None, "json": None}):
         yield
 """
 OURS_GONE: Final = """

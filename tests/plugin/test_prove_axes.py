@@ -87,7 +87,7 @@ def test_a_condition_decides(runs: PytestRuns, experiments: Experiments) -> None
             outcome = experiments.run(victim, conditions=conditions)
             assert (outcome.result, outcome.answer("uses_random")) == ("passed", True)
     left = sorted(each.name for each in experiments.folder.iterdir())
-    assert left == ["cache", "output", "temporary"]
+    assert left == ["output", "temporary"]
     if not_tried:
         pytest.skip(f"all but these: {not_tried}")
 
