@@ -45,7 +45,8 @@ _SHAPING: Final = (
 )
 UNSEEN: Final = re.compile(f"[\t\n\r{_UNSEEN}]|{_SHAPING}")
 """A character that `safe_text` shows as an escape."""
-_UNSEEN_IN_LINES: Final = re.compile(rf"[{_UNSEEN}]|\r(?!\n)|{_SHAPING}")
+# A text, because a run of pytest shows no lines of others, and compiling it takes a while.
+_UNSEEN_IN_LINES: Final = rf"[{_UNSEEN}]|\r(?!\n)|{_SHAPING}"
 
 # CI systems take these for commands: `##[…]`, `##vso[…]` and `##teamcity[…]` anywhere in a line,
 # and GitHub a line that begins with `::` behind any blanks and has another `::`. The other one may
@@ -163,7 +164,7 @@ def safe_lines(text: str) -> str:
 
     The escapes are those of JSON, in which invisible characters are escapes already.
     """
-    visible = _UNSEEN_IN_LINES.sub(_escape_for_json, text)
+    visible = re.sub(_UNSEEN_IN_LINES, _escape_for_json, text)
     return _COMMAND.sub(_escape_for_json, visible)
 
 
