@@ -61,7 +61,7 @@ def seen_in_the_end(written: str) -> list[str]:
         elif text is not None:
             lines[-1] = lines[-1][:column].ljust(column) + text + lines[-1][column + 1 :]
             column += 1
-    varies = re.compile(r"\d+ ms|[\d.]+s\b|\S+-echo-\S+|=+$|(?<=slowest).*")
+    varies = re.compile(r"<?[\d.]+ m?s\b|[\d.]+s\b|\S+-echo-\S+|=+$|(?<=slowest).*")
     differs_in_ci = ("bench: a system that runs in pytest's own process", "FAILED ")
     return [varies.sub("", line).rstrip() for line in lines if not line.startswith(differs_in_ci)]
 
