@@ -88,6 +88,7 @@ def describe_exception(
         is_more = inspection.cause_or_context_of(error)[0] is not None
     else:
         bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(kind)[:-1]))
+        more["raiser"] = origins.raiser_of(error)
         is_more = kind is not MemoryError or is_in_fixtures
         if issubclass(kind, MemoryError):
             more["memory"] = _memory_pressure()
@@ -188,9 +189,15 @@ def _chain_of(
         # A warning of an exception that could not be caught was issued far away from it.
         frame = origins.find(linked)[1] if issubclass(type(error), Warning) else None
         facts = _facts_of(linked, bases, origins, frame)
-        links += [
-            evidence.LinkedException(bases=bases, message=message, is_cause=is_cause, facts=facts)
-        ]
+        links.append(
+            evidence.LinkedException(
+                bases=bases,
+                message=message,
+                is_cause=is_cause,
+                facts=facts,
+                raiser=origins.raiser_of(linked),
+            )
+        )
         error = linked
     return tuple(links)
 

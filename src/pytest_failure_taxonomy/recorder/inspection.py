@@ -59,6 +59,7 @@ _TEXT_FIELDS: Final[tuple[tuple[type[BaseException], tuple[str, ...]], ...]] = (
 )
 
 _SIGNALS: Final = tuple(signal.valid_signals())
+_RAISE: Final = opmap["RAISE_VARARGS"]
 
 
 def module_of(kind: type) -> str:
@@ -191,6 +192,14 @@ def came_from_signal(error: BaseException) -> bool:
     codes = [entry.tb_frame.f_code for entry in entries]
     if any(code is handler for code in codes for handler in handlers):
         return True
-    return type(error) is KeyboardInterrupt and not (
-        entries and codes[-1].co_code[entries[-1].tb_lasti] == opmap["RAISE_VARARGS"]
-    )
+    if type(error) is not KeyboardInterrupt:
+        return False
+    return not entries or not is_raise_statement(entries[-1])
+
+
+def is_raise_statement(entry: TracebackType) -> bool:
+    """Tell whether the innermost entry of a traceback is at a `raise`, and at no call.
+
+    Where it is at a call, compiled code raised the exception: that has no frame of its own.
+    """
+    return entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE

@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.recorder.inspection import (
     entries_of,
     field_of,
     is_plain,
+    is_raise_statement,
     name_of,
     traceback_of,
 )
@@ -130,6 +131,19 @@ class OriginFinder:
             if named is not None:
                 return self._find_in_traceback(error)[0], named
         return self._find_in_traceback(error)
+
+    def raiser_of(self, error: BaseException) -> str | None:
+        """Return the module whose statement raised an exception, as `RaisedException.raiser`."""
+        entries = entries_of(error)
+        if not entries:
+            return None
+        frame = entries[-1].tb_frame
+        if not is_raise_statement(entries[-1]):
+            return ""
+        module = module_name_in(frame.f_globals)
+        file = self.file(frame.f_code.co_filename, frame.f_globals)
+        is_pythons = file.owner == FOREIGN and not file.is_asked
+        return "" if is_pythons and not module.startswith("unittest.mock") else module
 
     def _find_in_group(self, group: BaseException) -> Found:
         """Return the place of one exception of a group, whatever order the group is in."""

@@ -219,7 +219,12 @@ def _cause(
         files=tuple(files),
         unnamed=unnamed,
         fingerprints=tuple(dict.fromkeys(told)),
-        charge_to=charge_of_findings(findings, stage, owner),
+        charge_to=charge_of_findings(
+            findings,
+            stage,
+            owner,
+            is_simulated=diagnosis is not None and diagnosis.is_simulated,
+        ),
     )
 
 

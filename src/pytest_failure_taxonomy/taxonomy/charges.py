@@ -16,6 +16,8 @@ from pytest_failure_taxonomy.taxonomy import judgement, packaged
 
 _MODE_OF_CASE: Final = r"score [^:]*: (?:sut\.exception: (\w+)|(rubric\.\w+))"
 """What the error of a bench's case says of the first of its failure modes."""
+_SIMULATED: Final = "simulated"
+"""What stands for the name of an exception that only reads like the environment's."""
 
 
 @cache
@@ -66,20 +68,32 @@ def charge_of_findings(
     findings: Iterable[judgement.Finding],
     stage: judgement.Stage,
     owner: judgement.CauseOwner | None,
+    *,
+    is_simulated: bool = False,
 ) -> judgement.ChargedTo | None:
-    """Return whom a cause is charged to: what a rule of the user's says, else the table."""
-    told = set()
-    for found in findings:
-        exception = found.failure and found.failure.exception
-        said = getattr(found.failure, "attributed", None)
+    """Return whom a cause is charged to: what a rule of the user's says, else the table.
+
+    Args:
+        findings: of the cause.
+        stage: the step of an attempt in which they failed.
+        owner: who has to fix it.
+        is_simulated: the environment was not at fault; its exception was raised on purpose.
+    """
+    seen = set()
+    for finding in findings:
+        exception = finding.failure and finding.failure.exception
+        attributed = getattr(finding.failure, "attributed", None)
         raised = exception.type if exception else ""
-        if exception and raised == "CaseFailedError":
+        if is_simulated:
+            raised = _SIMULATED
+        elif exception and raised == "CaseFailedError":
             mode = re.match(_MODE_OF_CASE, exception.message)
             raised = next(filter(None, reversed(mode.groups())), raised) if mode else raised
-        told.add((said and said.charge_to, found.kind, found.reason, raised))
+        charged = attributed and attributed.charge_to
+        seen.add((charged, finding.kind, finding.reason, raised))
     return one_charge(
         charged or charge_of(kind, reason, stage, owner, raised)
-        for charged, kind, reason, raised in told
+        for charged, kind, reason, raised in seen
     )
 
 

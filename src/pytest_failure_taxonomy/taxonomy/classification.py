@@ -8,7 +8,7 @@ for it: what those of well-known libraries mean is in `data/libraries.toml`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise, takewhile
 from types import MappingProxyType
@@ -178,6 +178,21 @@ def type_in_text(text: str) -> FailureType:
     return classify_failure(text[:MAX_TEXT_READ], "")
 
 
+def is_voice_of_environment(raiser: str | None, names: Iterable[str]) -> bool:
+    """Tell whether an exception was raised where a fault of the environment is raised.
+
+    Args:
+        raiser: as of `RaisedException`; where it isn't known, the exception is believed.
+        names: dotted names of those of its classes that speak of the environment.
+    """
+    if not raiser:
+        return True
+    package = raiser.partition(".")[0]
+    if package in packaged_table("environment")["voices"]:
+        return True
+    return package in {name.partition(".")[0] for name in names}
+
+
 def failure_type_of(raised: evidence.RaisedException, *, collecting: bool = False) -> FailureType:
     """Return the failure type of an exception in a report.
 
@@ -194,13 +209,15 @@ def failure_type_of(raised: evidence.RaisedException, *, collecting: bool = Fals
     for name in raised.names:
         if name in EXCEPTIONS:
             return EXCEPTIONS[name]
-        if name in packaged_table("environment")["exceptions"]:
+        is_of_environment = name in packaged_table("environment")["exceptions"]
+        if is_of_environment and is_voice_of_environment(raised.raiser, [name]):
             return FailureType.UNKNOWN
         if name in WRAPPERS:
             return _type_at_head(raised.message) or otherwise
     if "builtins.OSError" in raised.names:
         errno = _ERRNO.search(raised.message[:MAX_TEXT_READ])
-        if errno is not None and int(errno[1]) in packaged_table("environment")["errnos"]:
+        is_listed = errno and int(errno[1]) in packaged_table("environment")["errnos"]
+        if is_listed and is_voice_of_environment(raised.raiser, ()):
             return FailureType.UNKNOWN
     return otherwise
 
@@ -310,6 +327,8 @@ def classify_exception(
     tables = packaged_table("libraries")
     is_of_gitpython = not _GITPYTHON_COMMANDS.isdisjoint(names)
     if is_of_gitpython or "subprocess.CalledProcessError" in names:
+        if not is_voice_of_environment(raised.raiser, ["git."]):
+            return None
         subcommand = git_subcommand(raised.message)
         if subcommand is None and not is_of_gitpython:
             return None
@@ -321,7 +340,8 @@ def classify_exception(
     kinds = []
     for kind, module in known:
         texts = tables["only_within"].get(module, ("",))
-        if kind is not None and any(text in seen for text in texts):
+        is_believed = kind and is_voice_of_environment(raised.raiser, [module])
+        if is_believed and any(text in seen for text in texts):
             kinds.append(kind)
     kind = next(iter(kinds), None)
     if kind == "llm.error":

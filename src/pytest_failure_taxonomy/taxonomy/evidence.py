@@ -103,6 +103,8 @@ class LinkedException:
     is_cause: bool
     """Whether the other one was raised `from` it."""
     facts: tuple[Fact, ...] = ()
+    raiser: str | None = None
+    """As of `RaisedException`."""
 
 
 @value
@@ -131,6 +133,9 @@ class RaisedException:
     """What it was raised from, or while it was handled, from the nearest to the root."""
     fixture: str | None = None
     """The name of the fixture whose setup or teardown raised it."""
+    raiser: str | None = None
+    """Dotted name of the module whose `raise` statement raised it. Empty for compiled code and for
+    the standard library, `unittest.mock` apart; `None` where it isn't known, as in a log."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
+from pytest_failure_taxonomy.taxonomy.classification import is_voice_of_environment
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, public_name
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import STRICT_XPASS, said_in_one_line, words_of_pressure
@@ -56,6 +57,8 @@ class Diagnosis:
     owner: CauseOwner | None = None
     """`None` where the frame that raised it says so."""
     retryable: bool | None = None
+    is_simulated: bool = False
+    """It reads like a fault of the environment, but a mock or the code itself raised it."""
 
 
 class _Link(NamedTuple):
@@ -67,6 +70,14 @@ class _Link(NamedTuple):
     facts: Sequence[Fact] = ()
     is_passed_on: bool = True
     """It is the first, or there are only wrappers around it."""
+    raiser: str | None = None
+    """As of `RaisedException`."""
+
+    @property
+    def words(self) -> str:
+        """Its type and the first line of its message."""
+        name = self.names[0].removeprefix("builtins.")
+        return said_in_one_line(name, self.message, is_test=True)
 
 
 class _Row(NamedTuple):
@@ -76,6 +87,16 @@ class _Row(NamedTuple):
     is_environment: bool
     """What the tests need and don't have, and no fault of the code."""
     given: Mapping[str, Any]
+
+    def believes(self, link: _Link) -> bool:
+        """Tell whether an exception is what it says, as far as this row is concerned.
+
+        Raised by a mock library or by a test, an exception of the environment is simulated.
+        """
+        if not link.raiser or not self.is_environment or self.given.get("anyone"):
+            return True
+        named = _expanded(self.given["of"]).intersection(link.names)
+        return is_voice_of_environment(link.raiser, named)
 
 
 def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
@@ -103,8 +124,7 @@ def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
     inner: _Link | None = None
     for link in reversed(links):
         if inner is not None:
-            name = inner.names[0].removeprefix("builtins.")
-            common["inner"] = said_in_one_line(name, inner.message, is_test=True)
+            common["inner"] = inner.words
         diagnosis, is_whole = _ask(link, common)
         if is_whole:
             return diagnosis
@@ -117,7 +137,8 @@ def _links_of(failure: Failure) -> list[_Link]:
     raised = failure.exception
     links: list[_Link] = []
     if raised is not None:
-        links.append(_Link(_names_of(raised.names), raised.message, raised.facts))
+        names = _names_of(raised.names)
+        links.append(_Link(names, raised.message, raised.facts, raiser=raised.raiser))
         links += _links_behind(raised)
     elif failure.message.startswith(STRICT_XPASS):
         links.append(_Link(("pytest.xpass",), failure.message.removeprefix(STRICT_XPASS).strip()))
@@ -146,13 +167,13 @@ def _links_behind(raised: RaisedException) -> Iterator[_Link]:
     """Yield what is behind an exception, as far as that may be what it is about."""
     wrappers = tuple(_head()["wrappers"])
     names, message, is_passed_on = raised.names, raised.message, True
-    for each in raised.chain:
+    for linked in raised.chain:
         is_wrapper = any(name.startswith(wrappers) for name in names)
-        if not is_wrapper and not each.is_cause:
+        if not is_wrapper and not linked.is_cause:
             return
         is_passed_on = is_passed_on and is_wrapper
-        names, message = each.bases, each.message
-        yield _Link(_names_of(names), message, each.facts, is_passed_on)
+        names, message = linked.bases, linked.message
+        yield _Link(_names_of(names), message, linked.facts, is_passed_on, linked.raiser)
     for wrapper, pattern in _head()["quoting"].items():
         found = _compiled(pattern).match(message[:MAX_READ])
         if found and any(name.startswith(wrapper) for name in names):
@@ -167,6 +188,7 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
     own |= {"type": link.names[0].rpartition(".")[2]}
     own |= {fact.name: fact.text for fact in link.facts}
     partial = None
+    is_simulated = False
     for row in _rows_of(link.names):
         if not link.is_passed_on and not row.is_environment:
             continue
@@ -176,12 +198,30 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
         groups = {name.rstrip("2345"): each for name, each in found.groupdict().items() if each}
         values = common | own | groups | {"asks": row.given.get("asks", "")}
         conditions = row.given.get("where", {}).items()
-        if all(re.fullmatch(each, _value(name, values)) for name, each in conditions):
-            diagnosis, is_whole = _said_by(row, values)
-            if is_whole:
-                return diagnosis, True
-            partial = partial or diagnosis
+        if not all(re.fullmatch(each, _value(name, values)) for name, each in conditions):
+            continue
+        if not row.believes(link):
+            is_simulated = True
+            continue
+        diagnosis, is_whole = _said_by(row, values)
+        if is_whole:
+            return diagnosis, True
+        partial = partial or diagnosis
+    if is_simulated and partial is None:
+        return _simulated(link), True
     return partial, False
+
+
+def _simulated(link: _Link) -> Diagnosis:
+    """Say of an exception that it is none of the environment's, and who raised it."""
+    raiser = link.raiser or ""
+    who = raiser if raiser.startswith("unittest.") else raiser.partition(".")[0]
+    return Diagnosis(
+        key=f"simulated {who} {link.words}",
+        what=f"{link.words} [raised by {who}]",
+        retryable=False,
+        is_simulated=True,
+    )
 
 
 def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
@@ -316,6 +356,15 @@ def _head() -> dict[str, Any]:
 @cache
 def _blocks() -> list[str]:
     return packaged("diagnoses.toml").split("\n[[")
+
+
+def _expanded(names: Sequence[str]) -> set[str]:
+    """Return the names of classes in a row's `of`, with those of the lists in it."""
+    lists = _head()["names"]
+    expanded: set[str] = set()
+    for name in names:
+        expanded.update(lists[name[1:]] if name.startswith("@") else (name,))
+    return expanded
 
 
 @lru_cache(maxsize=1_000)
