@@ -150,6 +150,11 @@ def _facts_of(
     for base in bases:
         for name, paths in packaged_table("facts")["fields"].get(base, {}).items():
             _add(facts, name, error, paths)
+    if "builtins.AttributeError" in bases:
+        facts |= _old_setup_of(inspection.field_of(error, AttributeError, "obj"))
+    if "builtins.FileNotFoundError" in bases and "filename" in facts:
+        # Relative to the root directory, so that it reads the same in any checkout.
+        facts["file"] = origin.location(facts["filename"], None, origins.rootdir).path
     if "command" in facts:
         facts["command"] = facts["command"].strip().partition(" ")[0]
     if "builtins.ModuleNotFoundError" in bases and "name" in facts:
@@ -244,6 +249,14 @@ def _add(facts: dict[str, str], name: str, one: object, paths: str) -> None:
         if type(found) is int or (type(found) is str and 0 < len(found) <= _MAX_FACT):
             facts[name] = str(found)
             return
+
+
+def _old_setup_of(holder: object) -> dict[str, str]:
+    """Return the fact that a class has a `setup` of nose, which pytest 8 does not call."""
+    bodies = [inspection.body_of(base) for base in inspection.bases_of(type(holder))]
+    names = {name for body in bodies for name in body}
+    is_old = "setup" in names and "setup_method" not in names
+    return {"old_setup": "setup"} if is_old else {}
 
 
 def _stored(one: Any, path: str) -> Any:

@@ -521,9 +521,27 @@ def _key_of(found: Finding) -> str:
         origin = raised.origin
         file = "" if origin is None else (origin.entry.partition(": ")[0] or origin.path)
         return f"fixture {raised.fixture} {file} {raised.module}.{raised.type} {found.reason}"
+    if raised is not None and (key := _key_in_foreign_code(raised)):
+        return key
     if found.fingerprint:
         return found.fingerprint
     if isinstance(failure, RunError):
         return f"{found.kind} {one_line(failure.message)}"
     nodeid = found.nodeid if found.kind.startswith(_AT_A_NODE) else None
     return f"{found.reason} {found.kind} {nodeid or ''}"
+
+
+def _key_in_foreign_code(raised: evidence.RaisedException) -> str:
+    """Return what a library's refusals have in common, whichever line of the user's meets them.
+
+    A check that a library makes for a test, such as `numpy.testing`, is the test's own. Return an
+    empty text for these, and for what the user's code has raised.
+    """
+    frame = raised.frame
+    if frame is None or frame.owner in _USERS or "builtins.AssertionError" in raised.names:
+        return ""
+    # Imported here, because most failures are assertions, which don't come so far.
+    from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
+
+    said = normalize_message(raised.message, keeps_names=True)
+    return f"{raised.module}.{raised.type} {said} {frame.module}.{frame.function}"

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.taxonomy.causes import (
     join_causes,
     whether_retry_helps,
 )
+from pytest_failure_taxonomy.taxonomy.charges import one_charge
 from pytest_failure_taxonomy.taxonomy.classification import (
     judge_collection_failures,
     judge_run_error,
@@ -130,8 +131,8 @@ def judge(run: RunEvidence) -> Judgement:
         judged = replace(judged, notes=(*judged.notes, note))
     held = _held(found)
     # The verdict is the first reason that was seen, not only told.
-    seen = [each for each in held if not each.findings[0].is_hearsay]
-    primary = next(iter(seen or held), None)
+    seen = tuple(reason for reason in held if not reason.findings[0].is_hearsay)
+    primary = _leading(seen or held, run)
     causes = _causes_of(found, run)
     lines: tuple[OutputLine, ...] = ()
     if primary is not None and run.output is not None:
@@ -175,6 +176,33 @@ def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
         )
     )
     return tuple(held)
+
+
+def _leading(held: Sequence[HeldReason], run: RunEvidence) -> HeldReason | None:
+    """Return the reason of the run: the first one, with one exception.
+
+    A service or a tool that failed only the smaller part of the failed tests is not what the run
+    failed of: then the other tests lead.
+    """
+    tests_lead = next((each for each in held if each.reason is FailureReason.TESTS_FAILED), None)
+    if tests_lead is None:
+        return next(iter(held), None)
+    failed = {failure.nodeid for failure in run.failures}
+    for reason in held:
+        of_service = [
+            finding.nodeid
+            for other in held
+            if other.reason is reason.reason
+            for finding in other.findings
+        ]
+        is_on_tests = all(
+            isinstance(finding.failure, TestFailure) and not finding.failure.crashed
+            for finding in reason.findings
+        )
+        is_minority = is_on_tests and 2 * len(set(of_service)) <= len(failed)
+        if reason.reason not in _ENVIRONMENT_REASONS or not is_minority:
+            return reason
+    return tests_lead
 
 
 def _lines_about(
@@ -235,7 +263,6 @@ def _verdict(
     if is_death and run.traces is not None and run.traces.stack:
         stack = words.first_lines(run.traces.stack)
         evidence.append(Evidence(source="stack of the crash", detail=stack))
-    of_kind = (cause for cause in causes if cause.kind == primary.kind)
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,
@@ -248,7 +275,7 @@ def _verdict(
         evidence=tuple(evidence),
         ambiguous=first.ambiguous,
         owner=owner_of_most([each.failure for each in primary.findings]),
-        charge_to=next(of_kind, causes[0]).charge_to,
+        charge_to=one_charge([cause.charge_to for cause in causes]),
     )
 
 

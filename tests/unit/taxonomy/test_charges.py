@@ -37,6 +37,8 @@ CASES: Final[tuple[Any, ...]] = (
     ("test.setup_error", "TESTS_FAILED", "final_test", "plugin", "KeyError", "verifier"),
     ("test.setup_error", "TESTS_FAILED", "final_test", "conftest", "TypeError", "ambiguous"),
     ("test.setup_error", "TESTS_FAILED", "final_test", "project", "TypeError", "subject"),
+    ("test.failed", "TESTS_FAILED", "final_test", None, "simulated", "subject"),
+    ("test.setup_error", "TESTS_FAILED", "final_test", "test", "simulated", "verifier"),
     ("test.xpass_strict", "TESTS_FAILED", "final_test", None, "", "verifier"),
     ("test.crashed", "TESTS_FAILED", "final_test", None, "", "ambiguous"),
     ("test.timeout", "TIMEOUT", "final_test", "test", "Failed", "ambiguous"),
@@ -156,8 +158,8 @@ def test_a_rule_decides_over_the_table() -> None:
         assert judgement.verdict.charge_to == charge_to
 
 
-def test_the_verdict_goes_by_the_first_cause_of_its_kind() -> None:
-    """A crash after failures explains nothing of them."""
+def test_the_verdict_is_charged_to_whom_all_causes_are() -> None:
+    """A crash after failures explains nothing of them, and nobody can tell whose it is."""
     run = make_run(
         failures=(make_failure(),),
         counts=Counts(collected=3, failed=1),
@@ -168,7 +170,7 @@ def test_the_verdict_goes_by_the_first_cause_of_its_kind() -> None:
     charged = {cause.kind: cause.charge_to for cause in judgement.causes}
     assert charged == {"process.crashed": "ambiguous", "test.failed": "subject"}
     assert judgement.verdict is not None
-    assert judgement.verdict.charge_to == "subject"
+    assert judgement.verdict.charge_to == "ambiguous"
 
 
 def test_a_cause_of_several_stages() -> None:

@@ -1365,8 +1365,9 @@ RUNS: Final = st.builds(
 @settings(deadline=None)
 @given(run=RUNS)
 def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
-    """Whatever was seen, the verdict is the first reason that was not only told by a marker, and
-    there is none without a reason.
+    """Whatever was seen, the verdict is the first reason that was not only told by a marker.
+
+    There is none without a reason. A service that failed only a few tests may step back.
     """
     judgement = judge(run)
     if not judgement.reasons:
@@ -1375,7 +1376,10 @@ def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
     seen = [each for each in judgement.reasons if not each.kind.startswith("marker.")]
     first = (*seen, judgement.reasons[0])[0]
     assert judgement.verdict is not None
-    assert (judgement.verdict.reason, judgement.verdict.kind) == (first.reason, first.kind)
+    leads = judgement.verdict.reason, judgement.verdict.kind
+    assert leads in [(reason.reason, reason.kind) for reason in (*seen, first)]
+    if not any(isinstance(found.failure, TestFailure) for found in first.findings):
+        assert leads == (first.reason, first.kind)
     nodeids = {next(iter(cause.nodeids), None) for cause in judgement.causes}
     assert judgement.verdict.nodeid in nodeids
     assert 1 <= len(judgement.verdict.evidence) <= min(len(first.findings), MAX_EVIDENCE)

@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Finding
 from pytest_failure_taxonomy.taxonomy.recognition import MAX_READ, Diagnosis
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 FINGERPRINT: Final = "0123456789abcdef"
 
@@ -1448,7 +1449,6 @@ def test_what_is_to_be_mended(row: Row) -> None:
         raised("ValueError", "bad", chain=(link("ConnectionRefusedError", host="x", port="1"),)),
         raised("ValueError", "bad", chain=(link("KeyError", "'x'", is_cause=True),)),
         raised("KeyError", "'DATABASE_URL'"),
-        raised("FileNotFoundError", "[Errno 2] No such file or directory: 'x'", filename="x"),
         raised("TimeoutError", ""),
         raised("TimeoutError", "the job took too long"),
         raised("mine.HTTPError", "503 Server Error for url: https://x/"),
@@ -1462,6 +1462,92 @@ def test_what_is_to_be_mended(row: Row) -> None:
 def test_what_the_user_says_stays(exception: RaisedException) -> None:
     """A check's own words count, and nothing is guessed from what may mean anything."""
     assert of_test(exception) is None
+
+
+@pytest.mark.parametrize(
+    ("raiser", "is_believed"),
+    [
+        (None, True),
+        ("", True),
+        ("requests.adapters", True),
+        ("urllib3.util.connection", True),
+        ("unittest.mock", False),
+        ("responses", False),
+        ("tests.test_client", False),
+    ],
+)
+def test_the_environment_is_blamed_by_its_own_voice(
+    *, raiser: str | None, is_believed: bool
+) -> None:
+    """What a mock or a test raises itself only reads like a fault of the environment."""
+    refused = replace(
+        raised(
+            "requests.exceptions.ConnectionError",
+            "HTTPConnectionPool(host='db', port=80): Connection refused",
+            "requests.exceptions.RequestException",
+            "builtins.OSError",
+        ),
+        raiser=raiser,
+    )
+    found = of_test(refused)
+    assert found is not None
+    assert (found.owner == "environment") is is_believed
+    assert found.is_simulated is not is_believed
+    if not is_believed:
+        assert found.retryable is False
+        assert "[raised by" in found.what
+
+
+def test_a_mock_behind_a_real_exception_makes_it_simulated() -> None:
+    """The root of a chain decides: a client that meets a mocked socket raises by itself."""
+    mocked = replace(
+        link("ConnectionRefusedError", "[Errno 111] Connection refused", is_cause=True),
+        raiser="unittest.mock",
+    )
+    passed_on = replace(
+        raised("requests.exceptions.ConnectionError", "refused", "builtins.OSError"),
+        raiser="requests.adapters",
+        chain=(mocked,),
+    )
+    found = of_test(passed_on)
+    assert found is not None
+    assert found.is_simulated
+
+
+@pytest.mark.parametrize(
+    ("exception", "key"),
+    [
+        (raised("AttributeError", "'Cart' object has no attribute 'add'"), "attribute Cart.add"),
+        (
+            raised("AttributeError", "module 'shop' has no attribute 'add'. Did you mean: 'ad'?"),
+            "attribute shop.add",
+        ),
+        (raised("NameError", "name 'x' is not defined. Did you mean: 'y'?"), "name x"),
+        (
+            raised("TypeError", "Cart.add() got an unexpected keyword argument 'n'"),
+            "signature Cart.add n",
+        ),
+        (
+            raised("TypeError", "add() takes 1 positional argument but 2 were given"),
+            "signature add",
+        ),
+        (
+            raised(
+                "FileNotFoundError",
+                "[Errno 2] No such file or directory: '/w/data/x.json'",
+                filename="/w/data/x.json",
+                file="data/x.json",
+            ),
+            "file data/x.json",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_missing_is_one_cause(exception: RaisedException, key: str) -> None:
+    """A name, a parameter or a file that isn't there is one thing, whichever line asks for it."""
+    found = of_test(exception)
+    assert found is not None
+    assert found.key == key
 
 
 def test_what_was_raised_from_the_environments_failure_is_that() -> None:
@@ -1677,6 +1763,7 @@ def test_every_row_can_be_read() -> None:
     """A row has what the header says, its pattern compiles and it names its source."""
     table = packaged_table("diagnoses")
     known = {"of", "text", "where", "what", "key", "fix", "asks", "retryable", "source"}
+    known.add("anyone")
     for row in (*table["environment"], *table["code"]):
         assert set(row) <= known, row
         assert {"of", "what", "source"} <= set(row), row
