@@ -138,7 +138,9 @@ def pytest_configure(config: pytest.Config) -> None:
         name = getattr(number, "name", "")
         if signal.getsignal(number) == signal.SIG_IGN and name not in _PYTHONS_OWN:
             is_interrupt = number == signal.SIGINT
-            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+            signal.signal(
+                number, signal.default_int_handler if is_interrupt else signal.SIG_DFL
+            )
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 

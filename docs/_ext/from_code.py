@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, RunHeader, ScheduledCase
+from pytest_failure_taxonomy.bench.kept.file import (
+    KeptAttempt,
+    RunHeader,
+    ScheduledCase,
+)
 from pytest_failure_taxonomy.cli.main import main as command_line
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 _ASKED: Final = re.compile(r"^<!-- from the code: ([a-z ]+) -->$", re.MULTILINE)
-_MEMBERS: Final = "\n   :members:\n   :undoc-members:\n   :exclude-members: model_config"
+_MEMBERS: Final = (
+    "\n   :members:\n   :undoc-members:\n   :exclude-members: model_config"
+)
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 CONDITIONS: Final = ("reasons", "stages", "owners", "raised")
 """What else a row of the table of charges may ask for."""
@@ -121,7 +127,13 @@ def charged(page: str) -> str:
     for number, row in enumerate(charges(), 1):
         only = [f"{name} {_codes(row[name])}" for name in CONDITIONS if name in row]
         kinds = _codes(row.get("kinds", "")) or "any"
-        cells = (str(number), kinds, "; ".join(only), row["charge_to"], _in_cell(row["why"]))
+        cells = (
+            str(number),
+            kinds,
+            "; ".join(only),
+            row["charge_to"],
+            _in_cell(row["why"]),
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -142,9 +154,14 @@ def _codes(names: str) -> str:
 def fields(page: str) -> str:
     """Return every field of the report with its type and the description in its schema."""
     name = f"failure-report-{SCHEMA_VERSION}.schema.json"
-    schema = json.loads((files("pytest_failure_taxonomy.report") / name).read_text("utf-8"))
+    schema = json.loads(
+        (files("pytest_failure_taxonomy.report") / name).read_text("utf-8")
+    )
     lines = ["| field | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {kind} | {_in_cell(words)} |" for name, kind, words in _fields(schema)]
+    lines += [
+        f"| `{name}` | {kind} | {_in_cell(words)} |"
+        for name, kind, words in _fields(schema)
+    ]
     return "\n".join(lines)
 
 
@@ -154,7 +171,11 @@ def _fields(
     for name, field in (node or schema).get("properties", {}).items():
         here = f"{path}.{name}" if path else name
         target, in_list = _resolved(schema, field)
-        yield here, _type_of(schema, field), field.get("description") or target["description"]
+        yield (
+            here,
+            _type_of(schema, field),
+            field.get("description") or target["description"],
+        )
         if "properties" in target:
             yield from _fields(schema, target, f"{here}[]" if in_list else here)
 
@@ -173,7 +194,9 @@ def _type_of(schema: dict[str, Any], node: dict[str, Any]) -> str:
     return str(node.get("type", "string"))
 
 
-def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def _resolved(
+    schema: dict[str, Any], node: dict[str, Any]
+) -> tuple[dict[str, Any], bool]:
     """Return what a node stands for, and whether it stands for a list of it."""
     if "$ref" in node:
         return _resolved(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
@@ -280,7 +303,11 @@ def fill(page: str) -> str:
 
     def made(asked: re.Match[str]) -> str:
         part = PARTS[asked[1]]
-        return f"## {part.heading}\n\n{part.make(page)}" if part.heading else part.make(page)
+        return (
+            f"## {part.heading}\n\n{part.make(page)}"
+            if part.heading
+            else part.make(page)
+        )
 
     return _ASKED.sub(made, page)
 
@@ -307,7 +334,13 @@ def _after_napoleon(
 
 
 def _on_signature(
-    app: Sphinx, what: str, name: str, obj: object, options: object, args: str, returns: str
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    args: str,
+    returns: str,
 ) -> tuple[str, str] | None:
     """Leave out how a class is called: these are enums and models, whose fields follow."""
     return ("", "") if what == "class" else None

@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from pytest_failure_taxonomy.options import BENCH_OPTIONS, KNOWN_BY_HISTORY, OPTIONS, typed_name
+from pytest_failure_taxonomy.options import (
+    BENCH_OPTIONS,
+    KNOWN_BY_HISTORY,
+    OPTIONS,
+    typed_name,
+)
 
 FOLDER: Final = ".failure-taxonomy"
 """Of the history by default, below the root directory; no other option may name a file in it."""
@@ -49,7 +54,9 @@ _FLAGS: Final = {
     option.dest: option.names for option in (*OPTIONS.values(), *BENCH_OPTIONS.values())
 }
 _OURS: Final = [
-    option.dest for option in OPTIONS.values() if option.type == "path" and option.dest != _REPORT
+    option.dest
+    for option in OPTIONS.values()
+    if option.type == "path" and option.dest != _REPORT
 ]
 _OF_BENCHES: Final = ("bench_json", _BASELINE, _STORAGE)
 _NO_PATHS: Final = ("", "true", "yes", "on", "1", "false", "no", "off", "0")
@@ -63,7 +70,12 @@ _OTHERS: Final = {
     "debug": "--debug",
 }
 """Options of pytest and of well-known plugins that write a file, by their names in the config."""
-_WRITES: Final = (_REPORT, "failure_taxonomy_html", "failure_taxonomy_junit", "bench_json")
+_WRITES: Final = (
+    _REPORT,
+    "failure_taxonomy_html",
+    "failure_taxonomy_junit",
+    "bench_json",
+)
 _DATABASE: Final = b"SQLite format 3\0"
 _OF_GITHUB: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")
 
@@ -124,10 +136,18 @@ def refused_files(config: Any, report: Path | None = None) -> list[str]:
     for (first, key), (second, other) in combinations(zip(named, keys, strict=True), 2):
         if key == other is not None and (first.name or second.name):
             problems[f"{first.by} and {second.by} both name"] = second.path
-    found = [f"{words} {path}; give each its own file" for words, path in problems.items()]
+    found = [
+        f"{words} {path}; give each its own file" for words, path in problems.items()
+    ]
     history = os.path.realpath(config.rootpath / FOLDER)
-    beside = "" if report is None else f"{os.path.realpath(report.parent)}{os.sep}.{report.name}."
-    storages = [Path(os.path.realpath(each.path)) for each in named if each.name == _STORAGE]
+    beside = (
+        ""
+        if report is None
+        else f"{os.path.realpath(report.parent)}{os.sep}.{report.name}."
+    )
+    storages = [
+        Path(os.path.realpath(each.path)) for each in named if each.name == _STORAGE
+    ]
     for by, path, name in named:
         real = Path(os.path.realpath(path))
         if beside and str(real).startswith(beside):
@@ -136,7 +156,9 @@ def refused_files(config: Any, report: Path | None = None) -> list[str]:
             what = "in the folder of the history"
         elif name in _WRITES and _is_database(real):
             what = "a database"
-        elif name != _BASELINE and real.suffix == RUN_SUFFIX and real.parent in storages:
+        elif (
+            name != _BASELINE and real.suffix == RUN_SUFFIX and real.parent in storages
+        ):
             what = "in the folder of kept runs"
         else:
             continue
@@ -165,7 +187,9 @@ def _named_files(config: Any, report: Path | None) -> Iterator[_NamedFile]:
     coverage = getattr(config.known_args_namespace, "cov_report", None)  # pytest-cov's
     for text in coverage.values() if isinstance(coverage, dict) else ():
         if isinstance(text, str):
-            yield _NamedFile("--cov-report", absolute(config.invocation_params.dir, text))
+            yield _NamedFile(
+                "--cov-report", absolute(config.invocation_params.dir, text)
+            )
     if config.inipath is not None:
         yield _NamedFile("the configuration file", config.inipath)
 
@@ -176,9 +200,13 @@ def _files_of_history(config: Any) -> tuple[str, list[Path]]:
     if text.lower() in _NO_PATHS:
         text = os.environ.get(VARIABLE) or str(config.rootpath / FOLDER / NAME)
     name = sqlite_file(text)
-    names = dict.fromkeys((name, unquote(name)))  # a URL may have its file in percent codes
+    names = dict.fromkeys(
+        (name, unquote(name))
+    )  # a URL may have its file in percent codes
     endings = ("", *SIDE_FILES)
-    return by, [absolute(base, each + ending) for each in names for ending in endings if name]
+    return by, [
+        absolute(base, each + ending) for each in names for ending in endings if name
+    ]
 
 
 def _path_given(config: Any, name: str) -> Given:
@@ -205,8 +233,14 @@ def sqlite_file(url: str) -> str:
     scheme, is_url, rest = url.partition("://")
     if not is_url:
         return url
-    name = rest.partition("/")[2].partition("?")[0] if scheme.startswith("sqlite") else ""
-    return unquote(name.removeprefix("file:").removeprefix("//")) if "file:" in name else name
+    name = (
+        rest.partition("/")[2].partition("?")[0] if scheme.startswith("sqlite") else ""
+    )
+    return (
+        unquote(name.removeprefix("file:").removeprefix("//"))
+        if "file:" in name
+        else name
+    )
 
 
 def _identity(path: Path) -> tuple[object, ...] | None:
@@ -216,9 +250,13 @@ def _identity(path: Path) -> tuple[object, ...] | None:
         missing.append(existing.name)
         existing = existing.parent
     status = os.stat(existing)
-    if not missing and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+    if not missing and not (
+        stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    ):
         return None
     swapped = str(existing).swapcase()
-    if os.path.exists(swapped) and os.path.samefile(swapped, existing):  # it ignores case
+    if os.path.exists(swapped) and os.path.samefile(
+        swapped, existing
+    ):  # it ignores case
         missing = [name.casefold() for name in missing]
     return status.st_dev, status.st_ino, *missing

@@ -18,7 +18,14 @@ from typing import Any
 DEFAULT_REPORT = "failure-report.json"
 DEFAULT_STALL_SECONDS = 60
 KNOWN_BY_HISTORY = "history"
-STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
+STAGES = (
+    "git_clone",
+    "git_checkout",
+    "setup",
+    "baseline_run",
+    "agent_run",
+    "final_test",
+)
 """The values of `Stage`, repeated so that nothing has to be imported; a test compares them."""
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
 """Holds the process id of `failure-taxonomy run`, a colon, and the path of its mailbox."""
@@ -87,7 +94,11 @@ class Option(SimpleNamespace):
         """What to give, for messages."""
         if self.right:
             return self.right
-        words = {"flag": "true or false", "path": "the name of a file", "text": "a text"}
+        words = {
+            "flag": "true or false",
+            "path": "the name of a file",
+            "text": "a text",
+        }
         return words.get(self.type) or f"one of {', '.join(self.choices)}"
 
 
@@ -145,7 +156,9 @@ OPTIONS = {row.name: row for row in _ROWS}
 
 
 _bench = partial(Option, prefix="bench")
-_setting = partial(_bench, ini_more=", where a bench.yaml says nothing else", is_of_class=True)
+_setting = partial(
+    _bench, ini_more=", where a bench.yaml says nothing else", is_of_class=True
+)
 _BENCH_ROWS = (
     _bench("only", "flag", "Run bench cases and nothing else", is_flag_alone=True),
     _bench("skip", "flag", "Skip all bench cases", is_flag_alone=True),
@@ -215,7 +228,11 @@ def declare(parser: Any, group: Any, options: dict[str, Option]) -> None:
                 help=words,
                 **attributes,
                 **({"metavar": option.value} if option.value else {}),
-                **({} if option.left_out is None else {"nargs": "?", "const": option.left_out}),
+                **(
+                    {}
+                    if option.left_out is None
+                    else {"nargs": "?", "const": option.left_out}
+                ),
             )
             words = f"As {option.flag}"
         if not option.is_flag_alone:
@@ -224,7 +241,12 @@ def declare(parser: Any, group: Any, options: dict[str, Option]) -> None:
             parser.addini(option.dest, f"{words}{more}", ini_type, default=default)
 
 
-_TYPES_OF_TOML = {"number": (int, float), "count": (int,), "amounts": (dict,), "database": (bool,)}
+_TYPES_OF_TOML = {
+    "number": (int, float),
+    "count": (int,),
+    "amounts": (dict,),
+    "database": (bool,),
+}
 """What TOML has of its own for a type of option that is declared as a text."""
 _AS_TEXT = str.maketrans(":", "=", "{}' ")
 """Makes `calls=100,tokens=1e6` of a table, and leaves a number or a truth value as it is."""
@@ -284,5 +306,9 @@ def words_given(config: Any) -> list[str]:
 
 def typed_name(config: Any, names: Sequence[str]) -> str:
     """Return which of an option's names was typed, the last one if several were."""
-    typed = [name for word in words_given(config) if (name := word.partition("=")[0]) in names]
+    typed = [
+        name
+        for word in words_given(config)
+        if (name := word.partition("=")[0]) in names
+    ]
     return typed[-1] if typed else names[-1]

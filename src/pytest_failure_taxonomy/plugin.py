@@ -41,7 +41,14 @@ _REQUESTED = pytest.StashKey[bool]()
 _STARTUP_FAILED = pytest.StashKey[Any]()
 """What reports an error that leaves pytest. A test may have emptied `sys.modules` by then."""
 
-_ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
+_ONLY_ASK = (
+    "help",
+    "version",
+    "markers",
+    "showfixtures",
+    "show_fixtures_per_test",
+    "cacheshow",
+)
 """Options with which pytest prints something and runs no test."""
 
 
@@ -61,7 +68,9 @@ class HookSpecs:
         """
 
     @pytest.hookspec
-    def pytest_failure_taxonomy_report(self, report: dict[str, Any]) -> dict[str, Any] | None:
+    def pytest_failure_taxonomy_report(
+        self, report: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Add to the `extensions` of the report.
 
         Called once at the end of the run, on the controller, with the report as a JSON object.
@@ -75,9 +84,13 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(HookSpecs)
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addoption(
+    parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
+) -> None:
     """Declare the options, and watch for a start that fails before any hook could see it."""
-    group = parser.getgroup("failure-taxonomy", "why this run failed (pytest-failure-taxonomy)")
+    group = parser.getgroup(
+        "failure-taxonomy", "why this run failed (pytest-failure-taxonomy)"
+    )
     declare(parser, group, OPTIONS)
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):
@@ -106,23 +119,35 @@ def pytest_load_initial_conftests(
     requested = early_config.stash[_REQUESTED] = is_requested(early_config)
     # A worker of xdist gets the arguments of its controller, which need not ask for a report under
     # `failure-taxonomy run`.
-    may_be_asked = SUPERVISOR_VARIABLE in os.environ and "PYTEST_XDIST_WORKER" in os.environ
+    may_be_asked = (
+        SUPERVISOR_VARIABLE in os.environ and "PYTEST_XDIST_WORKER" in os.environ
+    )
     if requested or may_be_asked:
         with imports_as_they_are(early_config):
             from pytest_failure_taxonomy.run.lifecycle import begin, startup_failed
 
         early_config.stash[_STARTUP_FAILED] = startup_failed
         begin(early_config, requested=requested)
-    elif (stage := early_config.known_args_namespace.failure_taxonomy_stage) is not None:
+    elif (
+        stage := early_config.known_args_namespace.failure_taxonomy_stage
+    ) is not None:
         option = OPTIONS["stage"]
-        if stage not in option.choices:  # with the report on, the settings say so, with all else
-            raise pytest.UsageError(f"{option.flag}: {stage!r} is unknown; give {option.wanted}")
+        if (
+            stage not in option.choices
+        ):  # with the report on, the settings say so, with all else
+            raise pytest.UsageError(
+                f"{option.flag}: {stage!r} is unknown; give {option.wanted}"
+            )
     yield
     args[:] = long_names(early_config, args)  # without those that a conftest has taken
-    if early_config.known_args_namespace.help:  # nobody comes any more who could take one
+    if (
+        early_config.known_args_namespace.help
+    ):  # nobody comes any more who could take one
         group = parser.getgroup("failure-taxonomy")
         for short, flag in free_names(early_config).items():
-            group.addoption(short, dest=flag, action="store_true", help=f"Short for {flag}")
+            group.addoption(
+                short, dest=flag, action="store_true", help=f"Short for {flag}"
+            )
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -156,7 +181,11 @@ def is_requested(config: pytest.Config) -> bool:
         return True
     try:
         switch = config.getini("failure_taxonomy")
-        return bool(config.getini("failure_taxonomy_report")) if switch is None else bool(switch)
+        return (
+            bool(config.getini("failure_taxonomy_report"))
+            if switch is None
+            else bool(switch)
+        )
     except (TypeError, ValueError, pytest.UsageError):
         return True  # the settings report what is wrong with the value
 
@@ -184,7 +213,9 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     if config.stash[_REQUESTED]:
         report_failure: Any = config.stash.get(_STARTUP_FAILED, None)
         if report_failure is None:
-            from pytest_failure_taxonomy.run.lifecycle import startup_failed as report_failure
+            from pytest_failure_taxonomy.run.lifecycle import (
+                startup_failed as report_failure,
+            )
         report_failure(config, error)
 
 

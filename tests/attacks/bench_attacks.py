@@ -123,9 +123,16 @@ raising("timeout", TimeoutError)
 raising("memory", MemoryError)
 raising("recursion", RecursionError)
 raising("base", lambda: Fatal("base"))
-raising("group_with_exit", lambda: BaseExceptionGroup("g", [ValueError(), SystemExit(1)]))
-raising("group_with_cancelled", lambda: BaseExceptionGroup("g", [asyncio.CancelledError()]))
-raising("group_in_group", lambda: BaseExceptionGroup("g", [BaseExceptionGroup("h", [Fatal()])]))
+raising(
+    "group_with_exit", lambda: BaseExceptionGroup("g", [ValueError(), SystemExit(1)])
+)
+raising(
+    "group_with_cancelled", lambda: BaseExceptionGroup("g", [asyncio.CancelledError()])
+)
+raising(
+    "group_in_group",
+    lambda: BaseExceptionGroup("g", [BaseExceptionGroup("h", [Fatal()])]),
+)
 raising("pytest_exit", lambda: pytest_outcome("exit"))
 raising("pytest_skip", lambda: pytest_outcome("skip"))
 raising("pytest_fail", lambda: pytest_outcome("fail"))
@@ -142,12 +149,25 @@ for _name, _method in {"raises": fatal, "exits": stop, "hangs": hanging}.items()
             f"exception_{_slot.strip('_')}_{_name}",
             partial(made, Exception, _slot, _value, "x"),
         )
-    for _attribute in ("failure_kind", "retry_after", "traceback", "bases", "is_systemic"):
+    for _attribute in (
+        "failure_kind",
+        "retry_after",
+        "traceback",
+        "bases",
+        "is_systemic",
+    ):
         raising(
             f"exception_{_attribute}_{_name}",
             partial(made, Exception, _attribute, property(_method), "x"),
         )
-    for _slot in ("__str__", "__repr__", "__getattr__", "__iter__", "__len__", "__await__"):
+    for _slot in (
+        "__str__",
+        "__repr__",
+        "__getattr__",
+        "__iter__",
+        "__len__",
+        "__await__",
+    ):
         answering(
             f"object_{_slot.strip('_')}_{_name}",
             partial(made, object, _slot, _method),
@@ -199,7 +219,9 @@ def deep(_: Any) -> Any:
 
 def _usage(method: Attack) -> Attack:
     usage: Any = type(
-        "Usage", (Mapping,), dict.fromkeys(("__getitem__", "__iter__", "__len__"), method)
+        "Usage",
+        (Mapping,),
+        dict.fromkeys(("__getitem__", "__iter__", "__len__"), method),
     )
 
     def answer(_: Any) -> Any:
@@ -473,7 +495,13 @@ def _leave_a_callback(error: type[BaseException]) -> Attack:
     return does
 
 
-for _error in (SystemExit, KeyboardInterrupt, asyncio.CancelledError, Fatal, ValueError):
+for _error in (
+    SystemExit,
+    KeyboardInterrupt,
+    asyncio.CancelledError,
+    Fatal,
+    ValueError,
+):
     LOOP[f"a_task_raises_{_error.__name__}"] = _leave_a_task(_error)
     LOOP[f"a_callback_raises_{_error.__name__}"] = _leave_a_callback(_error)
 

@@ -40,7 +40,10 @@ class Attacks:
         """Return all of the items, or some of them, in their order."""
         if self.all or some >= len(items):
             return list(items)
-        return [items[index] for index in sorted(self.random.sample(range(len(items)), some))]
+        return [
+            items[index]
+            for index in sorted(self.random.sample(range(len(items)), some))
+        ]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

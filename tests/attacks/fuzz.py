@@ -23,15 +23,23 @@ NAMES: Final = (
 
 def main() -> None:
     """Fuzz one target until the time is up or a fault is found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.attacks.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.attacks.fuzz", description=__doc__
+    )
     parser.add_argument("target", choices=NAMES)
-    parser.add_argument("--seconds", type=int, default=60, help="how long; default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="0 for another one each time")
+    parser.add_argument(
+        "--seconds", type=int, default=60, help="how long; default: %(default)s"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="0 for another one each time"
+    )
     options = parser.parse_args()
     try:
         import atheris
     except ImportError:
-        parser.exit(2, "fuzz: atheris is not installed; python -m pip install atheris\n")
+        parser.exit(
+            2, "fuzz: atheris is not installed; python -m pip install atheris\n"
+        )
     with atheris.instrument_imports(include=["pytest_failure_taxonomy"]):
         from tests.attacks.targets import MAX_INPUT_BYTES, TARGETS, corpus_of, folder_of
     from tests.attacks.mutations import mutate

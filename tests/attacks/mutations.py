@@ -8,20 +8,89 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 WORDS: Final = (
-    *(b"{", b"}", b"[", b"]", b'"', b"\n", b"\r", b"\x00", b"\xff", b"\x1b[31m", b",", b":"),
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b"\n",
+        b"\r",
+        b"\x00",
+        b"\xff",
+        b"\x1b[31m",
+        b",",
+        b":",
+    ),
     *(b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-1", b"9" * 25, b"9" * 5_000),
-    *(b'"\\ud800"', b"\\u0000", b"\xed\xa0\x80", b"\xe2\x80\xae", b"\xef\xbb\xbf", b"\xff\xfe"),
-    *(b"[" * 300, b'{"a":' * 300, b"a" * 5_000, b"!!python/object:os.system ", b"&a ", b"*a"),
+    *(
+        b'"\\ud800"',
+        b"\\u0000",
+        b"\xed\xa0\x80",
+        b"\xe2\x80\xae",
+        b"\xef\xbb\xbf",
+        b"\xff\xfe",
+    ),
+    *(
+        b"[" * 300,
+        b'{"a":' * 300,
+        b"a" * 5_000,
+        b"!!python/object:os.system ",
+        b"&a ",
+        b"*a",
+    ),
     *(b"<<: ", b"- ", b"? ", b"rules:\n", b"message: (a+)+$\n", b"%s", b"{0}", b"\t"),
-    *(b"[GZA_FAILURE:MAX_TURNS]\n", b"\n[GZA_FAILURE:", b"Traceback (most recent call last):\n"),
-    *(b"=== 1 failed in 0.1s ===\n", b"E   AssertionError\n", b"::error::", b"##[command]"),
+    *(
+        b"[GZA_FAILURE:MAX_TURNS]\n",
+        b"\n[GZA_FAILURE:",
+        b"Traceback (most recent call last):\n",
+    ),
+    *(
+        b"=== 1 failed in 0.1s ===\n",
+        b"E   AssertionError\n",
+        b"::error::",
+        b"##[command]",
+    ),
 )
 """What the readers give a meaning to, or what breaks readers elsewhere."""
 
 VALUES: Final[tuple[Any, ...]] = (
-    *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**30, 0.5, -0.0, 1e308, -1e308),
-    *(float("nan"), float("inf"), "", "x", "\ud800", "\x00", "a" * 3_000, "../../etc/passwd"),
-    *([], {}, [[]], [None], {"": None}, {"nodeid": 1}, [1, "a", None], [[[[[[[[[[]]]]]]]]]]),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2**31,
+        2**63,
+        2**64,
+        10**30,
+        0.5,
+        -0.0,
+        1e308,
+        -1e308,
+    ),
+    *(
+        float("nan"),
+        float("inf"),
+        "",
+        "x",
+        "\ud800",
+        "\x00",
+        "a" * 3_000,
+        "../../etc/passwd",
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [None],
+        {"": None},
+        {"nodeid": 1},
+        [1, "a", None],
+        [[[[[[[[[[]]]]]]]]]],
+    ),
 )
 """What may stand where something else should."""
 
@@ -110,4 +179,13 @@ def _span(data: bytes, chance: random.Random) -> tuple[int, int]:
     return start, min(len(data), start + chance.randint(0, longest))
 
 
-_CHANGES: Final = (_flip, _cut, _truncate, _repeat, _splice, _insert, _misplace, _misplace)
+_CHANGES: Final = (
+    _flip,
+    _cut,
+    _truncate,
+    _repeat,
+    _splice,
+    _insert,
+    _misplace,
+    _misplace,
+)

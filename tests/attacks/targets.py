@@ -182,7 +182,9 @@ def _make(source: str, data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     with suppress(ReportError):
         environment = describe_environment("unknown", ())
-        made = report_from(source, path, rootdir=folder, environment=environment, redaction=None)
+        made = report_from(
+            source, path, rootdir=folder, environment=environment, redaction=None
+        )
         assert_valid_report(made)
 
 
@@ -196,7 +198,9 @@ def _complete(path: Path, run_id: str, state: bytes, events: bytes) -> None:
     if completed is not None:
         assert json.loads(written) == completed
         parse_report(written, "completed")
-        if completed["schema_version"] == SCHEMA_VERSION:  # an older one is not of this schema
+        if (
+            completed["schema_version"] == SCHEMA_VERSION
+        ):  # an older one is not of this schema
             assert_valid_report(completed)
 
 

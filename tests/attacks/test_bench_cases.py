@@ -74,7 +74,9 @@ def run_attacks(
 
 
 @pytest.mark.parametrize("system", ["plain", "coroutine"])
-def test_in_processes_of_its_own_each_case_is_graded(runs: PytestRuns, system: str) -> None:
+def test_in_processes_of_its_own_each_case_is_graded(
+    runs: PytestRuns, system: str
+) -> None:
     """Whatever a case does, it has a score, and every other case passes."""
     attacks = [
         each
@@ -95,7 +97,11 @@ def test_in_a_thread_no_case_reaches_another(runs: PytestRuns) -> None:
 
 def test_in_a_fixtures_coroutine_no_case_reaches_another(runs: PytestRuns) -> None:
     """As in a thread; attacks on the loop cost their own case."""
-    attacks = [each for each in (*EVERYWHERE, *bench_attacks.LOOP) if each not in STOPS_THE_LOOP]
+    attacks = [
+        each
+        for each in (*EVERYWHERE, *bench_attacks.LOOP)
+        if each not in STOPS_THE_LOOP
+    ]
     # What holds the loop for a second holds it for longer where other tests run beside this one,
     # and a loop that is held for the limit is given up.
     report = run_attacks(runs, attacks, "", FIXTURE, limit_seconds=5)

@@ -87,8 +87,27 @@ def obeyed(printed: str) -> list[str]:
 
 TEXTS: Final = frozenset(
     (
-        *("message", "traceback", "title", "nodeid", "nodeids", "function", "args", "stack"),
-        *("branch", "words", "path", "provider", "job", "platform", "plugins", "id", "output"),
+        *(
+            "message",
+            "traceback",
+            "title",
+            "nodeid",
+            "nodeids",
+            "function",
+            "args",
+            "stack",
+        ),
+        *(
+            "branch",
+            "words",
+            "path",
+            "provider",
+            "job",
+            "platform",
+            "plugins",
+            "id",
+            "output",
+        ),
     )
 )
 """Fields of a report that may hold any text."""
@@ -101,7 +120,9 @@ def poisoned(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [poisoned(each, name) for each in value]
     is_text = (
-        isinstance(value, str) and name in TEXTS and re.fullmatch("[0-9a-f]{32}", value) is None
+        isinstance(value, str)
+        and name in TEXTS
+        and re.fullmatch("[0-9a-f]{32}", value) is None
     )
     return f"{HOSTILE}{value}\n{HOSTILE}" if is_text else value
 
@@ -123,7 +144,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, outcome in enumerate(("passed", "failed", "passed", "failed")):
         run = poisoned(a_report(number, branch="x", test_a=outcome))
         (folder / "run.json").write_text(json.dumps(run))
-        history = ["history", "add", "--history", str(folder / "h.db"), str(folder / "run.json")]
+        history = [
+            "history",
+            "add",
+            "--history",
+            str(folder / "h.db"),
+            str(folder / "run.json"),
+        ]
         assert main(history) == 0
     with open_history(str(folder / "h.db"), rootdir=str(folder)) as database:
         record_task(database, f"{PRINTED}\n::error::x", "failed", log=HOSTILE)
@@ -131,7 +158,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scored = outcome_of("a", score_of(0.25, "answer.wrong"), HOSTILE)
     keep_run(folder, [scored], system=SystemGiven(name=f"{HOSTILE}:a"))
     with closing(sqlite3.connect(folder / "foreign.db")) as foreign:
-        foreign.execute(f'CREATE TABLE "{HOSTILE.replace(chr(0), "")}" (x)'.replace("\x00", ""))
+        foreign.execute(
+            f'CREATE TABLE "{HOSTILE.replace(chr(0), "")}" (x)'.replace("\x00", "")
+        )
     return folder
 
 
@@ -139,10 +168,23 @@ HISTORY: Final = ("list", "top", "flaky", "tasks", "unmerged", "new r.json")
 COMMANDS: Final = (
     *("show r.json", "show --all r.json", "show --format agent r.json"),
     *("show --format json r.json", "show --json failures[0].exception.message r.json"),
-    *("show --json failures[].traceback r.json", "show --json [::error::setvariable] r.json"),
-    *("show bad.json", "show ##[error]setvariable.json", "classify log", "classify bad.json"),
+    *(
+        "show --json failures[].traceback r.json",
+        "show --json [::error::setvariable] r.json",
+    ),
+    *(
+        "show bad.json",
+        "show ##[error]setvariable.json",
+        "classify log",
+        "classify bad.json",
+    ),
     *("recover --report r.json --subtask ##[error]setvariable --approach y",),
-    *("merge r.json r.json -o -", "merge bad.json -o -", "validate bad.json", "validate bad.yaml"),
+    *(
+        "merge r.json r.json -o -",
+        "merge bad.json -o -",
+        "validate bad.json",
+        "validate bad.yaml",
+    ),
     *(f"convert --to {name} r.json -o -" for name in FORMATS if name != "github"),
     *("convert --to html bad.json -o -", "convert --from junit junit.xml -o -"),
     *(f"history {name} --history h.db" for name in HISTORY),
@@ -152,7 +194,11 @@ COMMANDS: Final = (
         for form in ("json", "csv", "markdown")
     ),
     *("history list --history foreign.db", "history add bad.json --history h.db"),
-    *("bench show latest", "bench show latest --case a", "bench show latest --format json"),
+    *(
+        "bench show latest",
+        "bench show latest --case a",
+        "bench show latest --format json",
+    ),
     *(
         "bench list",
         "bench compare latest ##[error]setvariable",
@@ -164,7 +210,10 @@ COMMANDS: Final = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_in_a_file_reaches_a_log_as_a_command(
-    command: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No CI system and no terminal obeys what a command prints, on stdout or stderr."""
     monkeypatch.chdir(folder)
@@ -187,9 +236,13 @@ def test_annotations_of_github_are_ours_alone(
     lines = capsys.readouterr().out.splitlines()
     assert lines
     assert not [
-        each for each in lines if not re.match("::(?:error|warning|notice|group|endgroup)", each)
+        each
+        for each in lines
+        if not re.match("::(?:error|warning|notice|group|endgroup)", each)
     ]
-    assert not [line for line in lines if any(map(is_hidden, line)) or ANYWHERE.search(line)]
+    assert not [
+        line for line in lines if any(map(is_hidden, line)) or ANYWHERE.search(line)
+    ]
     # The properties end at the first `::`, and no text of others has one before.
     assert not [line for line in lines if line[2:].partition("::")[0].count(":")]
 
@@ -201,7 +254,13 @@ def test_a_payload_is_shown(payload: str, safe: Callable[[str], str]) -> None:
     for text in (payload, f"x {payload}", f"{payload} {payload}", f"\n\n{payload}"):
         assert obeyed(safe(text)) == []
         assert safe(safe(text)) == safe(text)
-    for plain in ("std::vector<int>::it", "a ::b", "## [x](y)", "#[derive]", "test_a.py::test_b"):
+    for plain in (
+        "std::vector<int>::it",
+        "a ::b",
+        "## [x](y)",
+        "#[derive]",
+        "test_a.py::test_b",
+    ):
         assert safe(plain) == plain
 
 
@@ -211,7 +270,11 @@ def test_no_invisible_character_is_shown(safe: Callable[[str], str]) -> None:
     every = [chr(code) for code in range(0x110000)]
     hidden = [each for each in every if is_hidden(each) and each not in "\t\n"]
     assert [each for each in hidden if safe(f"a{each}b")[1] != "\\"] == []
-    for plain in ("é e\u0301 ß\u00a0中\u3000文", "⚠\ufe0f ☎\ufe0e", "👩\u200d🚀 🏳\ufe0f\u200d🌈"):
+    for plain in (
+        "é e\u0301 ß\u00a0中\u3000文",
+        "⚠\ufe0f ☎\ufe0e",
+        "👩\u200d🚀 🏳\ufe0f\u200d🌈",
+    ):
         assert safe(plain) == plain
     assert safe("⚠\ufe0f\ufe0f") == "⚠\ufe0f\\ufe0f"
     assert safe("\U000e0041") == "\\U000e0041"

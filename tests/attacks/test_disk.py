@@ -23,12 +23,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
+from pytest_failure_taxonomy.record.layout import (
+    COUNTED_AT,
+    LOSS_AT,
+    STATE,
+    record_folder,
+)
 from pytest_failure_taxonomy.record.observed import ProcessEnd
 from pytest_failure_taxonomy.record.read import RecordedRun, read_record
 from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut, own_extension
-from pytest_failure_taxonomy.report.write import MAX_NAME_BYTES, encode, path_beside, path_of_run
+from pytest_failure_taxonomy.report.write import (
+    MAX_NAME_BYTES,
+    encode,
+    path_beside,
+    path_of_run,
+)
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -48,7 +58,13 @@ from tests.helpers.reports import (
     make_run,
     read_report,
 )
-from tests.helpers.task_classes import BENCH, SYSTEM, codes_by_case, passing_cases, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    SYSTEM,
+    codes_by_case,
+    passing_cases,
+    task_class_files,
+)
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux"),
@@ -110,9 +126,13 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
-def write_failing_tests(folder: Path, *, tests: int, lines: int = 150, **does: str) -> None:
+def write_failing_tests(
+    folder: Path, *, tests: int, lines: int = 150, **does: str
+) -> None:
     """Write tests that fail with a long message, and what some of them do before, by number."""
-    actions = "".join(f"    if number == {name[1:]}:\n        {do}\n" for name, do in does.items())
+    actions = "".join(
+        f"    if number == {name[1:]}:\n        {do}\n" for name, do in does.items()
+    )
     body = (
         f"{FILLS}@pytest.mark.parametrize('number', range({tests}))\ndef test_it(number):\n"
         f"{actions}"
@@ -144,13 +164,17 @@ def hidden_in(folder: Path) -> list[str]:
 
 def faults_of(report: dict[str, Any]) -> str:
     """Return what a report says of our own faults, in one text."""
-    return "\n".join(report["extensions"].get("pytest_failure_taxonomy", {}).get("faults", ()))
+    return "\n".join(
+        report["extensions"].get("pytest_failure_taxonomy", {}).get("faults", ())
+    )
 
 
 # A disk without room.
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2", "-p", "xdist")], ids=["serial", "n2"])
+@pytest.mark.parametrize(
+    "workers", [(), ("-n", "2", "-p", "xdist")], ids=["serial", "n2"]
+)
 def test_a_full_disk_makes_no_false_verdict(
     folder: Path, disk: Path, tmp_path: Path, workers: tuple[str, ...]
 ) -> None:
@@ -170,7 +194,9 @@ def test_a_full_disk_makes_no_false_verdict(
     for each in (report, read_report(whole)):
         verdict = each["verdict"]
         assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "test.failed")
-        assert verdict["message"].startswith("12 of 13 tests failed: ValueError: ('wrong 1', ")
+        assert verdict["message"].startswith(
+            "12 of 13 tests failed: ValueError: ('wrong 1', "
+        )
         assert len(each["failures"]) + each["limits"]["failures_omitted"] == 12
     assert report["failures"]
     assert report["completeness"] == "full"
@@ -198,8 +224,12 @@ def test_a_death_on_a_full_disk(folder: Path, disk: Path) -> None:
     assert len(report["failures"]) + report["limits"]["failures_omitted"] == 12
     assert report["limits"]["failures_omitted"] > 0
     lacking = report["limits"]["failures_omitted"]
-    assert f"the record lacks {lacking} failures: No space left on device" in faults_of(report)
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_it[13]"]
+    assert f"the record lacks {lacking} failures: No space left on device" in faults_of(
+        report
+    )
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_it[13]"
+    ]
     deadline = time.monotonic() + DEADLINE_SECONDS
     while hidden_in(disk) != [record_folder(path, report["run"]["id"]).name]:
         assert time.monotonic() < deadline, "the lock stays, or the record is gone"
@@ -225,7 +255,11 @@ def test_a_disk_that_is_full_for_a_while(folder: Path, disk: Path) -> None:
     assert ", 3 causes  [TESTS_FAILED test.failed, likely]\n" in done.stderr
     report = read_report(path)
     listed = [failure["nodeid"] for failure in report["failures"]]
-    assert len(listed) + report["limits"]["failures_omitted"] == report["summary"]["failed"] == 39
+    assert (
+        len(listed) + report["limits"]["failures_omitted"]
+        == report["summary"]["failed"]
+        == 39
+    )
     assert listed[0] == "test_it.py::test_it[1]"
     assert listed[-1] == "test_it.py::test_it[39]"
     assert 18 <= len(listed) < 39
@@ -241,7 +275,9 @@ def test_a_disk_that_is_full_for_a_while(folder: Path, disk: Path) -> None:
 def test_a_part_of_a_report_is_filled_up(folder: Path, disk: Path) -> None:
     """Where the whole report fits nowhere the record stays, and `finalize` takes from it."""
     (disk / "temporary").mkdir()
-    write_failing_tests(folder, tests=21, lines=60, n0="return", n20=f"fill({str(disk / 'big')!r})")
+    write_failing_tests(
+        folder, tests=21, lines=60, n0="return", n20=f"fill({str(disk / 'big')!r})"
+    )
     path = disk / "r.json"
     environment = {"TMPDIR": str(disk / "temporary")}
     run = run_pytest(folder, *UNWATCHED, switch=(f"{TO}={path}",), env=environment)
@@ -283,7 +319,9 @@ def test_no_inode_is_left(folder: Path, tmp_path: Path, dies: bool) -> None:
         run = run_pytest(folder, switch=(f"{TO}={path}",))
         assert run.status == (7 if dies else 1)
         report = wait_for(path, "reconstructed" if dies else "full")
-        assert report["verdict"]["kind"] == ("process.exited" if dies else "test.failed")
+        assert report["verdict"]["kind"] == (
+            "process.exited" if dies else "test.failed"
+        )
 
 
 # The record.
@@ -320,7 +358,9 @@ def failed(run: RecordedRun) -> list[str]:
     return [failure.nodeid for failure in run.named("failure")]
 
 
-@pytest.mark.parametrize("taken", [0, 1, 7, None], ids=["none", "one", "some", "almost-all"])
+@pytest.mark.parametrize(
+    "taken", [0, 1, 7, None], ids=["none", "one", "some", "almost-all"]
+)
 @pytest.mark.parametrize(
     "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO]
 )
@@ -335,13 +375,17 @@ def test_a_write_that_is_cut_short(
         calls += 1
         if calls > 1 or taken == 0:
             raise OSError(number, os.strerror(number))
-        return os.write(descriptor, content[: len(content) - 2 if taken is None else taken])
+        return os.write(
+            descriptor, content[: len(content) - 2 if taken is None else taken]
+        )
 
     fail(record, "a")
     with monkeypatch.context() as patch:
         patch.setattr(isolate_module(os), "write", write_a_part)
         fail(record, "b")
-        record.write("collection_failure", failure=CollectionFailure(nodeid="c", message=""))
+        record.write(
+            "collection_failure", failure=CollectionFailure(nodeid="c", message="")
+        )
     fail(record, "d")
     run = read_record(record.folder, RUN_ID)
     assert failed(run) == ["a", "d"]
@@ -357,7 +401,9 @@ def test_a_write_that_is_short_and_goes_on(
     """A system that takes a line in parts gets all of them."""
     with monkeypatch.context() as patch:
         patch.setattr(
-            isolate_module(os), "write", lambda file, content: os.write(file, content[:3])
+            isolate_module(os),
+            "write",
+            lambda file, content: os.write(file, content[:3]),
         )
         fail(record, "a")
         fail(record, "b")
@@ -389,7 +435,11 @@ def test_numbers_that_nobody_counted(record: DiskRecord) -> None:
             "collection.error",
             "1 test failed, and 1 file or node could not be collected",
         ),
-        (Unrecorded(errors=1), "internal.error", "1 test failed, and pytest met an internal error"),
+        (
+            Unrecorded(errors=1),
+            "internal.error",
+            "1 test failed, and pytest met an internal error",
+        ),
         (
             Unrecorded(interruptions=1),
             "interrupt.stopped",
@@ -397,7 +447,9 @@ def test_numbers_that_nobody_counted(record: DiskRecord) -> None:
         ),
     ],
 )
-def test_what_is_only_counted_is_likely(lacking: Unrecorded, kind: str, words: str) -> None:
+def test_what_is_only_counted_is_likely(
+    lacking: Unrecorded, kind: str, words: str
+) -> None:
     """The counters decide the reason where there are no events, and nothing is certain then."""
     run = make_run(
         exit=ProcessExit(code=1, source="record"),
@@ -460,7 +512,9 @@ def test_a_report_is_cut_to_fit(size: int) -> None:
 @pytest.mark.parametrize("passes", [True, False], ids=["passing", "failing"])
 def test_no_file_may_have_content(folder: Path, tmp_path: Path, passes: bool) -> None:
     """One line says that there is no report and why; nothing empty is left behind."""
-    (folder / "test_it.py").write_text(f"def test_it():\n    assert {passes}\n", "utf-8")
+    (folder / "test_it.py").write_text(
+        f"def test_it():\n    assert {passes}\n", "utf-8"
+    )
     (tmp_path / "temporary").mkdir()
     shell = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"]
     environment = {"TMPDIR": str(tmp_path / "temporary")}
@@ -470,9 +524,16 @@ def test_no_file_may_have_content(folder: Path, tmp_path: Path, passes: bool) ->
     assert len(told) == 1
     assert told[0].startswith("report: could not be written to ")
     assert told[0].endswith(": File too large")
-    verdict = "no failure (1 passed)" if passes else "1 test failed: assert False: test_it (test"
+    verdict = (
+        "no failure (1 passed)"
+        if passes
+        else "1 test failed: assert False: test_it (test"
+    )
     assert verdict in "\n".join(run.tail)
-    assert sorted(path.name for path in folder.iterdir()) == ["pytest.ini", "test_it.py"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "pytest.ini",
+        "test_it.py",
+    ]
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
@@ -512,7 +573,9 @@ def test_long_names_are_told_apart() -> None:
 )
 def test_a_long_name_has_record_and_watcher(folder: Path, name: str) -> None:
     """A report of any name that the system takes is completed after a death."""
-    (folder / "test_it.py").write_text("import os\ndef test_it():\n    os._exit(7)\n", "utf-8")
+    (folder / "test_it.py").write_text(
+        "import os\ndef test_it():\n    os._exit(7)\n", "utf-8"
+    )
     run = run_pytest(folder, switch=(f"{TO}={name}",))
     assert run.status == 7
     report = wait_for(folder / name, "reconstructed")
@@ -527,7 +590,9 @@ def test_a_long_name_has_record_and_watcher(folder: Path, name: str) -> None:
 
 # Descriptors that are shut, and watchers that are not there.
 
-DIES: Final = "import os\n\ndef test_passes():\n    pass\n\ndef test_dies():\n    os._exit(7)\n"
+DIES: Final = (
+    "import os\n\ndef test_passes():\n    pass\n\ndef test_dies():\n    os._exit(7)\n"
+)
 SILENT: Final = ("-s", "-p", "no:terminal", "-p", "no:faulthandler")
 """Without its own output pytest runs without any of the three standard descriptors."""
 
@@ -550,9 +615,7 @@ def test_shut_descriptors_cost_no_rubric(folder: Path) -> None:
     """The process that runs rubrics has its socket, whatever number that would have got."""
     shuts = SYSTEM.replace("def answer(case):", "def answer(case):\n        shut()")
     shuts += "\n\ndef shut():\n    for number in (0, 1, 2):\n"
-    shuts += (
-        "        try:\n            os.close(number)\n        except OSError:\n            pass\n"
-    )
+    shuts += "        try:\n            os.close(number)\n        except OSError:\n            pass\n"
     # One by one: what is opened while another case closes them can be anything.
     settings = "concurrency: 1\n"
     files = task_class_files(passing_cases(2), system=shuts, settings=settings)
@@ -564,9 +627,7 @@ def test_shut_descriptors_cost_no_rubric(folder: Path) -> None:
     assert codes_by_case(report) == {"case-000": [], "case-001": []}
 
 
-NO_WATCHER: Final = (
-    "failure taxonomy: no watcher ({}); if pytest is killed, nobody completes its report"
-)
+NO_WATCHER: Final = "failure taxonomy: no watcher ({}); if pytest is killed, nobody completes its report"
 
 LAUNCH_WITHOUT: Final = (
     "import sys, pytest\n"
@@ -591,14 +652,20 @@ def run_without_watcher(folder: Path, change: str, *args: str) -> ChildRun:
             id="no-program",
         ),
         pytest.param(
-            "watcher._SHELL = '/no/sh'", "/no/sh: No such file or directory", id="no-shell"
+            "watcher._SHELL = '/no/sh'",
+            "/no/sh: No such file or directory",
+            id="no-shell",
         ),
         pytest.param(
-            "watcher._SHELL = '/bin/false'", "/bin/false could not start a process", id="no-fork"
+            "watcher._SHELL = '/bin/false'",
+            "/bin/false could not start a process",
+            id="no-fork",
         ),
     ],
 )
-def test_where_no_watcher_can_be_one_line_says_so(folder: Path, change: str, why: str) -> None:
+def test_where_no_watcher_can_be_one_line_says_so(
+    folder: Path, change: str, why: str
+) -> None:
     """The terminal and the report say why nobody would see pytest die; `-qq` is silent."""
     (folder / "test_it.py").write_text("def test_it(): pass\n", "utf-8")
     run = run_without_watcher(folder, change)
@@ -653,13 +720,19 @@ def test_a_watcher_that_is_gone_is_told(folder: Path) -> None:
 def test_no_process_may_be_started() -> None:
     """Under a limit on processes (`ulimit -u`) the run goes on, and says that nobody watches it."""
     if os.geteuid() or not all(map(shutil.which, ("setpriv", "prlimit"))):
-        pytest.skip("root alone can run as a user who has no other process, with setpriv")
+        pytest.skip(
+            "root alone can run as a user who has no other process, with setpriv"
+        )
     user = "61234"
     # Root's own limit is none. The right to read all files is not what lifts it.
     rights = "-all,+dac_override,+dac_read_search"
     limited = [
         *("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"),
-        *(f"--inh-caps={rights}", f"--ambient-caps={rights}", f"--bounding-set={rights}"),
+        *(
+            f"--inh-caps={rights}",
+            f"--ambient-caps={rights}",
+            f"--bounding-set={rights}",
+        ),
         *("prlimit", "--nproc=1"),
     ]
     folder = Path(tempfile.mkdtemp(prefix="limited-"))
@@ -673,7 +746,10 @@ def test_no_process_may_be_started() -> None:
         assert run.status == 0
         assert "failure taxonomy: no watcher (" in run.tail[-1]
         watcher = run.report()["environment"]["watcher"]
-        assert watcher == {"active": False, "why_not": f"/bin/sh: {os.strerror(errno.EAGAIN)}"}
+        assert watcher == {
+            "active": False,
+            "why_not": f"/bin/sh: {os.strerror(errno.EAGAIN)}",
+        }
     finally:
         shutil.rmtree(folder)
 

@@ -204,7 +204,12 @@ ELSEWHERE: Final[dict[str, dict[str, str]]] = {
 }
 """Where else an exception can come from."""
 
-ANSWERS: Final = ("sys.exit(3)", "raise KeyboardInterrupt", "raise CancelledError", "pytest.exit()")
+ANSWERS: Final = (
+    "sys.exit(3)",
+    "raise KeyboardInterrupt",
+    "raise CancelledError",
+    "pytest.exit()",
+)
 
 
 @pytest.mark.versions
@@ -223,7 +228,9 @@ def test_looks_at_exceptions_are_pytests_own(runs: PytestRuns, workers: int) -> 
 
 
 @pytest.mark.parametrize("files", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_looks_elsewhere_are_pytests_own(runs: PytestRuns, files: dict[str, str]) -> None:
+def test_looks_elsewhere_are_pytests_own(
+    runs: PytestRuns, files: dict[str, str]
+) -> None:
     """The same where no test has failed, or where what failed is no function in Python."""
     runs.write({"hostile.py": HOSTILE, **files})
     run = runs.compare("--tb=short")
@@ -237,7 +244,9 @@ def test_looks_elsewhere_are_pytests_own(runs: PytestRuns, files: dict[str, str]
 @XDIST
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("hook", ["classify", "report"])
-def test_a_hook_that_leaves_is_held(runs: PytestRuns, hook: str, answer: str, workers: int) -> None:
+def test_a_hook_that_leaves_is_held(
+    runs: PytestRuns, hook: str, answer: str, workers: int
+) -> None:
     """A hook of the user's for us may raise anything: the run goes on, and a fault says so."""
     arguments = {"classify": "exception", "report": "report"}[hook]
     runs.write(

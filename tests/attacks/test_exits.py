@@ -11,7 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_child
+from tests.helpers.children import (
+    REPORT,
+    SWITCH,
+    child_environment,
+    pytest_command,
+    run_child,
+)
 from tests.helpers.reports import read_report
 
 pytestmark = [
@@ -20,7 +26,9 @@ pytestmark = [
 ]
 
 RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--")
-NO_CORE: Final = "import os, resource, signal; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
+NO_CORE: Final = (
+    "import os, resource, signal; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
+)
 
 STOPPING: Final = frozenset({"SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU"})
 HARMLESS: Final = frozenset({"SIGCHLD", "SIGCLD", "SIGCONT", "SIGURG", "SIGWINCH"})
@@ -71,8 +79,12 @@ def test_an_exit_code_of_pytest(tmp_path: Path, code: int) -> None:
 @pytest.mark.attack("number", SIGNALS, some=4)
 def test_a_signal_that_ends_a_command(tmp_path: Path, number: int) -> None:
     """A command that a signal has ended ends `run` by the same signal."""
-    died = f"{NO_CORE}os.kill(os.getpid(), signal.SIGKILL if {number} == 9 else {number})"
-    reset = f"{NO_CORE}{number} in (9, 32, 33) or signal.signal({number}, signal.SIG_DFL); "
+    died = (
+        f"{NO_CORE}os.kill(os.getpid(), signal.SIGKILL if {number} == 9 else {number})"
+    )
+    reset = (
+        f"{NO_CORE}{number} in (9, 32, 33) or signal.signal({number}, signal.SIG_DFL); "
+    )
     status, ended = supervise(tmp_path, [sys.executable, "-S", "-c", reset + died])
     assert status == -number
     assert ended["code"] == 128 + number
@@ -118,17 +130,17 @@ BAD: Final = "def test_it(): assert 0\n"
 GOOD: Final = "def test_it(): pass\n"
 LEAVES: Final = "import sys; sys.exit(0)\n"
 IN_HOOK: Final = "import sys\ndef {}(): sys.exit(0)\n"
-AT_EXIT: Final = {"test_it.py": f"import atexit, os; atexit.register(os._exit, 0)\n{BAD}"}
+AT_EXIT: Final = {
+    "test_it.py": f"import atexit, os; atexit.register(os._exit, 0)\n{BAD}"
+}
 CONFTEST: Final = {"conftest.py": LEAVES, "test_it.py": BAD}
-BY_CONFTEST: Final = "conftest.py ended pytest with status 0 before any test ran (conftest.py:1)"
-BEFORE_ANY: Final = (
-    "pytest with status 0 before any test ran, then the process left before pytest had finished"
+BY_CONFTEST: Final = (
+    "conftest.py ended pytest with status 0 before any test ran (conftest.py:1)"
 )
+BEFORE_ANY: Final = "pytest with status 0 before any test ran, then the process left before pytest had finished"
 AT_LINE_1: Final = "1 test failed: assert 0: test_it (test_it.py:1)"
 AT_LINE_2: Final = "1 test failed: assert 0: test_it (test_it.py:2)"
-IN_BOTH: Final = (
-    "1 test failed, and conftest.py ended pytest with status 0 (conftest.py:2, in pytest_{})"
-)
+IN_BOTH: Final = "1 test failed, and conftest.py ended pytest with status 0 (conftest.py:2, in pytest_{})"
 PYTEST: Final = pytest_command()
 XDIST: Final = pytest_command("-n2", plugins=("failure_taxonomy", "xdist"))
 AS_INSTALLED: Final = [sys.executable, "-m", "pytest"]
@@ -149,17 +161,34 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
     # Its session had failed.
     "at-exit": (AT_EXIT, PYTEST, 1, AT_LINE_2),
     "at-exit-xdist": (
-        {"conftest.py": "import atexit, os; atexit.register(os._exit, 0)\n", "test_it.py": BAD},
+        {
+            "conftest.py": "import atexit, os; atexit.register(os._exit, 0)\n",
+            "test_it.py": BAD,
+        },
         XDIST,
         1,
         AT_LINE_1,
     ),
     "at-exit-in-a-shell": (AT_EXIT, shell("{pytest}"), 1, AT_LINE_2),
-    "sessionfinish": (in_hook("pytest_sessionfinish"), PYTEST, 1, IN_BOTH.format("sessionfinish")),
-    "unconfigure": (in_hook("pytest_unconfigure"), PYTEST, 1, IN_BOTH.format("unconfigure")),
+    "sessionfinish": (
+        in_hook("pytest_sessionfinish"),
+        PYTEST,
+        1,
+        IN_BOTH.format("sessionfinish"),
+    ),
+    "unconfigure": (
+        in_hook("pytest_unconfigure"),
+        PYTEST,
+        1,
+        IN_BOTH.format("unconfigure"),
+    ),
     # It never finished its session.
     "import": (
-        {"tests/own.py": LEAVES, "tests/conftest.py": "import own\n", "tests/test_it.py": BAD},
+        {
+            "tests/own.py": LEAVES,
+            "tests/conftest.py": "import own\n",
+            "tests/test_it.py": BAD,
+        },
         [*PYTEST, "tests"],
         3,
         (
@@ -225,7 +254,12 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
         0,
         "conftest.py ended pytest with status 0 (conftest.py:2, in pytest_unconfigure)",
     ),
-    "plugin-and-help": ({"own.py": "", "test_it.py": BAD}, [*AS_INSTALLED, "-pown", "-h"], 0, ""),
+    "plugin-and-help": (
+        {"own.py": "", "test_it.py": BAD},
+        [*AS_INSTALLED, "-pown", "-h"],
+        0,
+        "",
+    ),
     "plugin-without-us": (
         {"own.py": "", "test_it.py": BAD},
         [*AS_INSTALLED, "-pown", "-pno:failure_taxonomy", "--co"],
@@ -235,7 +269,12 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
     "listed": (CONFTEST, [*PYTEST, "--collect-only"], 0, BY_CONFTEST),
     "version": (CONFTEST, [*PYTEST, "--version"], 0, ""),
     # It is a baseline, or the command is no pytest.
-    "baseline": (CONFTEST, BASELINE, 0, f"{BY_CONFTEST}, then the tests pass before the fix"),
+    "baseline": (
+        CONFTEST,
+        BASELINE,
+        0,
+        f"{BY_CONFTEST}, then the tests pass before the fix",
+    ),
     "baseline-at-exit": (
         AT_EXIT,
         BASELINE,
@@ -263,7 +302,9 @@ def test_a_pytest_that_answers_0(
     run = run_child(
         tmp_path,
         [*RUN[:-1], *ends_options, *command],
-        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None} if command[:3] == AS_INSTALLED else {},
+        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
+        if command[:3] == AS_INSTALLED
+        else {},
     )
     report = read_report(tmp_path / REPORT)
     verdict = report["verdict"]

@@ -146,7 +146,11 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 def told(run: ChildRun) -> list[str]:
     """Return the lines in which a command speaks of our own files; there is no traceback."""
     assert "Traceback" not in run.stderr, run.stderr
-    return [line for line in run.stderr.splitlines() if line.startswith("failure-taxonomy: ")]
+    return [
+        line
+        for line in run.stderr.splitlines()
+        if line.startswith("failure-taxonomy: ")
+    ]
 
 
 # Removal goes through no link, and takes nothing that is not ours.
@@ -185,7 +189,14 @@ def test_foreign_files_in_a_record_stay(dead: Dead, loot: Path) -> None:
     """Of a real record only our names are removed; what else is in it stays, and one line and the
     report say so.
     """
-    for name in ("notes.txt", "mine/deep/file", "gw0/mine", "gw0/state", "gw1/state", "gwx/state"):
+    for name in (
+        "notes.txt",
+        "mine/deep/file",
+        "gw0/mine",
+        "gw0/state",
+        "gw1/state",
+        "gwx/state",
+    ):
         (dead.record / name).parent.mkdir(parents=True, exist_ok=True)
         (dead.record / name).write_text(name)
     (dead.record / "link").symlink_to(loot)
@@ -222,7 +233,9 @@ def test_foreign_files_at_the_normal_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["serial", "workers"])
-def test_a_link_put_there_during_the_run(tmp_path: Path, loot: Path, args: Sequence[str]) -> None:
+def test_a_link_put_there_during_the_run(
+    tmp_path: Path, loot: Path, args: Sequence[str]
+) -> None:
     """At the normal end nothing is removed through a link that has taken the record's place."""
     before = contents(loot)
     project = tmp_path / "project"
@@ -312,13 +325,19 @@ def test_a_record_is_its_users_alone(tmp_path: Path) -> None:
         os.umask(before)
     for folder in (record.folder, worker.folder):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for path in (*record.folder.glob("s*"), record.folder / EVENTS, worker.folder / STATE):
+    for path in (
+        *record.folder.glob("s*"),
+        record.folder / EVENTS,
+        worker.folder / STATE,
+    ):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     worker.remove()
     assert record.remove() is None
 
 
-@pytest.mark.parametrize("worker", ["gw0", "gw12", "my id", "ü", "../../etc", "a/b", "gw-00"])
+@pytest.mark.parametrize(
+    "worker", ["gw0", "gw12", "my id", "ü", "../../etc", "a/b", "gw-00"]
+)
 def test_the_folder_of_any_worker(worker: str) -> None:
     """The id that a user has chosen for a worker makes a plain name, which gives it back."""
     name = worker_folder(worker)
@@ -326,7 +345,9 @@ def test_the_folder_of_any_worker(worker: str) -> None:
     assert worker_of(name) == worker
 
 
-@pytest.mark.parametrize("name", ["gw", "gwx", "gw-", "gw-0", "gw0/..", "..", "mine", "gw-zz"])
+@pytest.mark.parametrize(
+    "name", ["gw", "gwx", "gw-", "gw-0", "gw0/..", "..", "mine", "gw-zz"]
+)
 def test_what_is_no_folder_of_a_worker(name: str) -> None:
     """No other name is taken for a worker's."""
     assert worker_of(name) is None
@@ -337,7 +358,9 @@ def test_what_is_no_folder_of_a_worker(name: str) -> None:
 
 @pytest.mark.parametrize("name", [EVENTS, STATE, STACKS])
 @pytest.mark.parametrize("sort", ["pipe", "device", "link", "folder"])
-def test_no_file_in_a_records_files_place(dead: Dead, loot: Path, name: str, sort: str) -> None:
+def test_no_file_in_a_records_files_place(
+    dead: Dead, loot: Path, name: str, sort: str
+) -> None:
     """`finalize` waits for no pipe and reads no device, link or folder; one line or the report."""
     path = dead.record / name
     path.unlink()
@@ -388,7 +411,9 @@ def test_a_link_to_the_report(dead: Dead) -> None:
     assert "give the name of the report itself" in told(run)[0]
 
 
-@pytest.mark.parametrize("events_file", ["pipe", "/dev/zero", "/sys/fs/cgroup/../../proc/kmsg"])
+@pytest.mark.parametrize(
+    "events_file", ["pipe", "/dev/zero", "/sys/fs/cgroup/../../proc/kmsg"]
+)
 def test_a_foreign_file_for_the_count_of_kills(dead: Dead, events_file: str) -> None:
     """What a record says of the kernel's counts is opened only below the cgroups' root."""
     os.mkfifo(dead.folder / "pipe")
@@ -437,7 +462,9 @@ REPLACES: Final = (
         *(("run", body) for body in ("pipe", "run-1", "full", "another-later-run")),
     ],
 )
-def test_what_a_test_leaves_in_the_reports_place(tmp_path: Path, second: str, body: str) -> None:
+def test_what_a_test_leaves_in_the_reports_place(
+    tmp_path: Path, second: str, body: str
+) -> None:
     """A second process takes nothing that a test has left for the run's report: it writes that, and
     then alone removes the record. A folder in its place keeps the record where it is.
     """
@@ -449,7 +476,9 @@ def test_what_a_test_leaves_in_the_reports_place(tmp_path: Path, second: str, bo
     run = run_pytest(tmp_path, launcher=prefix)
     assert run.status == 3
     if body == "folder":
-        (record,) = wait_for(lambda: [*tmp_path.glob(".failure*[0-9a-f]")], "the record")
+        (record,) = wait_for(
+            lambda: [*tmp_path.glob(".failure*[0-9a-f]")], "the record"
+        )
         assert (record / EVENTS).exists()
         assert (tmp_path / REPORT).is_dir()
         return
@@ -457,7 +486,9 @@ def test_what_a_test_leaves_in_the_reports_place(tmp_path: Path, second: str, bo
     assert_valid_report(report)
     assert report["exit"]["code"] == 3
     assert report["summary"]["passed"] == 1
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_replaces"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_replaces"
+    ]
     wait_for(lambda: [*tmp_path.glob(".failure*")] == [], "the removal of the record")
 
 
@@ -477,7 +508,9 @@ def test_a_later_runs_report_is_left_alone(dead: Dead) -> None:
     dead.report.write_text(json.dumps(later))
     os.replace(dead.report, dead.folder / "moved")
     os.replace(dead.folder / "moved", dead.report)
-    end = ProcessEnd(exit=ProcessExit(code=3, source="watcher", observed=True), ended_ns=ended_ns)
+    end = ProcessEnd(
+        exit=ProcessExit(code=3, source="watcher", observed=True), ended_ns=ended_ns
+    )
     assert complete_run(dead.report, dead.run_id, end) is None
     assert dead.read() == later
     assert dead.record.is_dir()
@@ -486,7 +519,14 @@ def test_a_later_runs_report_is_left_alone(dead: Dead) -> None:
 def test_a_note_of_another_hand(tmp_path: Path) -> None:
     """`run` takes no note that its pytest would not write."""
     note = tmp_path / "note"
-    for content in (b"", b"[]", b"\xff", b"[" * 50_000, b'{"run_id": 5}', b'{"run_id": "../x"}'):
+    for content in (
+        b"",
+        b"[]",
+        b"\xff",
+        b"[" * 50_000,
+        b'{"run_id": 5}',
+        b'{"run_id": "../x"}',
+    ):
         note.write_bytes(content)
         assert read_message(note) == {}
     note.write_text(json.dumps({"run_id": "f" * 32, "report": "relative.json"}))
@@ -549,18 +589,38 @@ def test_a_malformed_beginning(dead: Dead, changes: dict[str, Any]) -> None:
 def test_an_event_of_another_hand_is_left_out(dead: Dead) -> None:
     """A `NaN` where a text should be costs its own event, and that is said; the rest is read."""
     with (dead.record / EVENTS).open("a") as file:
-        file.write('["end", {"should_fail": NaN}]\n["failure", {"failure": {"nodeid": 5}}]\n')
+        file.write(
+            '["end", {"should_fail": NaN}]\n["failure", {"failure": {"nodeid": 5}}]\n'
+        )
     report = complete_run(dead.report, dead.run_id, VANISHED)
     assert report is not None
     faults = report["extensions"]["pytest_failure_taxonomy"]["faults"]
     assert "2 of the record's events can't be understood" in faults
-    assert [failure["nodeid"] for failure in report["failures"]] == ["test_it.py::test_fails"]
+    assert [failure["nodeid"] for failure in report["failures"]] == [
+        "test_it.py::test_fails"
+    ]
 
 
 LEAVES: Final = st.sampled_from(
-    [None, True, -1, 0, 10**20, 2**63, 1.5, float("nan"), float("inf"), "", "x", "\ud800", "a\nb"]
+    [
+        None,
+        True,
+        -1,
+        0,
+        10**20,
+        2**63,
+        1.5,
+        float("nan"),
+        float("inf"),
+        "",
+        "x",
+        "\ud800",
+        "a\nb",
+    ]
 )
-JSON: Final = LEAVES | st.lists(LEAVES, max_size=2) | st.dictionaries(st.text(max_size=3), LEAVES)
+JSON: Final = (
+    LEAVES | st.lists(LEAVES, max_size=2) | st.dictionaries(st.text(max_size=3), LEAVES)
+)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -609,7 +669,9 @@ def test_any_change_of_a_record(
     refusal = ""
     report = None
     try:
-        with chdir(folder):  # the changed record may name any file to write beside the report
+        with chdir(
+            folder
+        ):  # the changed record may name any file to write beside the report
             report = complete_run(folder / REPORT, source.run_id, end)
     except ReportError as error:
         refusal = str(error)
@@ -636,7 +698,9 @@ HUGE: Final = (
 )
 
 
-@pytest.mark.parametrize("what", ["tests", "state", "report", "lines", "count", "stacks"])
+@pytest.mark.parametrize(
+    "what", ["tests", "state", "report", "lines", "count", "stacks"]
+)
 def test_numbers_that_promise_much_take_no_memory(dead: Dead, what: str) -> None:
     """Neither counts in a record nor holes in files make a reader ask for their size."""
     if what == "tests":
@@ -686,7 +750,9 @@ def test_a_refused_path_leaves_no_lock(tmp_path: Path) -> None:
     )
     assert run.status == 4, run.stdout + run.stderr
     assert "r.json can't be written: No space left on device" in run.stderr
-    left = {path.name for path in tmp_path.iterdir()} - set(before) - {"sitecustomize.py"}
+    left = (
+        {path.name for path in tmp_path.iterdir()} - set(before) - {"sitecustomize.py"}
+    )
     assert left == set()
 
 
@@ -758,7 +824,9 @@ def test_a_completed_report_leaves_another_runs_lock(dead: Dead) -> None:
     assert not lock.exists()
 
 
-def test_a_report_is_written_beside_nothing_of_others(tmp_path: Path, loot: Path) -> None:
+def test_a_report_is_written_beside_nothing_of_others(
+    tmp_path: Path, loot: Path
+) -> None:
     """A report's temporary file has a name that nobody can foresee, and goes through no link."""
     report = tmp_path / REPORT
     old = tmp_path / f".{REPORT}.{os.getpid()}.tmp"

@@ -24,11 +24,15 @@ FORGED: Final = {
     "another configuration": lambda report: has_args(report, "-xcevil/pytest.ini"),
     "another folder's tests": lambda report: has_args(report, "../evil"),
     "arguments in a file": lambda report: has_args(report, "@evil/words"),
-    "a class of warnings": lambda report: has_args(report, "-W", "error\n::evilmod.Warning"),
+    "a class of warnings": lambda report: has_args(
+        report, "-W", "error\n::evilmod.Warning"
+    ),
     "another root directory": lambda report: report["run"]["invocation"].update(
         rootdir=str(Path("evil").absolute().parents[1])
     ),
-    "another machine": lambda report: report["environment"].update(platform="Linux-1-x86_64"),
+    "another machine": lambda report: report["environment"].update(
+        platform="Linux-1-x86_64"
+    ),
 }
 COMMANDS: Final = (
     ("prove",),
@@ -55,27 +59,42 @@ def test_a_report_of_anybodys_runs_nothing(
     """Whatever asks for it: the command is shown, and no process starts."""
     forge: Callable[[dict[str, Any]], Any] = FORGED[name]
     monkeypatch.chdir(runs.path)
-    runs.write({"test_it.py": "def test_it(): assert 0\n", "evilmod.py": EVIL, "mine.txt": "mine"})
+    runs.write(
+        {
+            "test_it.py": "def test_it(): assert 0\n",
+            "evilmod.py": EVIL,
+            "mine.txt": "mine",
+        }
+    )
     runs.run()
     report = read_report(runs.path / REPORT)
     forge(report)
     (runs.path / REPORT).write_text(json.dumps(report), "ascii")
-    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("a process has started"))
+    monkeypatch.setattr(
+        "subprocess.Popen", lambda *_, **__: pytest.fail("a process has started")
+    )
     for command in COMMANDS:
         capsys.readouterr()
         code = main([*command, REPORT])
         said = capsys.readouterr()
         assert (code, said.out) == (128 if command == ("bisect-step",) else 2, "")
         why, how, *shown = said.err.splitlines()
-        assert why.startswith(f"failure-taxonomy: {command[0]}: anybody may have written {REPORT}")
+        assert why.startswith(
+            f"failure-taxonomy: {command[0]}: anybody may have written {REPORT}"
+        )
         folder = report["run"]["invocation"]["rootdir"]
-        assert how == f"to go on: failure-taxonomy {command[0]} --yes, which runs in {folder}:"
+        assert (
+            how
+            == f"to go on: failure-taxonomy {command[0]} --yes, which runs in {folder}:"
+        )
         assert shown[0].startswith("python -m pytest ")
     assert not (runs.path / "has-run").exists()
 
 
 def test_what_is_agreed_to_is_shown_and_writes_to_no_file(
-    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The whole command stands there, and what its options name to be written stays as it was."""
     monkeypatch.chdir(runs.path)

@@ -28,7 +28,9 @@ from tests.helpers.past_runs import a_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
 
-ENDLESS: Final = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c"
+ENDLESS: Final = (
+    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c"
+)
 Make = Callable[[Path], object]
 
 
@@ -49,7 +51,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def contents(folder: Path) -> dict[str, bytes | str]:
     """Return what each file of a folder holds, and where each link in it leads."""
     return {
-        str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
+        str(path.relative_to(folder)): os.readlink(path)
+        if path.is_symlink()
+        else path.read_bytes()
         for path in sorted(folder.rglob("*"))
         if path.is_symlink() or path.is_file()
     }
@@ -70,7 +74,9 @@ def sql(*statements: str) -> Make:
     """Return what executes statements in a database, which is made where it is not there."""
 
     def make(path: Path) -> None:
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with contextlib.closing(
+            sqlite3.connect(path, isolation_level=None)
+        ) as connection:
             for statement in statements:
                 connection.execute(statement)
 
@@ -96,12 +102,18 @@ FOREIGN: Final[dict[str, tuple[str, Make]]] = {
         sql("PRAGMA journal_mode=WAL", "CREATE TABLE theirs (x)"),
     ),
     "unmerged": ("all that it holds is in f.db-wal", unmerged),
-    "our-names": ("tables of another program (ft_runs)", sql("CREATE TABLE ft_runs (x)")),
+    "our-names": (
+        "tables of another program (ft_runs)",
+        sql("CREATE TABLE ft_runs (x)"),
+    ),
     "many": (
         "(a\\x1b[31m, b\\x0a, c)",
         sql(*(f'CREATE TABLE "{name}" (x)' for name in ("a\x1b[31m", "b\n", "c", "d"))),
     ),
-    "tasks-of-others": ("`tasks` of another program", sql("CREATE TABLE tasks (id, status)")),
+    "tasks-of-others": (
+        "`tasks` of another program",
+        sql("CREATE TABLE tasks (id, status)"),
+    ),
     "tasks-without-status": (
         "`tasks` of another program",
         sql("CREATE TABLE tasks (id)", "PRAGMA user_version = 10"),
@@ -147,15 +159,25 @@ def test_a_database_of_another_program(
     path = tmp_path / "f.db"
     make(path)
     before = contents(tmp_path)
-    url = {"path": str(path), "url": f"sqlite:///{path}", "uri": f"sqlite:///file:{path}?uri=true"}
+    url = {
+        "path": str(path),
+        "url": f"sqlite:///{path}",
+        "uri": f"sqlite:///file:{path}?uri=true",
+    }
     assert words in ask(capsys, "add", "r.json", "--history", url[spelling])
     assert contents(tmp_path) == before
 
 
 CHANGED: Final[dict[str, tuple[str, str]]] = {
     "newer": ("newer version (9999)", "UPDATE ft_schema SET version_num = '9999'"),
-    "older-than-all": ("none that this program", "UPDATE ft_schema SET version_num = '0000'"),
-    "no-number": ("newer version (x\\x1b)", "UPDATE ft_schema SET version_num = 'x' || char(27)"),
+    "older-than-all": (
+        "none that this program",
+        "UPDATE ft_schema SET version_num = '0000'",
+    ),
+    "no-number": (
+        "newer version (x\\x1b)",
+        "UPDATE ft_schema SET version_num = 'x' || char(27)",
+    ),
     "no-version": ("version (unknown)", "DELETE FROM ft_schema"),
     "newer-tasks": ("schema version 12, newer than 11", "PRAGMA user_version = 12"),
     "older-tasks": ("schema version 9; open it once", "PRAGMA user_version = 9"),
@@ -168,16 +190,28 @@ CHANGED: Final[dict[str, tuple[str, str]]] = {
         "CREATE TRIGGER x AFTER DELETE ON theirs BEGIN DELETE FROM ft_runs; END",
     ),
     "view": ("its view FT_Runs", f"CREATE VIEW FT_Runs AS {ENDLESS}"),
-    "view-of-the-version": ("its view ft_schema", f"CREATE VIEW ft_schema AS {ENDLESS}"),
-    "generated": ("its table ft_runs", "ALTER TABLE ft_runs ADD x GENERATED ALWAYS AS (1) VIRTUAL"),
+    "view-of-the-version": (
+        "its view ft_schema",
+        f"CREATE VIEW ft_schema AS {ENDLESS}",
+    ),
+    "generated": (
+        "its table ft_runs",
+        "ALTER TABLE ft_runs ADD x GENERATED ALWAYS AS (1) VIRTUAL",
+    ),
     "generated-in-disguise": (
         "its table ft_runs",
         "ALTER TABLE ft_runs ADD \"'\" INT /* ' */ AS (1)",
     ),
-    "check": ("its table ft_runs", "ALTER TABLE ft_runs ADD x CHECK (x LIKE '%a%a%a%b')"),
+    "check": (
+        "its table ft_runs",
+        "ALTER TABLE ft_runs ADD x CHECK (x LIKE '%a%a%a%b')",
+    ),
     "default": ("its table ft_runs", "ALTER TABLE ft_runs ADD x DEFAULT 5"),
     "index": ("its index x", "CREATE INDEX x ON ft_runs (project_id, abs(number))"),
-    "partial-index": ("its index x", "CREATE INDEX x ON ft_runs (number) WHERE kind GLOB '*a*b'"),
+    "partial-index": (
+        "its index x",
+        "CREATE INDEX x ON ft_runs (number) WHERE kind GLOB '*a*b'",
+    ),
     "no-table": ("no such table", "DROP TABLE ft_outcomes"),
     "no-column": ("no such column", "ALTER TABLE ft_runs RENAME kind TO sort"),
 }
@@ -195,7 +229,10 @@ def test_a_history_that_another_hand_has_changed(
     path = Path(shutil.copy(ours, tmp_path / NAME))
     sql("CREATE TABLE theirs (x REFERENCES ft_runs ON DELETE CASCADE)")(path)
     if name in RENAMED:
-        sql("PRAGMA legacy_alter_table=ON", f"ALTER TABLE {RENAMED[name]} RENAME TO ft_old")(path)
+        sql(
+            "PRAGMA legacy_alter_table=ON",
+            f"ALTER TABLE {RENAMED[name]} RENAME TO ft_old",
+        )(path)
     sql(statement)(path)
     before = path.read_bytes()
     report = tmp_path / "r.json"
@@ -239,12 +276,16 @@ def test_a_value_of_another_hand(
     """A number that is too big, a text for a number, bytes for a text: told in a line."""
     path = Path(shutil.copy(ours, tmp_path / NAME))
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        (fingerprint,) = connection.execute("SELECT fingerprint FROM ft_causes").fetchone()
+        (fingerprint,) = connection.execute(
+            "SELECT fingerprint FROM ft_causes"
+        ).fetchone()
         many = f"UPDATE OR REPLACE {table} SET {column} = ?"  # noqa: S608 - words of ours
         connection.execute(many, (value,))
     report = tmp_path / "r.json"
     report.write_text(json.dumps(a_report(9, test_a="passed", test_b="failed")))
-    words = f"add {report}" if command == "add" else command.format(fingerprint=fingerprint)
+    words = (
+        f"add {report}" if command == "add" else command.format(fingerprint=fingerprint)
+    )
     capsys.readouterr()
     command = words if words.startswith("recover") else f"history {words}"
     code = main([*command.split(), "--history", str(path)])
@@ -338,7 +379,9 @@ def dangling_folder(root: Path, target: Path) -> None:
     (root / FOLDER).symlink_to(target.with_name("new"))
 
 
-@pytest.mark.parametrize("link", [folder_link, file_link, dangling_link, dangling_folder])
+@pytest.mark.parametrize(
+    "link", [folder_link, file_link, dangling_link, dangling_folder]
+)
 def test_a_link_in_the_default_path(
     tmp_path: Path, ours: Path, link: Callable[[Path, Path], None]
 ) -> None:
@@ -351,7 +394,9 @@ def test_a_link_in_the_default_path(
     link(root, target)
     before = contents(tmp_path)
     for create in (True, False):
-        with pytest.raises(HistoryError, match="it is a symbolic link, or its folder is"):
+        with pytest.raises(
+            HistoryError, match="it is a symbolic link, or its folder is"
+        ):
             open_history(rootdir=root, create=create)
     assert contents(tmp_path) == before
 
@@ -377,9 +422,16 @@ def test_a_run_with_a_hostile_history(tmp_path: Path, ours: Path) -> None:
     before = ours.read_bytes()
     options = ("--failure-taxonomy-history", "--failure-taxonomy-report=it's (1).json")
     run = run_pytest(folder, *options, env={"FAILURE_TAXONOMY_HISTORY_SECONDS": "60"})
-    (line,) = [line for line in run.stdout.splitlines() if "is not in the history" in line]
+    (line,) = [
+        line for line in run.stdout.splitlines() if "is not in the history" in line
+    ]
     why, _, command = line.partition("; add it by: ")
     assert "it is a symbolic link" in why
-    assert shlex.split(command) == ["failure-taxonomy", "history", "add", "it's (1).json"]
+    assert shlex.split(command) == [
+        "failure-taxonomy",
+        "history",
+        "add",
+        "it's (1).json",
+    ]
     assert (run.status, run.outcome) == (0, "1 passed")
     assert ours.read_bytes() == before

@@ -106,7 +106,11 @@ def test_ctrl_c_at_any_line(tmp_path: Path, attacks: Attacks, batch: int) -> Non
 
 @pytest.mark.parametrize(
     "at",
-    ["run/settings.py read_settings", "record/lock.py acquire", "recorder/progress.py select"],
+    [
+        "run/settings.py read_settings",
+        "record/lock.py acquire",
+        "recorder/progress.py select",
+    ],
 )
 def test_ctrl_c_where_a_run_begins(tmp_path: Path, at: str) -> None:
     """A run that has half begun when Ctrl+C comes, or half noted its tests, is reported, too."""

@@ -24,10 +24,18 @@ import pytest
 
 from pytest_failure_taxonomy.cli.main import main
 from tests.attacks.conftest import Attacks
-from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_pytest
+from tests.helpers.children import (
+    REPORT,
+    SWITCH,
+    child_environment,
+    pytest_command,
+    run_pytest,
+)
 from tests.helpers.reports import assert_valid_report
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs a watcher: Linux")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "pidfd_open"), reason="needs a watcher: Linux"
+)
 
 KILLS: Final = 1
 ALL_KILLS: Final = 75
@@ -158,7 +166,9 @@ def _kill_one(folder: Path, randomness: random.Random) -> tuple[float | None, in
         assert report["completeness"] == "full"
         return None, reads
     assert status == -signal.SIGKILL
-    assert report["completeness"] == "reconstructed" or report["exit"]["observed"] is True
+    assert (
+        report["completeness"] == "reconstructed" or report["exit"]["observed"] is True
+    )
     assert report["verdict"]["kind"] == "process.killed"
     _check(report, _effects(folder))
     return delay, reads
@@ -167,7 +177,9 @@ def _kill_one(folder: Path, randomness: random.Random) -> tuple[float | None, in
 def _check(report: dict[str, Any], effects: int) -> None:
     """Check the counts against what the tests have left on disk."""
     summary = report["summary"]
-    passed, in_flight, not_run = (summary[name] for name in ("passed", "in_flight", "not_run"))
+    passed, in_flight, not_run = (
+        summary[name] for name in ("passed", "in_flight", "not_run")
+    )
     if summary["collected"] == 0:
         assert (passed, in_flight, not_run, effects) == (0, 0, 0, 0)
         return
@@ -221,11 +233,15 @@ def test_the_controller_and_the_watcher_are_killed_together(
         (folder / "pytest.ini").write_text("[pytest]\n")
         suite = SUITE.replace(str(TESTS), "300") + "    assert number % 7\n"
         (folder / "test_it.py").write_text(suite)
-        command = pytest_command(SWITCH, "-q", "-n", "2", plugins=("failure_taxonomy", "xdist"))
+        command = pytest_command(
+            SWITCH, "-q", "-n", "2", plugins=("failure_taxonomy", "xdist")
+        )
         with subprocess.Popen(
             command, cwd=folder, env=child_environment(), stdout=subprocess.DEVNULL
         ) as child:
-            _wait_for_effects(folder / "effects", attacks.random.randrange(1, 290), child)
+            _wait_for_effects(
+                folder / "effects", attacks.random.randrange(1, 290), child
+            )
             together = [child.pid, *processes_of(folder)]
             for death in (signal.SIGSTOP, signal.SIGKILL):
                 for process_id in together:
@@ -241,8 +257,12 @@ def test_the_controller_and_the_watcher_are_killed_together(
         summary = report["summary"]
         if report["completeness"] == "full":
             continue
-        found = sum(summary[name] for name in ("passed", "failed", "in_flight", "not_run"))
-        in_teardown = [test for test in report["in_flight"] if test["phase"] == "teardown"]
+        found = sum(
+            summary[name] for name in ("passed", "failed", "in_flight", "not_run")
+        )
+        in_teardown = [
+            test for test in report["in_flight"] if test["phase"] == "teardown"
+        ]
         assert 0 <= found - summary["collected"] <= len(in_teardown), summary
         listed = len(report["failures"]) + report["limits"]["failures_omitted"]
         assert listed == summary["failed"]
@@ -272,7 +292,10 @@ def test_a_kill_right_after_the_first_report(tmp_path: Path) -> None:
     assert run.status == -signal.SIGKILL
     assert run.report(completeness="running")["summary"]["collected"] == 0
     assert main(["finalize", str(tmp_path / REPORT)]) == 1
-    assert run.report(completeness="reconstructed")["verdict"]["kind"] == "process.vanished"
+    assert (
+        run.report(completeness="reconstructed")["verdict"]["kind"]
+        == "process.vanished"
+    )
     assert list(tmp_path.glob(f".{REPORT}*")) == []
 
 
@@ -300,7 +323,9 @@ def test_a_large_selection(tmp_path: Path, attacks: Attacks) -> None:
     report = _wait_for_end(tmp_path / REPORT)
     seconds = time.monotonic() - died
     size = (tmp_path / REPORT).stat().st_size
-    sys.stdout.write(f"100,000 selected: report of {size:,} bytes {seconds:.2f} s after death\n")
+    sys.stdout.write(
+        f"100,000 selected: report of {size:,} bytes {seconds:.2f} s after death\n"
+    )
     assert_valid_report(report)
     assert report["summary"]["passed"] == 100
     assert report["summary"]["collected"] == 100_000

@@ -34,12 +34,17 @@ def system_under_test():
 def bench(failing: int, settings: str = "", **more: str) -> dict[str, str]:
     """Return a task class of 12 cases of which the first ones fail."""
     wrong = [{**case, "answer": "wrong"} for case in passing_cases(failing)]
-    return task_class_files([*wrong, *passing_cases(12)[failing:]], settings=settings, **more)
+    return task_class_files(
+        [*wrong, *passing_cases(12)[failing:]], settings=settings, **more
+    )
 
 
 def suite(*tests: str, **files: str) -> dict[str, str]:
     """Return a test file, and other files by their names without `.py`."""
-    return {"test_it.py": "".join(tests), **{f"{name}.py": text for name, text in files.items()}}
+    return {
+        "test_it.py": "".join(tests),
+        **{f"{name}.py": text for name, text in files.items()},
+    }
 
 
 GATE: Final = bench(3, "gate: {lower_bound_95: 0.9}\n")
@@ -89,7 +94,9 @@ RUNS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
         "bench echo is incomplete",
     ),
     "lost": (
-        task_class_files([*passing_cases(5), {"id": "case-dies", "input": 1, "exit": 3}]),
+        task_class_files(
+            [*passing_cases(5), {"id": "case-dies", "input": 1, "exit": 3}]
+        ),
         ["bench", *BY_FILE, *XDIST],
         1,
         "bench echo is incomplete",
@@ -132,7 +139,12 @@ RUNS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
         "not known by known.yaml: 1 of them: test_it.py::test_dies",
     ),
     "crash": (suite(DIES, PASSES), [*BY_FILE, *XDIST], 0, "1 failure, which is known"),
-    "crash-in-history": (suite(DIES, PASSES), [*BY_HISTORY, *XDIST], 0, "which is known"),
+    "crash-in-history": (
+        suite(DIES, PASSES),
+        [*BY_HISTORY, *XDIST],
+        0,
+        "which is known",
+    ),
     "phases": (suite(PHASES), BY_FILE, 0, "3 failures, which are all known"),
     "no-gate": (bench(3), ["bench", *BY_FILE], 0, "3 failures, which are all known"),
 }
@@ -146,7 +158,11 @@ def test_nothing_but_failed_tests_is_known(
     files, args, status, words = known
     if "--cov=own" in args and find_spec("pytest_cov") is None:
         pytest.skip("needs pytest-cov")
-    for path, content in {"pytest.ini": "[pytest]\n", "known.yaml": EVERY, **files}.items():
+    for path, content in {
+        "pytest.ini": "[pytest]\n",
+        "known.yaml": EVERY,
+        **files,
+    }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content, "utf-8")
     plugins = ("failure_taxonomy", BENCH, "xdist", "timeout", "pytest_cov")
@@ -167,12 +183,24 @@ def test_nothing_but_failed_tests_is_known(
 
 @pytest.mark.parametrize(
     "args",
-    [["-q"], ["-qq"], ["-q", "-n2", "--tb=no"], ["-p", "no:terminal"], [f"{SWITCH}-summary=off"]],
+    [
+        ["-q"],
+        ["-qq"],
+        ["-q", "-n2", "--tb=no"],
+        ["-p", "no:terminal"],
+        [f"{SWITCH}-summary=off"],
+    ],
     ids=" ".join,
 )
-def test_a_green_run_with_failures_is_never_silent(tmp_path: Path, args: list[str]) -> None:
+def test_a_green_run_with_failures_is_never_silent(
+    tmp_path: Path, args: list[str]
+) -> None:
     """However quiet a run is, it says that known failures have made its status 0."""
-    for path, content in {"pytest.ini": "[pytest]\n", "known.yaml": EVERY, **suite(FAILS)}.items():
+    for path, content in {
+        "pytest.ini": "[pytest]\n",
+        "known.yaml": EVERY,
+        **suite(FAILS),
+    }.items():
         (tmp_path / path).write_text(content, "utf-8")
     plugins = ("failure_taxonomy", "xdist")
     run = run_child(tmp_path, pytest_command(SWITCH, *BY_FILE, *args, plugins=plugins))
@@ -187,8 +215,13 @@ def test_a_status_that_a_plugin_has_set_is_never_silent(tmp_path: Path) -> None:
         "import pytest\n@pytest.hookimpl(trylast=True)\n"
         "def pytest_sessionfinish(session): session.exitstatus = 0\n"
     )
-    for path, content in {"pytest.ini": "[pytest]\n", **suite(FAILS, conftest=sets)}.items():
+    for path, content in {
+        "pytest.ini": "[pytest]\n",
+        **suite(FAILS, conftest=sets),
+    }.items():
         (tmp_path / path).write_text(content, "utf-8")
-    run = run_child(tmp_path, pytest_command(SWITCH, "-q", plugins=("failure_taxonomy",)))
+    run = run_child(
+        tmp_path, pytest_command(SWITCH, "-q", plugins=("failure_taxonomy",))
+    )
     assert run.status == 0
     assert "exit code 0, which a plugin or a conftest.py has set" in run.stdout

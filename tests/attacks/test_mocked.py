@@ -90,10 +90,14 @@ FUNCTIONS: Final = {
     "warnings": "WarningMessage catch_warnings simplefilter warn",
 }
 """What tests mock, and more: all that pytest or this package may need for a failure."""
-NAMES: Final = [f"{module}.{name}" for module, names in FUNCTIONS.items() for name in names.split()]
+NAMES: Final = [
+    f"{module}.{name}" for module, names in FUNCTIONS.items() for name in names.split()
+]
 CASES: Final = {
     " ".join(case): case
-    for case in product(NAMES, ("returns", "raises"), ("first", "later"), ("serial", "xdist"))
+    for case in product(
+        NAMES, ("returns", "raises"), ("first", "later"), ("serial", "xdist")
+    )
 }
 COUNTED: Final = ("passed", "failed", "errors", "warnings")
 KNOWN: Final = "- nodeid: 'test_it.py::test_of_somebody_else'\n"
@@ -103,7 +107,9 @@ KNOWN: Final = "- nodeid: 'test_it.py::test_of_somebody_else'\n"
 def test_a_mocked_function(runs: PytestRuns, case: tuple[str, str, str, str]) -> None:
     """Counts, exit status, pytest's output and acceptance are those of a run without us."""
     name, way, moment, workers = case
-    suite = SUITE.format(name=name, way=way, before=FAILS_BEFORE if moment == "later" else "")
+    suite = SUITE.format(
+        name=name, way=way, before=FAILS_BEFORE if moment == "later" else ""
+    )
     runs.write({"test_it.py": suite, "known.yaml": KNOWN})
     args = ["-v", "-n", "2"] if workers == "xdist" else ["-v"]
     plugins = ["xdist"] if workers == "xdist" else []
@@ -120,7 +126,9 @@ def test_a_mocked_function(runs: PytestRuns, case: tuple[str, str, str, str]) ->
         counts = {name: run.outcomes.get(name, 0) for name in COUNTED}
         assert {name: summary[name] for name in COUNTED} == counts
         omitted = run.report["limits"]["failures_omitted"]
-        assert len(run.report["failures"]) + omitted == counts["failed"] + counts["errors"]
+        assert (
+            len(run.report["failures"]) + omitted == counts["failed"] + counts["errors"]
+        )
         assert omitted == 0 or "internal.error" in run.kinds
 
 
@@ -170,7 +178,9 @@ REPLACED: Final = {
 
 
 @pytest.mark.parametrize(("fixture", "library"), REPLACED.values(), ids=REPLACED)
-def test_modules_that_are_replaced(runs: PytestRuns, fixture: str, library: str) -> None:
+def test_modules_that_are_replaced(
+    runs: PytestRuns, fixture: str, library: str
+) -> None:
     """The first failure and later ones are described, and no file of ours stays."""
     if library:
         pytest.importorskip(library)
@@ -180,7 +190,9 @@ def test_modules_that_are_replaced(runs: PytestRuns, fixture: str, library: str)
         "def test_later(): raise KeyError('later')\n"
     )
     runs.write({"test_it.py": f"import pytest\n{fixture}\n{tests}"})
-    run = runs.compare(plugins=["pyfakefs.pytest_plugin"] if library == "pyfakefs" else [])
+    run = runs.compare(
+        plugins=["pyfakefs.pytest_plugin"] if library == "pyfakefs" else []
+    )
     types = [failure["exception"]["type"] for failure in run.report["failures"]]
     assert types == ["AssertionError", "AssertionError", "KeyError"]
     assert "faults" not in run.report["extensions"].get("pytest_failure_taxonomy", {})
@@ -205,11 +217,15 @@ def broken(*args):
         ("failures.exceptions.describe_exception", 0),
     ],
 )
-def test_what_is_counted_is_never_lost(runs: PytestRuns, where: str, omitted: int) -> None:
+def test_what_is_counted_is_never_lost(
+    runs: PytestRuns, where: str, omitted: int
+) -> None:
     """Wherever we fail ourselves, what pytest has counted is said, red, and never known."""
     tests = "def test_a(): raise KeyError('a')\ndef test_b(): assert 0\n"
     known = "- nodeid: '*'\n" if omitted else KNOWN
-    runs.write({"test_it.py": tests, "conftest.py": LOSES.format(where=where), "k.yaml": known})
+    runs.write(
+        {"test_it.py": tests, "conftest.py": LOSES.format(where=where), "k.yaml": known}
+    )
     run = runs.run("-q", "--failure-taxonomy-known=k.yaml")
     assert run.exit_status == 1
     assert run.verdict == ("TESTS_FAILED", "test.failed")

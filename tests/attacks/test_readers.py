@@ -46,7 +46,9 @@ def test_what_is_kept(tmp_path: Path, target: str) -> None:
 
 @pytest.mark.breaks_reports
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_spoilt(tmp_path: Path, attacks: Attacks, dead_run: DeadRun, target: str) -> None:
+def test_what_is_spoilt(
+    tmp_path: Path, attacks: Attacks, dead_run: DeadRun, target: str
+) -> None:
     """However an input is spoilt, what comes out is an answer, or an error that says so."""
     kept = list(corpus_of(target))
     if target == "record":  # as this version writes it

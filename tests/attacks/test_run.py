@@ -33,10 +33,14 @@ from tests.helpers.waiting import wait_until
 if sys.platform == "win32":  # its names for signals are needed below
     pytest.skip("needs /proc and /dev/full", allow_module_level=True)
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and /dev/full")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="needs /proc and /dev/full"
+)
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
-SUITE: Final = "import os, pathlib, time\ndef test_first(): pass\ndef test_second():\n    {body}\n"
+SUITE: Final = (
+    "import os, pathlib, time\ndef test_first(): pass\ndef test_second():\n    {body}\n"
+)
 WAIT: Final = "pathlib.Path('up').touch(); time.sleep(60)"
 
 
@@ -46,7 +50,9 @@ def write(folder: Path, body: str) -> None:
     (folder / "test_it.py").write_text(SUITE.format(body=body), "utf-8")
 
 
-def supervise(folder: Path, *command: str, options: Sequence[str] = (), **given: Any) -> ChildRun:
+def supervise(
+    folder: Path, *command: str, options: Sequence[str] = (), **given: Any
+) -> ChildRun:
     """Run a command under `run`."""
     return run_child(folder, [*CLI, "run", *options, "--", *command], **given)
 
@@ -54,7 +60,9 @@ def supervise(folder: Path, *command: str, options: Sequence[str] = (), **given:
 def is_running(process_id: int) -> bool:
     """Tell whether a process runs; a zombie does not."""
     try:
-        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2].split()
+        fields = (
+            Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2].split()
+        )
     except OSError:
         return False
     return fields[0] not in "ZX"
@@ -133,8 +141,12 @@ def test_own_words_never_change_the_exit_status(
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@pytest.mark.parametrize(("command", "status"), [("run -- sh -c 'exit 7'", 7), ("--help", 0)])
-def test_a_pipe_that_nobody_reads(subjects: Path, stream: str, command: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("command", "status"), [("run -- sh -c 'exit 7'", 7), ("--help", 0)]
+)
+def test_a_pipe_that_nobody_reads(
+    subjects: Path, stream: str, command: str, status: int
+) -> None:
     """That is no failure, and nothing is said of it."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -159,7 +171,9 @@ def test_an_answer_that_is_lost_is_told(subjects: Path) -> None:
 
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
 @pytest.mark.parametrize("body", ["pass", "assert 0"])
-def test_the_plugins_words_do_not_change_it_either(tmp_path: Path, streams: str, body: str) -> None:
+def test_the_plugins_words_do_not_change_it_either(
+    tmp_path: Path, streams: str, body: str
+) -> None:
     """A fault that can't be told on stderr leaves pytest's exit status alone."""
     write(tmp_path, body)
     (tmp_path / "conftest.py").write_text(
@@ -218,10 +232,14 @@ def test_no_place_for_temporary_files(tmp_path: Path) -> None:
         "from pytest_failure_taxonomy.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    run = run_child(tmp_path, [sys.executable, "-c", code, "run", "--", *pytest_command()])
+    run = run_child(
+        tmp_path, [sys.executable, "-c", code, "run", "--", *pytest_command()]
+    )
     assert run.status == 3
     report = run.report(completeness="reconstructed")
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
 
 
 # A supervisor that fails.
@@ -300,7 +318,10 @@ def test_whatever_fails_ends_and_reaps_the_command(
             supervisor.kill()
     assert not Path(f"/proc/{inner}").exists(), "not reaped"
     expected = signal.SIGKILL if fault == "reaping" else number
-    assert supervisor.returncode in (-expected, 124 if fault == "the-limit" else -expected)
+    assert supervisor.returncode in (
+        -expected,
+        124 if fault == "the-limit" else -expected,
+    )
     lines = [line for line in said.decode().splitlines() if "supervisor failed" in line]
     assert len(lines) == 1, said
     assert "MemoryError: injected" in lines[0]
@@ -314,7 +335,9 @@ def test_a_report_that_can_not_be_made(tmp_path: Path) -> None:
         "{fault}",
         "from pytest_failure_taxonomy.cli import run; raise_at(run, 'report_of_command', 1)",
     )
-    run = run_child(tmp_path, [sys.executable, "-c", code, "run", "--", "sh", "-c", "exit 7"])
+    run = run_child(
+        tmp_path, [sys.executable, "-c", code, "run", "--", "sh", "-c", "exit 7"]
+    )
     assert run.status == 7
     (line,) = run.stderr.splitlines()
     assert line.endswith("the report can't be made: MemoryError: injected")
@@ -330,7 +353,9 @@ def test_signals_are_the_users_again(tmp_path: Path) -> None:
         "run.report_of_command = hang",
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, "run", "--", "true"], cwd=tmp_path, env=child_environment()
+        [sys.executable, "-c", code, "run", "--", "true"],
+        cwd=tmp_path,
+        env=child_environment(),
     ) as child:
         try:
             wait_until((tmp_path / "up").exists, "the report")
@@ -354,7 +379,11 @@ def test_a_killed_run_leaves_nothing_behind(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "tmp"
     folder.mkdir()
     write(tmp_path, WAIT)
-    command = pytest_command() if kind == "pytest" else ["sh", "-c", "touch up; exec sleep 60"]
+    command = (
+        pytest_command()
+        if kind == "pytest"
+        else ["sh", "-c", "touch up; exec sleep 60"]
+    )
     with subprocess.Popen(
         [*CLI, "run", "--", *command],
         cwd=tmp_path,
@@ -367,7 +396,9 @@ def test_a_killed_run_leaves_nothing_behind(tmp_path: Path, kind: str) -> None:
             wait_until((tmp_path / "up").exists, "the command")
             child.kill()
             child.wait()
-            assert [path.name for path in folder.iterdir() if "pytest-of" not in path.name] == []
+            assert [
+                path.name for path in folder.iterdir() if "pytest-of" not in path.name
+            ] == []
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -394,7 +425,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "venv" / "bin" / "python")
 
 
-MISSING: Final = "failure-taxonomy: pytest-failure-taxonomy is not installed in {bare}: "
+MISSING: Final = (
+    "failure-taxonomy: pytest-failure-taxonomy is not installed in {bare}: "
+)
 
 
 def test_it_is_told(tmp_path: Path, bare: str) -> None:
@@ -405,7 +438,9 @@ def test_it_is_told(tmp_path: Path, bare: str) -> None:
     assert run.status == 1
     (line,) = [line for line in run.stderr.splitlines() if "not installed" in line]
     assert line.startswith(MISSING.format(bare=bare))
-    assert line.endswith(f"install it there: {bare} -m pip install pytest-failure-taxonomy")
+    assert line.endswith(
+        f"install it there: {bare} -m pip install pytest-failure-taxonomy"
+    )
     assert run.told[1] == (
         "tests failed, to go by pytest's exit code [TESTS_FAILED test.failed, likely]"
     )
@@ -421,8 +456,18 @@ def test_it_is_told(tmp_path: Path, bare: str) -> None:
     [
         ("assert 0", (), 1, ("TESTS_FAILED", "test.failed", "test_it.py::test_second")),
         ("pass", (), 0, None),
-        ("pass", ("-k", "nothing"), 5, ("NO_TESTS_COLLECTED", "tests.all_deselected", None)),
-        ("os.abort()", ("-v",), -6, ("UNKNOWN", "process.crashed", "test_it.py::test_second")),
+        (
+            "pass",
+            ("-k", "nothing"),
+            5,
+            ("NO_TESTS_COLLECTED", "tests.all_deselected", None),
+        ),
+        (
+            "os.abort()",
+            ("-v",),
+            -6,
+            ("UNKNOWN", "process.crashed", "test_it.py::test_second"),
+        ),
         ("pass", ("--no-such-option",), 4, ("INTERNAL_ERROR", "usage.error", None)),
     ],
 )
@@ -459,7 +504,9 @@ def test_an_interpreter_without_a_pytest(tmp_path: Path) -> None:
     run = supervise(tmp_path, python, "-m", "pytest")
     assert run.status == 1
     assert f"failure-taxonomy: pytest is not installed in {python}; " in run.stderr
-    assert run.report(completeness="reconstructed")["verdict"]["kind"] == "command.failed"
+    assert (
+        run.report(completeness="reconstructed")["verdict"]["kind"] == "command.failed"
+    )
 
 
 def test_a_script_is_asked_by_its_first_line(tmp_path: Path, bare: str) -> None:
@@ -471,8 +518,14 @@ def test_a_script_is_asked_by_its_first_line(tmp_path: Path, bare: str) -> None:
     run = supervise(tmp_path, str(script))
     assert run.status == 0
     assert f"is not installed in {bare}, to which {script} belongs: " in run.stderr
-    assert f"; run {sys.executable} -m pytest instead, or install it there: {bare}" in run.stderr
-    assert "taxonomy: the command ended with status 0; report: failure-report.json" in run.stderr
+    assert (
+        f"; run {sys.executable} -m pytest instead, or install it there: {bare}"
+        in run.stderr
+    )
+    assert (
+        "taxonomy: the command ended with status 0; report: failure-report.json"
+        in run.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -491,7 +544,10 @@ def test_our_options_in_an_environment_without_us(
     assert run.status != 0
     assert MISSING.format(bare=bare) in run.stderr
     (cause,) = run.report(completeness="reconstructed")["causes"]
-    assert (cause["what"], cause["fix"]) == (message, "pip install pytest-failure-taxonomy")
+    assert (cause["what"], cause["fix"]) == (
+        message,
+        "pip install pytest-failure-taxonomy",
+    )
 
 
 @pytest.mark.parametrize("args", [("-p", "no:failure_taxonomy"), ("-p", "typo")])
@@ -636,10 +692,14 @@ def test_a_limit_around_a_pytest_within(tmp_path: Path) -> None:
     write(tmp_path, WAIT)
     inner = shlex.join(pytest_command(SWITCH))
     for seconds in ("4", "16", "48"):  # for a machine that has much else to do
-        run = supervise(tmp_path, "sh", "-c", f"{inner}; exit 7", options=["--timeout", seconds])
+        run = supervise(
+            tmp_path, "sh", "-c", f"{inner}; exit 7", options=["--timeout", seconds]
+        )
         assert run.status == 124
         if (tmp_path / "up").exists():
             break
     report = run.report(completeness="reconstructed")
     assert report["verdict"]["kind"] in ("process.timeout", "process.terminated")
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]

@@ -61,7 +61,14 @@ FORMS: Final = {
 }
 
 NAMES: Final = (
-    *("DEPLOY_PAT", "RAILS_MASTER_KEY", "FERNET_KEY", "STRIPE_KEY", "HMAC_KEY", "SIGNING_KEY"),
+    *(
+        "DEPLOY_PAT",
+        "RAILS_MASTER_KEY",
+        "FERNET_KEY",
+        "STRIPE_KEY",
+        "HMAC_KEY",
+        "SIGNING_KEY",
+    ),
     *("DB_PW", "PGPASS", "TF_VAR_db_pw", "PASSWORD_SALT", "SESSION_KEY", "WIFI_PSK"),
 )
 """Environment variables whose names say that their values are secret."""
@@ -167,7 +174,12 @@ def chance(name: str, length: int = 24) -> str:
 def secrets() -> dict[str, str]:
     """Return the secrets of the suite by what they are in."""
     others = ("late", "late-in-url", "environment", "argument", "dataclass")
-    tokens = ("id-1", "id-2", "passing-id", *(name for name, form in FORMS.items() if "{T" in form))
+    tokens = (
+        "id-1",
+        "id-2",
+        "passing-id",
+        *(name for name, form in FORMS.items() if "{T" in form),
+    )
     found = {name: chance(name) for name in (*FORMS, *NAMES, *others)}
     return found | {name: chance(name, 36) for name in tokens}
 
@@ -208,27 +220,41 @@ def test_no_form_of_a_secret_reaches_a_report(tmp_path: Path, workers: int) -> N
     assert len({failure["nodeid"] for failure in report["failures"]}) == TESTS - 1
 
 
-@pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
+@pytest.mark.skipif(
+    os.name != "posix", reason="the record outlives its process on POSIX alone"
+)
 @XDIST
 def test_no_form_of_a_secret_outlives_pytest(tmp_path: Path, workers: int) -> None:
     """A pytest that is killed leaves none on disk, and none comes into the report made of that."""
     run = run_suite(tmp_path, workers, KILL_AFTER=str(TESTS))
     assert run.status == -signal.SIGKILL
-    files = [path for path in tmp_path.glob(".failure-report.json.*/**/*") if path.is_file()]
+    files = [
+        path for path in tmp_path.glob(".failure-report.json.*/**/*") if path.is_file()
+    ]
     left = "".join(path.read_bytes().decode("latin-1") for path in files)
     assert "test_bare_before_it_is_known" in left
     assert leaks(left) == []
     assert leaks((tmp_path / "failure-report.json").read_text()) == []
-    command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", "failure-report.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest_failure_taxonomy",
+        "finalize",
+        "failure-report.json",
+    ]
     finalized = run_child(tmp_path, command)
     report = run.report(completeness="reconstructed")
     assert len(report["failures"]) == TESTS - 1
     assert leaks(json.dumps(report) + finalized.stdout + finalized.stderr) == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
+@pytest.mark.skipif(
+    os.name != "posix", reason="the record outlives its process on POSIX alone"
+)
 @XDIST
-def test_a_node_id_is_one_in_the_record_of_all_processes(tmp_path: Path, workers: int) -> None:
+def test_a_node_id_is_one_in_the_record_of_all_processes(
+    tmp_path: Path, workers: int
+) -> None:
     """The test in flight is found again among those selected, and is not told as not run."""
     suite = (
         "import os, pytest, signal, time\n"
@@ -247,12 +273,19 @@ def test_a_node_id_is_one_in_the_record_of_all_processes(tmp_path: Path, workers
     on = ["-n", "1"] if workers else []
     run = run_pytest(tmp_path, *on, plugins=["xdist"] if workers else [])
     assert run.status == -signal.SIGKILL
-    command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", "failure-report.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest_failure_taxonomy",
+        "finalize",
+        "failure-report.json",
+    ]
     run_child(tmp_path, command)
     report = run.report(completeness="reconstructed")
     (flying,) = report["in_flight"]
     assert re.fullmatch(
-        r"test_it\.py::test_it\[\[REDACTED:github-token [0-9a-f]{10}\]\]", flying["nodeid"]
+        r"test_it\.py::test_it\[\[REDACTED:github-token [0-9a-f]{10}\]\]",
+        flying["nodeid"],
     )
     assert report["not_run"]["nodeids"] == ["test_it.py::test_other"]
 

@@ -80,7 +80,9 @@ ODD: Final[dict[str, Surroundings]] = {
     "tmpdir-read-only": Surroundings(env={"TMPDIR": "/proc"}),
     "no-path": Surroundings(env={"PATH": None}),
     "empty-path": Surroundings(env={"PATH": ""}),
-    "nothing-at-all": Surroundings(prepare="os.environ.clear()", args=("-p", "no:cacheprovider")),
+    "nothing-at-all": Surroundings(
+        prepare="os.environ.clear()", args=("-p", "no:cacheprovider")
+    ),
     "no-bytecode": Surroundings(env={"PYTHONDONTWRITEBYTECODE": "1"}),
     "bytecode": Surroundings(env={"PYTHONDONTWRITEBYTECODE": None}),
     "bytecode-elsewhere": Surroundings(env={"PYTHONPYCACHEPREFIX": "/there/is/none"}),
@@ -89,7 +91,9 @@ ODD: Final[dict[str, Surroundings]] = {
     "dev-mode": Surroundings(env={"PYTHONDEVMODE": "1"}),
     "unbuffered": Surroundings(env={"PYTHONUNBUFFERED": "1"}),
     "no-user-site": Surroundings(env={"PYTHONNOUSERSITE": "1", "PYTHONSAFEPATH": None}),
-    "tracemalloc": Surroundings(env={"PYTHONTRACEMALLOC": "5", "PYTHONMALLOC": "debug"}),
+    "tracemalloc": Surroundings(
+        env={"PYTHONTRACEMALLOC": "5", "PYTHONMALLOC": "debug"}
+    ),
     "faulthandler": Surroundings(env={"PYTHONFAULTHANDLER": "1"}),
     "warnings-are-errors": Surroundings(env={"PYTHONWARNINGS": "error"}),
     "one-column": Surroundings(env={"COLUMNS": "1"}),
@@ -103,18 +107,26 @@ ODD: Final[dict[str, Surroundings]] = {
     "no-terminal": Surroundings(env={"TERM": None}),
     "time-zone": Surroundings(env={"TZ": "Pacific/Kiritimati"}),
     "time-zone-rubbish": Surroundings(env={"TZ": ":/etc/hostname"}),
-    "ci": Surroundings(env={"CI": "true", "GITHUB_ACTIONS": "true", "GITHUB_RUN_ID": "1"}),
-    "ci-rubbish": Surroundings(env={"GITHUB_ACTIONS": "true", "GITHUB_SHA": "\u202e" * 9_000}),
+    "ci": Surroundings(
+        env={"CI": "true", "GITHUB_ACTIONS": "true", "GITHUB_RUN_ID": "1"}
+    ),
+    "ci-rubbish": Surroundings(
+        env={"GITHUB_ACTIONS": "true", "GITHUB_SHA": "\u202e" * 9_000}
+    ),
     "not-utf-8": Surroundings(
         prepare="os.environb[b'GITHUB_JOB'] = b'\\xff\\xfe'; os.environ['GITHUB_ACTIONS'] = 'true'"
     ),
     "supervisor-rubbish": Surroundings(
         prepare="os.environ['FAILURE_TAXONOMY_SUPERVISOR'] = '%d:/there/is/none' % os.getppid()"
     ),
-    "supervisor-not-a-number": Surroundings(env={"FAILURE_TAXONOMY_SUPERVISOR": "x:\udcff"}),
+    "supervisor-not-a-number": Surroundings(
+        env={"FAILURE_TAXONOMY_SUPERVISOR": "x:\udcff"}
+    ),
     "stdin-closed": Surroundings(prepare="os.close(0)"),
     "stderr-closed": Surroundings(prepare="os.close(2)"),
-    "stderr-full": Surroundings(prepare="os.dup2(os.open('/dev/full', os.O_WRONLY), 2)"),
+    "stderr-full": Surroundings(
+        prepare="os.dup2(os.open('/dev/full', os.O_WRONLY), 2)"
+    ),
     "descriptors-inherited": Surroundings(
         prepare="for n in range(50): os.set_inheritable(os.open('/dev/null', 0), True)"
     ),
@@ -126,7 +138,9 @@ ODD: Final[dict[str, Surroundings]] = {
     "folder-with-a-percent": Surroundings(folder="%s {0} $HOME ::error::"),
     "folder-like-an-option": Surroundings(folder="--failure-taxonomy"),
     "folder-deep": Surroundings(folder="/".join(["d" * 200] * 12)),
-    "umask-all": Surroundings(prepare="os.umask(0o777)", args=("-p", "no:cacheprovider")),
+    "umask-all": Surroundings(
+        prepare="os.umask(0o777)", args=("-p", "no:cacheprovider")
+    ),
     "umask-none": Surroundings(prepare="os.umask(0)"),
     "few-descriptors": Surroundings(prepare="limit('RLIMIT_NOFILE', 32)"),
     "very-few-descriptors": Surroundings(prepare="limit('RLIMIT_NOFILE', 16)"),
@@ -165,7 +179,10 @@ def run_both(folder: Path, odd: Surroundings, *args: str) -> tuple[ChildRun, Chi
             pytest.skip("needs root and setpriv")
         launcher = [*AS_NOBODY, *launcher]
         os.chown(place, odd.owner, odd.owner)
-    given: dict[str, Any] = {"env": {"LANG": "C.UTF-8", **odd.env}, "launcher": launcher}
+    given: dict[str, Any] = {
+        "env": {"LANG": "C.UTF-8", **odd.env},
+        "launcher": launcher,
+    }
     plain = run_plain_pytest(place, *args, **given)
     return plain, run_pytest(place, *args, **given)
 
@@ -202,7 +219,9 @@ def test_pytest_in_odd_surroundings(tmp_path: Path, odd: Surroundings) -> None:
 def test_workers_in_odd_surroundings(tmp_path: Path, odd: Surroundings) -> None:
     """The same with xdist, whose output is in no order."""
     plain, run = run_both(tmp_path, odd, "-p", "xdist", "-n", "2")
-    assert (run.status, run.outcome) == (plain.status, plain.outcome), run.stdout + run.stderr
+    assert (run.status, run.outcome) == (plain.status, plain.outcome), (
+        run.stdout + run.stderr
+    )
     assert "inside pytest-failure-taxonomy" not in run.stdout + run.stderr
     path = find_report(run)
     assert read_report(path)["exit"]["code"] == plain.status

@@ -12,7 +12,12 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import EVENTS, STATE, WRITTEN_AT, record_folder
+from pytest_failure_taxonomy.record.layout import (
+    EVENTS,
+    STATE,
+    WRITTEN_AT,
+    record_folder,
+)
 from pytest_failure_taxonomy.record.read import RecordedRun, read_record
 from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.recorder.progress import Progress
@@ -21,7 +26,9 @@ from tests.helpers.reports import make_context
 from tests.helpers.waiting import wait_until
 from tests.unit.record.test_record import HEADER, RUN_ID, STARTED_NS
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs the check of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="needs the check of Linux"
+)
 
 CUT: Final = (
     "import os, pathlib, signal, threading, pytest\n"
@@ -93,7 +100,9 @@ MOMENTS: Final = (
 )
 
 
-def run_cut(folder: Path, at: str, how: str, *args: str, **env: str) -> tuple[int, dict[str, Any]]:
+def run_cut(
+    folder: Path, at: str, how: str, *args: str, **env: str
+) -> tuple[int, dict[str, Any]]:
     """Run the suite, and return its status and the report, if that is whole JSON."""
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "cutting.py").write_text(CUT)
@@ -138,13 +147,18 @@ def assert_is_whole(report: dict[str, Any]) -> None:
     assert report["completeness"] == "full"
     assert report["verdict"]["kind"] == "test.failed"
     summary = report["summary"]
-    counts = [summary[name] for name in ("collected", "passed", "failed", "in_flight", "not_run")]
+    counts = [
+        summary[name]
+        for name in ("collected", "passed", "failed", "in_flight", "not_run")
+    ]
     assert counts == [6, 5, 1, 0, 0]
     assert [each["nodeid"] for each in report["failures"]] == ["test_it.py::test_it[3]"]
     assert "faults" not in report["extensions"].get("pytest_failure_taxonomy", {})
 
 
-@pytest.mark.parametrize("args", [(), ("-p", "xdist", "-n", "2")], ids=["serial", "workers"])
+@pytest.mark.parametrize(
+    "args", [(), ("-p", "xdist", "-n", "2")], ids=["serial", "workers"]
+)
 def test_a_death_after_all_files_were_cut(tmp_path: Path, args: Sequence[str]) -> None:
     """What was written again says what had passed, failed and was running."""
     death = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -164,7 +178,9 @@ def test_a_death_after_all_files_were_cut(tmp_path: Path, args: Sequence[str]) -
     summary = report["summary"]
     assert (summary["collected"], summary["passed"], summary["failed"]) == (6, 3, 1)
     assert [each["nodeid"] for each in report["failures"]] == ["test_it.py::test_it[3]"]
-    assert [each["nodeid"] for each in report["in_flight"]] == ["test_it.py::test_it[4]"]
+    assert [each["nodeid"] for each in report["in_flight"]] == [
+        "test_it.py::test_it[4]"
+    ]
     assert report["not_run"]["nodeids"] == ["test_it.py::test_it[5]"]
 
 

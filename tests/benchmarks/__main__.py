@@ -41,7 +41,9 @@ BENCH_MEASURES: dict[str, Callable[[Bench], list[Table]]] = {
     "bench-absent": measure_absent,
 }
 """Those of the bench layer, each with tables of its own."""
-ON_REQUEST: dict[str, Callable[[Bench], list[Table]]] = {"instructions": measure_instructions}
+ON_REQUEST: dict[str, Callable[[Bench], list[Table]]] = {
+    "instructions": measure_instructions
+}
 """What takes long and needs more than Python."""
 
 
@@ -57,7 +59,9 @@ def main() -> int:
     started = time.monotonic()
     try:
         if OURS in reporters and OURS not in present:
-            raise BrokenRunError(f"{OURS.name} is not installed here; `pip install -e .` does it")
+            raise BrokenRunError(
+                f"{OURS.name} is not installed here; `pip install -e .` does it"
+            )
         columns, tables = _measure(options, present)
     except BrokenRunError as error:
         sys.stderr.write(f"benchmark: {error}\n")
@@ -105,10 +109,17 @@ def _measure(
 
 def _parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description=__doc__
+    )
     add = parser.add_argument
     add("--rounds", type=_at_least(1), default=10, help="runs of every variant (10)")
-    add("--tests", type=_at_least(SMALLEST_TESTS), default=2000, help="size of the suite (2000)")
+    add(
+        "--tests",
+        type=_at_least(SMALLEST_TESTS),
+        default=2000,
+        help="size of the suite (2000)",
+    )
     add(
         "--only",
         choices=[*MEASURES, *BENCH_MEASURES, *ON_REQUEST],
@@ -122,8 +133,17 @@ def _parse_arguments() -> argparse.Namespace:
         default=[],
         help="leave a reporter out (repeatable)",
     )
-    add("--quick", action="store_true", help=f"{QUICK_ROUNDS} round of {QUICK_TESTS} tests")
-    add("--output", type=Path, metavar="FILE", help="write the table to a Markdown file, too")
+    add(
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_ROUNDS} round of {QUICK_TESTS} tests",
+    )
+    add(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the table to a Markdown file, too",
+    )
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.tests = QUICK_ROUNDS, QUICK_TESTS

@@ -21,7 +21,8 @@ NO_TESTS = 5
 
 TAXONOMY = Variant(name="+ failure_taxonomy", plugins=("failure_taxonomy",))
 BOTH = Variant(
-    name="+ failure_taxonomy_bench", plugins=("failure_taxonomy", "failure_taxonomy_bench")
+    name="+ failure_taxonomy_bench",
+    plugins=("failure_taxonomy", "failure_taxonomy_bench"),
 )
 VARIANTS = (PLAIN, AGAIN, TAXONOMY, BOTH)
 

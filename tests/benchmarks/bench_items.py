@@ -71,7 +71,9 @@ def measure_items(bench: Bench) -> list[Table]:
         max(1, bench.rounds // 2),
     )
     # A single round: peaks repeat within 0.3 MiB.
-    single = {(row, size): _run(bench.workplace, row, size) for row in rows for size in sizes}
+    single = {
+        (row, size): _run(bench.workplace, row, size) for row in rows for size in sizes
+    }
     peaks = {key: peak_kib(spent) for key, spent in single.items()}
 
     def column(heading: str, figure: Callable[[Variant], Figure]) -> Column:
@@ -88,7 +90,9 @@ def measure_items(bench: Bench) -> list[Table]:
         return lambda row: Figure(value=peaks[row, size] / 1024, error=0)
 
     def growth_kib(row: Variant) -> Figure:
-        return Figure(value=(peaks[row, large] - peaks[row, middle]) / (large - middle), error=0)
+        return Figure(
+            value=(peaks[row, large] - peaks[row, middle]) / (large - middle), error=0
+        )
 
     return [
         Table(
@@ -145,7 +149,9 @@ def measure_waits(bench: Bench) -> list[Table]:
     spent = take_turns(commands, max(1, bench.rounds // 2))
 
     def column(heading: str, cost: Callable[[Spent], float]) -> Column:
-        figures = {row: median_of([cost(each) for each in spent[row]]) for row in commands}
+        figures = {
+            row: median_of([cost(each) for each in spent[row]]) for row in commands
+        }
         return Column(heading=heading, figures=figures, is_absolute=True)
 
     ideal = tests * SECONDS / WAITING
@@ -155,7 +161,10 @@ def measure_waits(bench: Bench) -> list[Table]:
             columns=(
                 column("wall s", wall),
                 column("CPU s", cpu),
-                column("MiB peak of the biggest process", lambda each: peak_kib(each) / 1024),
+                column(
+                    "MiB peak of the biggest process",
+                    lambda each: peak_kib(each) / 1024,
+                ),
             ),
             skipped=() if peer in commands else ("pydantic-evals",),
         ),
@@ -182,15 +191,23 @@ def _measure_processes() -> Table:
     return Table(
         title="Items: processes of a system",
         columns=tuple(
-            Column(heading=name, figures={row: Figure(value=value, error=0)}, is_absolute=True)
+            Column(
+                heading=name,
+                figures={row: Figure(value=value, error=0)},
+                is_absolute=True,
+            )
             for name, value in columns.items()
         ),
     )
 
 
-def _wait(workplace: Path, row: str, tests: int, settings: str, variant: Variant) -> Spent:
+def _wait(
+    workplace: Path, row: str, tests: int, settings: str, variant: Variant
+) -> Spent:
     """Run pytest on cases whose system has a name."""
-    folder = workplace / "".join(each if each.isalnum() else "_" for each in f"waits {row}")
+    folder = workplace / "".join(
+        each if each.isalnum() else "_" for each in f"waits {row}"
+    )
     if not folder.exists():
         folder.mkdir()
         named = NAMED.format(seconds=SECONDS)
@@ -210,7 +227,9 @@ def _measure_resumed(bench: Bench, tests: int) -> Table:
     )
 
     def column(heading: str, cost: Callable[[Spent], float]) -> Column:
-        figures = {row.name: median_of([cost(each) for each in spent[row]]) for row in rows}
+        figures = {
+            row.name: median_of([cost(each) for each in spent[row]]) for row in rows
+        }
         return Column(heading=heading, figures=figures, is_absolute=True)
 
     return Table(
@@ -259,10 +278,15 @@ def _run(workplace: Path, row: Variant, tests: int, *options: str) -> Spent:
 def _write_task_class(folder: Path, numbers: Sequence[int]) -> None:
     """Write a task class whose cases all pass."""
     (folder / "cases").mkdir()
-    lines = [json.dumps({"id": f"case-{number}", "input": number}) for number in numbers]
+    lines = [
+        json.dumps({"id": f"case-{number}", "input": number}) for number in numbers
+    ]
     _write(folder / "cases", {"cases.jsonl": "\n".join(lines)})
     codes, keys = "{}\n", "[]\n"
-    _write(folder, {"failure_modes.yaml": codes, "breakdown_keys.yaml": keys, "rubric.py": RUBRIC})
+    _write(
+        folder,
+        {"failure_modes.yaml": codes, "breakdown_keys.yaml": keys, "rubric.py": RUBRIC},
+    )
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:

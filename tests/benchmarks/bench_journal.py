@@ -30,7 +30,9 @@ def measure_journal(bench: Bench) -> list[Table]:
     spent = take_turns(
         {
             (name, size): partial(
-                spend, [sys.executable, "-P", str(PROGRAM), kind, str(size)], bench.workplace
+                spend,
+                [sys.executable, "-P", str(PROGRAM), kind, str(size)],
+                bench.workplace,
             )
             for name, kind in ROWS.items()
             for size in (small, large)
@@ -40,7 +42,9 @@ def measure_journal(bench: Bench) -> list[Table]:
 
     def column(heading: str, cost: Callable[[Spent], float]) -> Column:
         figures = {
-            name: slope_of(spent[name, small], spent[name, large], (large - small) / 1e6, cost)
+            name: slope_of(
+                spent[name, small], spent[name, large], (large - small) / 1e6, cost
+            )
             for name in ROWS
         }
         return Column(heading=heading, figures=figures, is_absolute=True)

@@ -23,7 +23,12 @@ MANY, FEW = "many", "few"
 ROWS = (
     ("IsolatedRubric, warm: a fork a case", "warm", RUBRIC, MANY),
     ("the same with a rubric that imports pydantic", "warm", PYDANTIC_RUBRIC, MANY),
-    ("IsolatedRubric, fresh, pydantic: an interpreter a case", "fresh", PYDANTIC_RUBRIC, FEW),
+    (
+        "IsolatedRubric, fresh, pydantic: an interpreter a case",
+        "fresh",
+        PYDANTIC_RUBRIC,
+        FEW,
+    ),
     ("a plain subprocess of Python a case, pydantic", "script", PYDANTIC_RUBRIC, FEW),
 )
 """The name, the kind of process, the rubric, and whether there is time for many cases."""
@@ -38,7 +43,13 @@ def measure_rubric(bench: Bench) -> list[Table]:
         {
             (name, size, at_a_time): partial(
                 spend,
-                [*command, kind, _write(bench.workplace, rubric), str(size), str(at_a_time)],
+                [
+                    *command,
+                    kind,
+                    _write(bench.workplace, rubric),
+                    str(size),
+                    str(at_a_time),
+                ],
                 bench.workplace,
             )
             for name, kind, rubric, amount in ROWS

@@ -44,7 +44,9 @@ def measure_runner(bench: Bench) -> list[Table]:
     spent = take_turns(
         {
             (name, kind, size): partial(
-                spend, [sys.executable, "-P", str(PROGRAM), name, str(size), kind], bench.workplace
+                spend,
+                [sys.executable, "-P", str(PROGRAM), name, str(size), kind],
+                bench.workplace,
             )
             for name, kind in chosen
             for size in sizes
@@ -55,7 +57,10 @@ def measure_runner(bench: Bench) -> list[Table]:
     def column(heading: str, wanted: str, cost: Callable[[Spent], float]) -> Column:
         figures = {
             NAMES[name]: slope_of(
-                spent[name, kind, small], spent[name, kind, large], (large - small) / 1e6, cost
+                spent[name, kind, small],
+                spent[name, kind, large],
+                (large - small) / 1e6,
+                cost,
             )
             for name, kind in chosen
             if kind == wanted

@@ -75,7 +75,9 @@ def bca(scores: Floats, *, expanded: bool = False) -> float:
     if np.ptp(scores) == 0:
         return ours(scores)
     rng = np.random.default_rng(0)
-    means = np.sort(np.sort(scores)[rng.integers(0, n, size=(RESAMPLES, n))].mean(axis=1))
+    means = np.sort(
+        np.sort(scores)[rng.integers(0, n, size=(RESAMPLES, n))].mean(axis=1)
+    )
     below, not_above = (means < mean - 1e-12).mean(), (means <= mean + 1e-12).mean()
     bias = special.ndtri((below + not_above) / 2)
     acceleration = (deviations**3).sum() / (deviations**2).sum() ** 1.5 / 6
@@ -84,7 +86,9 @@ def bca(scores: Floats, *, expanded: bool = False) -> float:
         level = special.ndtr(-math.sqrt(n / (n - 1)) * stats.t.ppf(0.95, n - 1))
     moved = bias + special.ndtri(level)
     quantile = special.ndtr(bias + moved / (1 - acceleration * moved))
-    return float(np.quantile(means, quantile)) if np.isfinite(quantile) else ours(scores)
+    return (
+        float(np.quantile(means, quantile)) if np.isfinite(quantile) else ours(scores)
+    )
 
 
 def bca_once_failures_are_seen(scores: Floats) -> float:
@@ -131,24 +135,35 @@ def row(distribution: str, rule_name: str, samples: int) -> str:
     # Two standard errors of a coverage of 95 %; a sum has none.
     error = 2 * math.sqrt(0.05 * 0.95 / samples) if distribution in DRAWN else 0.0
     cells = [
-        f"{figure:.1%}" if figure >= 0.95 - error else f"**{figure:.1%}**" for figure in figures
+        f"{figure:.1%}" if figure >= 0.95 - error else f"**{figure:.1%}**"
+        for figure in figures
     ]
-    name = distribution if distribution in DRAWN else f"1 ({float(distribution):.0%}), else 0"
-    return "| " + " | ".join([name, *cells]).replace("%", " %").replace("  %", " %") + " |"
+    name = (
+        distribution
+        if distribution in DRAWN
+        else f"1 ({float(distribution):.0%}), else 0"
+    )
+    return (
+        "| " + " | ".join([name, *cells]).replace("%", " %").replace("  %", " %") + " |"
+    )
 
 
 def main() -> None:
     """Print the tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=4_000, help="for our own bound")
-    parser.add_argument("--others", type=int, default=1_000, help="samples for other bounds")
+    parser.add_argument(
+        "--others", type=int, default=1_000, help="samples for other bounds"
+    )
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     distributions = [*map(str, SHARES), *DRAWN]
     with ProcessPoolExecutor(given.processes) as pool:
         for rule_name, rule in RULES.items():
             samples = given.samples if rule is ours else given.others
-            rows = pool.map(partial(row, rule_name=rule_name, samples=samples), distributions)
+            rows = pool.map(
+                partial(row, rule_name=rule_name, samples=samples), distributions
+            )
             lines = [
                 f"{rule_name}:",
                 "",

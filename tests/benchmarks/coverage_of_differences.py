@@ -28,7 +28,15 @@ Interval: TypeAlias = Callable[[Floats], tuple[float, float]]
 SIZES = (5, 10, 20, 50, 100)
 GRID_STEP = 0.02
 
-FLIPS = ((0.01, 0.0), (0.05, 0.0), (0.2, 0.0), (0.05, 0.05), (0.2, 0.1), (0.2, 0.2), (0.5, 0.5))
+FLIPS = (
+    (0.01, 0.0),
+    (0.05, 0.0),
+    (0.2, 0.0),
+    (0.05, 0.05),
+    (0.2, 0.1),
+    (0.2, 0.2),
+    (0.5, 0.5),
+)
 """Shares of cases that get worse and better; coverage is a finite sum and needs no sampling."""
 
 
@@ -42,7 +50,10 @@ def _repeated(rng: np.random.Generator, n: int) -> Floats:
 DRAWN: dict[str, tuple[float, Draw]] = {
     "both uniform": (0.0, lambda rng, n: rng.random(n) - rng.random(n)),
     "both Beta(8, 2)": (0.0, lambda rng, n: rng.beta(8, 2, n) - rng.beta(8, 2, n)),
-    "Beta(2, 8), now Beta(8, 2)": (0.6, lambda rng, n: rng.beta(8, 2, n) - rng.beta(2, 8, n)),
+    "Beta(2, 8), now Beta(8, 2)": (
+        0.6,
+        lambda rng, n: rng.beta(8, 2, n) - rng.beta(2, 8, n),
+    ),
     "changes by up to 0.1": (0.0, lambda rng, n: rng.uniform(-0.1, 0.1, n)),
     "0.9, now 0 in 5 %": (
         -0.045,
@@ -75,20 +86,32 @@ def students(differences: Floats) -> tuple[float, float]:
     return float(differences.mean() - half), float(differences.mean() + half)
 
 
-RULES: dict[str, Interval] = {"The interval of a comparison": ours, "Student's t": students}
+RULES: dict[str, Interval] = {
+    "The interval of a comparison": ours,
+    "Student's t": students,
+}
 
 
 class Outcomes:
     """All outcomes of n pairs of 0/1 scores, with the ends of their intervals."""
 
     def __init__(self, rule: Interval, n: int) -> None:
-        pairs = [(worse, better) for worse in range(n + 1) for better in range(n + 1 - worse)]
-        self.worse, self.better = (np.array(each, dtype=float) for each in zip(*pairs, strict=True))
+        pairs = [
+            (worse, better) for worse in range(n + 1) for better in range(n + 1 - worse)
+        ]
+        self.worse, self.better = (
+            np.array(each, dtype=float) for each in zip(*pairs, strict=True)
+        )
         self.n = n
         known: dict[tuple[int, int], tuple[float, float]] = {}
         for worse, better in pairs:
-            if (worse, better) not in known:  # else it is the mirror image of one before
-                low, high = rule(np.repeat([-1.0, 0.0, 1.0], [worse, n - worse - better, better]))
+            if (
+                worse,
+                better,
+            ) not in known:  # else it is the mirror image of one before
+                low, high = rule(
+                    np.repeat([-1.0, 0.0, 1.0], [worse, n - worse - better, better])
+                )
                 known[worse, better], known[better, worse] = (low, high), (-high, -low)
         ends = [known[pair] for pair in pairs]
         self.low, self.high = (np.array(each) for each in zip(*ends, strict=True))
@@ -105,9 +128,13 @@ class Outcomes:
             self.ways
             + special.xlogy(self.worse, worse)
             + special.xlogy(self.better, better)
-            + special.xlogy(self.n - self.worse - self.better, max(0.0, 1 - worse - better))
+            + special.xlogy(
+                self.n - self.worse - self.better, max(0.0, 1 - worse - better)
+            )
         )
-        held = (self.low <= better - worse + 1e-9) & (self.high >= better - worse - 1e-9)
+        held = (self.low <= better - worse + 1e-9) & (
+            self.high >= better - worse - 1e-9
+        )
         return float(chances[held].sum())
 
 
@@ -131,16 +158,21 @@ def of_drawn(name: str, rule_name: str, samples: int) -> list[float]:
     for n in SIZES:
         rng = np.random.default_rng([n, *name.encode()])
         ends = [RULES[rule_name](draw(rng, n)) for _ in range(samples)]
-        found.append(sum(low - 1e-9 <= mean <= high + 1e-9 for low, high in ends) / samples)
+        found.append(
+            sum(low - 1e-9 <= mean <= high + 1e-9 for low, high in ends) / samples
+        )
     return found
 
 
 def row(name: str, figures: list[float], error: float) -> str:
     """Return one row of a table, in percent; what is under the rate is bold."""
     cells = [
-        f"{figure:.1%}" if figure >= 0.95 - error else f"**{figure:.1%}**" for figure in figures
+        f"{figure:.1%}" if figure >= 0.95 - error else f"**{figure:.1%}**"
+        for figure in figures
     ]
-    return "| " + " | ".join([name, *(cell.replace("%", " %") for cell in cells)]) + " |"
+    return (
+        "| " + " | ".join([name, *(cell.replace("%", " %") for cell in cells)]) + " |"
+    )
 
 
 def tell(*lines: str) -> None:
@@ -158,13 +190,20 @@ def main() -> None:
     # Two standard errors of a coverage of 95 %; a sum has none.
     error = 2 * math.sqrt(0.05 * 0.95 / given.samples)
     labels = [
-        f"{worse:.0%} worse, {better:.0%} better".replace("%", " %") for worse, better in FLIPS
+        f"{worse:.0%} worse, {better:.0%} better".replace("%", " %")
+        for worse, better in FLIPS
     ]
     with ProcessPoolExecutor(given.processes) as pool:
         for rule_name in RULES:
             by_size = list(pool.map(partial(of_flips, rule_name=rule_name), SIZES))
-            drawn = pool.map(partial(of_drawn, rule_name=rule_name, samples=given.samples), DRAWN)
-            tell(f"{rule_name}:", "", "| Pairs | " + " | ".join(f"n = {n}" for n in SIZES) + " |")
+            drawn = pool.map(
+                partial(of_drawn, rule_name=rule_name, samples=given.samples), DRAWN
+            )
+            tell(
+                f"{rule_name}:",
+                "",
+                "| Pairs | " + " | ".join(f"n = {n}" for n in SIZES) + " |",
+            )
             tell("|---|" + "---:|" * len(SIZES))
             for index, name in enumerate([*labels, "the least of all shares"]):
                 tell(row(name, [each[index] for each in by_size], 0.0))

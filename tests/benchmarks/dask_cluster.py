@@ -29,7 +29,9 @@ ROUNDS: Final = 3
 
 def main() -> None:
     """Print a table."""
-    tell(f"{CASES} cases, each sleeps {SLEEP_SECONDS:g} s; {SLOTS} at a time on a worker")
+    tell(
+        f"{CASES} cases, each sleeps {SLEEP_SECONDS:g} s; {SLOTS} at a time on a worker"
+    )
     tell("| workers | cases at a time | took | ideal | overhead a case | alone |")
     tell("|---|---|---|---|---|---|")
     for workers in (1, 2, 4):
@@ -57,7 +59,9 @@ async def measured(address: str, workers: int) -> tuple[float, float]:
     system = DaskSystem("tests.benchmarks.dask_cluster:sleep", address)
     await system.check()
     try:
-        await run_all(system, workers)  # what is imported at the first case is no overhead
+        await run_all(
+            system, workers
+        )  # what is imported at the first case is no overhead
         took = [await run_all(system, workers) for _ in range(ROUNDS)]
         alone = [await run_one(system) for _ in range(20)]
     finally:
@@ -67,13 +71,20 @@ async def measured(address: str, workers: int) -> tuple[float, float]:
 
 async def run_all(system: DaskSystem, workers: int) -> float:
     """Run all cases, and return how long that took."""
-    cases = tuple(BenchCase(case_id=f"case-{number:04}", input=number) for number in range(CASES))
+    cases = tuple(
+        BenchCase(case_id=f"case-{number:04}", input=number) for number in range(CASES)
+    )
     task_class = TaskClass(
-        name="sleeping", breakdown_keys=frozenset(), failure_mode_taxonomy={}, cases=cases
+        name="sleeping",
+        breakdown_keys=frozenset(),
+        failure_mode_taxonomy={},
+        cases=cases,
     )
     plan = RunPlan(task_class=task_class, cases=cases, concurrency=workers * SLOTS)
     began = time.perf_counter()
-    report = await Runner().execute(plan, system_under_test=system, rubric_runner=passes)
+    report = await Runner().execute(
+        plan, system_under_test=system, rubric_runner=passes
+    )
     took = time.perf_counter() - began
     assert report.passed_count == CASES
     return took

@@ -56,7 +56,9 @@ SHAPES: dict[str, tuple[int, float, Callable[[np.random.Generator, Floats], Size
 """Clusters and their intraclass correlation; what draws their sizes, by their means."""
 
 
-def _means(rng: np.random.Generator, shape: str, share: float, n: int | None = None) -> Floats:
+def _means(
+    rng: np.random.Generator, shape: str, share: float, n: int | None = None
+) -> Floats:
     groups, alike, _ = SHAPES[shape]
     spread = (1 - alike) / alike
     return rng.beta(share * spread, (1 - share) * spread, n or groups)
@@ -90,7 +92,8 @@ def of_bounds(shape: str, samples: int, *, graded: bool) -> list[float]:
         for _ in range(samples):
             scores, clusters = _drawn(rng, shape, share, graded=graded)
             held += [
-                (lower_bound_95(scores.tolist(), "", given).value or 0.0) <= truth + 1e-12
+                (lower_bound_95(scores.tolist(), "", given).value or 0.0)
+                <= truth + 1e-12
                 for given in (clusters.tolist(), ())
             ]
         rates.append(held / samples)
@@ -134,14 +137,20 @@ def of_systems(systems: int, samples: int, *, cases: int = 100) -> list[float]:
         together += min(holm(p_values)) < 0.05
         passes[0] &= rng.random(cases) < 0.75
         adjusted = holm(_p_values(passes, pairs))
-        worse += all(p < 0.05 for p, pair in zip(adjusted, pairs, strict=True) if 0 in pair)
+        worse += all(
+            p < 0.05 for p, pair in zip(adjusted, pairs, strict=True) if 0 in pair
+        )
     return [alone / samples, together / samples, worse / samples]
 
 
-def _p_values(passes: NDArray[np.bool_], pairs: Sequence[tuple[int, int]]) -> list[float]:
+def _p_values(
+    passes: NDArray[np.bool_], pairs: Sequence[tuple[int, int]]
+) -> list[float]:
     # McNemar's is the interval's for scores of 0 and 1, and takes no integral.
     return [
-        mcnemar_p_value(int((passes[a] & ~passes[b]).sum()), int((passes[b] & ~passes[a]).sum()))
+        mcnemar_p_value(
+            int((passes[a] & ~passes[b]).sum()), int((passes[b] & ~passes[a]).sum())
+        )
         for a, b in pairs
     ]
 
@@ -164,19 +173,34 @@ def main() -> None:
     given = parser.parse_args()
     n = given.samples
     noise = f"{n:,} samples, standard error {100 * math.sqrt(0.0475 / n):.1f} at 95 %"
-    means = [f"{which}, mean {share:g}" for which in ("clusters", "cases") for share in SHARES]
+    means = [
+        f"{which}, mean {share:g}"
+        for which in ("clusters", "cases")
+        for share in SHARES
+    ]
     with ProcessPoolExecutor(2) as pool:
         for words, graded in (("scores of 0 and 1", False), ("other scores", True)):
             rates = pool.map(partial(of_bounds, samples=n, graded=graded), SHAPES)
             rows = list(map(_row, SHAPES, rates))
             _tell(f"Bounds that hold, {words} ({noise})", ["Clusters", *means], rows)
-        alike = [shape for shape in SHAPES if "hard" not in shape]  # where both have the same mean
+        alike = [
+            shape for shape in SHAPES if "hard" not in shape
+        ]  # where both have the same mean
         rows = list(map(_row, alike, pool.map(partial(of_pairs, samples=n), alike)))
-        _tell(f"Equal systems that seem to differ ({noise})", ["Clusters", *means], rows)
+        _tell(
+            f"Equal systems that seem to differ ({noise})", ["Clusters", *means], rows
+        )
         sizes = (2, 5, 20)
         figures = pool.map(partial(of_systems, samples=n), sizes)
-        rows = [_row(str(size), each) for size, each in zip(sizes, figures, strict=True)]
-        heads = ["Systems", "equal: some pair alone", "equal: by Holm", "one worse: all its pairs"]
+        rows = [
+            _row(str(size), each) for size, each in zip(sizes, figures, strict=True)
+        ]
+        heads = [
+            "Systems",
+            "equal: some pair alone",
+            "equal: by Holm",
+            "one worse: all its pairs",
+        ]
         _tell(f"Pairs of systems, 100 cases ({noise})", heads, rows)
 
 

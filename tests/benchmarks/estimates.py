@@ -37,7 +37,9 @@ def estimate(figure_of: Callable[[Sequence[int]], float], rounds: int) -> Figure
         The figure of all rounds; the error is drawn with a fixed seed.
     """
     draw = random.Random(0)  # noqa: S311 - statistics, not a secret
-    resampled = [figure_of(draw.choices(range(rounds), k=rounds)) for _ in range(RESAMPLES)]
+    resampled = [
+        figure_of(draw.choices(range(rounds), k=rounds)) for _ in range(RESAMPLES)
+    ]
     return Figure(value=figure_of(range(rounds)), error=statistics.stdev(resampled))
 
 

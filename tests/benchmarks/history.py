@@ -83,8 +83,12 @@ class Reports:
             },
         }
         failing = draw.sample(range(FAILING), self._failures)
-        names = [f"tests/test_{number % 100}.py::test_{number}" for number in range(TESTS)]
-        drawn = draw.choices(range(CAUSES), self._weights, k=max(1, self._failures // 4))
+        names = [
+            f"tests/test_{number % 100}.py::test_{number}" for number in range(TESTS)
+        ]
+        drawn = draw.choices(
+            range(CAUSES), self._weights, k=max(1, self._failures // 4)
+        )
         report["failures"], groups = [], dict[str, list[str]]()
         for place, number in enumerate(failing):
             fingerprint = f"{drawn[place % len(drawn)]:032x}"
@@ -93,10 +97,17 @@ class Reports:
             )
             groups.setdefault(fingerprint, []).append(names[number])
         report["groups"] = [
-            {**self._group, "fingerprint": each, "nodeids": nodeids, "count": len(nodeids)}
+            {
+                **self._group,
+                "fingerprint": each,
+                "nodeids": nodeids,
+                "count": len(nodeids),
+            }
             for each, nodeids in groups.items()
         ]
-        outcomes = dict.fromkeys(names, "passed") | {names[each]: "failed" for each in failing}
+        outcomes = dict.fromkeys(names, "passed") | {
+            names[each]: "failed" for each in failing
+        }
         report["tests"] = [_test(nodeid, each) for nodeid, each in outcomes.items()]
         return report
 
@@ -106,7 +117,9 @@ class Reports:
         draw = self._random
         report |= {"failures": [], "groups": [], "verdict": None, "reasons": []}
         report["tests"] = [
-            _test(f"tests/test_{number % 900}.py::test_{number}", "passed", draw.random())
+            _test(
+                f"tests/test_{number % 900}.py::test_{number}", "passed", draw.random()
+            )
             for number in range(tests)
         ]
         return report
@@ -127,7 +140,9 @@ def measure(engine: str, url: str, runs: int, failures: int) -> None:
         if engine == "PostgreSQL":
             with history.engine.connect() as connection:
                 connection.execute(text("ANALYZE"))
-        say(f"{engine}: {runs:,} runs of {failures} failures in {took:.0f} s, {size(history)} MB")
+        say(
+            f"{engine}: {runs:,} runs of {failures} failures in {took:.0f} s, {size(history)} MB"
+        )
         latest = reports.next()
         adds = [seconds_of(partial(history.add, reports.next())) for _ in range(20)]
         say(f"  add    {1000 * median(adds):8.1f} ms, at most {1000 * max(adds):.1f}")
@@ -151,7 +166,9 @@ def measure(engine: str, url: str, runs: int, failures: int) -> None:
             "stats": lambda: count_periods(history),
         }.items():
             times = [seconds_of(ask) for _ in range(5)]
-            say(f"  {name:18s} {1000 * median(times):8.1f} ms, at most {1000 * max(times):.1f}")
+            say(
+                f"  {name:18s} {1000 * median(times):8.1f} ms, at most {1000 * max(times):.1f}"
+            )
 
 
 def measure_growth(engine: str, url: str, runs: int) -> None:
@@ -176,12 +193,23 @@ def write_trials(folder: Path, trials: int) -> None:
     for number in range(trials):
         failing = 0 if draw.random() < 0.5 else draw.randint(1, 5)
         names = [f"test_{number % 500}_{each}" for each in range(30)]
-        outcomes = {name: "failed" if at < failing else "passed" for at, name in enumerate(names)}
-        given: dict[str, Any] = {"message": f"assert {draw.randrange(20)} == 30", **outcomes}
+        outcomes = {
+            name: "failed" if at < failing else "passed"
+            for at, name in enumerate(names)
+        }
+        given: dict[str, Any] = {
+            "message": f"assert {draw.randrange(20)} == 30",
+            **outcomes,
+        }
         report = a_report(0, **given)
         report["run"]["id"] = f"{number:032x}"
-        report["run"]["started_at"] = f"{(_BEGIN + timedelta(minutes=number)).isoformat()}Z"
-        attempt = {"subtask": f"task-{number % 500}", "approach": f"system-{number // 500 % 4}"}
+        report["run"]["started_at"] = (
+            f"{(_BEGIN + timedelta(minutes=number)).isoformat()}Z"
+        )
+        attempt = {
+            "subtask": f"task-{number % 500}",
+            "approach": f"system-{number // 500 % 4}",
+        }
         report["extensions"]["pytest_failure_taxonomy"] = {"attempt": attempt}
         place = folder / f"task-{number % 500}" / f"trial-{number}"
         place.mkdir(parents=True)
@@ -216,7 +244,9 @@ def bytes_of(history: History) -> int:
             pages = connection.scalar(text("PRAGMA page_count")) or 0
             free = connection.scalar(text("PRAGMA freelist_count")) or 0
             return (pages - free) * (connection.scalar(text("PRAGMA page_size")) or 0)
-        return int(connection.scalar(text("SELECT pg_database_size(current_database())")) or 0)
+        return int(
+            connection.scalar(text("SELECT pg_database_size(current_database())")) or 0
+        )
 
 
 def size(history: History) -> str:
@@ -229,7 +259,9 @@ def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 
-def databases(folder: Path, stack: ExitStack, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def databases(
+    folder: Path, stack: ExitStack, names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     """Yield an engine's name and the URL of a new database, for each name and engine."""
     for name in names:
         yield "SQLite", str(folder / f"{name}.db")
@@ -245,8 +277,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--failures", type=int, default=100, help="of each run")
     parser.add_argument("--growth", type=int, default=60, help="runs of passing tests")
-    parser.add_argument("--trials", type=int, default=10_000, help="reports that one call adds")
-    parser.add_argument("--keep", type=Path, help="an existing folder for the SQLite databases")
+    parser.add_argument(
+        "--trials", type=int, default=10_000, help="reports that one call adds"
+    )
+    parser.add_argument(
+        "--keep", type=Path, help="an existing folder for the SQLite databases"
+    )
     chosen = parser.parse_args()
     with ExitStack() as stack:
         folder = chosen.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -36,7 +36,9 @@ def measure_instructions(bench: Bench) -> list[Table]:
     """Count the instructions that one more passing test takes, and one more failing test."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
-        raise BrokenRunError("valgrind is not installed here, and instructions are counted by it")
+        raise BrokenRunError(
+            "valgrind is not installed here, and instructions are counted by it"
+        )
     variants = [each for each in bench.variants if each != AGAIN]
     columns = [
         _slopes(bench, variants, sizes, is_failing=is_failing, valgrind=valgrind)
@@ -53,7 +55,10 @@ def _slopes(
     is_failing: bool,
     valgrind: str,
 ) -> Column:
-    small, big = (write_suite(bench.workplace, tests=size, is_failing=is_failing) for size in sizes)
+    small, big = (
+        write_suite(bench.workplace, tests=size, is_failing=is_failing)
+        for size in sizes
+    )
     costs = {}
     for variant in variants:
         counts = [_count(bench, variant, suite, valgrind) for suite in (small, big)]
@@ -82,12 +87,21 @@ def _count(bench: Bench, variant: Variant, suite: Suite, valgrind: str) -> int:
 
 
 def _run(command: Sequence[str], suite: Suite) -> str:
-    environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    environment = {
+        name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ
+    }
     environment |= {"HOME": str(suite.folder), "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
     done = subprocess.run(
-        command, cwd=suite.folder, env=environment, check=False, capture_output=True, text=True
+        command,
+        cwd=suite.folder,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
     )
     if done.returncode != suite.exit_code:
         tail = (done.stdout + done.stderr)[-OUTPUT_TAIL_CHARACTERS:]
-        raise BrokenRunError(f"ended with {done.returncode}: {' '.join(command)}\n{tail}")
+        raise BrokenRunError(
+            f"ended with {done.returncode}: {' '.join(command)}\n{tail}"
+        )
     return done.stderr

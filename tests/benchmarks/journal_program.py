@@ -23,7 +23,8 @@ def outputs_of(kind: str, number: int) -> tuple[Any, Any]:
         return {"answer": sentence * 12}, None
     roles = ("user", "assistant") * 4
     said = [
-        {"role": role, "content": f"{index}: {sentence * 6}"} for index, role in enumerate(roles)
+        {"role": role, "content": f"{index}: {sentence * 6}"}
+        for index, role in enumerate(roles)
     ]
     return {"answer": sentence * 50}, said
 

@@ -41,7 +41,9 @@ class Table:
     @property
     def rows(self) -> list[str]:
         """The names of the rows, in the order in which they were measured."""
-        return list(dict.fromkeys(name for column in self.columns for name in column.figures))
+        return list(
+            dict.fromkeys(name for column in self.columns for name in column.figures)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,11 @@ def measure_failing(bench: Bench) -> list[Column]:
 def measure_startup(bench: Bench) -> list[Column]:
     """Measure the CPU time of a run of one test, in ms, with the option absent and given."""
     suite = write_suite(bench.workplace, tests=1)
-    off = {variant.switched_off(): variant for variant in bench.reporters if variant.plugins}
+    off = {
+        variant.switched_off(): variant
+        for variant in bench.reporters
+        if variant.plugins
+    }
     cells = [(variant, suite) for variant in (*bench.variants, FLOOR, *off)]
     usages = _collect(bench, cells, 2 * bench.rounds)
 
@@ -83,7 +89,10 @@ def measure_startup(bench: Bench) -> list[Column]:
     return [
         Column(
             heading="ms to start, option absent",
-            figures={name.removesuffix(", option absent"): value for name, value in absent.items()},
+            figures={
+                name.removesuffix(", option absent"): value
+                for name, value in absent.items()
+            },
         ),
         Column(
             heading="ms to start, option given",
@@ -99,7 +108,9 @@ def measure_memory(bench: Bench) -> list[Column]:
     """
     small, large = (write_suite(bench.workplace, tests=bench.tests * n) for n in (1, 5))
     usages = _collect(
-        bench, [(variant, suite) for variant in bench.variants for suite in (small, large)], 1
+        bench,
+        [(variant, suite) for variant in bench.variants for suite in (small, large)],
+        1,
     )
 
     def peak_mib(suite: Suite) -> Callable[[Variant, Sequence[int]], float]:
@@ -137,13 +148,18 @@ def _slope(bench: Bench, heading: str, tests: int, *, is_failing: bool) -> Colum
     usages = _collect(bench, cells, bench.rounds)
 
     def cost(variant: Variant, rounds: Sequence[int]) -> float:
-        seconds = [undisturbed_seconds(usages[variant, suite], rounds) for suite in (small, large)]
+        seconds = [
+            undisturbed_seconds(usages[variant, suite], rounds)
+            for suite in (small, large)
+        ]
         return 1e6 * (seconds[1] - seconds[0]) / (large.tests - small.tests)
 
     return Column(heading=heading, figures=_compare(cost, bench.variants, bench.rounds))
 
 
-def _collect(bench: Bench, cells: Sequence[Cell], rounds: int) -> dict[Cell, list[Usage]]:
+def _collect(
+    bench: Bench, cells: Sequence[Cell], rounds: int
+) -> dict[Cell, list[Usage]]:
     """Run all cells round-robin after a warm-up that makes the bytecode caches.
 
     Every round starts with another cell, so that none has the same neighbour in time for ever.
@@ -163,7 +179,9 @@ def _collect(bench: Bench, cells: Sequence[Cell], rounds: int) -> dict[Cell, lis
 
 
 def _compare(
-    cost: Callable[[Variant, Sequence[int]], float], variants: Sequence[Variant], rounds: int
+    cost: Callable[[Variant, Sequence[int]], float],
+    variants: Sequence[Variant],
+    rounds: int,
 ) -> dict[str, Figure]:
     """Return the cost of pytest alone and what every other variant adds to it."""
 

@@ -23,7 +23,9 @@ SHARDS: Final = 200
 FAILURES: Final = 2_000
 TESTS: Final = 5_000
 CAUSES: Final = 20
-_TRACEBACK: Final = 20 * "    def test():\n>       assert f(3) == 4\nE   some words of it\n"
+_TRACEBACK: Final = (
+    20 * "    def test():\n>       assert f(3) == 4\nE   some words of it\n"
+)
 
 
 def write_shard(path: Path, index: int) -> None:
@@ -32,7 +34,9 @@ def write_shard(path: Path, index: int) -> None:
         make_failure(
             nodeid=f"tests/test_{index}.py::test_{number}",
             exception=RaisedException(
-                type=f"Error{chr(65 + number % CAUSES)}", module="shop", message="x" * 50
+                type=f"Error{chr(65 + number % CAUSES)}",
+                module="shop",
+                message="x" * 50,
             ),
             traceback=_TRACEBACK,
         )
@@ -41,7 +45,9 @@ def write_shard(path: Path, index: int) -> None:
     counts = Counts(collected=TESTS, passed=TESTS - FAILURES, failed=FAILURES)
     context = make_context(id=f"{index:032x}", shard=Shard(index=index, total=SHARDS))
     path.write_text(
-        json.dumps(make_report(make_run(failures=failures, counts=counts), context=context))
+        json.dumps(
+            make_report(make_run(failures=failures, counts=counts), context=context)
+        )
     )
 
 
@@ -64,4 +70,6 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as made:
             for number in range(1, SHARDS + 1):
                 write_shard(Path(made) / f"{number}.json", number)
-            subprocess.run([sys.executable, "-m", "tests.benchmarks.merging", made], check=True)
+            subprocess.run(
+                [sys.executable, "-m", "tests.benchmarks.merging", made], check=True
+            )

@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from .estimates import Figure, estimate
-from .runs import KEPT_ENVIRONMENT, OUTPUT_TAIL_CHARACTERS, RUN_LIMIT_SECONDS, BrokenRunError
+from .runs import (
+    KEPT_ENVIRONMENT,
+    OUTPUT_TAIL_CHARACTERS,
+    RUN_LIMIT_SECONDS,
+    BrokenRunError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,13 +51,20 @@ def spend(command: Sequence[str], folder: Path, *, exit_code: int = 0) -> Spent:
     Raises:
         BrokenRunError: If it ended otherwise, or not in time.
     """
-    environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    environment = {
+        name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ
+    }
     environment |= {"HOME": str(folder), "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
     output = folder / ".output"
     with output.open("wb") as file:
         began = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
         )
         limit = threading.Timer(RUN_LIMIT_SECONDS, process.kill)
         limit.start()
@@ -61,7 +73,9 @@ def spend(command: Sequence[str], folder: Path, *, exit_code: int = 0) -> Spent:
         finally:
             limit.cancel()
     if process.returncode != exit_code:
-        tail = output.read_text(encoding="utf-8", errors="replace")[-OUTPUT_TAIL_CHARACTERS:]
+        tail = output.read_text(encoding="utf-8", errors="replace")[
+            -OUTPUT_TAIL_CHARACTERS:
+        ]
         raise BrokenRunError(
             f"ended with {process.returncode} instead of {exit_code}: {' '.join(command)}\n{tail}"
         )
@@ -88,7 +102,9 @@ def _wait(process: subprocess.Popen[bytes], began: float) -> Spent:
     )
 
 
-def take_turns(runs: Mapping[Key, Callable[[], Spent]], rounds: int) -> dict[Key, list[Spent]]:
+def take_turns(
+    runs: Mapping[Key, Callable[[], Spent]], rounds: int
+) -> dict[Key, list[Spent]]:
     """Run everything once to warm up, then round-robin, each round from another one on."""
     for run in runs.values():
         run()
@@ -110,7 +126,10 @@ def median_of(rounds: Sequence[float]) -> Figure:
 
 
 def slope_of(
-    small: Sequence[Spent], large: Sequence[Spent], cases: float, cost: Callable[[Spent], float]
+    small: Sequence[Spent],
+    large: Sequence[Spent],
+    cases: float,
+    cost: Callable[[Spent], float],
 ) -> Figure:
     """Return what one more case costs; what does not depend on their number cancels out.
 

@@ -68,12 +68,18 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    seconds_of("curl -u a:b password=abc --token x 'a',")  # expressions are compiled once
+    seconds_of(
+        "curl -u a:b password=abc --token x 'a',"
+    )  # expressions are compiled once
     texts = list(ordinary_texts())
     size = sum(map(len, texts))
     ordinary = sum(seconds_of(text) * len(text) for text in texts if text) / size
-    sys.stdout.write(f"ordinary texts, {size:,} characters: {ordinary:.3f} s a million\n")
-    for seconds, unit in worst_units(options.units, options.size, options.seed)[:_SHOWN]:
+    sys.stdout.write(
+        f"ordinary texts, {size:,} characters: {ordinary:.3f} s a million\n"
+    )
+    for seconds, unit in worst_units(options.units, options.size, options.seed)[
+        :_SHOWN
+    ]:
         sys.stdout.write(f"{seconds:.3f} s a million: {unit!r}\n")
 
 

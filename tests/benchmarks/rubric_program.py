@@ -46,7 +46,9 @@ if __name__ == "__main__":
 
 
 async def grade_isolated(
-    rubric: Path, mode: Literal["warm", "fresh"], run: Callable[[Grade], Awaitable[None]]
+    rubric: Path,
+    mode: Literal["warm", "fresh"],
+    run: Callable[[Grade], Awaitable[None]],
 ) -> None:
     """Grade by an `IsolatedRubric`."""
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
@@ -56,7 +58,9 @@ async def grade_isolated(
 
     async def grade(number: int) -> dict[str, Any]:
         case = BenchCase(case_id=f"case-{number}", input=number)
-        answer: dict[str, Any] = json.loads((await isolated(case, {"number": number})).json)
+        answer: dict[str, Any] = json.loads(
+            (await isolated(case, {"number": number})).json
+        )
         return answer
 
     try:
@@ -65,7 +69,9 @@ async def grade_isolated(
         await isolated.aclose()
 
 
-async def grade_by_script(rubric: Path, run: Callable[[Grade], Awaitable[None]]) -> None:
+async def grade_by_script(
+    rubric: Path, run: Callable[[Grade], Awaitable[None]]
+) -> None:
     """Grade by a new interpreter a case and nothing else: no limits, no isolation."""
 
     async def grade(number: int) -> dict[str, Any]:
@@ -103,4 +109,6 @@ async def main(kind: str, rubric: Path, cases: int, at_a_time: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
+    asyncio.run(
+        main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    )

@@ -97,11 +97,15 @@ def run_pydantic_evals(cases: int, kind: str) -> int:
 
     dataset = evals.Dataset(
         name="equal",
-        cases=[evals.Case(name=f"case-{number}", inputs=number) for number in range(cases)],
+        cases=[
+            evals.Case(name=f"case-{number}", inputs=number) for number in range(cases)
+        ],
         evaluators=[IsDone() if kind == "async" else IsDonePlain()],
     )
     task = system if kind == "async" else plain_system
-    report = asyncio.run(dataset.evaluate(task, max_concurrency=AT_A_TIME, progress=False))
+    report = asyncio.run(
+        dataset.evaluate(task, max_concurrency=AT_A_TIME, progress=False)
+    )
     found = [one.value for case in report.cases for one in case.assertions.values()]
     return sum(found)
 
@@ -123,12 +127,19 @@ def run_inspect(cases: int, kind: str) -> int:
         return solve
 
     task = inspect.Task(
-        dataset=[datasets.Sample(id=number, input="-", target="done") for number in range(cases)],
+        dataset=[
+            datasets.Sample(id=number, input="-", target="done")
+            for number in range(cases)
+        ],
         solver=done(),
         scorer=scorers.match(),
     )
     (log,) = inspect.eval(
-        task, model="none/none", max_samples=AT_A_TIME, display="none", log_samples=False
+        task,
+        model="none/none",
+        max_samples=AT_A_TIME,
+        display="none",
+        log_samples=False,
     )
     share: float = log.results.scores[0].metrics["accuracy"].value
     return round(share * cases)

@@ -81,21 +81,32 @@ def run_pytest(variant: Variant, suite: Suite, workplace: Path) -> Usage:
     exit_code, cpu_seconds, peak_kib = _spend(command, folder, environment)
     if exit_code != suite.exit_code:
         again = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         raise BrokenRunError(
             f"{variant.name}: pytest ended with {exit_code} instead of {suite.exit_code}:"
             f" {' '.join(command)}\n{(again.stdout + again.stderr)[-OUTPUT_TAIL_CHARACTERS:]}"
         )
     _check_artifact(variant, suite, artifact)
-    marks = [0.0, *(int(stamp) / 1e9 for stamp in suite.stamps.read_text().split()), cpu_seconds]
+    marks = [
+        0.0,
+        *(int(stamp) / 1e9 for stamp in suite.stamps.read_text().split()),
+        cpu_seconds,
+    ]
     segments = tuple(end - start for start, end in pairwise(marks))
     return Usage(segment_seconds=segments, peak_kib=peak_kib)
 
 
 def _environment(variant: Variant, workplace: Path) -> dict[str, str]:
     """Return a small, fixed environment: no setting of Python, pytest or a CI leaks in."""
-    environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    environment = {
+        name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ
+    }
     environment |= {
         "HOME": str(workplace),
         "LANG": "C.UTF-8",
@@ -117,7 +128,12 @@ def _spend(
     """
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
     )
     deadline = time.monotonic() + RUN_LIMIT_SECONDS
     cpu_seconds, peak = 0.0, 0
@@ -133,23 +149,33 @@ def _spend(
                 process.returncode = os.waitstatus_to_exitcode(status)
         elif time.monotonic() > deadline:
             process.kill()
-            raise BrokenRunError(f"not over after {RUN_LIMIT_SECONDS:.0f} s: {' '.join(command)}")
+            raise BrokenRunError(
+                f"not over after {RUN_LIMIT_SECONDS:.0f} s: {' '.join(command)}"
+            )
         else:
             time.sleep(POLL_SECONDS)
     if peak <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
         raise BrokenRunError("the benchmark takes more memory than what it measures")
-    return process.returncode, cpu_seconds, peak / 1024 if sys.platform == "darwin" else peak
+    return (
+        process.returncode,
+        cpu_seconds,
+        peak / 1024 if sys.platform == "darwin" else peak,
+    )
 
 
 def _check_artifact(variant: Variant, suite: Suite, artifact: Path) -> None:
     """Check that a run wrote the right outcomes, and nothing where nothing was asked for."""
     if variant.count is None:
         if litter := sorted(path.name for path in artifact.parent.iterdir()):
-            raise BrokenRunError(f"{variant.name}: no file was asked for, {litter} was written")
+            raise BrokenRunError(
+                f"{variant.name}: no file was asked for, {litter} was written"
+            )
         return
     if not artifact.exists():
         raise BrokenRunError(f"{variant.name}: no artifact was written")
     failed = suite.tests if suite.is_failing else 0
     expected = Outcomes(passed=suite.tests - failed, failed=failed)
     if (found := variant.count(artifact)) != expected:
-        raise BrokenRunError(f"{variant.name}: the artifact says {found} instead of {expected}")
+        raise BrokenRunError(
+            f"{variant.name}: the artifact says {found} instead of {expected}"
+        )

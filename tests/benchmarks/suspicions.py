@@ -30,7 +30,9 @@ _PLANTED: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 """Where a test of a type fails."""
 
 
-def _draw_runs(draw: random.Random, runs: int, rate: float, type_: str | None) -> list[Seen]:
+def _draw_runs(
+    draw: random.Random, runs: int, rate: float, type_: str | None
+) -> list[Seen]:
     """Return the runs of a test that fails at a rate, of a type only where that says so."""
     seen = []
     for _ in range(runs):
@@ -56,7 +58,9 @@ def measure(histories: int) -> None:
             draw = random.Random(seed)  # noqa: S311 - the same each time
             rate = draw.choice([0.03, 0.1, 0.3])
             wrong += bool(suspicions_of(_draw_runs(draw, runs, rate, None)))
-        say(f"by chance, {runs} runs: {wrong / histories:.1%} are suspected of something")
+        say(
+            f"by chance, {runs} runs: {wrong / histories:.1%} are suspected of something"
+        )
     for type_ in _PLANTED:
         for runs in (50, 300):
             found = 0
@@ -64,7 +68,9 @@ def measure(histories: int) -> None:
                 draw = random.Random(seed)  # noqa: S311 - the same each time
                 told = suspicions_of(_draw_runs(draw, runs, 0.5, type_))
                 found += bool(told) and told[0].type == type_
-            say(f"{type_}, {runs} runs: {10 * found / histories:.0%} are suspected of it")
+            say(
+                f"{type_}, {runs} runs: {10 * found / histories:.0%} are suspected of it"
+            )
     wrong = whole = 0
     for seed in range(histories // 10):
         draw = random.Random(seed)  # noqa: S311 - the same each time
@@ -82,13 +88,18 @@ def measure(histories: int) -> None:
             for test in planted[-1]:
                 alone[test] = bad & bits(draw.random() < 0.9 for _ in range(1_000))
         whole += find_clusters(alone, dict.fromkeys(alone, every)) == planted
-    say(f"200 independent tests, 1,000 runs: some seem companions in {10 * wrong / histories:.1%}")
-    say(f"5 clusters of 14 beside them: found as planted in {10 * whole / histories:.0%}")
+    say(
+        f"200 independent tests, 1,000 runs: some seem companions in {10 * wrong / histories:.1%}"
+    )
+    say(
+        f"5 clusters of 14 beside them: found as planted in {10 * whole / histories:.0%}"
+    )
     for tests in (500, 1_000):
         draw = random.Random(1)  # noqa: S311 - the same each time
         bad = bits(draw.random() < 0.05 for _ in range(1_000))
         failed = {
-            test: bad & bits(draw.random() < 0.9 for _ in range(1_000)) for test in range(tests)
+            test: bad & bits(draw.random() < 0.9 for _ in range(1_000))
+            for test in range(tests)
         }
         began = time.perf_counter()
         find_clusters(failed, dict.fromkeys(failed, (1 << 1_000) - 1))

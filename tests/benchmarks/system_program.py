@@ -23,7 +23,11 @@ def answer(_: Any) -> int:
 
 def private_kib(process_id: int) -> int:
     """Return the memory that a process shares with no other one."""
-    lines = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    lines = (
+        Path(f"/proc/{process_id}/smaps_rollup")
+        .read_text(encoding="ascii")
+        .splitlines()
+    )
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 

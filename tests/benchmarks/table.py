@@ -28,12 +28,18 @@ def render_table(columns: Sequence[Column], names: Sequence[str]) -> str:
         figures = [column.figures.get(name) for column in columns]
         if any(figures):
             pairs = zip(columns, figures, strict=True)
-            rows.append([name, *(_cell(name, column, figure) for column, figure in pairs)])
+            rows.append(
+                [name, *(_cell(name, column, figure) for column, figure in pairs)]
+            )
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    rows.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    rows.insert(
+        1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    )
     return "".join(
         f"| {row[0]:<{widths[0]}} | "
-        + " | ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        + " | ".join(
+            f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)
+        )
         + " |\n"
         for row in rows
     )

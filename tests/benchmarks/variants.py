@@ -51,7 +51,11 @@ class Variant:
 
     def arguments(self, artifact: Path) -> list[str]:
         """Return the arguments of pytest that make this variant."""
-        blocked = sorted(installed_plugins().difference(self.plugins)) if self.autoload else []
+        blocked = (
+            sorted(installed_plugins().difference(self.plugins))
+            if self.autoload
+            else []
+        )
         return [
             *(argument for name in blocked for argument in ("-p", f"no:{name}")),
             *(option.format(artifact=artifact) for option in self.options),
@@ -102,7 +106,9 @@ def count_failure_report(artifact: Path) -> Outcomes:
     report = json.loads(artifact.read_bytes())
     if report["completeness"] != "full":
         return Outcomes(passed=0, failed=0)
-    return Outcomes(passed=report["summary"]["passed"], failed=report["summary"]["failed"])
+    return Outcomes(
+        passed=report["summary"]["passed"], failed=report["summary"]["failed"]
+    )
 
 
 PLAIN = Variant(name="pytest alone")
@@ -124,7 +130,10 @@ PEERS = (
     ),
     Variant(
         name="pytest-json-report",
-        plugins=("pytest_jsonreport", "metadata"),  # the second is a dependency of the first
+        plugins=(
+            "pytest_jsonreport",
+            "metadata",
+        ),  # the second is a dependency of the first
         options=("--json-report", "--json-report-file={artifact}"),
         count=count_json_report,
     ),

@@ -49,7 +49,9 @@ PROGRAMS: Final = {
 }
 ENVIRONMENT: Final = {
     # `run -- pytest` takes the first pytest on the path: it has to be that of these tests.
-    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+    "PATH": os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    ),
     "PYTEST_ADDOPTS": "-p failure_taxonomy -p failure_taxonomy_bench -p xdist",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
@@ -123,7 +125,10 @@ def follow(page: str, folder: Path) -> int:
             status, output = run_command(folder, command)
             assert status == exit_code, f"{command}\n{output}"
             found = re.fullmatch(as_pattern(printed), plain(output.rstrip("\n")))
-            assert found, f"{command}\n{output}\n--- is not as on the page:\n" + "\n".join(printed)
+            assert found, (
+                f"{command}\n{output}\n--- is not as on the page:\n"
+                + "\n".join(printed)
+            )
     return commands
 
 
@@ -168,7 +173,9 @@ def test_the_page_on_rubrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with ThreadingHTTPServer(("127.0.0.1", 0), _Judge) as server:
         server.asked = []  # type: ignore[attr-defined]  # for the handler
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setitem(ENVIRONMENT, "JUDGE_URL", f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setitem(
+            ENVIRONMENT, "JUDGE_URL", f"http://127.0.0.1:{server.server_port}/"
+        )
         monkeypatch.setitem(ENVIRONMENT, "JUDGE_KEY", "a-key-for-the-judge")
         assert follow(RUBRICS, tmp_path) == 5
         server.shutdown()
@@ -254,7 +261,9 @@ def test_the_fixtures_are_documented() -> None:
     fixtures, _ = tables(section(read_page(REFERENCE), "Fixtures"))
     listed = [code_in(row[0])[0] for row in fixtures[1:]]
     declared = [
-        name for name, each in vars(entry).items() if "fixture" in type(each).__name__.lower()
+        name
+        for name, each in vars(entry).items()
+        if "fixture" in type(each).__name__.lower()
     ]
     assert sorted(listed) == sorted([*declared, "system_under_test"])
 

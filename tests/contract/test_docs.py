@@ -137,7 +137,9 @@ def test_every_recipe_for_ci_starts_pytest_under_run() -> None:
         for language in ("yaml", "groovy")
         for block in code_blocks(page.read_text("utf-8"), language)
     ]
-    recipes += [path.read_text("utf-8") for path in ROOT.glob("example_project/.github/*/*.yml")]
+    recipes += [
+        path.read_text("utf-8") for path in ROOT.glob("example_project/.github/*/*.yml")
+    ]
     lines = [line.strip() for recipe in recipes for line in recipe.splitlines()]
     of_the_action = "command: "  # which runs it under `run`
     commands = [line for line in lines if not line.startswith(("#", of_the_action))]
@@ -154,13 +156,17 @@ def test_every_recipe_for_a_retry_repeats_the_whole_run() -> None:
     retries = [line for line in lines if "show --retryable" in line and " && " in line]
     assert len(retries) > 3
     picks = re.compile(r"pytest .*--(?:lf|last-failed)\b")
-    of_a_retry = [line for line in lines if "failure-taxonomy " in line and picks.search(line)]
+    of_a_retry = [
+        line for line in lines if "failure-taxonomy " in line and picks.search(line)
+    ]
     assert of_a_retry == []
 
 
 # Links.
 
-each_page = pytest.mark.parametrize("page", [pytest.param(p, id=name_of(p)) for p in PAGES])
+each_page = pytest.mark.parametrize(
+    "page", [pytest.param(p, id=name_of(p)) for p in PAGES]
+)
 
 
 @each_page
@@ -173,7 +179,9 @@ def test_links_lead_somewhere(page: Path) -> None:
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         is_there = target.is_file() and target.is_relative_to(ROOT)
-        if not is_there or (anchor and anchor not in anchors(target.read_text("utf-8"))):
+        if not is_there or (
+            anchor and anchor not in anchors(target.read_text("utf-8"))
+        ):
             broken.append(link)
     assert broken == []
 
@@ -181,11 +189,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_index_lists_every_page() -> None:
     """The index of the documentation has a link to each of its pages."""
     listed = {link.partition("#")[0] for link in links(read_page("docs/README.md"))}
-    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    pages = {
+        page.relative_to(ROOT / "docs").as_posix()
+        for page in (ROOT / "docs").rglob("*.md")
+    }
     assert pages - listed == {"README.md"}
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs/decisions").glob("*.md")), ids=name_of)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/decisions").glob("*.md")), ids=name_of
+)
 def test_a_decision_has_its_four_parts(page: Path) -> None:
     """A decision gives its number, its context, what was decided, what follows, what was not."""
     headings = re.findall("^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
@@ -207,7 +220,9 @@ class _Options:
         return self
 
     def addoption(self, *names: str, **attributes: object) -> None:
-        short = [each.short for each in OPTIONS.values() if each.short and each.flag in names]
+        short = [
+            each.short for each in OPTIONS.values() if each.short and each.flag in names
+        ]
         self.options += [*short, *names]  # a short name is read, and not added
 
     def addini(self, name: str, *args: object, **attributes: object) -> None:
@@ -232,7 +247,9 @@ def test_the_options_are_those_of_the_table_in_the_code(added: _Options) -> None
     """The reference has all options, with their short names, defaults and the words of the help."""
     expected, alone = [], []
     for option in OPTIONS.values():
-        default = option.default or ("off" if option.type in ("flag", "database") else "none")
+        default = option.default or (
+            "off" if option.type in ("flag", "database") else "none"
+        )
         flag = f"{option.flag}={option.value}" if option.value else option.flag
         names = ", ".join([flag, option.short] if option.short else [flag])
         if option.is_ini_alone:
@@ -242,7 +259,10 @@ def test_the_options_are_those_of_the_table_in_the_code(added: _Options) -> None
     page = read_page(OPTIONS_PAGE).replace(r"FILE\|history", "FILE/history")
     flags, ini_values = (
         [
-            [_in_plain_words(cell).replace("FILE/history", "FILE|history") for cell in row]
+            [
+                _in_plain_words(cell).replace("FILE/history", "FILE|history")
+                for cell in row
+            ]
             for row in rows[1:]
         ]
         for rows in tables(page)[:2]
@@ -262,9 +282,13 @@ def test_no_page_names_an_option_that_is_not_there(page: Path, added: _Options) 
     named = {
         "option": set(re.findall(r"--(?:failure-taxonomy|why(?![a-z]))[a-z-]*", text))
         - set(added.options),
-        "ini value": set(re.findall(r"(?<!\w)failure_taxonomy\w*", text)) - set(added.ini_values),
-        "hook": set(re.findall(r"(?<!\w)pytest_failure_taxonomy_\w+", text)) - set(vars(HookSpecs)),
-        "command": set(re.findall(r"(?:^|`)(failure-taxonomy) [a-z]", text, re.MULTILINE))
+        "ini value": set(re.findall(r"(?<!\w)failure_taxonomy\w*", text))
+        - set(added.ini_values),
+        "hook": set(re.findall(r"(?<!\w)pytest_failure_taxonomy_\w+", text))
+        - set(vars(HookSpecs)),
+        "command": set(
+            re.findall(r"(?:^|`)(failure-taxonomy) [a-z]", text, re.MULTILINE)
+        )
         - set(scripts),
     }
     assert {sort: names for sort, names in named.items() if names} == {}
@@ -297,22 +321,29 @@ BROWSER: Final = (
 def test_the_examples_in_python_run(tmp_path: Path) -> None:
     """The hook adds what its example says, and the code of the other pages runs on its report."""
     fixture, *hooks = code_blocks(read_page(OPTIONS_PAGE), "python")
-    (tmp_path / "conftest.py").write_text("\n".join([*hooks, BROWSER]), encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(
+        "\n".join([*hooks, BROWSER]), encoding="utf-8"
+    )
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (tmp_path / "test_it.py").write_text(
-        f"{fixture}\ndef test_payments(): raise ConnectionError('gone')\n", encoding="utf-8"
+        f"{fixture}\ndef test_payments(): raise ConnectionError('gone')\n",
+        encoding="utf-8",
     )
     run = run_pytest(tmp_path, env={"BUILD_NUMBER": "12"})
     assert run.status == 1
     report = run.report()
-    assert report["extensions"]["our_builds"] == {"number": "12", "ask": "the payments team"}
+    assert report["extensions"]["our_builds"] == {
+        "number": "12",
+        "ask": "the payments team",
+    }
     assert [failure["kind"] for failure in report["failures"]] == [
         "sandbox.browser",
         "sandbox.payments",
     ]
     for number, example in enumerate(
         code_blocks(
-            read_page(REPORT_PAGE) + read_page(REASONS_PAGE) + read_page(PYTHON_PAGE), "python"
+            read_page(REPORT_PAGE) + read_page(REASONS_PAGE) + read_page(PYTHON_PAGE),
+            "python",
         )
     ):
         script = tmp_path / f"example_{number}.py"
@@ -338,7 +369,9 @@ def test_the_kinds_are_documented_with_reason_and_retryable() -> None:
     by_stage = {kind_of_stage(reason): f"`{reason}`" for reason in FailureReason}
     expected = {
         kind.name: (
-            f"`{kind.reason}`" if kind.reason else by_stage.get(kind.name, LEFT_TO_THE_EXIT_CODE),
+            f"`{kind.reason}`"
+            if kind.reason
+            else by_stage.get(kind.name, LEFT_TO_THE_EXIT_CODE),
             IN_WORDS[kind.retryable],
         )
         for kind in known_kinds().values()
@@ -350,7 +383,9 @@ def test_the_kinds_are_documented_with_reason_and_retryable() -> None:
 
 def test_the_exit_tables_are_documented() -> None:
     """The two tables of exit codes say what `FailureReason` says."""
-    codes, stages = tables(section(read_page(REASONS_PAGE), "What an exit code alone says"))
+    codes, stages = tables(
+        section(read_page(REASONS_PAGE), "What an exit code alone says")
+    )
     for code, reason in codes[1:]:
         number = 99 if code == "any other" else int(code)
         assert code_in(reason) == _listed(FailureReason.from_pytest_exit_code(number))
@@ -393,8 +428,12 @@ def test_the_page_has_every_part_of_a_report() -> None:
 def test_the_page_names_only_fields_that_exist(of: str) -> None:
     """The fields that have a paragraph of their own are fields of that part."""
     schema = packaged_schema()
-    (target,) = (each for name, each in schema["$defs"].items() if name == PART_MODELS[of])
-    named = re.findall(r"^- (.+?):? ", section(read_page(REPORT_PAGE), of), re.MULTILINE)
+    (target,) = (
+        each for name, each in schema["$defs"].items() if name == PART_MODELS[of]
+    )
+    named = re.findall(
+        r"^- (.+?):? ", section(read_page(REPORT_PAGE), of), re.MULTILINE
+    )
     fields = {name for words in named for name in code_in(words)}
     assert fields
     assert fields <= set(target["properties"])
@@ -415,7 +454,10 @@ def test_every_variable_of_the_environment_is_published() -> None:
 
 def test_the_caps_are_documented() -> None:
     """The table of limits gives the caps that the report is built with."""
-    caps = {code_in(row[0])[0]: row[2] for row in table(section(read_page(REPORT_PAGE), "limits"))}
+    caps = {
+        code_in(row[0])[0]: row[2]
+        for row in table(section(read_page(REPORT_PAGE), "limits"))
+    }
     assert caps == {
         "limits.failures_omitted": f"{build.MAX_FAILURES:,} listed",
         "limits.collection_errors_omitted": f"{build.MAX_FAILURES:,} listed",
@@ -427,7 +469,9 @@ def test_the_caps_are_documented() -> None:
         "limits.texts_truncated": f"messages and evidence {build.MAX_MESSAGE:,} characters, "
         f"tracebacks and all others {build.MAX_TRACEBACK:,}",
     }
-    assert f"{MAX_EVIDENCE} pieces at most" in section(read_page(REPORT_PAGE), "verdict")
+    assert f"{MAX_EVIDENCE} pieces at most" in section(
+        read_page(REPORT_PAGE), "verdict"
+    )
 
 
 def test_the_names_and_ids_are_documented() -> None:

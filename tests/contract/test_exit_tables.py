@@ -69,9 +69,33 @@ PYTEST_EXIT_CODES: Final = (
     (137, "TIMEOUT"),
 )
 
-OTHER_EXIT_CODES: Final = (-11, -9, -1, 6, 7, 42, 125, 126, 127, 128, 130, 134, 139, 143, 255, 256)
+OTHER_EXIT_CODES: Final = (
+    -11,
+    -9,
+    -1,
+    6,
+    7,
+    42,
+    125,
+    126,
+    127,
+    128,
+    130,
+    134,
+    139,
+    143,
+    255,
+    256,
+)
 
-STAGES: Final = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
+STAGES: Final = (
+    "git_clone",
+    "git_checkout",
+    "setup",
+    "baseline_run",
+    "agent_run",
+    "final_test",
+)
 
 # One row a stage; the columns are exit codes.
 STAGE_COLUMNS: Final = (0, 1, 2, 3, 4, 5, 6, 124, 128, 137, 139)
@@ -174,7 +198,11 @@ def test_each_published_code_is_a_member() -> None:
     """Every code of the table is a member whose value, text and JSON are its own name."""
     for code in CODES:
         reason = FailureReason[code]
-        assert (reason.value, str(reason), json.dumps(reason)) == (code, code, f'"{code}"')
+        assert (reason.value, str(reason), json.dumps(reason)) == (
+            code,
+            code,
+            f'"{code}"',
+        )
 
 
 def test_there_are_no_other_codes() -> None:
@@ -185,7 +213,10 @@ def test_there_are_no_other_codes() -> None:
 
 def test_precedence() -> None:
     """Every code has the precedence number that the table gives it."""
-    assert tuple((FailureReason[code].precedence, code) for _, code in PRECEDENCE) == PRECEDENCE
+    assert (
+        tuple((FailureReason[code].precedence, code) for _, code in PRECEDENCE)
+        == PRECEDENCE
+    )
 
 
 def test_the_lower_precedence_number_is_primary() -> None:
@@ -204,7 +235,9 @@ def test_the_lower_precedence_number_is_primary() -> None:
         pytest.param([None], None, id="one-success"),
         pytest.param([None, None], None, id="successes"),
         pytest.param([None, "UNKNOWN"], "UNKNOWN", id="success-beside-the-last"),
-        pytest.param(["TESTS_FAILED", None, "SETUP_FAILED"], "SETUP_FAILED", id="success-between"),
+        pytest.param(
+            ["TESTS_FAILED", None, "SETUP_FAILED"], "SETUP_FAILED", id="success-between"
+        ),
         pytest.param(["TIMEOUT", "TIMEOUT"], "TIMEOUT", id="twice-the-same"),
         pytest.param(CODES, "GIT_CLONE_FAILED", id="all"),
     ],
@@ -213,28 +246,39 @@ def test_success_counts_for_nothing_among_reasons(
     reasons: list[str | None], expected: str | None
 ) -> None:
     """`None` stands for success and never hides a failure; of nothing but successes comes none."""
-    held = iter([None if reason is None else FailureReason[reason] for reason in reasons])
+    held = iter(
+        [None if reason is None else FailureReason[reason] for reason in reasons]
+    )
     assert primary_reason(held) == expected
 
 
 def test_pytest_exit_codes() -> None:
     """Every exit code of the table has the reason that stands beside it."""
     assert tuple(
-        (code, FailureReason.from_pytest_exit_code(code)) for code, _ in PYTEST_EXIT_CODES
+        (code, FailureReason.from_pytest_exit_code(code))
+        for code, _ in PYTEST_EXIT_CODES
     ) == (PYTEST_EXIT_CODES)
 
 
 def test_other_exit_codes_are_unknown() -> None:
     """An exit code that the table does not list is UNKNOWN, a signal's 128 + n included."""
-    found = {code: FailureReason.from_pytest_exit_code(code) for code in OTHER_EXIT_CODES}
+    found = {
+        code: FailureReason.from_pytest_exit_code(code) for code in OTHER_EXIT_CODES
+    }
     assert found == dict.fromkeys(OTHER_EXIT_CODES, FailureReason.UNKNOWN)
 
 
 def test_stage_and_exit_code() -> None:
     """Stage and exit code together have the reason of the stage-aware mapping."""
     for stage, exit_code, expected in STAGE_CELLS:
-        assert FailureReason.from_stage(stage, exit_code) == expected, (stage, exit_code)
-        assert FailureReason.from_stage(Stage(stage), exit_code) == expected, (stage, exit_code)
+        assert FailureReason.from_stage(stage, exit_code) == expected, (
+            stage,
+            exit_code,
+        )
+        assert FailureReason.from_stage(Stage(stage), exit_code) == expected, (
+            stage,
+            exit_code,
+        )
 
 
 def test_the_stage_table_is_complete() -> None:
@@ -268,7 +312,10 @@ def test_a_time_limit_decides_before_the_stage() -> None:
     """124 and 137 come second: SETUP_TIMEOUT in the setup, TIMEOUT in every other stage."""
     for stage, exit_code in product(STAGES, (124, 137)):
         expected = "SETUP_TIMEOUT" if stage == "setup" else "TIMEOUT"
-        assert FailureReason.from_stage(stage, exit_code) == expected, (stage, exit_code)
+        assert FailureReason.from_stage(stage, exit_code) == expected, (
+            stage,
+            exit_code,
+        )
 
 
 @pytest.mark.parametrize(
@@ -290,7 +337,9 @@ def test_scenario(exit_code: int, stage: str, expected: str | None) -> None:
 
 def test_scenario_user_presses_ctrl_c() -> None:
     """Ctrl+C with exit code 2 is INTERRUPTED in any stage, said by the exception argument."""
-    found = {FailureReason.from_stage(stage, 2, KeyboardInterrupt()) for stage in STAGES}
+    found = {
+        FailureReason.from_stage(stage, 2, KeyboardInterrupt()) for stage in STAGES
+    }
     assert found == {FailureReason.INTERRUPTED}
 
 
@@ -304,7 +353,11 @@ def test_scenario_docker_fails_to_start(stage: str) -> None:
         type="DockerException",
         module="docker.errors",
         message="Error while fetching server API version: Connection refused",
-        bases=("docker.errors.DockerException", "builtins.Exception", "builtins.BaseException"),
+        bases=(
+            "docker.errors.DockerException",
+            "builtins.Exception",
+            "builtins.BaseException",
+        ),
     )
     failure = TestFailure(
         nodeid="test_box.py::test_in_a_container",
@@ -326,7 +379,10 @@ def test_scenario_docker_fails_to_start(stage: str) -> None:
             assert verdict is None
         else:
             assert verdict is not None, exit_code
-            assert (verdict.reason, verdict.kind) == ("SANDBOX_ERROR", "sandbox.docker"), exit_code
+            assert (verdict.reason, verdict.kind) == (
+                "SANDBOX_ERROR",
+                "sandbox.docker",
+            ), exit_code
 
 
 def test_usage_example_pytest_exit_code() -> None:
@@ -362,7 +418,9 @@ def test_settled_codes_are_unknown_where_tests_run() -> None:
     for exit_code in (-9, 6, 7, 125, 130, 139, 143):
         assert FailureReason.from_pytest_exit_code(exit_code) is FailureReason.UNKNOWN
         for stage in ("agent_run", "final_test"):
-            assert FailureReason.from_stage(stage, exit_code) is FailureReason.UNKNOWN, exit_code
+            assert (
+                FailureReason.from_stage(stage, exit_code) is FailureReason.UNKNOWN
+            ), exit_code
 
 
 def test_settled_setup_with_exit_code_2() -> None:
@@ -375,8 +433,12 @@ def test_settled_baseline_without_tests() -> None:
     assert FailureReason.from_stage("baseline_run", 5) is None
 
 
-@pytest.mark.parametrize("stage", ["deploy", "", "SETUP", "Setup", " setup", "final-test", "call"])
-@pytest.mark.parametrize("exception", [None, KeyboardInterrupt()], ids=["plain", "ctrl-c"])
+@pytest.mark.parametrize(
+    "stage", ["deploy", "", "SETUP", "Setup", " setup", "final-test", "call"]
+)
+@pytest.mark.parametrize(
+    "exception", [None, KeyboardInterrupt()], ids=["plain", "ctrl-c"]
+)
 def test_settled_unknown_stage(stage: str, exception: BaseException | None) -> None:
     """An unknown stage raises a ValueError that names it and the six, exception or not."""
     with pytest.raises(ValueError, match="unknown stage") as caught:

@@ -40,5 +40,7 @@ def test_the_texts_are_enough_and_in_their_parts() -> None:
     texts = labelled_texts()
     assert len(texts) >= 220
     assert len({each.text for each in texts}) == len(texts)
-    assert {each.text for each in texts if each.part != part_of(each.text, each.file)} == set()
+    assert {
+        each.text for each in texts if each.part != part_of(each.text, each.file)
+    } == set()
     assert {each.part for each in texts} == set(PARTS)

@@ -127,7 +127,9 @@ def test_a_way_around_is_found(source: str, found: str) -> None:
 def test_what_is_allowed_is_used() -> None:
     """The list has nothing to spare."""
     used = {
-        name for path in modules_below("taxonomy") for name in imports_in(path.read_text("utf-8"))
+        name
+        for path in modules_below("taxonomy")
+        for name in imports_in(path.read_text("utf-8"))
     }
     assert used >= PURE
 
@@ -151,10 +153,14 @@ def test_no_module_has_the_name_of_a_public_name(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", [PACKAGE, f"{PACKAGE}.bench"])
-def test_type_checkers_are_told_of_each_public_name_and_where_it_is(package: str) -> None:
+def test_type_checkers_are_told_of_each_public_name_and_where_it_is(
+    package: str,
+) -> None:
     """The stub of a package imports what the package loads when it is first used."""
     module = import_module(package)
-    stub = ast.parse((Path(str(module.__file__)).with_suffix(".pyi")).read_text("utf-8"))
+    stub = ast.parse(
+        (Path(str(module.__file__)).with_suffix(".pyi")).read_text("utf-8")
+    )
     told = {
         each.asname: node.module
         for node in ast.walk(stub)

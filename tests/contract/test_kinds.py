@@ -38,7 +38,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds, marked_finding
-from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
+from pytest_failure_taxonomy.taxonomy.mismatch import (
+    CollectedVariant,
+    CollectionMismatch,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST: Final = "test_cart.py::test_total"
@@ -94,7 +97,9 @@ NO_MEMORY: Final = RaisedException(
     bases=("builtins.MemoryError", "builtins.Exception"),
     memory=MemoryPressure(limit="RLIMIT_AS", used_bytes=99, limit_bytes=100),
 )
-DEAD_WORKER: Final = WorkerEnd(id="gw0", tests=3, signal="SIGSEGV", crashed_on=TEST, ending="died")
+DEAD_WORKER: Final = WorkerEnd(
+    id="gw0", tests=3, signal="SIGSEGV", crashed_on=TEST, ending="died"
+)
 
 KINDS_THAT_TESTS_GIVE: Final = (
     (
@@ -112,7 +117,11 @@ KINDS_THAT_TESTS_GIVE: Final = (
         "TESTS_FAILED",
         failed("teardown", message="assert 3 == 4", exception=ASSERTION),
     ),
-    ("test.xpass_strict", "TESTS_FAILED", failed("call", message="[XPASS(strict)] bug 12")),
+    (
+        "test.xpass_strict",
+        "TESTS_FAILED",
+        failed("call", message="[XPASS(strict)] bug 12"),
+    ),
     (
         "test.timeout",
         "TIMEOUT",
@@ -121,7 +130,9 @@ KINDS_THAT_TESTS_GIVE: Final = (
     (
         "worker.crashed",
         "TESTS_FAILED",
-        failed("call", message=f"worker 'gw0' crashed while running '{TEST}'", crashed=True),
+        failed(
+            "call", message=f"worker 'gw0' crashed while running '{TEST}'", crashed=True
+        ),
     ),
     (
         "test.crashed",
@@ -129,13 +140,19 @@ KINDS_THAT_TESTS_GIVE: Final = (
         failed("call", message="running the test CRASHED", crashed=True, forked=True),
     ),
     ("worker.crashed", "TESTS_FAILED", ended(1, workers=(DEAD_WORKER,))),
-    ("sandbox.memory", "SANDBOX_ERROR", failed("call", message="", exception=NO_MEMORY)),
+    (
+        "sandbox.memory",
+        "SANDBOX_ERROR",
+        failed("call", message="", exception=NO_MEMORY),
+    ),
 )
 
 MISMATCH: Final = CollectionMismatch(
     workers=("gw0",),
     tests=1,
-    variants=(CollectedVariant(workers=("gw1",), tests=2, added=(TEST,), added_count=1),),
+    variants=(
+        CollectedVariant(workers=("gw1",), tests=2, added=(TEST,), added_count=1),
+    ),
 )
 USED_UP: Final = TimeLimit(owner="timeout", budget_seconds=10.0, elapsed_seconds=9.9)
 
@@ -153,7 +170,11 @@ def bare(code: int) -> RunEvidence:
 
 
 KINDS_THAT_RUNS_GIVE: Final = (
-    ("session.timeout", "TIMEOUT", ended(1, should_fail="session-timeout: 60.0 sec exceeded")),
+    (
+        "session.timeout",
+        "TIMEOUT",
+        ended(1, should_fail="session-timeout: 60.0 sec exceeded"),
+    ),
     (
         "process.vanished",
         "UNKNOWN",
@@ -170,20 +191,32 @@ KINDS_THAT_RUNS_GIVE: Final = (
     ("process.crashed", "UNKNOWN", died(134, "SIGABRT")),
     ("process.exited", "UNKNOWN", died(0, None)),
     ("process.exited", "UNKNOWN", died(7, None)),
-    ("collection.error", "INTERNAL_ERROR", ended(2, collection_failures=(SYNTAX_ERROR,))),
+    (
+        "collection.error",
+        "INTERNAL_ERROR",
+        ended(2, collection_failures=(SYNTAX_ERROR,)),
+    ),
     ("collection.mismatch", "INTERNAL_ERROR", ended(1, mismatch=MISMATCH)),
     ("conftest.error", "INTERNAL_ERROR", broken("conftest", 4)),
     ("usage.error", "INTERNAL_ERROR", broken("usage", 4)),
     ("plugin.error", "INTERNAL_ERROR", broken("plugin", 1)),
     ("internal.error", "INTERNAL_ERROR", broken("internal", 3)),
     ("tests.none_collected", "NO_TESTS_COLLECTED", ended(5)),
-    ("tests.all_deselected", "NO_TESTS_COLLECTED", ended(5, counts=Counts(deselected=7))),
+    (
+        "tests.all_deselected",
+        "NO_TESTS_COLLECTED",
+        ended(5, counts=Counts(deselected=7)),
+    ),
     ("interrupt.keyboard", "INTERRUPTED", stopped("KeyboardInterrupt", "", 2)),
     ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 2)),
     ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 0)),
     ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 42)),
     ("interrupt.stopped", "INTERRUPTED", stopped("Interrupted", "disk is full", 2)),
-    ("warnings.exceeded", "UNKNOWN", ended(6, counts=Counts(collected=3, passed=3, warnings=9))),
+    (
+        "warnings.exceeded",
+        "UNKNOWN",
+        ended(6, counts=Counts(collected=3, passed=3, warnings=9)),
+    ),
     (
         "bench.gate",
         "TESTS_FAILED",
@@ -201,21 +234,57 @@ KINDS_THAT_THE_EXIT_CODE_GIVES: Final = (
     ("command.failed", "TESTS_FAILED", replace(bare(1), is_pytest=False)),
     ("command.failed", "INTERRUPTED", bare(2)),
     ("command.failed", "UNKNOWN", bare(77)),
-    ("exit_status.changed", "TESTS_FAILED", ended(1, counts=Counts(collected=2, passed=2))),
-    ("exit_status.changed", "INTERRUPTED", ended(2, counts=Counts(collected=2, passed=2))),
-    ("exit_status.changed", "INTERNAL_ERROR", ended(3, counts=Counts(collected=2, passed=2))),
-    ("exit_status.changed", "INTERNAL_ERROR", ended(4, counts=Counts(collected=2, passed=2))),
-    ("exit_status.changed", "NO_TESTS_COLLECTED", ended(5, counts=Counts(collected=2, passed=2))),
+    (
+        "exit_status.changed",
+        "TESTS_FAILED",
+        ended(1, counts=Counts(collected=2, passed=2)),
+    ),
+    (
+        "exit_status.changed",
+        "INTERRUPTED",
+        ended(2, counts=Counts(collected=2, passed=2)),
+    ),
+    (
+        "exit_status.changed",
+        "INTERNAL_ERROR",
+        ended(3, counts=Counts(collected=2, passed=2)),
+    ),
+    (
+        "exit_status.changed",
+        "INTERNAL_ERROR",
+        ended(4, counts=Counts(collected=2, passed=2)),
+    ),
+    (
+        "exit_status.changed",
+        "NO_TESTS_COLLECTED",
+        ended(5, counts=Counts(collected=2, passed=2)),
+    ),
     ("exit_status.changed", "UNKNOWN", ended(7, counts=Counts(collected=2, passed=2))),
     ("exit_status.changed", "UNKNOWN", ended(42, counts=Counts(collected=2, passed=2))),
-    ("exit_status.changed", "TIMEOUT", ended(124, counts=Counts(collected=2, passed=2))),
-    ("exit_status.changed", "TIMEOUT", ended(137, counts=Counts(collected=2, passed=2))),
-    ("exit_status.changed", "UNKNOWN", ended(139, counts=Counts(collected=2, passed=2))),
+    (
+        "exit_status.changed",
+        "TIMEOUT",
+        ended(124, counts=Counts(collected=2, passed=2)),
+    ),
+    (
+        "exit_status.changed",
+        "TIMEOUT",
+        ended(137, counts=Counts(collected=2, passed=2)),
+    ),
+    (
+        "exit_status.changed",
+        "UNKNOWN",
+        ended(139, counts=Counts(collected=2, passed=2)),
+    ),
 )
 
 KINDS_THAT_STAGES_GIVE: Final = (
     ("stage.git_clone_failed", "GIT_CLONE_FAILED", ended_stage("git_clone", 128)),
-    ("stage.git_checkout_failed", "GIT_CHECKOUT_FAILED", ended_stage("git_checkout", 1)),
+    (
+        "stage.git_checkout_failed",
+        "GIT_CHECKOUT_FAILED",
+        ended_stage("git_checkout", 1),
+    ),
     ("stage.setup_failed", "SETUP_FAILED", ended_stage("setup", 2)),
     ("stage.setup_timeout", "SETUP_TIMEOUT", ended_stage("setup", 124)),
     ("stage.setup_timeout", "SETUP_TIMEOUT", ended_stage("setup", 137)),
@@ -232,7 +301,9 @@ KINDS_THAT_STAGES_GIVE: Final = (
 def raised(name: str, message: str = "") -> RunEvidence:
     """Return a run in which a test failed on the exception of a library."""
     module, _, kind = name.rpartition(".")
-    exception = RaisedException(type=kind, module=module, message=message, bases=(name,))
+    exception = RaisedException(
+        type=kind, module=module, message=message, bases=(name,)
+    )
     return name_libraries(failed("call", message=message, exception=exception))
 
 
@@ -244,21 +315,33 @@ def git(command: str) -> RunEvidence:
 
 KINDS_THAT_LIBRARIES_GIVE: Final = (
     ("sandbox.docker", "SANDBOX_ERROR", raised("docker.errors.APIError")),
-    ("sandbox.kubernetes", "SANDBOX_ERROR", raised("kubernetes.client.exceptions.ApiException")),
+    (
+        "sandbox.kubernetes",
+        "SANDBOX_ERROR",
+        raised("kubernetes.client.exceptions.ApiException"),
+    ),
     ("sandbox.podman", "SANDBOX_ERROR", raised("podman.errors.exceptions.APIError")),
     (
         "sandbox.testcontainers",
         "SANDBOX_ERROR",
         raised("testcontainers.core.exceptions.ContainerStartException"),
     ),
-    ("sandbox.worker_lost", "SANDBOX_ERROR", raised("distributed.scheduler.KilledWorker")),
+    (
+        "sandbox.worker_lost",
+        "SANDBOX_ERROR",
+        raised("distributed.scheduler.KilledWorker"),
+    ),
     (
         "bench.lost",
         "TESTS_FAILED",
         raised("pytest_failure_taxonomy.bench.plugin.items.CaseWithoutScoreError"),
     ),
     ("llm.rate_limited", "LLM_ERROR", raised("openai.RateLimitError")),
-    ("llm.quota_exceeded", "LLM_ERROR", raised("openai.RateLimitError", "insufficient_quota")),
+    (
+        "llm.quota_exceeded",
+        "LLM_ERROR",
+        raised("openai.RateLimitError", "insufficient_quota"),
+    ),
     ("llm.timeout", "LLM_ERROR", raised("openai.APITimeoutError")),
     ("llm.unavailable", "LLM_ERROR", raised("anthropic.APIConnectionError")),
     ("llm.authentication", "LLM_ERROR", raised("anthropic.AuthenticationError")),
@@ -343,13 +426,17 @@ def test_evidence_of_a_kind_is_judged_to_be_it() -> None:
         judgement = judge(run)
         where = f"{kind} in {run.stage} with exit code {run.exit.code}"
         assert judgement.verdict is not None, where
-        assert (judgement.verdict.kind, judgement.verdict.reason) == (kind, reason), where
+        assert (judgement.verdict.kind, judgement.verdict.reason) == (kind, reason), (
+            where
+        )
         assert [(held.kind, held.reason, held.count) for held in judgement.reasons] == [
             (kind, FailureReason[reason], 1)
         ], where
 
 
-BLOCKED: Final = Stall(state="blocked", seconds=61.0, where="acquire (tests/x.py:6)", stack=None)
+BLOCKED: Final = Stall(
+    state="blocked", seconds=61.0, where="acquire (tests/x.py:6)", stack=None
+)
 
 
 def stalled(what: Activity | None, *, state: StallState = "blocked") -> dict[str, Any]:
@@ -377,8 +464,12 @@ STALLS: Final[dict[Activity | None, str]] = {
         pytest.param(died(143, "SIGTERM"), "process.terminated", id="SIGTERM"),
         pytest.param(died(129, "SIGHUP"), "process.terminated", id="SIGHUP"),
         pytest.param(died(137, "SIGKILL"), "process.killed", id="SIGKILL"),
-        pytest.param(died(143, "SIGTERM", sender="timeout"), "process.timeout", id="timeout"),
-        pytest.param(stopped("KeyboardInterrupt", "", 2), "interrupt.keyboard", id="Ctrl+C"),
+        pytest.param(
+            died(143, "SIGTERM", sender="timeout"), "process.timeout", id="timeout"
+        ),
+        pytest.param(
+            stopped("KeyboardInterrupt", "", 2), "interrupt.keyboard", id="Ctrl+C"
+        ),
     ],
 )
 def test_a_stall_comes_before_the_end_that_somebody_put_to_it(
@@ -387,7 +478,10 @@ def test_a_stall_comes_before_the_end_that_somebody_put_to_it(
     """Why the run was ended says more than how; it is likely, and the place is in the message."""
     judgement = judge(replace(end, **stalled(what)))
     assert judgement.verdict is not None
-    assert (judgement.verdict.kind, judgement.verdict.reason) == (STALLS[what], "TIMEOUT")
+    assert (judgement.verdict.kind, judgement.verdict.reason) == (
+        STALLS[what],
+        "TIMEOUT",
+    )
     assert judgement.verdict.confidence == "likely"
     assert "blocked in acquire (tests/x.py:6) for 61 s" in judgement.verdict.message
     assert [held.kind for held in judgement.reasons] == [STALLS[what], also]
@@ -428,9 +522,14 @@ def test_only_what_does_not_move_at_all_is_ended_with_certainty(
     """
     running = stalled(None, state=state)["in_flight"][0]
     stall = replace(running.stall, is_ended=True, others_move=others_move)
-    judgement = judge(replace(died(137, "SIGKILL"), in_flight=(replace(running, stall=stall),)))
+    judgement = judge(
+        replace(died(137, "SIGKILL"), in_flight=(replace(running, stall=stall),))
+    )
     assert judgement.verdict is not None
-    assert (judgement.verdict.kind, judgement.verdict.confidence) == ("test.stalled", confidence)
+    assert (judgement.verdict.kind, judgement.verdict.confidence) == (
+        "test.stalled",
+        confidence,
+    )
     assert judgement.verdict.evidence[0].source == "--failure-taxonomy-end-stalled"
 
 
@@ -444,7 +543,10 @@ def test_what_is_busy_is_no_reason(what: Activity | None) -> None:
 def test_every_kind_of_this_version_is_in_the_table() -> None:
     """The tables and the code know the same kinds."""
     others = {"shard.missing"}  # by `failure-taxonomy merge`, of no run
-    others |= {"agent.gave_up", "sandbox.failed"}  # by `convert --from`, as a harness says it
+    others |= {
+        "agent.gave_up",
+        "sandbox.failed",
+    }  # by `convert --from`, as a harness says it
     assert {row[0] for row in TABLE} | {*STALLS.values()} | others == set(known_kinds())
 
 
@@ -458,14 +560,19 @@ def test_a_kind_is_lower_case_and_dotted() -> None:
 def test_a_kind_has_one_reason_of_its_own() -> None:
     """The row of a kind names the reason that it refines."""
     expected = {
-        kind: reason for kind, reason, _ in (*KINDS_THAT_TESTS_GIVE[:-1], *KINDS_THAT_RUNS_GIVE)
+        kind: reason
+        for kind, reason, _ in (*KINDS_THAT_TESTS_GIVE[:-1], *KINDS_THAT_RUNS_GIVE)
     }
     assert {kind: known_kinds()[kind].reason for kind in expected} == expected
 
 
 def test_some_kinds_leave_the_reason_to_a_table() -> None:
     """A kind of the exit table or of a stage names no reason of its own."""
-    assert [kind for kind in REASON_LEFT_TO_A_TABLE if known_kinds()[kind].reason is not None] == []
+    assert [
+        kind
+        for kind in REASON_LEFT_TO_A_TABLE
+        if known_kinds()[kind].reason is not None
+    ] == []
 
 
 def test_a_kind_is_put_in_words() -> None:

@@ -30,7 +30,11 @@ GONE: Final = frozenset(
             "ast.Str",
             "typing.ByteString",
         ),
-        *("asyncio.get_event_loop", "asyncio.iscoroutinefunction", "os.path.commonprefix"),
+        *(
+            "asyncio.get_event_loop",
+            "asyncio.iscoroutinefunction",
+            "os.path.commonprefix",
+        ),
         *("datetime.utcnow", "datetime.utcfromtimestamp", "importlib.abc.Traversable"),
     }
 )
@@ -68,12 +72,20 @@ def test_the_annotations_of_values_are_texts() -> None:
     makers = []
     for path in SOURCES:
         tree = ast.parse(path.read_text("utf-8"))
-        if any(isinstance(node, ast.ClassDef) and _makes_value(node) for node in ast.walk(tree)):
+        if any(
+            isinstance(node, ast.ClassDef) and _makes_value(node)
+            for node in ast.walk(tree)
+        ):
             makers.append(path)
-            imported = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+            imported = [
+                node.module for node in tree.body if isinstance(node, ast.ImportFrom)
+            ]
             assert imported[0] == "__future__", path
     assert makers
 
 
 def _makes_value(node: ast.ClassDef) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == "value" for each in node.decorator_list)
+    return any(
+        isinstance(each, ast.Name) and each.id == "value"
+        for each in node.decorator_list
+    )

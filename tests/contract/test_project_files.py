@@ -70,7 +70,9 @@ def test_hooks_run_what_is_installed() -> None:
 def test_the_workflows_run_every_python_and_check() -> None:
     """CI runs the classifiers' Pythons on three systems, and the environments of tox."""
     jobs = yaml.safe_load(read(".github/workflows/tests.yml"))["jobs"]
-    promised = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    promised = re.findall(
+        r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"])
+    )
     for name in ("linux", "other-systems"):
         tried = jobs[name]["strategy"]["matrix"]["python"]
         assert set(promised) <= set(tried)
@@ -83,7 +85,9 @@ def test_the_workflows_run_every_python_and_check() -> None:
 def test_each_action_is_pinned_by_its_commit() -> None:
     """The version stands beside it, for people and for Dependabot; one action has one pin."""
     texts = [read("action.yml"), read(".github/workflows/release.yml")]
-    texts += [path.read_text("utf-8") for path in ROOT.glob("**/.github/workflows/*.yml")]
+    texts += [
+        path.read_text("utf-8") for path in ROOT.glob("**/.github/workflows/*.yml")
+    ]
     lines = "\n".join(texts).splitlines()
     uses = {line.partition("uses: ")[2] for line in lines if "uses: " in line}
     assert {"actions/checkout", "pypa/gh-action-pypi-publish"} < {

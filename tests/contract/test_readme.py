@@ -33,7 +33,9 @@ def blocks_of(page: str, languages: str, heading: str = "") -> list[str]:
     if heading:
         _, text = text.split(f"\n## {heading}\n")
         text = text.partition("\n## ")[0]
-    return re.findall(rf"^```(?:{languages})\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```(?:{languages})\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    )
 
 
 def commands(number: int) -> list[list[str]]:
@@ -145,7 +147,9 @@ def test_the_first_bench_passes(tmp_path: Path) -> None:
     assert (init[0], run[0]) == ("failure-taxonomy", "pytest")
     made = run_child(tmp_path, [*COMMAND, *init[1:]])
     assert made.status == 0, made.stderr
-    done = run_child(tmp_path, [sys.executable, "-m", "pytest", *run[1:]], env=WITH_PLUGINS)
+    done = run_child(
+        tmp_path, [sys.executable, "-m", "pytest", *run[1:]], env=WITH_PLUGINS
+    )
     assert done.status == 0, done.stdout + done.stderr
     assert re.fullmatch("[0-9]+ passed", done.outcome)
 
@@ -160,7 +164,9 @@ def sample_of(page: str) -> list[str]:
     """Return the lines of the verdict in a page's only sample of it, without the title."""
     (sample,) = [block for block in blocks_of(page, "console|text") if TITLE in block]
     lines = sample.splitlines()
-    first = next(i for i, line in enumerate(lines) if re.fullmatch(f"=+ {TITLE} =+", line))
+    first = next(
+        i for i, line in enumerate(lines) if re.fullmatch(f"=+ {TITLE} =+", line)
+    )
     return lines[first:]
 
 

@@ -29,7 +29,11 @@ def test_on_purpose(tmp_path): (tmp_path / "out.txt").write_text(REPORT)
     ("change", "failed"),
     [
         pytest.param(lambda text: text, 0, id="valid"),
-        pytest.param(lambda text: text.replace('"count"', '"counted"'), 3, id="against the schema"),
+        pytest.param(
+            lambda text: text.replace('"count"', '"counted"'),
+            3,
+            id="against the schema",
+        ),
         pytest.param(lambda text: text[:-40], 3, id="cut"),
     ],
 )

@@ -30,7 +30,12 @@ from tests.helpers.report_schema import (
     render_schema,
     report_json_schema,
 )
-from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_failure,
+    make_report,
+    make_run,
+)
 
 ROOT: Final = Path(__file__).parents[2]
 FIRST_REPORT: Final = ROOT / "tests/data/reports/full-1.0.json"
@@ -47,7 +52,9 @@ MAPS: Final = {
 
 def packaged() -> str:
     """Return the packaged schema as it is on disk."""
-    return files("pytest_failure_taxonomy.report").joinpath(FILE_NAME).read_text("utf-8")
+    return (
+        files("pytest_failure_taxonomy.report").joinpath(FILE_NAME).read_text("utf-8")
+    )
 
 
 def objects(schema: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -103,7 +110,9 @@ def test_objects_are_closed_and_every_key_is_required() -> None:
     """Only extensions are open; keys of a breakdown and ids of cases are a task class's own."""
     found = dict(objects(packaged_schema()))
     assert len(found) > 20
-    assert {path for path, each in found.items() if each["additionalProperties"] is True} == OPEN
+    assert {
+        path for path, each in found.items() if each["additionalProperties"] is True
+    } == OPEN
     for path in found.keys() - OPEN - MAPS:
         assert found[path]["additionalProperties"] is False, path
         assert found[path]["required"] == list(found[path]["properties"]), path
@@ -117,7 +126,9 @@ def test_the_order_of_keys_is_the_reports() -> None:
 @pytest.mark.parametrize("members", [FailureReason, Stage, FailureType, RecoveryAction])
 def test_the_closed_vocabularies_are_the_taxonomys(members: Any) -> None:
     """Reasons, stages, failure types and recovery actions are listed in full."""
-    assert packaged_schema()["$defs"][members.__name__]["enum"] == [str(each) for each in members]
+    assert packaged_schema()["$defs"][members.__name__]["enum"] == [
+        str(each) for each in members
+    ]
 
 
 def test_every_field_is_described() -> None:
@@ -126,7 +137,9 @@ def test_every_field_is_described() -> None:
     for path, each in objects(schema):
         for name, field in each.get("properties", {}).items():
             target = field.get("$ref", "").rpartition("/")[2]
-            described = field if "description" in field else schema["$defs"].get(target, {})
+            described = (
+                field if "description" in field else schema["$defs"].get(target, {})
+            )
             assert described.get("description", "").endswith("."), f"{path}.{name}"
 
 
@@ -139,7 +152,9 @@ def test_every_field_is_described() -> None:
         pytest.param(("verdict", "kind"), "Failed", id="kind"),
         pytest.param(("summary", "passed"), -1, id="count"),
         pytest.param(("run", "started_at"), "yesterday", id="time"),
-        pytest.param(("run", "started_at"), "2026-13-99T99:99:99Z", id="time of no clock"),
+        pytest.param(
+            ("run", "started_at"), "2026-13-99T99:99:99Z", id="time of no clock"
+        ),
         pytest.param(("run", "started_at"), "2026-00-01T00:00:00Z", id="month 0"),
         pytest.param(("run", "started_at"), "2026-01-32T00:00:00Z", id="day 32"),
         pytest.param(("run", "started_at"), "2026-01-31T24:00:00Z", id="hour 24"),
@@ -147,7 +162,9 @@ def test_every_field_is_described() -> None:
         pytest.param(("run", "started_at"), "2026-01-31T00:00:60Z", id="second 60"),
     ],
 )
-def test_the_schema_refuses_what_the_model_refuses(path: tuple[str, ...], value: object) -> None:
+def test_the_schema_refuses_what_the_model_refuses(
+    path: tuple[str, ...], value: object
+) -> None:
     """A validator in any language finds what is wrong."""
     report = json.loads(json.dumps(make_report()))
     assert_valid_report(report)
@@ -203,7 +220,9 @@ def test_a_report_of_the_first_version_is_read() -> None:
 
 def test_the_first_versions_schema_still_ships() -> None:
     """What is named by the `$schema` of a stored report can be had, and describes that report."""
-    text = files("pytest_failure_taxonomy.report").joinpath("failure-report-1.0.schema.json")
+    text = files("pytest_failure_taxonomy.report").joinpath(
+        "failure-report-1.0.schema.json"
+    )
     schema = json.loads(text.read_text("utf-8"))
     stored = json.loads(FIRST_REPORT.read_bytes())
     assert schema["$id"] == stored["$schema"]
@@ -215,7 +234,9 @@ def test_no_version_lets_a_field_be_missing(lacks: str) -> None:
     """Only what 1.1 has added may be missing, and only from a report that says 1.0."""
     said = json.loads(FIRST_REPORT.read_bytes())
     with pytest.raises(ReportError, match=f"{lacks}: is missing"):
-        parse_report(json.dumps({k: v for k, v in said.items() if k != lacks}).encode(), "r.json")
+        parse_report(
+            json.dumps({k: v for k, v in said.items() if k != lacks}).encode(), "r.json"
+        )
     newer = {**said, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
     with pytest.raises(ReportError, match=r"environment.watcher: is missing"):
         parse_report(json.dumps(newer).encode(), "r.json")

@@ -14,7 +14,12 @@ import pytest
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.tables import METADATA
-from pytest_failure_taxonomy.history.tasks import list_tasks, record_task, status_words, unmerged
+from pytest_failure_taxonomy.history.tasks import (
+    list_tasks,
+    record_task,
+    status_words,
+    unmerged,
+)
 from tests.helpers.reports import make_failure, make_report, make_run
 
 OPEN = """
@@ -49,7 +54,9 @@ def make_tasks(
 def reasons(path: Path) -> list[str | None]:
     """Return the reason of each task."""
     connection = sqlite3.connect(path)
-    found = connection.execute("SELECT failure_reason FROM tasks ORDER BY id").fetchall()
+    found = connection.execute(
+        "SELECT failure_reason FROM tasks ORDER BY id"
+    ).fetchall()
     connection.close()
     return [each for (each,) in found]
 
@@ -57,11 +64,15 @@ def reasons(path: Path) -> list[str | None]:
 @pytest.mark.parametrize("has_table", [True, False])
 def test_failed_tasks_become_unknown(tmp_path: Path, has_table: bool) -> None:
     """Of old failed tasks it is not known why they failed; the others have no reason."""
-    path = make_tasks(tmp_path / "t.db", ["failed", "completed", "pending"], has_table=has_table)
+    path = make_tasks(
+        tmp_path / "t.db", ["failed", "completed", "pending"], has_table=has_table
+    )
     open_history(path).close()
     assert reasons(path) == ["UNKNOWN", None, None]
     connection = sqlite3.connect(path)
-    version = "SELECT version FROM schema_version" if has_table else "PRAGMA user_version"
+    version = (
+        "SELECT version FROM schema_version" if has_table else "PRAGMA user_version"
+    )
     assert connection.execute(version).fetchone() == (11,)
     connection.close()
 
@@ -70,7 +81,8 @@ def test_failed_tasks_become_unknown(tmp_path: Path, has_table: bool) -> None:
 def test_any_number_of_tasks_is_migrated(tmp_path: Path, count: int) -> None:
     """No task, one, and very many."""
     path = make_tasks(
-        tmp_path / "t.db", ["failed", "completed"] * (count // 2) + ["failed"] * (count % 2)
+        tmp_path / "t.db",
+        ["failed", "completed"] * (count // 2) + ["failed"] * (count % 2),
     )
     open_history(path).close()
     found = reasons(path)
@@ -90,7 +102,9 @@ def test_a_second_migration_changes_nothing(tmp_path: Path) -> None:
 def test_two_processes_migrate_at_once(tmp_path: Path) -> None:
     """Both come to their end, and the column is there once."""
     path = make_tasks(tmp_path / "t.db", ["failed"] * 1000)
-    running = [subprocess.Popen([sys.executable, "-c", OPEN, str(path)]) for _ in range(2)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", OPEN, str(path)]) for _ in range(2)
+    ]
     assert [each.wait(60) for each in running] == [0, 0]
     assert reasons(path) == ["UNKNOWN"] * 1000
 
@@ -121,7 +135,9 @@ def test_a_migration_that_is_killed_has_not_begun(
     assert reasons(path) == ["UNKNOWN"]
 
 
-@pytest.mark.parametrize(("version", "words"), [(12, "newer than 11"), (9, "schema version 9")])
+@pytest.mark.parametrize(
+    ("version", "words"), [(12, "newer than 11"), (9, "schema version 9")]
+)
 def test_other_versions_are_refused(tmp_path: Path, version: int, words: str) -> None:
     """In one line, and the database stays as it is."""
     path = make_tasks(tmp_path / "t.db", ["failed"], version=version)
@@ -129,7 +145,9 @@ def test_other_versions_are_refused(tmp_path: Path, version: int, words: str) ->
         open_history(path)
     assert "\n" not in str(caught.value)
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT version FROM schema_version").fetchone() == (version,)
+    assert connection.execute("SELECT version FROM schema_version").fetchone() == (
+        version,
+    )
     connection.close()
 
 
@@ -138,7 +156,10 @@ def test_other_versions_are_refused(tmp_path: Path, version: int, words: str) ->
     [
         ("[GZA_FAILURE:MAX_TURNS]\n", "MAX_TURNS"),
         ("[GZA_FAILURE:TEST_FAILURE]", "TEST_FAILURE"),
-        ("working\n[GZA_FAILURE:MAX_TURNS]\nmore\n[GZA_FAILURE:TEST_FAILURE]\n", "TEST_FAILURE"),
+        (
+            "working\n[GZA_FAILURE:MAX_TURNS]\nmore\n[GZA_FAILURE:TEST_FAILURE]\n",
+            "TEST_FAILURE",
+        ),
         ("[GZA_FAILURE:MAX_TURNS]\n[GZA_FAILURE:NONSENSE]\n", "UNKNOWN"),
         ("it says [GZA_FAILURE:MAX_TURNS] in a line\n", "UNKNOWN"),
         ("[gza_failure:max_turns]\n", "UNKNOWN"),
@@ -148,7 +169,9 @@ def test_other_versions_are_refused(tmp_path: Path, version: int, words: str) ->
         ("[GZA_FAILURE:NO_DISK]\n", "NO_DISK"),
     ],
 )
-def test_the_last_marker_of_a_log_is_the_reason(tmp_path: Path, log: str, reason: str) -> None:
+def test_the_last_marker_of_a_log_is_the_reason(
+    tmp_path: Path, log: str, reason: str
+) -> None:
     """On its own line, and validated: built-in reasons, and those that the user has added."""
     path = make_tasks(tmp_path / "t.db", ["running"])
     with open_history(path) as history:

@@ -109,16 +109,29 @@ ROWS: Final[dict[str, Row]] = {
         128,
         "GIT_CLONE_FAILED",
     ),
-    **{f"takes too long in {stage}": limited(stage, *TIME_LIMITS[stage]) for stage in TIME_LIMITS},
+    **{
+        f"takes too long in {stage}": limited(stage, *TIME_LIMITS[stage])
+        for stage in TIME_LIMITS
+    },
     **{
         f"Ctrl+C in {stage}": Row(
-            ("interrupted",), stage, "INTERRUPTED", "interrupt.keyboard", 2, "INTERRUPTED"
+            ("interrupted",),
+            stage,
+            "INTERRUPTED",
+            "interrupt.keyboard",
+            2,
+            "INTERRUPTED",
         )
         for stage in Stage
     },
     **{
         f"Docker fails to start in {stage}": Row(
-            ("docker", "run", "shop"), stage, "SANDBOX_ERROR", "sandbox.docker", 1, BY_STAGE[stage]
+            ("docker", "run", "shop"),
+            stage,
+            "SANDBOX_ERROR",
+            "sandbox.docker",
+            1,
+            BY_STAGE[stage],
         )
         for stage in Stage
     },
@@ -126,7 +139,9 @@ ROWS: Final[dict[str, Row]] = {
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, dict[str, Any]]]:
+def reports(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[int, dict[str, Any]]]:
     """Run all rows, and return the exit code of `run` and the report of each."""
     folder = tmp_path_factory.mktemp("scenarios")
     programs = folder / "programs"
@@ -138,14 +153,18 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, di
     (folder / "failing.py").write_text(FAILING, "utf-8")
     (folder / "passing.py").write_text(PASSING, "utf-8")
     words = {
-        name: ["--stage", row.stage, *row.options, "--", *row.command] for name, row in ROWS.items()
+        name: ["--stage", row.stage, *row.options, "--", *row.command]
+        for name, row in ROWS.items()
     }
     (folder / "rows.json").write_text(json.dumps(words), "utf-8")
     path = os.pathsep.join((str(programs), os.environ["PATH"]))
     ran = run_child(folder, [sys.executable, "-c", DRIVER], env={"PATH": path})
     assert ran.status == 0, ran.stderr
     statuses = json.loads((folder / "statuses.json").read_text("utf-8"))
-    return {name: (statuses[name], read_report(Path(folder, f"{name}.json"))) for name in ROWS}
+    return {
+        name: (statuses[name], read_report(Path(folder, f"{name}.json")))
+        for name in ROWS
+    }
 
 
 @pytest.mark.slow

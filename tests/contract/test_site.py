@@ -42,7 +42,11 @@ def filled(page: str) -> str:
 def test_each_part_has_its_place() -> None:
     """Every part is on exactly one page."""
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    asked = [name for page in pages for name in from_code._ASKED.findall(page.read_text("utf-8"))]
+    asked = [
+        name
+        for page in pages
+        for name in from_code._ASKED.findall(page.read_text("utf-8"))
+    ]
     assert sorted(asked) == sorted(from_code.PARTS)
 
 

@@ -110,7 +110,9 @@ def test_facts_again():
 @pytest.mark.slow
 @pytest.mark.versions
 @pytest.mark.skipif(not Switch.is_on, reason="no run is a fork")
-def test_a_forked_worker_is_like_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_worker_is_like_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The workers that the suite forks find what those find that xdist starts."""
     (tmp_path / "conftest.py").write_text(ON_CONTROLLER, "utf-8")
     (tmp_path / "test_it.py").write_text(ON_WORKERS, "utf-8")
@@ -120,10 +122,17 @@ def test_a_forked_worker_is_like_a_new_one(tmp_path: Path, monkeypatch: pytest.M
         run = run_plain_pytest(tmp_path, "-n", "1", plugins=["xdist"])
         assert run.outcome == "1 failed, 2 passed", run.stdout + run.stderr
         assert "worker 'gw0' crashed" in run.stdout
-        found.append([json.loads((tmp_path / f"gw{n}.json").read_bytes()) for n in range(2)])
+        found.append(
+            [json.loads((tmp_path / f"gw{n}.json").read_bytes()) for n in range(2)]
+        )
     forked, new = found
     assert all(facts["a child"] for facts in forked)
-    assert [facts.pop("forked") for facts in (*forked, *new)] == [True, True, False, False]
+    assert [facts.pop("forked") for facts in (*forked, *new)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert forked == new
 
 
@@ -145,7 +154,16 @@ def test_the_suite_on_github(workers: tuple[str, ...], tmp_path: Path) -> None:
     """The variables of the step are gone before any test runs."""
     name = test_runs_inside_the_suite_do_not_annotate_its_page.__name__
     test = f"{Path(__file__).relative_to(ROOT)}::{name}"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, test]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *workers,
+        test,
+    ]
     run = run_child(
         ROOT,
         command,

@@ -145,10 +145,15 @@ class Said:
 def main() -> int:
     """Run the cases, and print the tables."""
     options = _parse_arguments()
-    work = Path(options.work_dir or tempfile.mkdtemp(prefix="against-instrumentation-")).resolve()
+    work = Path(
+        options.work_dir or tempfile.mkdtemp(prefix="against-instrumentation-")
+    ).resolve()
     rival = _environment(work / "rival", [*TOOLS, RIVAL])
     ours = _environment(work / "ours", [*TOOLS, str(REPOSITORY)])
-    lines = ["| case | mode | pytest-failure-instrumentation | this project |", "|---|---|---|---|"]
+    lines = [
+        "| case | mode | pytest-failure-instrumentation | this project |",
+        "|---|---|---|---|",
+    ]
     for case in CASES:
         if options.cases and not any(each in case.name for each in options.cases):
             continue
@@ -175,7 +180,9 @@ def _parse_arguments() -> argparse.Namespace:
     add("cases", nargs="*", metavar="CASE", help="part of a case's name; default: all")
     add("--work-dir", metavar="DIR", help="keep environments and runs here")
     add("--output", metavar="FILE", help="write the tables to a file, too")
-    add("--no-cost", action="store_true", help="don't measure what a passing test costs")
+    add(
+        "--no-cost", action="store_true", help="don't measure what a passing test costs"
+    )
     return parser.parse_args()
 
 
@@ -203,7 +210,9 @@ def _write(case: Case, folder: Path) -> None:
     folder.mkdir(parents=True)
     test = "import os, signal, sys, threading, time\n\ndef test_a(): pass\n\n"
     test += f"def test_b():\n    {case.test}\n\ndef test_c(): pass\n"
-    ini = "[pytest]\naddopts = -p blocks\n" if "blocks.py" in case.files else "[pytest]\n"
+    ini = (
+        "[pytest]\naddopts = -p blocks\n" if "blocks.py" in case.files else "[pytest]\n"
+    )
     for name, content in {"test_x.py": test, "pytest.ini": ini, **case.files}.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
@@ -254,9 +263,21 @@ def _run(
 def _told_by_rival(case: Case, mode: str, python: Path, folder: Path) -> list[Said]:
     _write(case, folder)
     (folder / "conftest.py").write_text(_CONFTEST, encoding="utf-8")
-    settings = ["-o", f"failure_stall_seconds={STALL_SECONDS}", "-o", "failure_packages=engine"]
+    settings = [
+        "-o",
+        f"failure_stall_seconds={STALL_SECONDS}",
+        "-o",
+        "failure_packages=engine",
+    ]
     settings += ["-o", "failure_slow_test_seconds=2", "-o", "failure_crash_stack=true"]
-    command = [str(python), "-m", "pytest", "-q", "--failure-instrumentation", *settings]
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "--failure-instrumentation",
+        *settings,
+    ]
     started, _ = _run(case, folder, [*command, *MODES[mode]], {})
     told = [_said_by_rival(each, started) for each in _incidents(folder)]
     known = len(_incidents(folder))
@@ -268,7 +289,9 @@ def _told_by_rival(case: Case, mode: str, python: Path, folder: Path) -> list[Sa
     for each in _incidents(folder)[known:]:
         said = _said_by_rival(each, started)
         told.append(Said(words=f"at the next run: {said.words}", seconds=None))
-    return [each for each in told if each.words] or [Said(words="nothing", seconds=None)]
+    return [each for each in told if each.words] or [
+        Said(words="nothing", seconds=None)
+    ]
 
 
 def _incidents(folder: Path) -> list[Any]:
@@ -307,7 +330,15 @@ def _told_by_ours(case: Case, mode: str, python: Path, folder: Path) -> list[Sai
             seen.setdefault(words, Said(words=words, seconds=seconds))
 
     option = ["-o", f"failure_taxonomy_stall_seconds={STALL_SECONDS}"]
-    command = [str(python), "-m", "pytest", "-q", "--failure-taxonomy", *option, *MODES[mode]]
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "--failure-taxonomy",
+        *option,
+        *MODES[mode],
+    ]
     started, _ = _run(case, folder, command, {"report": look})
     ended = time.time()
     while time.time() - ended < GRACE_SECONDS:
@@ -348,10 +379,18 @@ def _stalls_in(report: Mapping[str, Any]) -> Iterator[str]:
 def _verdict_in(report: Mapping[str, Any]) -> str:
     verdict = report.get("verdict")
     if not verdict:
-        return f"no verdict, {report.get('outcome', 'no report')}" if report else "no report"
+        return (
+            f"no verdict, {report.get('outcome', 'no report')}"
+            if report
+            else "no report"
+        )
     words = f"`{verdict['kind']}`: {verdict['message']}"
-    places = [test["location"] for test in report.get("in_flight", ()) if test.get("location")]
-    places += [each["location"] for each in report.get("failures", ()) if each.get("location")]
+    places = [
+        test["location"] for test in report.get("in_flight", ()) if test.get("location")
+    ]
+    places += [
+        each["location"] for each in report.get("failures", ()) if each.get("location")
+    ]
     if places:
         line = places[0]["line"]
         words += f" ({places[0]['path']}{'' if line is None else f':{line}'})"
@@ -383,8 +422,12 @@ def _costs(work: Path, rival: Path, ours: Path) -> Iterator[str]:
             plain, used = _pair(folder, python, switch, "test_many.py")
             plain_one, used_one = _pair(folder, python, switch, "test_one.py")
             a_test = (used[0] - used_one[0] - plain[0] + plain_one[0]) / COST_TESTS
-            rows.append((a_test * 1e6, (used_one[1] - plain_one[1]) * 1e3, used[2] - plain[2]))
-        cost, start, memory = (statistics.median(each) for each in zip(*rows, strict=True))
+            rows.append(
+                (a_test * 1e6, (used_one[1] - plain_one[1]) * 1e3, used[2] - plain[2])
+            )
+        cost, start, memory = (
+            statistics.median(each) for each in zip(*rows, strict=True)
+        )
         yield f"| {name} | {cost:+.0f} µs of CPU | {start:+.0f} ms | {memory / 1024:+.1f} MiB |"
 
 
@@ -400,7 +443,14 @@ def _used(folder: Path, command: Sequence[str]) -> tuple[float, float, float]:
     began = time.perf_counter()
     child = os.posix_spawn(
         "/bin/sh",
-        ["sh", "-c", 'cd "$1"; shift; exec "$@" >/dev/null 2>&1', "sh", str(folder), *command],
+        [
+            "sh",
+            "-c",
+            'cd "$1"; shift; exec "$@" >/dev/null 2>&1',
+            "sh",
+            str(folder),
+            *command,
+        ],
         os.environ,
     )
     _, _, usage = os.wait4(child, 0)

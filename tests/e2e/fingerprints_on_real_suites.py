@@ -64,20 +64,38 @@ PROJECTS: Final[Mapping[str, Mapping[str, Edit]]] = {
         "a wrong value": ("more_itertools/recipes.py", "take", "n += 1"),
     },
     "attrs-26.1.0": {
-        "a method raises": ("src/attr/validators.py", "_InstanceOfValidator.__call__", LOST),
+        "a method raises": (
+            "src/attr/validators.py",
+            "_InstanceOfValidator.__call__",
+            LOST,
+        ),
         "another function raises": ("src/attr/_funcs.py", "asdict", REFUSED),
-        "a function of many callers raises": ("src/attr/_make.py", "_CountingAttr.__init__", LOST),
+        "a function of many callers raises": (
+            "src/attr/_make.py",
+            "_CountingAttr.__init__",
+            LOST,
+        ),
     },
     "packaging-26.3": {
         "a method raises": ("src/packaging/markers.py", "Marker.__init__", LOST),
-        "another function raises": ("src/packaging/utils.py", "canonicalize_name", REFUSED),
+        "another function raises": (
+            "src/packaging/utils.py",
+            "canonicalize_name",
+            REFUSED,
+        ),
     },
 }
 ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     # Sixty thousand tests of versions would add time and no other failures.
     "packaging-26.3": tuple(
         f"tests/test_{name}.py"
-        for name in ("markers", "requirements", "utils", "dependency_groups", "licenses")
+        for name in (
+            "markers",
+            "requirements",
+            "utils",
+            "dependency_groups",
+            "licenses",
+        )
     )
 }
 
@@ -97,8 +115,12 @@ def main() -> int:
     """Run all causes of the projects named, and print what came out."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", default=[*PROJECTS], metavar="NAME")
-    parser.add_argument("--sdists", type=Path, help="where NAME.tar.gz are; fetched by default")
-    parser.add_argument("--python", action="append", default=[], help="one more to run with")
+    parser.add_argument(
+        "--sdists", type=Path, help="where NAME.tar.gz are; fetched by default"
+    )
+    parser.add_argument(
+        "--python", action="append", default=[], help="one more to run with"
+    )
     options = parser.parse_args()
     is_good = True
     with tempfile.TemporaryDirectory() as folder:
@@ -111,30 +133,41 @@ def main() -> int:
 def _try_project(name: str, sdists: Path, folder: Path, pythons: list[str]) -> bool:
     broken_before: set[str] = set()
     for at, python in enumerate((sys.executable, *pythons)):
-        broken_before.update(_run(name, None, sdists, folder / f"h{at}", python, ()).nodes)
+        broken_before.update(
+            _run(name, None, sdists, folder / f"h{at}", python, ()).nodes
+        )
     skipped = [
         f"--deselect={node}" if "::" in node else f"--ignore={node}"
         for node in sorted(broken_before)
     ]
-    say(f"{name}: {len(broken_before)} fail before anything is broken, and are left out")
+    say(
+        f"{name}: {len(broken_before)} fail before anything is broken, and are left out"
+    )
     causes: dict[str, set[str]] = {}
     is_good = True
     for number, (cause, edit) in enumerate(PROJECTS[name].items()):
         elsewhere = folder / "another" / "place" / f"{number}"
         modes: list[tuple[str, Path, str, tuple[str, ...]]]
         modes = [("-n 2", elsewhere, sys.executable, ("-n", "2"))]
-        modes += [(path, folder / f"{number}-{at}", path, ()) for at, path in enumerate(pythons)]
+        modes += [
+            (path, folder / f"{number}-{at}", path, ())
+            for at, path in enumerate(pythons)
+        ]
         first = _run(name, edit, sdists, folder / f"{number}", sys.executable, skipped)
         _print_groups(name, cause, first)
         for mode, place, python, arguments in modes:
             run = _run(name, edit, sdists, place, python, (*arguments, *skipped))
             is_good &= _is_same(mode, first, run)
         # One line of a test may fail for either cause, and is one place all the same.
-        causes[cause] = {made for made, title in first.titles.items() if TEST not in title}
+        causes[cause] = {
+            made for made, title in first.titles.items() if TEST not in title
+        }
     for one, other in combinations(causes, 2):
         shared = causes[one] & causes[other]
         is_good &= not shared
-        say(f"  {one} / {other}: {len(shared)} fingerprints shared, lines of tests aside")
+        say(
+            f"  {one} / {other}: {len(shared)} fingerprints shared, lines of tests aside"
+        )
     return is_good
 
 
@@ -150,13 +183,17 @@ def _is_same(mode: str, first: Found, run: Found) -> bool:
     )
     for node in differ[:SHOWN]:
         titles = [first.titles[made] for made in sorted(first.nodes[node])]
-        say(f"      {node}: {titles} / {[run.titles[made] for made in sorted(run.nodes[node])]}")
+        say(
+            f"      {node}: {titles} / {[run.titles[made] for made in sorted(run.nodes[node])]}"
+        )
     # Another Python may have other tests; what is missing in one group and more in another moved.
     return not (differ or (missing and more))
 
 
 def _print_groups(name: str, cause: str, found: Found) -> None:
-    say(f"  {name}, {cause}: {found.counts.total()} failures, {len(found.counts)} groups")
+    say(
+        f"  {name}, {cause}: {found.counts.total()} failures, {len(found.counts)} groups"
+    )
     for made, count in found.counts.most_common(SHOWN):
         say(f"      {made} {count} x {found.titles[made]}")
 
@@ -176,9 +213,14 @@ def _run(
     if edit is not None:
         _break(root, edit)
     report = folder / "report.json"
-    path = os.pathsep.join([str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")]
+    )
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no"]
-    command += ["--continue-on-collection-errors", f"--failure-taxonomy-report={report}"]
+    command += [
+        "--continue-on-collection-errors",
+        f"--failure-taxonomy-report={report}",
+    ]
     done = subprocess.run(
         [*command, *arguments, *ARGUMENTS.get(name, ())],
         cwd=root,
@@ -189,7 +231,9 @@ def _run(
         check=False,
     )
     if not report.exists() or done.returncode not in TESTS_RAN:
-        raise SystemExit(f"{name}: pytest did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise SystemExit(
+            f"{name}: pytest did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
     return _read(report)
 
 
@@ -213,7 +257,9 @@ def _break(root: Path, edit: Edit) -> None:
     else:
         body: Any = ast.parse("\n".join(lines))
         for part in where.split("."):
-            body = [each for each in body.body if getattr(each, "name", None) == part][-1]
+            body = [each for each in body.body if getattr(each, "name", None) == part][
+                -1
+            ]
         first = body.body[1] if ast.get_docstring(body) else body.body[0]
         lines.insert(first.lineno - 1, " " * first.col_offset + statement)
     file.write_text("\n".join(lines), "utf-8")
@@ -227,7 +273,16 @@ def say(line: str) -> None:
 
 def _fetch(names: list[str], folder: Path) -> Path:
     wanted = ["==".join(name.rsplit("-", 1)) for name in names]
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-binary", ":all:", "--no-deps"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-binary",
+        ":all:",
+        "--no-deps",
+    ]
     subprocess.run([*command, "-d", str(folder), *wanted], check=True)
     return folder
 

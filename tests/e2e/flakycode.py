@@ -41,7 +41,9 @@ WITHOUT_NETWORK: Final = (sys.executable, str(SRC / "system" / "without_network.
 LITTLE_MEMORY: Final = ("sh", "-c", 'ulimit -v 1500000 && exec "$@"', "sh")
 SHORT_SWITCHES: Final = "import sys\nsys.setswitchinterval(0.0001)\n"
 """What the module of the pair says to do, as a plugin."""
-RUNS: Final = re.compile(r"([0-9,]+) runs? in fresh processes, ([0-9,]+) in forks, (.*)")
+RUNS: Final = re.compile(
+    r"([0-9,]+) runs? in fresh processes, ([0-9,]+) in forks, (.*)"
+)
 
 
 class Pair(NamedTuple):
@@ -80,9 +82,15 @@ PAIRS: Final = (
         at_once=AT_ONCE,
         needs_database=True,
     ),
-    Pair(f"{ORDER}/shared_resource/filesystem_conflict", ("axis.parallel",), at_once=AT_ONCE),
+    Pair(
+        f"{ORDER}/shared_resource/filesystem_conflict",
+        ("axis.parallel",),
+        at_once=AT_ONCE,
+    ),
     Pair("inter_test/resource_leak", ("axis.memory",), prefix=LITTLE_MEMORY),
-    Pair("intra_test/concurrency", ("flaky", "axis.load"), args=("-p", "short_switches")),
+    Pair(
+        "intra_test/concurrency", ("flaky", "axis.load"), args=("-p", "short_switches")
+    ),
     Pair("intra_test/floating_point/rounding/overflow", RANDOM),
     Pair("intra_test/floating_point/rounding/precision_loss", RANDOM),
     Pair("intra_test/randomness/algorithmic_non_determinism", RANDOM),
@@ -108,11 +116,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--database", default="")
     parser.add_argument("--budget", default="3m")
-    parser.add_argument("--only", default="", help="pairs with this word in their folder")
+    parser.add_argument(
+        "--only", default="", help="pairs with this word in their folder"
+    )
     options = parser.parse_args(words)
     rows: list[Row] = []
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flakycode-")))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="flakycode-"))
+        )
         (folder / "plugins").mkdir()
         (folder / "plugins" / "short_switches.py").write_text(SHORT_SWITCHES, "utf-8")
         variables = {
@@ -121,22 +133,35 @@ def main(words: Sequence[str] | None = None) -> int:
             **stack.enter_context(example_com(folder)),
         }
         for pair in PAIRS:
-            if options.only in pair.folder and (options.database or not pair.needs_database):
+            if options.only in pair.folder and (
+                options.database or not pair.needs_database
+            ):
                 for name in ("flaky", "reliable"):
-                    row = prove(pair, name, options.checkout, folder, variables, options.budget)
-                    say(f"{row.test}: {row.recorded}; {row.words} [{row.verdict}] {row.runs}")
+                    row = prove(
+                        pair, name, options.checkout, folder, variables, options.budget
+                    )
+                    say(
+                        f"{row.test}: {row.recorded}; {row.words} [{row.verdict}] {row.runs}"
+                    )
                     rows.append(row)
     say("\n| test | recorded | what is proven | | runs |\n|---|---|---|---|---|")
     for row in rows:
         say(f"| {' | '.join(row)} |")
     flaky = [row.verdict for row in rows if row.test.endswith("test_flaky")]
     wrong = sum(row.verdict == "wrong" for row in rows)
-    say(f"\n{flaky.count('right')} of {len(flaky)} rightly typed, {wrong} proven wrongly")
+    say(
+        f"\n{flaky.count('right')} of {len(flaky)} rightly typed, {wrong} proven wrongly"
+    )
     return min(wrong, 1)
 
 
 def prove(
-    pair: Pair, name: str, checkout: Path, folder: Path, variables: Mapping[str, str], budget: str
+    pair: Pair,
+    name: str,
+    checkout: Path,
+    folder: Path,
+    variables: Mapping[str, str],
+    budget: str,
 ) -> Row:
     """Run a test until it fails, and prove why."""
     place = folder / f"{pair.folder.replace('/', '-')}-{name}"
@@ -148,7 +173,15 @@ def prove(
     if report is None:
         return Row(title, f"passed {tries} times", "", "", "")
     recorded = f"failed in run {tries}"
-    command = (sys.executable, "-m", "pytest_failure_taxonomy", "prove", "--cause", "1", "--yes")
+    command = (
+        sys.executable,
+        "-m",
+        "pytest_failure_taxonomy",
+        "prove",
+        "--cause",
+        "1",
+        "--yes",
+    )
     said = run((*command, "--budget", budget, str(report)), place, variables)
     proof = json.loads(report.read_text("utf-8"))["causes"][0]["proof"]
     runs = RUNS.search(said)
@@ -167,7 +200,10 @@ def record(
 ) -> tuple[Path | None, int]:
     """Return the report of the first run that fails, and which run that was."""
     for number in range(1, most + 1):
-        reports = [place.parent / f"{place.name}-{number}-{each}" for each in range(pair.at_once)]
+        reports = [
+            place.parent / f"{place.name}-{number}-{each}"
+            for each in range(pair.at_once)
+        ]
         commands = [
             (
                 *pair.prefix,
@@ -176,7 +212,10 @@ def record(
             )
             for report in reports
         ]
-        threads = [threading.Thread(target=run, args=(each, place, variables)) for each in commands]
+        threads = [
+            threading.Thread(target=run, args=(each, place, variables))
+            for each in commands
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -211,9 +250,14 @@ def example_com(folder: Path) -> Iterator[dict[str, str]]:
             """Answer one request with 200."""
             self.send_response(200)
             self.end_headers()
-            with suppress(OSError), context.wrap_socket(self.connection, server_side=True) as own:
+            with (
+                suppress(OSError),
+                context.wrap_socket(self.connection, server_side=True) as own,
+            ):
                 own.recv(65_536)
-                own.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                own.sendall(
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
                 own.shutdown(socket.SHUT_WR)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's

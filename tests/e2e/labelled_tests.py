@@ -148,7 +148,9 @@ class Bench:
         for line in results.read_text("utf-8").splitlines() if results.exists() else ():
             nodeid, when, outcome = json.loads(line)
             if outcome == "failed" or when == "call":
-                outcomes[nodeid] = "failed" if outcomes.get(nodeid) == "failed" else outcome
+                outcomes[nodeid] = (
+                    "failed" if outcomes.get(nodeid) == "failed" else outcome
+                )
         shutil.rmtree(place.parent)
         return outcomes
 
@@ -157,7 +159,8 @@ class Bench:
         if not before and victim in self._alone:
             return self._alone[victim]
         made = Counter(
-            self.plain("own", *before, victim).get(victim, "not run") for _ in range(CHECKS)
+            self.plain("own", *before, victim).get(victim, "not run")
+            for _ in range(CHECKS)
         )
         if not before:
             self._alone[victim] = made
@@ -170,22 +173,34 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkouts", type=Path, metavar="CHECKOUTS")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of projects; all by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="of projects; all by default"
+    )
     parser.add_argument("--labels", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--python", default=sys.executable, help="where a project has none")
+    parser.add_argument(
+        "--python", default=sys.executable, help="where a project has none"
+    )
     parser.add_argument("--seeds", default="1,2,3", help="of the shuffled orders")
-    parser.add_argument("--budget", default="300s", help="of one report (default: %(default)s)")
+    parser.add_argument(
+        "--budget", default="300s", help="of one report (default: %(default)s)"
+    )
     parser.add_argument(
         "--neighbours", metavar="PYTHON", help="which has the other tools: ask them"
     )
-    parser.add_argument("--most", type=int, default=3, help="victims of an order for the others")
-    parser.add_argument("--output", type=Path, help="write all rows as lines of JSON, too")
+    parser.add_argument(
+        "--most", type=int, default=3, help="victims of an order for the others"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="write all rows as lines of JSON, too"
+    )
     options = parser.parse_intermixed_args()
     orders = ["own", "reversed", *filter(None, options.seeds.split(","))]
     rows: list[Row] = []
     truth: Counter[str] = Counter()
     others: Counter[tuple[str, str]] = Counter()
-    for project in projects(options.checkouts, options.labels, options.python, options.names):
+    for project in projects(
+        options.checkouts, options.labels, options.python, options.names
+    ):
         with tempfile.TemporaryDirectory(prefix="labelled-") as folder:
             bench = Bench(project, Path(folder))
             own = bench.plain("own")
@@ -206,19 +221,27 @@ def main() -> int:
     return summarize(rows, truth)
 
 
-def projects(checkouts: Path, labels: Path, python: str, names: Sequence[str]) -> Iterator[Project]:
+def projects(
+    checkouts: Path, labels: Path, python: str, names: Sequence[str]
+) -> Iterator[Project]:
     """Yield the checkouts that have labelled tests."""
     with labels.open(encoding="utf-8", newline="") as file:
         table = [row for row in csv.reader(file) if len(row) > 3]
-    for folder in sorted(each for each in checkouts.iterdir() if (each / ".git").exists()):
+    for folder in sorted(
+        each for each in checkouts.iterdir() if (each / ".git").exists()
+    ):
         if names and folder.name not in names:
             continue
-        commit = subprocess.check_output(["git", "-C", folder, "rev-parse", "HEAD"], text=True)
+        commit = subprocess.check_output(
+            ["git", "-C", folder, "rev-parse", "HEAD"], text=True
+        )
         address = f"github.com/{folder.name.replace('__', '/')}"
         known = {
             test: category
             for at, sha, test, category, *_ in table
-            if address in at and commit.startswith(sha.strip()) and category.startswith("OD")
+            if address in at
+            and commit.startswith(sha.strip())
+            and category.startswith("OD")
         }
         own = folder.with_name(f"{folder.name}.venv") / "bin" / "python"
         yield Project(folder.name, folder, str(own) if own.exists() else python, known)
@@ -238,7 +261,11 @@ def prove_order(
     run(
         [
             *(project.python, "-m", "pytest", "-q", "-p", "labelled_order"),
-            *("--continue-on-collection-errors", "--why", f"--why-report={report_path}"),
+            *(
+                "--continue-on-collection-errors",
+                "--why",
+                f"--why-report={report_path}",
+            ),
         ],
         place,
         bench.environment(place, order),
@@ -264,7 +291,13 @@ def prove_order(
     spent = processor_seconds()
     lines, seconds = watch(
         [
-            *(project.python, "-m", "pytest_failure_taxonomy", "prove", str(report_path)),
+            *(
+                project.python,
+                "-m",
+                "pytest_failure_taxonomy",
+                "prove",
+                str(report_path),
+            ),
             *("--budget", options.budget, "--yes"),
         ],
         place,
@@ -272,9 +305,13 @@ def prove_order(
     )
     spent = processor_seconds() - spent
     truth["processor"] += round(spent)
-    closing = next((each for each in reversed(lines) if "fork" in each or "fresh" in each), "")
+    closing = next(
+        (each for each in reversed(lines) if "fork" in each or "fresh" in each), ""
+    )
     counts = f"{len(failing)} fail, {len(victims)} victims"
-    say(f"  {order}: {counts}; {closing or lines[-1:]} ({spent:.1f} s of the processor)")
+    say(
+        f"  {order}: {counts}; {closing or lines[-1:]} ({spent:.1f} s of the processor)"
+    )
     counted = _FRESH.search(closing)
     truth["fresh"] += int(counted[1].replace(",", "")) if counted else 0
     report = json.loads(report_path.read_text("utf-8"))
@@ -322,7 +359,9 @@ def judge(
         check="",
         fresh=sum(counts),
         seconds=seconds,
-        words="; ".join(filter(None, [proof.get("state"), *proof.get("suspicions", ())])),
+        words="; ".join(
+            filter(None, [proof.get("state"), *proof.get("suspicions", ())])
+        ),
     )
     if row.status != "proven":
         return row
@@ -361,13 +400,17 @@ def ask_neighbours(
         # The tests that ran before it, in their order.
         before = [*ran][: [*ran].index(victim) + 1]
         place = bench.copy()
-        (place.parent / "tests").write_text("".join(f"{each}\n" for each in before), "utf-8")
+        (place.parent / "tests").write_text(
+            "".join(f"{each}\n" for each in before), "utf-8"
+        )
         # It is not started by `-m`, for it would not find itself as a plugin.
         detector = Path(options.neighbours).with_name("detect-test-pollution")
         command = [str(detector), "--failing-test", victim]
         began = time.monotonic()
         said = run(
-            [*command, f"--testids-file={place.parent / 'tests'}"], place, bench.environment(place)
+            [*command, f"--testids-file={place.parent / 'tests'}"],
+            place,
+            bench.environment(place),
         )
         polluter = re.search(r"the polluting test is: (.+)", said)
         verdict = _verdict(bench, victim, (polluter[1].strip(),) if polluter else ())
@@ -379,9 +422,17 @@ def ask_neighbours(
     # It looks at the first test that fails; the order is that of its arguments.
     place = bench.copy()
     result = place.parent / "doctor.json"
-    command = [options.neighbours, "-m", "pytest", "--doctor", "--doctor-allow-side-effects"]
+    command = [
+        options.neighbours,
+        "-m",
+        "pytest",
+        "--doctor",
+        "--doctor-allow-side-effects",
+    ]
     began = time.monotonic()
-    said = run([*command, f"--doctor-json={result}", *ran], place, bench.environment(place))
+    said = run(
+        [*command, f"--doctor-json={result}", *ran], place, bench.environment(place)
+    )
     took = time.monotonic() - began
     found = json.loads(result.read_text("utf-8")) if result.exists() else {}
     named = tuple((found.get("repro") or {}).get("polluters") or ())
@@ -395,18 +446,28 @@ def _verdict(bench: Bench, victim: str, polluters: Sequence[str]) -> str:
     if not polluters:
         return "nothing"
     alone, after = bench.counts(victim), bench.counts(victim, *polluters)
-    return "holds" if (alone["passed"], after["failed"]) == (CHECKS, CHECKS) else "wrong"
+    return (
+        "holds" if (alone["passed"], after["failed"]) == (CHECKS, CHECKS) else "wrong"
+    )
 
 
 def summarize(rows: Iterable[Row], truth: Counter[str]) -> int:
     """Print the figures of all causes; return 1 where something is wrong."""
     rows = list(rows)
     labelled = [row for row in rows if row.tests]
-    proven = [row for row in labelled if row.status == "proven" and row.proof.startswith("order.")]
+    proven = [
+        row
+        for row in labelled
+        if row.status == "proven" and row.proof.startswith("order.")
+    ]
     wrong = [row for row in rows if row.check.startswith("wrong")]
     say("")
-    say(f"labelled tests failed {truth['fail']} times in all orders, {truth['victims']} as victims")
-    say(f"victims proven: {truth['found']}; their causes: {len(labelled)}, proven {len(proven)}")
+    say(
+        f"labelled tests failed {truth['fail']} times in all orders, {truth['victims']} as victims"
+    )
+    say(
+        f"victims proven: {truth['found']}; their causes: {len(labelled)}, proven {len(proven)}"
+    )
     say(f"proofs: {dict(Counter((row.proof or 'none', row.status) for row in rows))}")
     say(f"wrong: {len(wrong)}")
     for row in wrong:
@@ -414,7 +475,9 @@ def summarize(rows: Iterable[Row], truth: Counter[str]) -> int:
     if proven:
         fresh = statistics.median(row.fresh for row in proven)
         seconds = statistics.median(row.seconds for row in proven)
-        say(f"median of proven causes: {fresh:.0f} fresh runs for the proof, {seconds:.1f} s")
+        say(
+            f"median of proven causes: {fresh:.0f} fresh runs for the proof, {seconds:.1f} s"
+        )
     totals = f"{truth['fresh']} fresh runs and {truth['processor']} s of the processor"
     say(f"in all: {totals}, for {len(rows)} causes")
     return int(bool(wrong))
@@ -454,7 +517,8 @@ def watch(
                 began[int(number[1])] = time.monotonic()
     ended = [*list(began.values())[1:], time.monotonic()]
     return lines, {
-        number: end - start for (number, start), end in zip(began.items(), ended, strict=True)
+        number: end - start
+        for (number, start), end in zip(began.items(), ended, strict=True)
     }
 
 

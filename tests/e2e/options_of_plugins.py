@@ -27,8 +27,22 @@ from pytest_failure_taxonomy import taxonomy
 
 LEFT_OUT: Final = frozenset(
     {
-        *("--browser-channel", "--component-prefix", "--db", "--description", "--device"),
-        *("--import-mode", "--inversion", "--mode", "--native", "--no-db", "--no-gc", "--output"),
+        *(
+            "--browser-channel",
+            "--component-prefix",
+            "--db",
+            "--description",
+            "--device",
+        ),
+        *(
+            "--import-mode",
+            "--inversion",
+            "--mode",
+            "--native",
+            "--no-db",
+            "--no-gc",
+            "--output",
+        ),
         *("--overwrite", "--restrict-scope-to", "--stacks", "--tag", "-d", "-f"),
         *("env_override_existing_values", "native", "stacks", "workers"),
     }
@@ -52,7 +66,9 @@ def names_in_wheel(wheel: Path) -> tuple[set[str], set[str]]:
             if name.endswith(".py"):
                 for function, text in _texts_passed(archive.read(name)):
                     if function == "addini":
-                        settings.update(_INI_NAME.findall(text) if " " not in text else ())
+                        settings.update(
+                            _INI_NAME.findall(text) if " " not in text else ()
+                        )
                     elif _OPTION.fullmatch(text):
                         options.add(text)
     return options - LEFT_OUT, settings - LEFT_OUT
@@ -69,9 +85,15 @@ def _texts_passed(source: bytes) -> Iterator[tuple[str, str]]:
         if not isinstance(node, ast.Call):
             continue
         called = node.func
-        function = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        function = (
+            called.attr
+            if isinstance(called, ast.Attribute)
+            else getattr(called, "id", "")
+        )
         if function in _SUM:
-            arguments = [each for each in node.args if not isinstance(each, ast.Starred)]
+            arguments = [
+                each for each in node.args if not isinstance(each, ast.Starred)
+            ]
             arguments += [each.value for each in node.keywords if each.arg == "name"]
             for argument in arguments[:1] if function == "addini" else arguments:
                 text = _text_of(argument, constants)
@@ -98,7 +120,9 @@ def download(names: list[str], folder: Path) -> None:
     """Download the newest wheel of each distribution; what has none is left as the table has it."""
     for name in names:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        subprocess.run([*command, "--only-binary", ":all:", "-d", folder, name], check=False)
+        subprocess.run(
+            [*command, "--only-binary", ":all:", "-d", folder, name], check=False
+        )
 
 
 def table(plugins: Mapping[str, Mapping[str, Iterable[str]]]) -> Iterator[str]:
@@ -111,7 +135,11 @@ def table(plugins: Mapping[str, Mapping[str, Iterable[str]]]) -> Iterator[str]:
             if len(line) <= _WIDTH:
                 yield from [line] if names else []
             else:
-                yield from (f"{sort} = [", *(f"    {json.dumps(each)}," for each in names), "]")
+                yield from (
+                    f"{sort} = [",
+                    *(f"    {json.dumps(each)}," for each in names),
+                    "]",
+                )
 
 
 def main() -> None:
@@ -125,7 +153,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.wheels or Path(temporary)
         if given.wheels is None:
-            read = [name for name, added in plugins.items() if {*added} - {"fixtures", "marks"}]
+            read = [
+                name
+                for name, added in plugins.items()
+                if {*added} - {"fixtures", "marks"}
+            ]
             download(sorted(read), folder)
         for wheel in sorted(folder.glob("*.whl")):
             name = wheel.name.partition("-")[0].replace("_", "-").lower()

@@ -39,7 +39,8 @@ def take_for_docs() -> None:
     with started_browser() as browser, TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         reports = [
-            (SCENES[scene](), name, scheme, height) for scene, name, scheme, height in _IN_DOCS
+            (SCENES[scene](), name, scheme, height)
+            for scene, name, scheme, height in _IN_DOCS
         ]
         reports.append((_report_of_the_readme(Path(folder)), "mixed", "light", 1_300))
         for report, name, scheme, height in reports:
@@ -67,7 +68,9 @@ def _take(browser: Browser, path: Path, report: dict[str, Any]) -> None:
         browser.open(page)
         height = int(browser.run("return document.documentElement.scrollHeight"))
         browser.use_size(width, min(height, _HIGHEST))
-        path.with_name(f"{path.name}-{scheme}-{width}.png").write_bytes(browser.picture())
+        path.with_name(f"{path.name}-{scheme}-{width}.png").write_bytes(
+            browser.picture()
+        )
     browser.use_scheme("light")
     path.with_suffix(".pdf").write_bytes(browser.printed())
 

@@ -239,14 +239,22 @@ PROJECTS: Final[Mapping[str, Project]] = {
     ),
     "tomlkit": Project(version="0.15.2", requirements=("PyYAML",)),
     "markdown-it-py": Project(  # files of expected output, a timeout for each test
-        version="4.3.0", requirements=("linkify-it-py", "pytest-regressions", "requests")
+        version="4.3.0",
+        requirements=("linkify-it-py", "pytest-regressions", "requests"),
     ),
     "beautifulsoup4": Project(  # inherited tests
         version="4.15.0", requirements=("lxml", "html5lib")
     ),
     "trio": Project(  # a plugin by -p, async tests, tests inside of the package
         version="0.35.0",
-        requirements=("coverage", "async_generator", "pyOpenSSL", "trustme", "jedi", "astor"),
+        requirements=(
+            "coverage",
+            "async_generator",
+            "pyOpenSSL",
+            "trustme",
+            "jedi",
+            "astor",
+        ),
         arguments=("src/trio", "--skip-optional-imports"),
     ),
     "pytest-xdist": Project(  # pytest inside of pytest
@@ -340,11 +348,31 @@ def main() -> int:
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", choices=[[], *PROJECTS], help="default: all")
-    add("--unbroken", action="store_true", help="run the projects only as they were released")
-    add("--mode", choices=MODES, action="append", help="run in this mode only (repeatable)")
-    add("--only", metavar="BREAK", help="break the projects only in the way of this name")
-    add("--work-dir", type=Path, metavar="DIR", help="keep sdists, environments and runs here")
+    add(
+        "names", nargs="*", metavar="NAME", choices=[[], *PROJECTS], help="default: all"
+    )
+    add(
+        "--unbroken",
+        action="store_true",
+        help="run the projects only as they were released",
+    )
+    add(
+        "--mode",
+        choices=MODES,
+        action="append",
+        help="run in this mode only (repeatable)",
+    )
+    add(
+        "--only",
+        metavar="BREAK",
+        help="break the projects only in the way of this name",
+    )
+    add(
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep sdists, environments and runs here",
+    )
     add("--output", type=Path, metavar="FILE", help="write the table to a file, too")
     return parser.parse_args()
 
@@ -366,7 +394,12 @@ def _compare_project(
     )
     modes = options.mode or list(MODES)
     if not options.only:
-        _pytest(python, source, folder / "first", ["--collect-only", "-q", *project.arguments])
+        _pytest(
+            python,
+            source,
+            folder / "first",
+            ["--collect-only", "-q", *project.arguments],
+        )
         for mode in modes:
             yield _compare(name, mode, python, source, checker, project.arguments, None)
     for broken in () if options.unbroken else project.breaks:
@@ -381,7 +414,9 @@ def _compare_project(
 
 def _download(name: str, version: str, folder: Path) -> Path:
     """Return the path of a project's sdist."""
-    pattern = re.sub("[-_.]+", "?", f"{name}-{version}.tar.gz").replace("?tar?gz", ".tar.gz")
+    pattern = re.sub("[-_.]+", "?", f"{name}-{version}.tar.gz").replace(
+        "?tar?gz", ".tar.gz"
+    )
     if not any(folder.glob(pattern)):
         fetch = ["download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder)]
         _checked([sys.executable, "-m", "pip", *fetch, f"{name}=={version}"])
@@ -421,7 +456,9 @@ def _broken(broken: Break, source: Path, python: Path) -> Iterator[None]:
     """Break a project, and mend it again."""
     if broken.without:
         kept = _checked([str(python), "-m", "pip", "freeze"])
-        pinned = next(line for line in kept.splitlines() if line.startswith(broken.without))
+        pinned = next(
+            line for line in kept.splitlines() if line.startswith(broken.without)
+        )
         _checked([str(python), "-m", "pip", "uninstall", "-q", "-y", broken.without])
         try:
             yield
@@ -464,7 +501,9 @@ def _compare(
     without = ["-p", "no:failure_taxonomy", *wanted]
     report = place / "ours" / "report.json"
     first = _pytest(python, source, place / "plain", without)
-    ours = _pytest(python, source, place / "ours", [f"--failure-taxonomy-report={report}", *wanted])
+    ours = _pytest(
+        python, source, place / "ours", [f"--failure-taxonomy-report={report}", *wanted]
+    )
     second = _pytest(python, source, place / "again", without)
     if not report.exists():
         raise BrokenSetupError(f"no report was written: {ours.command}")
@@ -503,7 +542,9 @@ def _pytest(python: Path, source: Path, place: Path, arguments: Sequence[str]) -
     # Its own, because another pytest may clean up the usual one; short, because it holds sockets.
     temporary = tempfile.mkdtemp()
     command = [str(python), "-m", "pytest", "-ra", *arguments, f"--junitxml={xml}"]
-    environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    environment = {
+        name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ
+    }
     environment |= {
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(place),
@@ -527,7 +568,9 @@ def _pytest(python: Path, source: Path, place: Path, arguments: Sequence[str]) -
         try:
             exit_code = process.wait(RUN_LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
-            raise BrokenSetupError(f"not over in {RUN_LIMIT_SECONDS:.0f} s: {command}") from None
+            raise BrokenSetupError(
+                f"not over in {RUN_LIMIT_SECONDS:.0f} s: {command}"
+            ) from None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # and what it left behind
@@ -565,8 +608,15 @@ def _wait_for_orphans() -> None:
 # Comparing. Each check yields what is wrong, in words.
 
 _LAST_LINE: Final = re.compile(r"=*\s*(no tests ran|\d+ .+?) in [\d.]+s.*")
-_COUNT: Final = re.compile(r"(\d+) (passed|failed|error|skipped|xf|xp|deselected|warning|rerun)")
-_NAMES: Final = {"error": "errors", "xf": "xfailed", "xp": "xpassed", "warning": "warnings"}
+_COUNT: Final = re.compile(
+    r"(\d+) (passed|failed|error|skipped|xf|xp|deselected|warning|rerun)"
+)
+_NAMES: Final = {
+    "error": "errors",
+    "xf": "xfailed",
+    "xp": "xpassed",
+    "warning": "warnings",
+}
 _OURS: Final = re.compile(r"=+ why this run failed =+|failure taxonomy: .*")
 _PROGRESS: Final = re.compile(r"[.FEsxXRuy,-]+( +\[ *\d+%\])?")
 _PLACE: Final = re.compile(r"(\S+?):(\d+)(: .*|:?)")
@@ -584,10 +634,20 @@ _VARYING: Final = (
 """What differs between two runs of the same suite, and what to read in its place."""
 
 
-def _split_off_verdict(lines: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split_off_verdict(
+    lines: tuple[str, ...],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return pytest's own lines, and ours."""
-    start = next((at for at, line in enumerate(lines) if _OURS.fullmatch(line)), len(lines))
-    end = next((at for at in range(start, len(lines)) if "report: " in lines[at]), start - 1) + 1
+    start = next(
+        (at for at, line in enumerate(lines) if _OURS.fullmatch(line)), len(lines)
+    )
+    end = (
+        next(
+            (at for at in range(start, len(lines)) if "report: " in lines[at]),
+            start - 1,
+        )
+        + 1
+    )
     return lines[:start] + lines[end:], lines[start:end]
 
 
@@ -603,7 +663,11 @@ def _check_exit(comparison: Comparison) -> Iterator[str]:
 
 
 def _check_text(
-    first: Sequence[str], second: Sequence[str], ours: Sequence[str], *, is_ordered: bool
+    first: Sequence[str],
+    second: Sequence[str],
+    ours: Sequence[str],
+    *,
+    is_ordered: bool,
 ) -> Iterator[str]:
     """Compare what was printed; what differs between the plain runs, too, is not counted."""
     one, two, three = map(_steady, (first, second, ours))
@@ -651,12 +715,25 @@ def _check_counts(comparison: Comparison) -> Iterator[str]:
     line = _last_line(comparison.ours)
     if not line and comparison.ours.exit_code < 3:
         yield "pytest's last line is missing"
-    said = Counter({_NAMES.get(name, name): int(number) for number, name in _COUNT.findall(line)})
-    for name in (*_NAMES.values(), "passed", "failed", "skipped", "rerun", "deselected"):
-        is_untold = name == "deselected" and comparison.mode != "serial"  # by xdist's controller
+    said = Counter(
+        {_NAMES.get(name, name): int(number) for number, name in _COUNT.findall(line)}
+    )
+    for name in (
+        *_NAMES.values(),
+        "passed",
+        "failed",
+        "skipped",
+        "rerun",
+        "deselected",
+    ):
+        is_untold = (
+            name == "deselected" and comparison.mode != "serial"
+        )  # by xdist's controller
         if line and summary[name] != said[name] and not is_untold:
             yield f"{name}: pytest says {said[name]}, the report {summary[name]}"
-    if comparison.report["verdict"] is None and (summary["in_flight"] or summary["not_run"]):
+    if comparison.report["verdict"] is None and (
+        summary["in_flight"] or summary["not_run"]
+    ):
         yield f"{summary['in_flight']} in flight, {summary['not_run']} not run"
 
 
@@ -668,7 +745,9 @@ def _check_xml(comparison: Comparison) -> Iterator[str]:
     """
     if not comparison.ours.xml.exists():
         return
-    head = re.search("<testsuite .*?>", comparison.ours.xml.read_text("utf-8", "replace"))
+    head = re.search(
+        "<testsuite .*?>", comparison.ours.xml.read_text("utf-8", "replace")
+    )
     said = dict(re.findall(r'(\w+)="(\d+)"', head[0])) if head else {}
     summary = comparison.report["summary"]
     errors = comparison.report["internal_errors"]
@@ -721,10 +800,15 @@ def _check_failures(comparison: Comparison, source: Path) -> Iterator[str]:
         nodeid = failure["nodeid"]
         if lines and not any(line.startswith(nodeid) for line in lines):
             yield f"{nodeid} is not in pytest's short summary"
-        if failure["exception"] is None and failure.get("kind") not in _WITHOUT_EXCEPTION:
+        if (
+            failure["exception"] is None
+            and failure.get("kind") not in _WITHOUT_EXCEPTION
+        ):
             yield f"{nodeid} has no exception"
         if failure.get("kind") != "worker.crashed":
-            yield from (f"{nodeid}: {each}" for each in _check_place(failure, source, shown))
+            yield from (
+                f"{nodeid}: {each}" for each in _check_place(failure, source, shown)
+            )
 
 
 def _check_place(
@@ -754,7 +838,11 @@ def _check_verdict(comparison: Comparison, broken: Break | None) -> Iterator[str
     if (verdict is None) != (comparison.ours.exit_code == 0):
         yield f"exit status {comparison.ours.exit_code}, and the verdict is {verdict}"
     extensions = comparison.report["extensions"]
-    told = {name: extensions[name] for name in extensions if name != "pytest_failure_taxonomy"}
+    told = {
+        name: extensions[name]
+        for name in extensions
+        if name != "pytest_failure_taxonomy"
+    }
     told |= extensions.get("pytest_failure_taxonomy", {})
     told.pop("redacted", None)  # addresses in node ids, with made-up passwords
     if told:
@@ -778,7 +866,9 @@ _HEAD: Final = (
 
 def _row(comparison: Comparison) -> str:
     """Render one row of the table."""
-    checks = [f"**{len(each)} wrong**" if each else "ok" for each in comparison.wrong.values()]
+    checks = [
+        f"**{len(each)} wrong**" if each else "ok" for each in comparison.wrong.values()
+    ]
     verdict = comparison.report["verdict"]
     checks[0] = checks[0].replace("ok", f"{comparison.ours.exit_code} ok")
     checks[-1] = f"{verdict['kind'] if verdict else '-'} {checks[-1]}"
@@ -814,7 +904,9 @@ def _render(comparisons: Sequence[Comparison]) -> Iterator[str]:
             if problems:
                 yield f"\n{column}:\n\n"
                 yield from (f"- `{problem}`\n" for problem in problems[:MAX_SHOWN])
-                yield f"- and {len(problems) - MAX_SHOWN} more\n" * (len(problems) > MAX_SHOWN)
+                yield f"- and {len(problems) - MAX_SHOWN} more\n" * (
+                    len(problems) > MAX_SHOWN
+                )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,11 @@ def test_init_writes_a_class_that_can_be_loaded(tmp_path: Path) -> None:
     written = sorted(path for path in folder.rglob("*") if path.is_file())
     assert [path.relative_to(folder).as_posix() for path in written] == FILES
     loaded = load_task_class(folder)
-    assert [case.case_id for case in loaded.cases] == ["two-addresses", "no-address", "plus-sign"]
+    assert [case.case_id for case in loaded.cases] == [
+        "two-addresses",
+        "no-address",
+        "plus-sign",
+    ]
     assert [each.expect for each in loaded.oracle] == ["gold", "null", "null"]
     run = cli(tmp_path, "validate", "bench/bug-fixes")
     assert (run.status, run.stdout) == (0, "ok bench/bug-fixes (task class, 3 cases)\n")
@@ -68,7 +72,9 @@ def test_the_rubric_of_the_starter_does_as_its_oracle_says(tmp_path: Path) -> No
     grade = space["grade"]
     assert callable(grade)
     cases = {case.case_id: case for case in loaded.cases}
-    outputs = [(each.case_id, each.output, each.expect == "gold") for each in loaded.oracle]
+    outputs = [
+        (each.case_id, each.output, each.expect == "gold") for each in loaded.oracle
+    ]
     outputs += [
         ("no-address", "none", False),
         ("two-addresses", ["bob@example.com", "ann@example.org"], True),
@@ -101,13 +107,19 @@ NAMES: Final = "write letters, digits, - and _, such as bench/bug-fixes"
     [
         ("full", "full: is not empty; give the name of a new folder"),
         ("file", "file: is no folder; give the name of a new one"),
-        ("file/below", "file/below: can't be written (Not a directory); choose another place"),
+        (
+            "file/below",
+            "file/below: can't be written (Not a directory); choose another place",
+        ),
         ("bench/a b", f"bench/a b: 'a b' is no name of a task class; {NAMES}"),
         ("bench/..", f"bench/..: '..' is no name of a task class; {NAMES}"),
         (".", f".: '' is no name of a task class; {NAMES}"),
         ("_x", f"_x: '_x' is no name of a task class; {NAMES}"),
         ("a\nb", rf"a\nb: 'a\nb' is no name of a task class; {NAMES}"),
-        (f"{'n' * 300}/x", "can't be written (File name too long); choose another place"),
+        (
+            f"{'n' * 300}/x",
+            "can't be written (File name too long); choose another place",
+        ),
     ],
 )
 def test_init_refuses_in_one_line(tmp_path: Path, name: str, problem: str) -> None:
@@ -159,7 +171,14 @@ def test_validate_takes_a_file_for_its_class(tmp_path: Path) -> None:
     case = "id: one\ninput: x\n"
     (tmp_path / "mail" / "cases" / "examples.yaml").write_text(case)
     (tmp_path / "mail" / "oracle" / "examples.yaml").unlink()
-    names = ["failure_modes.yaml", "rubric.py", "bench.yaml", "cases", "cases/examples.yaml", ""]
+    names = [
+        "failure_modes.yaml",
+        "rubric.py",
+        "bench.yaml",
+        "cases",
+        "cases/examples.yaml",
+        "",
+    ]
     for name in names:
         run = cli(tmp_path, "validate", f"mail/{name}")
         assert (run.status, run.stdout) == (0, "ok mail (task class, 1 case)\n")

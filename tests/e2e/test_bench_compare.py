@@ -23,7 +23,9 @@ pytest.importorskip("scipy")
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "bench", "compare")
 
 
-def compare(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> ChildRun:
+def compare(
+    folder: Path, *arguments: str, env: dict[str, str] | None = None
+) -> ChildRun:
     """Run the command on `old.json` and `new.json`."""
     return run_child(folder, [*CLI, *arguments, "old.json", "new.json"], env=env or {})
 
@@ -34,7 +36,9 @@ def write(folder: Path, name: str, *reports: BenchRunReport) -> None:
     (folder / name).write_text(json.dumps(models), encoding="utf-8")
 
 
-def write_both(folder: Path, old: Sequence[BenchScore], new: Sequence[BenchScore]) -> None:
+def write_both(
+    folder: Path, old: Sequence[BenchScore], new: Sequence[BenchScore]
+) -> None:
     """Write two runs of one class."""
     write(folder, "old.json", make_run(old))
     write(folder, "new.json", make_run(new))
@@ -42,7 +46,9 @@ def write_both(folder: Path, old: Sequence[BenchScore], new: Sequence[BenchScore
 
 def passing(*failed: int, count: int = 12, **more: Any) -> list[BenchScore]:
     """Return scores of cases that pass, but for some."""
-    return [make_score(0.0 if index in failed else 1.0, **more) for index in range(count)]
+    return [
+        make_score(0.0 if index in failed else 1.0, **more) for index in range(count)
+    ]
 
 
 def test_several_classes_are_judged_together(tmp_path: Path) -> None:
@@ -55,7 +61,10 @@ def test_several_classes_are_judged_together(tmp_path: Path) -> None:
     run = compare(tmp_path)
     assert run.status == 0
     words = "of so many comparisons, one can look like this by chance"
-    assert f"  undecided: {words} (Holm's p = 0.062 for 2 comparisons)" in run.stdout.splitlines()
+    assert (
+        f"  undecided: {words} (Holm's p = 0.062 for 2 comparisons)"
+        in run.stdout.splitlines()
+    )
 
 
 def test_flips_difference_cost_and_time(tmp_path: Path) -> None:
@@ -63,7 +72,10 @@ def test_flips_difference_cost_and_time(tmp_path: Path) -> None:
     write_both(
         tmp_path,
         passing(0, cost_usd=0.01, system_ms=100, wall_clock_ms=400),
-        [*passing(2, 5, cost_usd=0.02, system_ms=300)[:-1], make_score(0.75, system_ms=0)],
+        [
+            *passing(2, 5, cost_usd=0.02, system_ms=300)[:-1],
+            make_score(0.75, system_ms=0),
+        ],
     )
     run = compare(tmp_path)
     assert (run.status, run.stderr) == (0, "")
@@ -109,7 +121,9 @@ def test_json_holds_all_of_it(tmp_path: Path) -> None:
     (found,) = json.loads(compare(tmp_path, "--format", "json").stdout)
     assert found["finding"] == "worse"
     assert found["mcnemar_p"] == 0.03125
-    assert [each["case_id"] for each in found["changes"]] == [f"c00{n}" for n in range(6)]
+    assert [each["case_id"] for each in found["changes"]] == [
+        f"c00{n}" for n in range(6)
+    ]
     assert found["interval_95"]["high"] < 0
 
 
@@ -117,7 +131,10 @@ def test_markdown_is_a_table_and_lists(tmp_path: Path) -> None:
     """It can stand in a comment on a pull request."""
     write_both(tmp_path, passing(), passing(3))
     lines = compare(tmp_path, "--format", "markdown").stdout.splitlines()
-    assert lines[0] == "| task class | cases | mean | difference | 95 % interval | finding |"
+    assert (
+        lines[0]
+        == "| task class | cases | mean | difference | 95 % interval | finding |"
+    )
     assert re.fullmatch(
         r"\| vuln \| 12 \| 1.000 -&gt; 0.917 \| \\-0.083 \| \\-0.\d+ to \+0.\d+ \| undecided \|",
         lines[2],
@@ -131,7 +148,10 @@ def test_colours_are_for_terminals(tmp_path: Path) -> None:
     assert "\x1b" not in compare(tmp_path).stdout
     colored = compare(tmp_path, env={"FORCE_COLOR": "1"}).stdout
     assert "\x1b[1;31m  worse: the whole interval is below 0\x1b[0m" in colored
-    assert "\x1b" not in compare(tmp_path, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+    assert (
+        "\x1b"
+        not in compare(tmp_path, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+    )
 
 
 def test_what_must_not_be_compared_is_exit_code_2(tmp_path: Path) -> None:
@@ -149,7 +169,9 @@ def test_what_must_not_be_compared_is_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "new.json").unlink()
     run = compare(tmp_path)
     assert (run.status, run.stdout) == (2, "")
-    assert run.stderr.startswith("failure-taxonomy: new.json: there is no such file; give a kept")
+    assert run.stderr.startswith(
+        "failure-taxonomy: new.json: there is no such file; give a kept"
+    )
     assert run.stderr.count("\n") == 1
 
 
@@ -165,7 +187,9 @@ def test_a_class_of_one_file_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_names_that_a_terminal_or_a_page_would_take_for_code_are_escaped(tmp_path: Path) -> None:
+def test_names_that_a_terminal_or_a_page_would_take_for_code_are_escaped(
+    tmp_path: Path,
+) -> None:
     """A case's id may hold anything; a made-up file can't change the terminal or the page."""
     report = make_run(passing(0)).model_dump(mode="json")
     report["per_case"][0][0] = "\x1b[31m<b>|c"
@@ -214,7 +238,9 @@ def test_kept_runs_are_named_as_in_other_commands(tmp_path: Path) -> None:
     old, new = keep(tmp_path, 10, "echo-1", 6), keep(tmp_path, 11, "echo-1")
     expected = compare_kept(tmp_path, old, new)
     assert (expected.status, expected.stderr) == (0, "")
-    assert expected.stdout.startswith("bench echo: 6 cases, mean 0.000 -> 1.000, changed by +1.000")
+    assert expected.stdout.startswith(
+        "bench echo: 6 cases, mean 0.000 -> 1.000, changed by +1.000"
+    )
     assert "not checked" not in expected.stdout
     for names in (("20261123T10", "latest"), (f".bench/{old}.jsonl", "20261123T11")):
         assert compare_kept(tmp_path, *names).stdout == expected.stdout
@@ -258,7 +284,10 @@ def test_the_systems_of_one_run_are_paired_by_their_labels(tmp_path: Path) -> No
         keep(tmp_path, 11, f"echo-{label}", failing, **system(label))
     run = compare_kept(tmp_path, "20261123T10", "latest")
     heads = [line for line in run.stdout.splitlines() if line.startswith("bench ")]
-    assert [head.partition(":")[0] for head in heads] == ["bench echo[large]", "bench echo[small]"]
+    assert [head.partition(":")[0] for head in heads] == [
+        "bench echo[large]",
+        "bench echo[small]",
+    ]
     assert "echo[tiny] was not compared; the other file has no run of it" in run.stderr
 
 
@@ -269,7 +298,9 @@ def test_two_systems_are_compared_with_each_other(tmp_path: Path) -> None:
         for label, failing in (("large", 0), ("small", 6))
     )
     run = compare_kept(tmp_path, large, small)
-    assert run.stdout.startswith("bench echo[large -> small]: 6 cases, mean 1.000 -> 0.000")
+    assert run.stdout.startswith(
+        "bench echo[large -> small]: 6 cases, mean 1.000 -> 0.000"
+    )
     page = compare_kept(tmp_path, "--format=markdown", large, small).stdout
     assert r"| echo\[large -&gt; small\] | 6 |" in page
 
@@ -280,7 +311,10 @@ def test_a_beginning_of_several_pytest_runs_is_refused(tmp_path: Path) -> None:
     keep(tmp_path, 11, "echo-1")
     for name, what in (
         ("2026", "2026: 2 runs begin so; name one"),
-        ("none", "none: there is no such file; give a kept run, a file of --bench-json"),
+        (
+            "none",
+            "none: there is no such file; give a kept run, a file of --bench-json",
+        ),
     ):
         run = compare_kept(tmp_path, name, "latest")
         assert (run.status, run.stdout) == (2, "")

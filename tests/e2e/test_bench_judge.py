@@ -15,7 +15,14 @@ from tests.helpers.task_classes import passing_cases, task_class_files
 
 pytest.importorskip("scipy")
 
-JUDGE: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "bench", "judge", "bench/echo")
+JUDGE: Final = (
+    sys.executable,
+    "-m",
+    "pytest_failure_taxonomy",
+    "bench",
+    "judge",
+    "bench/echo",
+)
 LABELS: Final = """\
 - {id: right, case: case-000, output: 0, label: pass}
 - {id: kind, case: case-001, output: "1", label: pass}
@@ -70,7 +77,11 @@ def test_the_rubric_is_measured_by_labels(tmp_path: Path) -> None:
 
 def test_runs_of_the_class_show_it_until_the_rubric_changes(tmp_path: Path) -> None:
     """One line says what was measured; after a change of the rubric or its version it is stale."""
-    write_class(tmp_path, "rubric_version: judge-$JUDGE_MODEL\n", LABELS.replace("lucky", "luck"))
+    write_class(
+        tmp_path,
+        "rubric_version: judge-$JUDGE_MODEL\n",
+        LABELS.replace("lucky", "luck"),
+    )
     found = json.loads(judge(tmp_path, "--format", "json", JUDGE_MODEL="a").stdout)
     assert found["agreement"]["wrongly_passed"] == ["luck"]
     run, report = run_bench(tmp_path, JUDGE_MODEL="a")
@@ -82,18 +93,27 @@ def test_runs_of_the_class_show_it_until_the_rubric_changes(tmp_path: Path) -> N
     run, report = run_bench(tmp_path, JUDGE_MODEL="b")
     assert report["rubric_agreement"]["is_stale"]
     since = found["agreement"]["measured_at"]
-    assert f"  judge: stale: the rubric has changed since {since}; run bench judge" in run.stdout
+    assert (
+        f"  judge: stale: the rubric has changed since {since}; run bench judge"
+        in run.stdout
+    )
 
 
 @pytest.mark.parametrize(
     ("labels", "why"),
     [
-        (LABELS.replace("label: pass", "lable: pass"), "people.yaml:1: unknown key 'lable'; did"),
+        (
+            LABELS.replace("label: pass", "lable: pass"),
+            "people.yaml:1: unknown key 'lable'; did",
+        ),
         (
             "{id: gold, case: case-000, output: 0, expect: gold}",
             "bench/echo: no example in its oracle/ has a label; give outputs that people have",
         ),
-        (LABELS.replace("pass", "good"), "label: 'good' is unknown; write pass or fail"),
+        (
+            LABELS.replace("pass", "good"),
+            "label: 'good' is unknown; write pass or fail",
+        ),
     ],
 )
 def test_what_can_not_be_measured(tmp_path: Path, labels: str, why: str) -> None:

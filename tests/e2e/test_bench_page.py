@@ -21,7 +21,14 @@ from pytest_failure_taxonomy.bench.kept.shown import (
 )
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.cli.main import main
-from tests.helpers.kept_runs import RUN_ID, call_of, keep_run, outcome_of, score_of, write_files
+from tests.helpers.kept_runs import (
+    RUN_ID,
+    call_of,
+    keep_run,
+    outcome_of,
+    score_of,
+    write_files,
+)
 from tests.helpers.reports import make_report
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import BENCH, passing_cases, task_class_files
@@ -50,7 +57,10 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
         report = make_report()
         report["bench"] = [report_of(run).model_dump(mode="json")]
         (tmp_path / "report.json").write_text(json.dumps(report))
-        assert main(["convert", "report.json", "--to", "html", "-o", "x.html", *options]) == 0
+        assert (
+            main(["convert", "report.json", "--to", "html", "-o", "x.html", *options])
+            == 0
+        )
         return (tmp_path / "x.html").read_text("utf-8")
 
     return convert
@@ -58,12 +68,16 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
 
 def failed(number: int, output: Any, **fields: Any) -> CaseOutcome:
     """Return the outcome of a case that failed."""
-    return outcome_of(f"case-{number:03}", score_of(0.25, "answer.wrong"), output, **fields)
+    return outcome_of(
+        f"case-{number:03}", score_of(0.25, "answer.wrong"), output, **fields
+    )
 
 
 def test_a_page_shows_what_was_kept(page: Page) -> None:
     """Each case that is shown has calls, output, transcript and what the rubric printed."""
-    again = call_of(1, ended="RateLimitError: slow", kind="llm.rate_limited", cost_usd=0.1)
+    again = call_of(
+        1, ended="RateLimitError: slow", kind="llm.rate_limited", cost_usd=0.1
+    )
     text = page(
         [
             outcome_of("case-000", score_of(1.0), "all right"),
@@ -83,7 +97,10 @@ def test_a_page_shows_what_was_kept(page: Page) -> None:
     words = words_of(text)
     assert "Cases with their outputs" in words
     assert "call 1: no output: RateLimitError: slow [llm.rate_limited] (2026-" in words
-    assert "call 2: gave an output (2026-11-23 12:00:00Z, 250 ms, input_tokens 12)" in words
+    assert (
+        "call 2: gave an output (2026-11-23 12:00:00Z, 250 ms, input_tokens 12)"
+        in words
+    )
     assert 'Output { "said": "y" }' in words
     assert "Transcript user what is it?" in words
     assert "What the rubric printed grading case-001" in words
@@ -141,7 +158,9 @@ def test_a_run_has_a_maximal_size_on_a_page(tmp_path: Path) -> None:
     """What is left out is counted."""
     count = 2 * MAX_CHARACTERS // MAX_TEXT
     write_files(tmp_path, task_class_files(passing_cases(count)))
-    path = keep_run(tmp_path, [failed(number, "x" * MAX_TEXT) for number in range(count)])
+    path = keep_run(
+        tmp_path, [failed(number, "x" * MAX_TEXT) for number in range(count)]
+    )
     report = report_of(read_run(path)).model_dump(mode="json")
     (found,) = page_runs([report], path.parent).values()
     assert len(found["cases"]) == MAX_CHARACTERS // MAX_TEXT
@@ -150,7 +169,8 @@ def test_a_run_has_a_maximal_size_on_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "run_id", ["../.bench/x", "/etc/passwd", "", "..", "partial:", "a\0b", "x" * 999, "other"]
+    "run_id",
+    ["../.bench/x", "/etc/passwd", "", "..", "partial:", "a\0b", "x" * 999, "other"],
 )
 def test_a_report_can_not_name_another_file(tmp_path: Path, run_id: str) -> None:
     """A run that is not in the storage by its id is no error, and shows nothing."""
@@ -174,11 +194,16 @@ def test_a_storage_can_be_named(
     )
     assert "an output" in page([failed(0, "an output")], "--bench-storage", ".bench")
     assert main(["convert", "report.json", "--to", "ctrf", "--bench-storage", "x"]) == 2
-    assert "--bench-storage is of the page; give --to html with it" in capsys.readouterr().err
+    assert (
+        "--bench-storage is of the page; give --to html with it"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
-def test_a_run_writes_its_page_with_outputs(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_run_writes_its_page_with_outputs(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """`--failure-taxonomy-html` reads the runs that the same pytest has kept."""
     runs.write(task_class_files([{"id": "one", "input": 1, "answer": "quite another"}]))
     runs.run(

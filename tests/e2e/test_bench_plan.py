@@ -21,7 +21,9 @@ def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_page_shows_what_the_command_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_shows_what_the_command_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Its example is run."""
     heading = "`bench plan [--truth X] [--cases N] [--from RUN] [DIR]`"
     page = section(read_page("docs/reference/command-line.md"), heading)
@@ -36,7 +38,10 @@ def test_a_class_gives_its_gate_and_its_number_of_cases(
     """Repetitions of a case are no more cases; an option replaces its part of the gate."""
     settings = "repeat: 3\ngate: {lower_bound_95: 0.8, min_passed_cases: 4}\n"
     write_files(tmp_path, task_class_files(passing_cases(6), settings=settings))
-    assert main(["bench", "plan", "bench/echo", "--truth", "1", "--lower-bound-95", "0.5"]) == 0
+    assert (
+        main(["bench", "plan", "bench/echo", "--truth", "1", "--lower-bound-95", "0.5"])
+        == 0
+    )
     assert capsys.readouterr().out.splitlines() == [
         "to pass the gate (lower_bound_95 0.5, min_passed_cases 4) with a chance of 80 % it takes",
         "  5 cases if the true mean is 1",
@@ -54,7 +59,10 @@ def test_an_earlier_run_gives_its_scores(
     cases = passing_cases(8)
     write_files(tmp_path, task_class_files(cases))
     scores = [score_of(float(number > 0)) for number in range(8)]
-    keep_run(tmp_path, [outcome_of(each["id"], s) for each, s in zip(cases, scores, strict=True)])
+    keep_run(
+        tmp_path,
+        [outcome_of(each["id"], s) for each, s in zip(cases, scores, strict=True)],
+    )
     options = ["--from", "latest", "--lower-bound-95", "0.9", "--format", "json"]
     assert main(["bench", "plan", *options]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -85,7 +93,10 @@ def test_an_earlier_run_gives_its_scores(
             ["--from", "a", "--from", "b", "--from", "c"],
             "--from: 3 runs are given; give one, or two",
         ),
-        (["--cases", "100001", "--truth", "1"], "--cases: 100001 is more than can be planned for;"),
+        (
+            ["--cases", "100001", "--truth", "1"],
+            "--cases: 100001 is more than can be planned for;",
+        ),
         (["--from", "a"], "a: there is no such file; give a kept run"),
     ],
 )
@@ -111,9 +122,14 @@ def test_a_gate_that_no_run_can_have_is_wrong_use(option: str, given: str) -> No
     assert ended.value.code == 2
 
 
-def test_clusters_are_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clusters_are_the_units(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Cases of one cluster count once: a class of six in two clusters has two."""
-    cases = [{**each, "repo": "ab"[number % 2]} for number, each in enumerate(passing_cases(6))]
+    cases = [
+        {**each, "repo": "ab"[number % 2]}
+        for number, each in enumerate(passing_cases(6))
+    ]
     settings = "cluster: repo\ngate: {lower_bound_95: 0.5, min_passed_cases: 6}\n"
     write_files(tmp_path, task_class_files(cases, settings=settings))
     said = [
@@ -127,9 +143,15 @@ def test_clusters_are_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["bench", "plan", "bench/echo", "--truth", "1"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == said
-    assert "min_passed_cases is not planned for: it counts cases, and clusters" in shown.err
+    assert (
+        "min_passed_cases is not planned for: it counts cases, and clusters"
+        in shown.err
+    )
     scores = [score_of(1.0) for _ in cases]
-    keep_run(tmp_path, [outcome_of(each["id"], s) for each, s in zip(cases, scores, strict=True)])
+    keep_run(
+        tmp_path,
+        [outcome_of(each["id"], s) for each, s in zip(cases, scores, strict=True)],
+    )
     run = ["--from", "latest", "--from", "latest"]
     assert main(["bench", "plan", "bench/echo", *run]) == 0
     assert capsys.readouterr().out.splitlines() == said

@@ -22,7 +22,14 @@ from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.children import child_environment
-from tests.helpers.kept_runs import RUN_ID, call_of, keep_run, outcome_of, score_of, write_files
+from tests.helpers.kept_runs import (
+    RUN_ID,
+    call_of,
+    keep_run,
+    outcome_of,
+    score_of,
+    write_files,
+)
 from tests.helpers.task_classes import ECHO_RUBRIC, task_class_files
 from tests.helpers.waiting import wait_until
 
@@ -41,9 +48,9 @@ CASES: Final[list[dict[str, Any]]] = [
     {"id": "never", "input": 4},
     {"id": "long", "input": 5},
 ]
-EASY: Final = ECHO_RUBRIC.replace("output == case", "str(output)[:1] == str(case").replace(
-    '["input"]\n', '["input"])[:1]\n', 1
-)
+EASY: Final = ECHO_RUBRIC.replace(
+    "output == case", "str(output)[:1] == str(case"
+).replace('["input"]\n', '["input"])[:1]\n', 1)
 """A rubric that compares the first character."""
 
 
@@ -82,7 +89,9 @@ def bench(
 
 def outcomes() -> list[CaseOutcome]:
     """Return one outcome of each sort."""
-    again = call_of(1, ended="RateLimitError: slow", kind="llm.rate_limited", cost_usd=0.1)
+    again = call_of(
+        1, ended="RateLimitError: slow", kind="llm.rate_limited", cost_usd=0.1
+    )
     return [
         outcome_of(
             "good",
@@ -98,7 +107,12 @@ def outcomes() -> list[CaseOutcome]:
             again,
             call_of(2, cost_usd=0.2, usage={"input_tokens": 12}),
         ),
-        outcome_of("raised", score_of(0.0, "sut.exception"), None, call_of(ended="ValueError: 1")),
+        outcome_of(
+            "raised",
+            score_of(0.0, "sut.exception"),
+            None,
+            call_of(ended="ValueError: 1"),
+        ),
         outcome_of("long", score_of(1.0), "x" * 300_000),
     ]
 
@@ -108,14 +122,20 @@ def keep_all(root: Path, **changes: Any) -> Path:
     settings = "gate: {lower_bound_95: 0.5}\nconcurrency: 3\n"
     write_files(root, task_class_files(CASES, settings=settings))
     return keep_run(
-        root, outcomes(), started=["lost"], stopped="the cost cap was reached", **changes
+        root,
+        outcomes(),
+        started=["lost"],
+        stopped="the cost cap was reached",
+        **changes,
     )
 
 
 def keep_strings(root: Path, answers: Iterable[str], **changes: Any) -> Path:
     """Keep a run of as many cases, which all failed, and whose input begins with a."""
     given = list(answers)
-    cases = [{"id": f"case-{number}", "input": f"a{number}"} for number in range(len(given))]
+    cases = [
+        {"id": f"case-{number}", "input": f"a{number}"} for number in range(len(given))
+    ]
     write_files(root, task_class_files(cases))
     return keep_run(
         root,
@@ -141,26 +161,53 @@ def refusal(said: Said) -> str:
 def test_the_list_has_a_line_for_each_run(bench: Bench, tmp_path: Path) -> None:
     """The latest comes first, and a run that is not complete says why."""
     assert bench("list") == Said(
-        0, "", "failure-taxonomy: there is no run in .bench; name a folder by --storage\n"
+        0,
+        "",
+        "failure-taxonomy: there is no run in .bench; name a folder by --storage\n",
     )
     keep_all(tmp_path)
     keep_all(tmp_path, run_id="20261124T120000Z-ffffff-echo-01234567")
     said = bench("list")
     assert (said.code, said.err) == (0, "")
     heads, late, early = said.lines
-    columns = "  class  system        began                 passed   mean   cost  gate  state"
+    columns = (
+        "  class  system        began                 passed   mean   cost  gate  state"
+    )
     assert heads == "run".ljust(len(RUN_ID)) + columns
     assert late.split()[0] == "20261124T120000Z-ffffff-echo-01234567"
     assert early.split() == [
-        *(RUN_ID, "echo", "app:answer", "7", "2026-11-23T12:00:00Z", "2/6", "0.400", "$0.30"),
-        *["FAIL", "1", "lost,", "1", "not", "run,", "the", "cost", "cap", "was", "reached"],
+        *(
+            RUN_ID,
+            "echo",
+            "app:answer",
+            "7",
+            "2026-11-23T12:00:00Z",
+            "2/6",
+            "0.400",
+            "$0.30",
+        ),
+        *[
+            "FAIL",
+            "1",
+            "lost,",
+            "1",
+            "not",
+            "run,",
+            "the",
+            "cost",
+            "cap",
+            "was",
+            "reached",
+        ],
     ]
     rows = json.loads(bench("list", "--format", "json").out)
     assert [row["run_id"] for row in rows] == [late.split()[0], RUN_ID]
     assert rows[1]["missing"] == "1 lost, 1 not run, the cost cap was reached"
 
 
-def test_the_list_goes_on_after_a_file_that_is_no_run(bench: Bench, tmp_path: Path) -> None:
+def test_the_list_goes_on_after_a_file_that_is_no_run(
+    bench: Bench, tmp_path: Path
+) -> None:
     """What can't be read is one line, and the exit code says so."""
     keep_all(tmp_path)
     (tmp_path / ".bench" / "zzz.jsonl").write_text("{}\n")
@@ -171,7 +218,9 @@ def test_the_list_goes_on_after_a_file_that_is_no_run(bench: Bench, tmp_path: Pa
     assert "zzz.jsonl" in line
 
 
-def test_a_run_is_shown_with_its_summary_and_its_cases(bench: Bench, tmp_path: Path) -> None:
+def test_a_run_is_shown_with_its_summary_and_its_cases(
+    bench: Bench, tmp_path: Path
+) -> None:
     """It has what was run, the lines of pytest, a table, and names what has no score."""
     keep_all(tmp_path, settings={"rubric_env": ["ANTHROPIC_API_KEY"]})
     said = bench("show", "latest")
@@ -185,11 +234,21 @@ def test_a_run_is_shown_with_its_summary_and_its_cases(bench: Bench, tmp_path: P
     ]
     assert "secrets:  the rubric was given ANTHROPIC_API_KEY" in said.lines
     assert any(
-        line.startswith("bench echo: 2 of 6 passed, 1 lost, 1 not run") for line in said.lines
+        line.startswith("bench echo: 2 of 6 passed, 1 lost, 1 not run")
+        for line in said.lines
     )
     table = [line.split() for line in said.lines[said.lines.index("lost: lost") - 7 :]]
     assert table[0] == ["case", "result", "score", "cost", "time", "calls", "codes"]
-    assert table[2] == ["bad", "failed", "0.250", "$0.30", "250", "ms", "2", "answer.wrong"]
+    assert table[2] == [
+        "bad",
+        "failed",
+        "0.250",
+        "$0.30",
+        "250",
+        "ms",
+        "2",
+        "answer.wrong",
+    ]
     assert said.lines[-2:] == ["lost: lost", "not run: never"]
     shown = json.loads(bench("show", RUN_ID, "--format", "json").out)
     assert shown["run"]["run_id"] == RUN_ID
@@ -208,7 +267,10 @@ def test_the_reducers_of_a_run_are_shown(bench: Bench, tmp_path: Path) -> None:
     told = "  pass@2: 1.000; no lower bound: fewer than 5 cases"
     assert told in bench("show", "latest").lines
     assert told in bench("regrade", "latest").lines
-    settings_of_another_version = {"reducers": ["pass@2", "pass@0", "x", 5], "colour": 1}
+    settings_of_another_version = {
+        "reducers": ["pass@2", "pass@0", "x", 5],
+        "colour": 1,
+    }
     keep_run(tmp_path, ends, settings=settings_of_another_version)
     said = bench("show", RUN_ID)
     assert (said.code, said.err) == (0, "")
@@ -260,12 +322,17 @@ def test_a_transcript_is_shown_as_a_conversation(bench: Bench, tmp_path: Path) -
 def test_what_is_not_kept_is_told(bench: Bench, tmp_path: Path) -> None:
     """A long output, a removed secret, a case without a score: each is said."""
     path = keep_all(tmp_path)
-    assert "  output: was too long to be kept" in bench("show", "latest", "--case", "long").lines
+    assert (
+        "  output: was too long to be kept"
+        in bench("show", "latest", "--case", "long").lines
+    )
     assert bench("show", "latest", "--case", "lost").lines == [
         "case lost of echo: lost",
         "  a call was begun of which nothing is known",
     ]
-    assert bench("show", "latest", "--case", "never").lines == ["case never of echo: not run"]
+    assert bench("show", "latest", "--case", "never").lines == [
+        "case never of echo: not run"
+    ]
     path.unlink()
     keep_all(tmp_path, redact=lambda given: "***" if given == 1 else given)
     lines = bench("show", "latest", "--case", "good").lines
@@ -281,7 +348,8 @@ def test_colours_are_for_those_who_see_them(
     assert "\x1b" not in bench("show", "latest").out
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert (
-        "\x1b[1;31mcase bad of echo: failed\x1b[0m" in bench("show", "latest", "--case", "bad").out
+        "\x1b[1;31mcase bad of echo: failed\x1b[0m"
+        in bench("show", "latest", "--case", "bad").out
     )
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in bench("show", "latest").out
@@ -308,7 +376,11 @@ DEEP: Final = "[" * 100_000 + "]" * 100_000
 @pytest.mark.parametrize(
     ("named", "content", "words"),
     [
-        ("nothing", None, "nothing: there is no such run in .bench; the latest are 2026"),
+        (
+            "nothing",
+            None,
+            "nothing: there is no such run in .bench; the latest are 2026",
+        ),
         ("2026", None, "2026: 2 runs begin so; name one, such as 2026"),
         ("n" * 400, None, "there is no such run in .bench"),
         (f"{HOSTILE}\0", None, "there is no such run in .bench"),
@@ -316,17 +388,30 @@ DEEP: Final = "[" * 100_000 + "]" * 100_000
         ("f.jsonl", "", "f.jsonl: holds no run; name a file that pytest wrote"),
         ("f.jsonl", "no run\n", "f.jsonl: holds no run"),
         ("f.jsonl", "DEEP\n", "f.jsonl: holds no run"),
-        ("f.jsonl", '{"record":"run"}\n', "f.jsonl: its first line does not describe a run"),
+        (
+            "f.jsonl",
+            '{"record":"run"}\n',
+            "f.jsonl: its first line does not describe a run",
+        ),
         (
             "f.jsonl",
             '{"record":"run","schema_version":2}\n',
             "f.jsonl: has schema version 2, and this program reads up to 1; read it with a newer",
         ),
-        ("f.jsonl", '{"record":"cases","cases":[]}\n', "its first line does not describe a run"),
+        (
+            "f.jsonl",
+            '{"record":"cases","cases":[]}\n',
+            "its first line does not describe a run",
+        ),
     ],
 )
 def test_what_is_no_run_is_one_line(
-    bench: Bench, tmp_path: Path, command: str, named: str, content: str | None, words: str
+    bench: Bench,
+    tmp_path: Path,
+    command: str,
+    named: str,
+    content: str | None,
+    words: str,
 ) -> None:
     """The line says what would be right, and nothing is written."""
     keep_all(tmp_path)
@@ -340,7 +425,9 @@ def test_what_is_no_run_is_one_line(
     assert len(list((tmp_path / ".bench").iterdir())) == 2
 
 
-def test_an_unknown_case_is_one_line_with_near_ones(bench: Bench, tmp_path: Path) -> None:
+def test_an_unknown_case_is_one_line_with_near_ones(
+    bench: Bench, tmp_path: Path
+) -> None:
     """The ids that are near are named, or else some that there are."""
     path = keep_all(tmp_path).relative_to(tmp_path)
     line = refusal(bench("show", "latest", "--case", "goood"))
@@ -350,9 +437,13 @@ def test_an_unknown_case_is_one_line_with_near_ones(bench: Bench, tmp_path: Path
     assert line.isprintable()
 
 
-def test_a_case_that_was_repeated_is_named_with_its_number(bench: Bench, tmp_path: Path) -> None:
+def test_a_case_that_was_repeated_is_named_with_its_number(
+    bench: Bench, tmp_path: Path
+) -> None:
     """Its bare id leads to the ids of its repetitions."""
-    write_files(tmp_path, task_class_files([{"id": "a", "input": 1}], settings="repeat: 2"))
+    write_files(
+        tmp_path, task_class_files([{"id": "a", "input": 1}], settings="repeat: 2")
+    )
     keep_run(tmp_path, [outcome_of(each, score_of(1.0), 1) for each in ("a#1", "a#2")])
     line = refusal(bench("show", "latest", "--case", "a"))
     assert line.endswith(" has no case 'a'; it was repeated, so name a#1 or a#2")
@@ -363,7 +454,9 @@ def test_a_storage_is_a_folder(bench: Bench, tmp_path: Path) -> None:
     path = keep_all(tmp_path)
     line = refusal(bench("list", "--storage", str(path)))
     assert line.startswith("--storage: ")
-    assert line.endswith(f" is a file; name a folder, or show the run by bench show {path}")
+    assert line.endswith(
+        f" is a file; name a folder, or show the run by bench show {path}"
+    )
 
 
 @pytest.mark.parametrize("content", ["", "garbage\n"])
@@ -430,7 +523,10 @@ def test_what_can_not_be_graded_is_told(bench: Bench, tmp_path: Path) -> None:
         "  lost, as before: lost",
         "  not run, as before: never",
     ]
-    old, new = read_run(path), read_run(tmp_path / said.lines[-1].removeprefix("  kept as "))
+    old, new = (
+        read_run(path),
+        read_run(tmp_path / said.lines[-1].removeprefix("  kept as ")),
+    )
     report = report_of(new)
     assert report.counts.model_dump() == {
         "scheduled": 6,
@@ -447,7 +543,9 @@ def test_what_can_not_be_graded_is_told(bench: Bench, tmp_path: Path) -> None:
     assert new.known["good"].calls[-1].transcript == CHAT
 
 
-def test_a_changed_case_is_left_out_unless_asked_for(bench: Bench, tmp_path: Path) -> None:
+def test_a_changed_case_is_left_out_unless_asked_for(
+    bench: Bench, tmp_path: Path
+) -> None:
     """Its output may answer another question, so it counts as lost; --changed grades it."""
     path = keep_strings(tmp_path, ["a0", "a1"])
     (tmp_path / "bench" / "echo" / "cases" / "a.jsonl").write_text(
@@ -483,7 +581,9 @@ def test_cases_come_and_go(bench: Bench, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["warm", "fresh"])
-def test_a_rubric_that_fails_is_a_score(bench: Bench, tmp_path: Path, isolation: str) -> None:
+def test_a_rubric_that_fails_is_a_score(
+    bench: Bench, tmp_path: Path, isolation: str
+) -> None:
     """The failure paths are those of pytest's runs."""
     path = keep_strings(tmp_path, ["raise", "key", "code", "shape", "hang"])
     folder = tmp_path / "bench" / "echo"
@@ -566,7 +666,9 @@ def test_regraded_secrets_stay_out(
     secret = "sk-" + "a1B2c3D4e5F6" * 3
     monkeypatch.setenv("PAYMENT_API_KEY", secret)
     path = keep_strings(
-        tmp_path, ["a0", "a1"], redact=lambda given: "[REDACTED]" if given == "a1" else given
+        tmp_path,
+        ["a0", "a1"],
+        redact=lambda given: "[REDACTED]" if given == "a1" else given,
     )
     (tmp_path / "bench" / "echo" / "rubric.py").write_text(
         f"def grade(case, output):\n"
@@ -574,7 +676,9 @@ def test_regraded_secrets_stay_out(
         f"    return {{'passed': True, 'score': 1.0, 'breakdown': {{}}}}\n"
     )
     said = bench("regrade", str(path))
-    assert "  graded without the secrets that were in their outputs: case-1" in said.lines
+    assert (
+        "  graded without the secrets that were in their outputs: case-1" in said.lines
+    )
     new = tmp_path / said.lines[-1].removeprefix("  kept as ")
     assert secret not in new.read_text()
     run = read_run(new)
@@ -584,7 +688,9 @@ def test_regraded_secrets_stay_out(
     }
 
 
-def test_the_gate_of_today_decides_about_a_regraded_run(bench: Bench, tmp_path: Path) -> None:
+def test_the_gate_of_today_decides_about_a_regraded_run(
+    bench: Bench, tmp_path: Path
+) -> None:
     """A gate that fails is exit code 1."""
     path = keep_strings(tmp_path, ["a0"])
     settings = tmp_path / "bench" / "echo" / "bench.yaml"
@@ -615,7 +721,9 @@ def test_the_class_is_found_or_named(
         "--task-class: moved is no task class; name a folder with a failure_modes.yaml"
     )
     (tmp_path / "moved" / "echo" / "rubric.py").unlink()
-    assert "rubric.py" in refusal(bench("regrade", str(path), "--task-class", "moved/echo"))
+    assert "rubric.py" in refusal(
+        bench("regrade", str(path), "--task-class", "moved/echo")
+    )
 
 
 @pytest.mark.parametrize("is_absolute", [False, True])
@@ -628,7 +736,9 @@ def test_a_file_can_not_name_a_rubric_elsewhere(
     named = str(elsewhere / "echo") if is_absolute else "../elsewhere/echo"
     keep_strings(tmp_path, ["a0"], folder_named=named)
     line = refusal(bench("regrade", "latest"))
-    assert line.endswith(", outside of the root directory; name its folder by --task-class")
+    assert line.endswith(
+        ", outside of the root directory; name its folder by --task-class"
+    )
     said = bench("show", "latest", "--case", "case-0")
     assert said.code == 0
     assert "the answer is not the input" not in said.out
@@ -639,14 +749,18 @@ def test_limits_hold_for_what_the_rubric_does_now(bench: Bench, tmp_path: Path) 
     path = keep_strings(tmp_path, ["x"] * 14)
     folder = tmp_path / "bench" / "echo"
     answer = "{'passed': True, 'score': 1.0, 'breakdown': {}, 'cost_usd': 0.5}"
-    (folder / "rubric.py").write_text(f"def grade(case, output):\n    return {answer}\n")
+    (folder / "rubric.py").write_text(
+        f"def grade(case, output):\n    return {answer}\n"
+    )
     (folder / "bench.yaml").write_text("concurrency: 1\nmax_cost_usd: 1.2\n")
     said = bench("regrade", str(path))
     assert said.code == 1
     new = read_run(tmp_path / said.lines[-1].removeprefix("  kept as "))
     assert new.stopped == "the cost cap was reached ($1.20)"
     assert len(new.scores()) in (2, 3)
-    (folder / "rubric.py").write_text("def grade(case, output):\n    raise ValueError(1)\n")
+    (folder / "rubric.py").write_text(
+        "def grade(case, output):\n    raise ValueError(1)\n"
+    )
     (folder / "bench.yaml").write_text("concurrency: 1\n")
     said = bench("regrade", str(path))
     assert said.code == 1
@@ -677,7 +791,9 @@ def test_a_storage_that_can_not_be_written_is_one_line(
 
     monkeypatch.setattr(run_file, "create_file", refuse)
     line = refusal(bench("regrade", "latest"))
-    assert "can't be written (No space left on device); copy the run to a folder" in line
+    assert (
+        "can't be written (No space left on device); copy the run to a folder" in line
+    )
     assert len(list((tmp_path / ".bench").iterdir())) == 1
 
 
@@ -685,9 +801,33 @@ def test_a_storage_that_can_not_be_written_is_one_line(
 
 COLUMNS: Final = (
     *("run_id", "task_class", "system", "system_version", "system_label", "case_id"),
-    *("repetition", "tags", "is_last", "result", "attempt", "started_at", "seconds", "worker"),
-    *("cost_usd", "usage", "ended", "kind", "fingerprint", "passed", "score", "breakdown"),
-    *("failure_modes", "case_cost_usd", "rubric_cost_usd", "wall_clock_ms", "has_output"),
+    *(
+        "repetition",
+        "tags",
+        "is_last",
+        "result",
+        "attempt",
+        "started_at",
+        "seconds",
+        "worker",
+    ),
+    *(
+        "cost_usd",
+        "usage",
+        "ended",
+        "kind",
+        "fingerprint",
+        "passed",
+        "score",
+        "breakdown",
+    ),
+    *(
+        "failure_modes",
+        "case_cost_usd",
+        "rubric_cost_usd",
+        "wall_clock_ms",
+        "has_output",
+    ),
     *("output", "transcript", "printed", "truncated", "is_redacted"),
 )
 
@@ -696,7 +836,9 @@ def test_a_run_is_exported_one_row_for_each_call(bench: Bench, tmp_path: Path) -
     """CSV and JSON have the same rows and columns; nested values are JSON in CSV."""
     keep_all(tmp_path)
     as_json = json.loads(bench("export", "latest", "--to", "json").out)
-    as_csv = list(csv.DictReader(io.StringIO(bench("export", "latest", "--to", "csv").out)))
+    as_csv = list(
+        csv.DictReader(io.StringIO(bench("export", "latest", "--to", "csv").out))
+    )
     for rows in (as_json, as_csv):
         assert {tuple(row) for row in rows} == {COLUMNS}
         assert [(row["case_id"], row["result"]) for row in rows] == [
@@ -717,8 +859,12 @@ def test_a_run_is_exported_one_row_for_each_call(bench: Bench, tmp_path: Path) -
     assert sum(float(row["cost_usd"] or 0) for row in as_csv) == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize("output", ["=1+1", -5, None, "a\r\nb", "\ud800", [["=x"]], True, 1.5])
-def test_an_exported_output_reads_back(bench: Bench, tmp_path: Path, output: Any) -> None:
+@pytest.mark.parametrize(
+    "output", ["=1+1", -5, None, "a\r\nb", "\ud800", [["=x"]], True, 1.5]
+)
+def test_an_exported_output_reads_back(
+    bench: Bench, tmp_path: Path, output: Any
+) -> None:
     """Its cell is JSON, which no spreadsheet takes for a formula."""
     write_files(tmp_path, task_class_files([{"id": "c", "input": 1}]))
     keep_run(tmp_path, [outcome_of("c", score_of(1.0), output)])
@@ -740,9 +886,13 @@ def test_texts_that_begin_a_formula_are_quoted(bench: Bench, tmp_path: Path) -> 
     assert (row["case_id"], row["printed"]) == ("=cmd()", "@x")
 
 
-def test_an_export_that_can_not_be_written_is_one_line(bench: Bench, tmp_path: Path) -> None:
+def test_an_export_that_can_not_be_written_is_one_line(
+    bench: Bench, tmp_path: Path
+) -> None:
     """The line names the path."""
     keep_all(tmp_path)
-    line = refusal(bench("export", "latest", "--to", "csv", "-o", "bench/echo/rubric.py/x.csv"))
+    line = refusal(
+        bench("export", "latest", "--to", "csv", "-o", "bench/echo/rubric.py/x.csv")
+    )
     assert line.startswith("-o: ")
     assert "x.csv" in line

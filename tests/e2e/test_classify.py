@@ -31,11 +31,16 @@ PASSING: Final = "def test_passes(): pass\n"
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
 HANGS: Final = "import time\ndef test_hangs(): time.sleep(30)\n"
 BAD_IMPORT: Final = "import no_such_module\n"
-NEEDS_9: Final = pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="came with pytest 9.0")
-NEEDS_WORDS: Final = pytest.mark.skipif(
-    pytest.version_tuple < (9, 0), reason="its summary says nothing of a test without traceback"
+NEEDS_9: Final = pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="came with pytest 9.0"
 )
-NEEDS_9_1: Final = pytest.mark.skipif(pytest.version_tuple < (9, 1), reason="came with pytest 9.1")
+NEEDS_WORDS: Final = pytest.mark.skipif(
+    pytest.version_tuple < (9, 0),
+    reason="its summary says nothing of a test without traceback",
+)
+NEEDS_9_1: Final = pytest.mark.skipif(
+    pytest.version_tuple < (9, 1), reason="came with pytest 9.1"
+)
 
 Verdict = tuple[str | None, str | None]
 
@@ -64,7 +69,9 @@ def body(*lines: str, head: str = "") -> str:
 
 def hook(name: str, *lines: str) -> Mapping[str, str]:
     """Return a conftest with one hook."""
-    inside = "".join(f"    {line}\n" for line in lines or ["raise RuntimeError('hook is broken')"])
+    inside = "".join(
+        f"    {line}\n" for line in lines or ["raise RuntimeError('hook is broken')"]
+    )
     return {
         "conftest.py": f"import pytest, os\n@pytest.hookimpl(trylast=True)\ndef {name}:\n{inside}"
     }
@@ -82,11 +89,15 @@ CASES: Final[Mapping[str, Case]] = {
     "failed": Case(test=body("assert 1 == 2")),
     "failed-quiet": Case(test=body("assert 1 == 2"), args=["-q"]),
     "failed-very-quiet": Case(test=body("assert 1 == 2"), args=["-qq"]),
-    "failed-verbose-in-colour": Case(test=body("assert 1 == 2"), args=["-v", "--color=yes"]),
+    "failed-verbose-in-colour": Case(
+        test=body("assert 1 == 2"), args=["-v", "--color=yes"]
+    ),
     "failed-without-traceback": Case(test=body("assert 1 == 2"), args=["--tb=no"]),
     "failed-without-summary": Case(test=body("assert 1 == 2"), args=["-rN"]),
     "failed-without-either": Case(test=body("assert 1 == 2"), args=["-rN", "--tb=no"]),
-    "failed-native-traceback": Case(test=body("raise ValueError('x')"), args=["--tb=native"]),
+    "failed-native-traceback": Case(
+        test=body("raise ValueError('x')"), args=["--tb=native"]
+    ),
     "failed-on-workers": Case(test=body("assert 0"), args=["-n2"], plugins=XDIST),
     "setup-error": Case(test="def test_unset(no_such_fixture): pass\n"),
     "teardown-error": Case(
@@ -105,7 +116,9 @@ CASES: Final[Mapping[str, Case]] = {
         test="def test_parts(subtests):\n    for number in range(3):\n"
         "        with subtests.test(number=number):\n            assert number % 2\n"
     ),
-    "reruns": Case(test=body("assert 0"), args=["--reruns=2"], plugins=["rerunfailures"]),
+    "reruns": Case(
+        test=body("assert 0"), args=["--reruns=2"], plugins=["rerunfailures"]
+    ),
     "collection-error": Case(files={"test_bad.py": BAD_IMPORT}),
     "collection-error-exitfirst": Case(files={"test_bad.py": BAD_IMPORT}, args=["-x"]),
     "collection-error-on-workers": Case(
@@ -133,7 +146,9 @@ CASES: Final[Mapping[str, Case]] = {
     "plugin-error-beside-a-failure": Case(
         test=body("assert 0"), files=hook("pytest_sessionfinish()")
     ),
-    "exit-status": Case(files=hook("pytest_sessionfinish(session)", "session.exitstatus = 3")),
+    "exit-status": Case(
+        files=hook("pytest_sessionfinish(session)", "session.exitstatus = 3")
+    ),
     "too-many-warnings": Case(
         test="import warnings\ndef test_it(): warnings.warn('x'); warnings.warn('y')\n",
         args=["--max-warnings=1"],
@@ -142,17 +157,23 @@ CASES: Final[Mapping[str, Case]] = {
     "ctrl-c-after-a-failure": Case(
         test="def test_fails(): assert 0\ndef test_it(): raise KeyboardInterrupt\n"
     ),
-    "ctrl-c-on-a-worker": Case(test=body("raise KeyboardInterrupt"), args=["-n1"], plugins=XDIST),
+    "ctrl-c-on-a-worker": Case(
+        test=body("raise KeyboardInterrupt"), args=["-n1"], plugins=XDIST
+    ),
     "ctrl-c-quiet": Case(test=body("raise KeyboardInterrupt"), args=["-q"]),
     "ctrl-c-very-quiet": Case(test=body("raise KeyboardInterrupt"), args=["-qq"]),
-    "ctrl-c-in-the-first-test": Case(test="def test_it(): raise KeyboardInterrupt\n", args=["-q"]),
+    "ctrl-c-in-the-first-test": Case(
+        test="def test_it(): raise KeyboardInterrupt\n", args=["-q"]
+    ),
     "ctrl-c-on-a-worker-without-summary": Case(
         test=body("raise KeyboardInterrupt"),
         args=["-n2", "--no-header", "--no-summary"],
         plugins=XDIST,
     ),
     "ctrl-c-on-a-worker-verbose-without-summary": Case(
-        test=body("raise KeyboardInterrupt"), args=["-n1", "-v", "--no-summary"], plugins=XDIST
+        test=body("raise KeyboardInterrupt"),
+        args=["-n1", "-v", "--no-summary"],
+        plugins=XDIST,
     ),
     "ctrl-c-on-a-worker-without-traceback": Case(
         test=body("raise KeyboardInterrupt"), args=["-n1", "--tb=no"], plugins=XDIST
@@ -161,13 +182,19 @@ CASES: Final[Mapping[str, Case]] = {
         test=body("raise KeyboardInterrupt"), args=["-n1", "-rN"], plugins=XDIST
     ),
     "pytest-exit-quiet": Case(
-        test=body("pytest.exit('enough', returncode=42)", head="import pytest"), args=["-q"]
+        test=body("pytest.exit('enough', returncode=42)", head="import pytest"),
+        args=["-q"],
     ),
     "stopped-quiet": Case(
-        test="def test_it(request): request.session.shouldstop = 'enough'\n", args=["-q"]
+        test="def test_it(request): request.session.shouldstop = 'enough'\n",
+        args=["-q"],
     ),
-    "pytest-exit": Case(test=body("pytest.exit('enough', returncode=42)", head="import pytest")),
-    "stopped": Case(test="def test_it(request): request.session.shouldstop = 'enough'\n"),
+    "pytest-exit": Case(
+        test=body("pytest.exit('enough', returncode=42)", head="import pytest")
+    ),
+    "stopped": Case(
+        test="def test_it(request): request.session.shouldstop = 'enough'\n"
+    ),
     "timeout-signal": Case(
         test=HANGS + PASSING,
         args=["--timeout=0.4", "--timeout-method=signal"],
@@ -179,17 +206,25 @@ CASES: Final[Mapping[str, Case]] = {
         plugins=TIMEOUT,
     ),
     "timeout-in-words-only-native-traceback": Case(
-        test=body("pytest.fail('Timeout (>1.0s) from pytest-timeout.')", head="import pytest"),
+        test=body(
+            "pytest.fail('Timeout (>1.0s) from pytest-timeout.')", head="import pytest"
+        ),
         args=["--tb=native"],
         plugins=TIMEOUT,
     ),
     "timeout-in-words-only": Case(
-        test=body("pytest.fail('Timeout (>1.0s) from pytest-timeout.')", head="import pytest"),
+        test=body(
+            "pytest.fail('Timeout (>1.0s) from pytest-timeout.')", head="import pytest"
+        ),
         plugins=TIMEOUT,
     ),
     "timeout-thread": Case(test=PASSING + HANGS, args=THREAD, plugins=TIMEOUT),
-    "timeout-thread-verbose": Case(test=PASSING + HANGS, args=["-v", *THREAD], plugins=TIMEOUT),
-    "timeout-thread-quiet": Case(test=PASSING + HANGS, args=["-q", *THREAD], plugins=TIMEOUT),
+    "timeout-thread-verbose": Case(
+        test=PASSING + HANGS, args=["-v", *THREAD], plugins=TIMEOUT
+    ),
+    "timeout-thread-quiet": Case(
+        test=PASSING + HANGS, args=["-q", *THREAD], plugins=TIMEOUT
+    ),
     "timeout-thread-on-a-worker": Case(
         test=PASSING + HANGS,
         args=["-n1", "--max-worker-restart=0", *THREAD],
@@ -222,7 +257,9 @@ CASES: Final[Mapping[str, Case]] = {
     "segfault": Case(test=body("ctypes.string_at(0)", head="import ctypes")),
     "abort": Case(test=body("os.abort()", head="import os")),
     "sigkill": Case(test=body("os.kill(os.getpid(), 9)", head="import os")),
-    "sigterm": Case(test=body("os.kill(os.getpid(), 15)", "time.sleep(9)", head="import os, time")),
+    "sigterm": Case(
+        test=body("os.kill(os.getpid(), 15)", "time.sleep(9)", head="import os, time")
+    ),
     "exit-0": Case(test=body("os._exit(0)", head="import os")),
     "exit-0-quiet": Case(test=body("os._exit(0)", head="import os"), args=["-q"]),
     "exit-7": Case(test=body("os._exit(7)", head="import os")),
@@ -237,7 +274,9 @@ CASES: Final[Mapping[str, Case]] = {
     "segfault-at-exit": Case(
         test="import atexit, ctypes\ndef test_it(): atexit.register(ctypes.string_at, 0)\n"
     ),
-    "exit-at-exit": Case(test="import atexit, os\ndef test_it(): atexit.register(os._exit, 9)\n"),
+    "exit-at-exit": Case(
+        test="import atexit, os\ndef test_it(): atexit.register(os._exit, 9)\n"
+    ),
 }
 NEEDS: Final = {
     "subtests": NEEDS_9,
@@ -255,7 +294,9 @@ def run_plain(folder: Path, case: Case) -> tuple[int, str]:
     return ended.status, ended.stdout
 
 
-_OF_PRINTING: Final = re.compile("-q+|-v|-rN|--tb=.*|--color=.*|--no-header|--no-summary")
+_OF_PRINTING: Final = re.compile(
+    "-q+|-v|-rN|--tb=.*|--color=.*|--no-header|--no-summary"
+)
 """Arguments that change what pytest prints, and nothing of what has happened."""
 _verdicts: dict[str, Verdict] = {}
 
@@ -278,7 +319,10 @@ def _verdict_of_a_run(folder: Path, case: Case) -> Verdict:
         alone = run_child(folder, pytest_command(SWITCH, *case.args, plugins=plugins))
         if path.exists():
             report = read_report(path)
-            is_told = report["completeness"] == "full" and report["exit"]["code"] == alone.status
+            is_told = (
+                report["completeness"] == "full"
+                and report["exit"]["code"] == alone.status
+            )
     if not is_told:
         path.unlink(missing_ok=True)
         supervised = [*case.around, *CLI, "run", "--report", REPORT, "--"]
@@ -303,7 +347,9 @@ def classify(
     return ended.returncode, json.loads(ended.stdout or b"{}"), ended.stderr.decode()
 
 
-_VARIANT: Final = re.compile(".+-(very-quiet|quiet|verbose|native-traceback|without-[a-z-]+)")
+_VARIANT: Final = re.compile(
+    ".+-(very-quiet|quiet|verbose|native-traceback|without-[a-z-]+)"
+)
 """The names of cases of which another one differs in what pytest prints alone."""
 
 
@@ -311,7 +357,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each ending, and of its variants every second one, or all by `--matrix=all`."""
     if metafunc.function is test_log_and_plugin_agree:
         variants = [*filter(_VARIANT.fullmatch, CASES)]
-        left_out = variants[1::2] if metafunc.config.getoption("matrix") == "some" else []
+        left_out = (
+            variants[1::2] if metafunc.config.getoption("matrix") == "some" else []
+        )
         names = [name for name in CASES if name not in left_out]
         params = [pytest.param(name, marks=NEEDS.get(name, ())) for name in names]
         metafunc.parametrize("name", params)
@@ -321,7 +369,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_log_and_plugin_agree(tmp_path: Path, name: str) -> None:
     """The log and the exit code of a run give reason and kind that the plugin's report has."""
     case = CASES[name]
-    files = {"pytest.ini": f"[pytest]\n{case.ini}", "test_it.py": case.test, **case.files}
+    files = {
+        "pytest.ini": f"[pytest]\n{case.ini}",
+        "test_it.py": case.test,
+        **case.files,
+    }
     for path, content in files.items():
         (tmp_path / path).write_text(content, "utf-8")
     status, log = run_plain(tmp_path, case)
@@ -361,11 +413,17 @@ def test_file_and_stdin_are_read_alike(tmp_path: Path) -> None:
 
 
 REFUSED: Final = (
-    pytest.param(["absent"], "absent: there is no such file; give the file of a log", id="missing"),
+    pytest.param(
+        ["absent"],
+        "absent: there is no such file; give the file of a log",
+        id="missing",
+    ),
     pytest.param(["."], ".: is a directory and not a file; give the", id="folder"),
     pytest.param(["empty"], "empty: this log has no output of pytest, ", id="empty"),
     pytest.param(["binary"], "binary: this log has no output of pytest, ", id="binary"),
-    pytest.param(["empty", "--exit-code=256"], "--exit-code: 256 is no exit code", id="code"),
+    pytest.param(
+        ["empty", "--exit-code=256"], "--exit-code: 256 is no exit code", id="code"
+    ),
 )
 
 
@@ -397,7 +455,9 @@ def test_one_line_of_50_mb() -> None:
     assert answer["kind"] == "process.crashed"
 
 
-@pytest.mark.parametrize("line", ["SUBFAILED[m] (i=1) {}", "SUBFAILED[m] {}", "SUBFAILED(i=1) {}"])
+@pytest.mark.parametrize(
+    "line", ["SUBFAILED[m] (i=1) {}", "SUBFAILED[m] {}", "SUBFAILED(i=1) {}"]
+)
 def test_a_failed_subtest_in_a_short_summary(line: str) -> None:
     """What names the subtest stands before the node id, and is no part of it."""
     nodeid = "test_it.py::test_a"

@@ -16,17 +16,23 @@ from tests.helpers.reports import make_full_run, make_report
 FOR_PEOPLE = ["run", "prove", "show", "merge", "convert", "history"]
 
 
-def test_the_help_lists_what_people_need_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_what_people_need_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The rest stands in a list of its own, each command with one line."""
     with pytest.raises(SystemExit):
         main(["--help"])
-    first, heading, rest = capsys.readouterr().out.partition("\nfor harnesses and benches:\n")
+    first, heading, rest = capsys.readouterr().out.partition(
+        "\nfor harnesses and benches:\n"
+    )
     listed = r"^ {4}([a-z]+) +([a-z].{10,70})$"
     assert heading
     assert [name for name, _ in re.findall(listed, first, re.MULTILINE)] == FOR_PEOPLE
     others = [name for name, _ in re.findall(listed, rest, re.MULTILINE)]
     assert len(others) == len(rest.splitlines())
-    assert {"finalize", "classify", "recover", "validate", "bench", "schema"} <= set(others)
+    assert {"finalize", "classify", "recover", "validate", "bench", "schema"} <= set(
+        others
+    )
 
 
 @pytest.mark.parametrize("command", ["show", "finalize"])
@@ -65,7 +71,10 @@ def test_packages_of_one_repository_are_merged(tmp_path: Path) -> None:
     merge = [*command, "merge", *files, "-o", "all.json"]
     done = run_child(tmp_path, merge)
     assert done.status == 1
-    assert "1 of 2 tests failed: assert 1 == 2: test_a (api/tests/test_x.py:2)" in done.stderr
+    assert (
+        "1 of 2 tests failed: assert 1 == 2: test_a (api/tests/test_x.py:2)"
+        in done.stderr
+    )
     shown = run_child(tmp_path, [*command, "show", "all.json"]).stdout
     assert "final_test, web: no failure" in shown
     # Outside of a repository nobody knows how they lie to each other.

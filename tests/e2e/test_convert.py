@@ -56,7 +56,9 @@ def test_reports_that_can_not_be_used(
     assert not (folder / "out.xml").exists()
 
 
-def test_a_huge_file_is_not_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_huge_file_is_not_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """No report is that large."""
     with (folder / "huge.json").open("wb") as file:
         file.write(b'{"generator":')
@@ -99,10 +101,16 @@ def test_places_that_can_not_be_written(
     assert main(["convert", "r.json", "--to", "junit", "-o", "out.xml"]) == 2
     assert capsys.readouterr().err.startswith("failure-taxonomy: -o: ")
     assert target.read_text() == "foreign"
-    assert sorted(path.name for path in folder.iterdir()) == ["out.xml", "r.json", "target"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "out.xml",
+        "r.json",
+        "target",
+    ]
 
 
-@pytest.mark.parametrize("args", [("--to", "markdown"), ("--to", "html"), ("--from", "ctrf")])
+@pytest.mark.parametrize(
+    "args", [("--to", "markdown"), ("--to", "html"), ("--from", "ctrf")]
+)
 def test_the_input_is_not_written_over(
     folder: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...]
 ) -> None:
@@ -128,20 +136,29 @@ def test_the_input_is_not_written_over_through_a_link(
         ("r.json", "hard.json"),
     ):
         assert main(["convert", given, "--to", "markdown", "-o", output]) == 2
-        assert "is the file that is converted; give another file" in capsys.readouterr().err
+        assert (
+            "is the file that is converted; give another file"
+            in capsys.readouterr().err
+        )
         assert (folder / "r.json").read_bytes() == REPORT
 
 
 @pytest.mark.posix("permissions")
-@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.skipif(
+    os.name == "posix" and os.geteuid() == 0, reason="root may write anywhere"
+)
+def test_a_folder_without_permission(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The line names the path."""
     (folder / "closed").mkdir(mode=0o500)
     assert main(["convert", "r.json", "--to", "junit", "-o", "closed/out.xml"]) == 2
     assert "closed/out.xml can't be written" in capsys.readouterr().err
 
 
-def test_a_report_of_an_older_version(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_an_older_version(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Reports that were written before are converted, too."""
     older = Path(__file__).parents[1] / "data" / "reports" / "full-1.0.json"
     (folder / "old.json").write_bytes(older.read_bytes())

@@ -74,7 +74,9 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 
 def read(source: str, path: Path) -> dict[str, Any]:
     """Return the report that is made of a file, checked."""
-    report = report_from(source, path, rootdir=Path("/home/user/shop"), environment=ENVIRONMENT)
+    report = report_from(
+        source, path, rootdir=Path("/home/user/shop"), environment=ENVIRONMENT
+    )
     assert_valid_report(json.loads(json.dumps(report)))
     return report
 
@@ -123,14 +125,24 @@ PYTESTS_LAST_LINE: Final = {
         (
             "ctrf",
             "ctrf.json",
-            {"failed": 6, "errors": 2, "xpassed": 0, "passed": 6, "collection_errors": 0},
+            {
+                "failed": 6,
+                "errors": 2,
+                "xpassed": 0,
+                "passed": 6,
+                "collection_errors": 0,
+            },
         ),
     ],
 )
-def test_counts_are_pytests_own(source: str, name: str, differs: dict[str, int]) -> None:
+def test_counts_are_pytests_own(
+    source: str, name: str, differs: dict[str, int]
+) -> None:
     """They are those of pytest's last line, but for what a format has no place for."""
     expected = {**PYTESTS_LAST_LINE, **differs}
-    assert counted(read(source, SAMPLES / name)) == {k: n for k, n in expected.items() if n}
+    assert counted(read(source, SAMPLES / name)) == {
+        k: n for k, n in expected.items() if n
+    }
 
 
 @pytest.mark.parametrize(
@@ -158,7 +170,9 @@ def test_what_failed_is_judged(source: str, name: str) -> None:
     assert failures["test_teardown"]["phase"] == "teardown"
     assert failures["test_strict"]["kind"] == "test.xpass_strict"
     assert failures["TestC::test_m"]["failure_type"] == "BROKEN_BUILD"
-    outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
+    outcomes = {
+        test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]
+    }
     assert outcomes["test_flaky"] == "flaky"
     assert outcomes["test_skipped"] == "skipped"
     assert outcomes["test_xfail"] == "xfailed"
@@ -169,9 +183,13 @@ def test_what_failed_is_judged(source: str, name: str) -> None:
 def test_a_subtest_is_one_of_its_tests() -> None:
     """A failed subtest and its test have one cause, which is counted once."""
     report = read("reportlog", SAMPLES / "reportlog.jsonl")
-    (group,) = [each for each in report["groups"] if "test_shop.py::test_sub" in each["nodeids"]]
+    (group,) = [
+        each for each in report["groups"] if "test_shop.py::test_sub" in each["nodeids"]
+    ]
     assert group["count"] == 1
-    (cause,) = [each for each in report["causes"] if "test_shop.py::test_sub" in each["nodeids"]]
+    (cause,) = [
+        each for each in report["causes"] if "test_shop.py::test_sub" in each["nodeids"]
+    ]
     assert cause["count"] == 1
 
 
@@ -197,10 +215,18 @@ def test_an_xdist_worker_that_died() -> None:
     assert report["run"]["started_at"].startswith("2026-")
 
 
-@pytest.mark.parametrize("make", [make_full_run, None], ids=["everything failed", "a death"])
-def test_ctrf_of_our_own_comes_back(make: Callable[[], Any] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "make", [make_full_run, None], ids=["everything failed", "a death"]
+)
+def test_ctrf_of_our_own_comes_back(
+    make: Callable[[], Any] | None, tmp_path: Path
+) -> None:
     """Verdict, session failures and tests in flight survive the way to CTRF and back."""
-    before = make_report(make()) if make else read("reportlog", SAMPLES / "reportlog-death.jsonl")
+    before = (
+        make_report(make())
+        if make
+        else read("reportlog", SAMPLES / "reportlog-death.jsonl")
+    )
     (tmp_path / "c.json").write_text(as_ctrf(before), "utf-8")
     after = read("ctrf", tmp_path / "c.json")
     assert after["exit"]["code"] == before["exit"]["code"]
@@ -220,7 +246,9 @@ def test_more_failures_than_a_report_describes(tmp_path: Path) -> None:
     run = make_run(
         failures=tuple(make_failure(nodeid=name) for name in names),
         tests=tuple(
-            TestRun(nodeid=name, outcome="failed", start_seconds=None, duration_seconds=None)
+            TestRun(
+                nodeid=name, outcome="failed", start_seconds=None, duration_seconds=None
+            )
             for name in names
         ),
         counts=Counts(collected=1_010, failed=1_010),
@@ -228,7 +256,11 @@ def test_more_failures_than_a_report_describes(tmp_path: Path) -> None:
     before = make_report(run)
     (tmp_path / "c.json").write_text(as_ctrf(before), "utf-8")
     after = read("ctrf", tmp_path / "c.json")
-    assert after["limits"]["failures_omitted"] == before["limits"]["failures_omitted"] == 10
+    assert (
+        after["limits"]["failures_omitted"]
+        == before["limits"]["failures_omitted"]
+        == 10
+    )
     assert after["summary"]["failed"] == 1_010
     assert len(after["groups"]) == 1
 
@@ -254,9 +286,7 @@ def test_other_tools_names(tmp_path: Path) -> None:
 
 
 LOG: Final = b'{"pytest_version": "9.0.0", "$report_type": "SessionStart"}\n'
-PHASE: Final = (
-    b'{"nodeid": "a.py::t", "when": "setup", "outcome": "passed", "$report_type": "TestReport"}\n'
-)
+PHASE: Final = b'{"nodeid": "a.py::t", "when": "setup", "outcome": "passed", "$report_type": "TestReport"}\n'
 END: Final = b'{"exitstatus": 0, "$report_type": "SessionFinish"}\n'
 DEEP: Final = b"[" * 100_000
 
@@ -305,7 +335,9 @@ def test_what_is_refused(
     path = tmp_path / "file"
     path.write_bytes(content)
     assert words in refusal(source, path)
-    said = call("convert", "--from", source, str(path), "-o", str(tmp_path / "out.json"))
+    said = call(
+        "convert", "--from", source, str(path), "-o", str(tmp_path / "out.json")
+    )
     assert said.code == 2
     assert len(said.err.splitlines()) == 1
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
@@ -337,12 +369,16 @@ def test_junit_with_files_and_reruns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [*READERS, "junit"])
-def test_a_huge_file_is_not_read(source: str, tmp_path: Path, call: Callable[..., Said]) -> None:
+def test_a_huge_file_is_not_read(
+    source: str, tmp_path: Path, call: Callable[..., Said]
+) -> None:
     """500 MB are refused by their size, before a byte is read."""
     path = tmp_path / "file"
     with path.open("wb") as file:
         file.truncate(500 * 1024**2)
-    said = call("convert", "--from", source, str(path), "-o", str(tmp_path / "out.json"))
+    said = call(
+        "convert", "--from", source, str(path), "-o", str(tmp_path / "out.json")
+    )
     assert said.code == 2
     limit = 256 if source == "reportlog" else 64
     assert f"bigger than {limit} MiB" in said.err
@@ -351,10 +387,16 @@ def test_a_huge_file_is_not_read(source: str, tmp_path: Path, call: Callable[...
 
 @pytest.mark.posix("Windows has no named pipes in folders")
 @pytest.mark.parametrize("source", [*READERS, "junit"])
-def test_what_is_no_file(source: str, tmp_path: Path, call: Callable[..., Said]) -> None:
+def test_what_is_no_file(
+    source: str, tmp_path: Path, call: Callable[..., Said]
+) -> None:
     """A pipe is not waited for; a folder and a missing file are told."""
     os.mkfifo(tmp_path / "pipe")
-    for name, words in (("pipe", "and not a file"), ("", "and not a file"), ("x", "no such file")):
+    for name, words in (
+        ("pipe", "and not a file"),
+        ("", "and not a file"),
+        ("x", "no such file"),
+    ):
         said = call("convert", "--from", source, str(tmp_path / name))
         assert said.code == 2
         assert words in said.err
@@ -386,7 +428,12 @@ def test_a_report_on_stdout(call: Callable[..., Said]) -> None:
 def test_secrets_are_removed(tmp_path: Path, call: Callable[..., Said]) -> None:
     """A token in a message of another program's file is not in the report."""
     token = "ghp_" + "a1B2" * 9
-    failed = {**TEST, "status": "failed", "message": f"ValueError: {token}", "trace": token}
+    failed = {
+        **TEST,
+        "status": "failed",
+        "message": f"ValueError: {token}",
+        "trace": token,
+    }
     (tmp_path / "c.json").write_bytes(ctrf_of(failed))
     said = call("convert", "--from", "ctrf", str(tmp_path / "c.json"))
     assert said.code == 0
@@ -427,7 +474,8 @@ def test_any_types_make_a_report_or_one_line(
     path = tmp_path / "file"
     if source == "reportlog":
         lines = [
-            json.loads(line) for line in (SAMPLES / "reportlog.jsonl").read_bytes().splitlines()
+            json.loads(line)
+            for line in (SAMPLES / "reportlog.jsonl").read_bytes().splitlines()
         ]
         chosen = data.draw(st.lists(st.sampled_from(lines[1:]), max_size=3))
         entries = [lines[0], *(spoilt(line, data.draw) for line in chosen)]
@@ -446,7 +494,11 @@ def test_any_types_make_a_report_or_one_line(
     [
         ("ValueError: no", "", ("ValueError", "builtins", "no")),
         ("assert 1 == 2", "", ("AssertionError", "builtins", "assert 1 == 2")),
-        ("requests.exceptions.Timeout: slow", "", ("Timeout", "requests.exceptions", "slow")),
+        (
+            "requests.exceptions.Timeout: slow",
+            "",
+            ("Timeout", "requests.exceptions", "slow"),
+        ),
         ("it said: no", "a.py:1: KeyError", ("KeyError", "builtins", "it said: no")),
         ("all is lost", "", None),
         ("[XPASS(strict)] why", "", None),
@@ -472,13 +524,17 @@ def test_what_the_plugin_writes_now(
 ) -> None:
     """A file of the installed version of the plugin, not the sample of an older one."""
     if importlib.util.find_spec(plugin.partition(".")[0]) is None:
-        pytest.skip(f"{plugin.partition('.')[0]} is not installed; its stored file was read")
+        pytest.skip(
+            f"{plugin.partition('.')[0]} is not installed; its stored file was read"
+        )
     (tmp_path / "test_shop.py").write_text(SUITE, "utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, *options]
     child = run_child(tmp_path, command)
     assert (tmp_path / "out").is_file(), child
     report = read(source, tmp_path / "out")
-    outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
+    outcomes = {
+        test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]
+    }
     assert outcomes == {
         "test_ok": "passed",
         "test_bad": "failed",

@@ -69,7 +69,9 @@ def verdicts(reports: dict[str, dict[str, Any]]) -> dict[str, str | None]:
 def test_trials_of_terminal_bench(tmp_path: Path, call: Callable[..., Said]) -> None:
     """Tests decide where they came to their end; what the harness has stopped is said by it."""
     run = made.terminal_bench_run(tmp_path / "2026-01-02")
-    answer = call("convert", "--from", "terminal-bench", tmp_path, "-o", tmp_path / "out")
+    answer = call(
+        "convert", "--from", "terminal-bench", tmp_path, "-o", tmp_path / "out"
+    )
     assert answer == (0, "8 trials: 3 passed, 5 failed\n", "")
     reports = reports_in(tmp_path / "out")
     assert verdicts(reports) == {
@@ -95,7 +97,10 @@ def test_trials_of_terminal_bench(tmp_path: Path, call: Callable[..., Said]) -> 
     assert own["trial"]["told"]["failure_mode"] == "unset"
     said = "2 of 3 tests failed, and the agent used up its time limit, 3 causes"
     assert reports["slow"]["verdict"]["message"] == said
-    assert [held["kind"] for held in reports["slow"]["reasons"]] == ["stage.timeout", "test.failed"]
+    assert [held["kind"] for held in reports["slow"]["reasons"]] == [
+        "stage.timeout",
+        "test.failed",
+    ]
     assert trial_of(reports["slow-but-good"])["label"] == "agent_timeout"
     told = trial_of(reports["slow"])
     assert told.pop("told")["failure_mode"] == "agent_timeout"
@@ -120,8 +125,15 @@ def test_tests_that_only_the_harness_names_have_failed(
         made.terminal_bench_trial(
             tmp_path / "run", task, is_resolved=False, parser_results=named, log=log
         )
-    made.terminal_bench_trial(tmp_path / "run", "forged", is_resolved=False, log=made.PASSING_LOG)
-    assert call("convert", "--from", "terminal-bench", tmp_path, "-o", tmp_path / "out").code == 0
+    made.terminal_bench_trial(
+        tmp_path / "run", "forged", is_resolved=False, log=made.PASSING_LOG
+    )
+    assert (
+        call(
+            "convert", "--from", "terminal-bench", tmp_path, "-o", tmp_path / "out"
+        ).code
+        == 0
+    )
     found = reports_in(tmp_path / "out")
     assert found.pop("forged")["verdict"]["kind"] == "command.failed"
     for task, report in found.items():
@@ -134,7 +146,11 @@ def test_trials_of_swe_bench(tmp_path: Path, call: Callable[..., Said]) -> None:
     """The tests that it names count; a patch that can't be applied is the system's."""
     bad = ["tests/test_outputs.py::test_greets"]
     output = made.PYTEST_LOG.replace("../tests", "tests") + ">>>>> Test Exit Code: 1\n"
-    resolved = {"patch_is_None": False, "patch_successfully_applied": True, "resolved": True}
+    resolved = {
+        "patch_is_None": False,
+        "patch_successfully_applied": True,
+        "resolved": True,
+    }
     made.swe_bench_trial(
         tmp_path,
         "failed-1",
@@ -203,7 +219,11 @@ def test_trials_of_swe_bench(tmp_path: Path, call: Callable[..., Said]) -> None:
     assert "not run: 1 of 1 test" in call("show", path).out
     assert len(reports["django-1"]["causes"]) == 1
     told = trial_of(reports["patch-1"])
-    assert (told["system"], told["name"], told["passed"]) == ("org__model-1.5", "nightly", None)
+    assert (told["system"], told["name"], told["passed"]) == (
+        "org__model-1.5",
+        "nightly",
+        None,
+    )
     note = reports["others-fail-1"]["extensions"]["pytest_failure_taxonomy"]["notes"]
     assert "2 tests failed that swe-bench does not count" in note
 
@@ -233,7 +253,9 @@ def test_trials_of_harbor(tmp_path: Path, call: Callable[..., Said]) -> None:
         "environment__1",
         exception_info=made.raised("EnvironmentStartTimeoutError", "after 600 seconds"),
     )
-    made.harbor_trial(job, "odd__1", exception_info=made.raised("NewError", "what is this"))
+    made.harbor_trial(
+        job, "odd__1", exception_info=made.raised("NewError", "what is this")
+    )
     listed = made.harbor_trial(job, "listed__1", verifier_result=zero)
     made.write_json(
         listed / "verifier" / "ctrf.json",
@@ -244,7 +266,9 @@ def test_trials_of_harbor(tmp_path: Path, call: Callable[..., Said]) -> None:
     made.harbor_trial(job, "jest__1", verifier_result=zero, log=jest)
     # What an agent has written is no trial.
     made.harbor_trial(listed / "agent" / "jobs", "forged__1", verifier_result=one)
-    answer = call("convert", "--from", "harbor", tmp_path / "jobs", "-o", tmp_path / "out")
+    answer = call(
+        "convert", "--from", "harbor", tmp_path / "jobs", "-o", tmp_path / "out"
+    )
     assert answer == (0, "8 trials: 2 passed, 6 failed\n", "")
     reports = reports_in(tmp_path / "out")
     assert verdicts(reports) == {
@@ -268,7 +292,9 @@ def test_trials_of_harbor(tmp_path: Path, call: Callable[..., Said]) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "eval"])
-def test_trials_of_inspect(tmp_path: Path, call: Callable[..., Said], form: str) -> None:
+def test_trials_of_inspect(
+    tmp_path: Path, call: Callable[..., Said], form: str
+) -> None:
     """Each score is a test; limits and errors say what ended a sample."""
     wrong = {"match": {"value": "I", "answer": "hi", "explanation": "expected hello"}}
     error = {
@@ -276,10 +302,16 @@ def test_trials_of_inspect(tmp_path: Path, call: Callable[..., Said], form: str)
         "traceback": "Traceback (most recent call last):\n  ...\nopenai.RateLimitError: 429\n",
     }
     samples = (
-        made.inspect_sample("good", scores={"match": {"value": "C"}, "length": {"value": 3.5}}),
+        made.inspect_sample(
+            "good", scores={"match": {"value": "C"}, "length": {"value": 3.5}}
+        ),
         made.inspect_sample("wrong", scores=wrong),
-        made.inspect_sample("parts", scores={"judge": {"value": {"style": 1.0, "facts": False}}}),
-        made.inspect_sample("long", scores=wrong, limit={"type": "message", "limit": 50}),
+        made.inspect_sample(
+            "parts", scores={"judge": {"value": {"style": 1.0, "facts": False}}}
+        ),
+        made.inspect_sample(
+            "long", scores=wrong, limit={"type": "message", "limit": 50}
+        ),
         made.inspect_sample("limited", error=error),
         made.inspect_sample("ungraded"),
     )
@@ -302,7 +334,10 @@ def test_trials_of_inspect(tmp_path: Path, call: Callable[..., Said], form: str)
     assert reports["greetings/wrong"]["failures"][0]["nodeid"] == "match"
     assert reports["greetings/parts"]["failures"][0]["nodeid"] == "judge.facts"
     told = trial_of(reports["greetings/long"])
-    assert (told["system"], told["name"]) == ("react (openai/gpt-5)", "evaluati-epoch-1")
+    assert (told["system"], told["name"]) == (
+        "react (openai/gpt-5)",
+        "evaluati-epoch-1",
+    )
     assert told["told"] == {"scores": {"match": "I"}, "limit": "message", "error": None}
 
 
@@ -311,9 +346,20 @@ def test_an_evaluation_that_failed_itself(
     tmp_path: Path, call: Callable[..., Said], form: str
 ) -> None:
     """Where Inspect got to no sample, its log is one trial of the whole task and says why."""
-    error = {"message": "slow down", "traceback": "...\nopenai.RateLimitError: slow down\n"}
-    stats = {"started_at": "2026-01-02T03:04:05+00:00", "completed_at": "2026-01-02T03:04:06+00:00"}
-    document = {**made.INSPECT_HEADER, "status": "error", "error": error, "stats": stats}
+    error = {
+        "message": "slow down",
+        "traceback": "...\nopenai.RateLimitError: slow down\n",
+    }
+    stats = {
+        "started_at": "2026-01-02T03:04:05+00:00",
+        "completed_at": "2026-01-02T03:04:06+00:00",
+    }
+    document = {
+        **made.INSPECT_HEADER,
+        "status": "error",
+        "error": error,
+        "stats": stats,
+    }
     place = tmp_path / "logs" / f"one.{form}"
     if form == "eval":
         place.parent.mkdir()
@@ -326,7 +372,11 @@ def test_an_evaluation_that_failed_itself(
     reports = reports_in(tmp_path / "out")
     assert verdicts(reports) == {"greetings": "llm.rate_limited environment"}
     told = trial_of(reports["greetings"])
-    assert (told["name"], told["label"], told["passed"]) == ("evaluati", "RateLimitError", None)
+    assert (told["name"], told["label"], told["passed"]) == (
+        "evaluati",
+        "RateLimitError",
+        None,
+    )
     assert told["told"]["error"] == "slow down"
     assert reports["greetings"]["run"]["duration_seconds"] == 1
 
@@ -341,12 +391,22 @@ def test_what_differs_is_listed(tmp_path: Path, call: Callable[..., Said]) -> No
     assert "    2  passed                   passed\n" in answer.out
     assert "no result, parse_error   TOOL_ERROR tool.command_missing\n" in answer.out
     made.terminal_bench_trial(
-        run, "a", is_resolved=True, parser_results={"test_exists": "passed"}, log=made.PYTEST_LOG
+        run,
+        "a",
+        is_resolved=True,
+        parser_results={"test_exists": "passed"},
+        log=made.PYTEST_LOG,
     )
     made.terminal_bench_trial(
-        run, "b", is_resolved=False, parser_results={"test_new": "failed"}, log=made.PYTEST_LOG
+        run,
+        "b",
+        is_resolved=False,
+        parser_results={"test_new": "failed"},
+        log=made.PYTEST_LOG,
     )
-    made.terminal_bench_trial(run, "c", failure_mode="test_timeout", log=made.NEVER_STARTED)
+    made.terminal_bench_trial(
+        run, "c", failure_mode="test_timeout", log=made.NEVER_STARTED
+    )
     answer = call("convert", "--from", "terminal-bench", run, "--compare")
     assert answer.code == 1
     *listed, last = [line for line in answer.out.splitlines() if line[:1].isalnum()]
@@ -357,7 +417,9 @@ def test_what_differs_is_listed(tmp_path: Path, call: Callable[..., Said]) -> No
         "c.1-of-5.run: terminal-bench: test_timeout; ours: TOOL_ERROR tool.command_missing",
     ]
     assert last == "11 trials, 3 differences (reason 1, success 1, tests 1)"
-    answer = call("convert", "--from", "terminal-bench", run, "--compare", "-o", tmp_path / "o")
+    answer = call(
+        "convert", "--from", "terminal-bench", run, "--compare", "-o", tmp_path / "o"
+    )
     assert answer.code == 2
     assert "--compare writes no report" in answer.err
 
@@ -373,7 +435,9 @@ def test_one_trial_goes_to_stdout(tmp_path: Path, call: Callable[..., Said]) -> 
     made.terminal_bench_trial(run, "other", is_resolved=True)
     answer = call("convert", "--from", "terminal-bench", run)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.endswith("there are several trials; give -o FOLDER for the reports\n")
+    assert answer.err.endswith(
+        "there are several trials; give -o FOLDER for the reports\n"
+    )
     answer = call("convert", "--from", "harbor", run, tmp_path / "none")
     assert answer.code == 2
     of_harbor = "it has no trial of harbor; it has some of terminal-bench; "
@@ -388,7 +452,11 @@ def test_one_trial_goes_to_stdout(tmp_path: Path, call: Callable[..., Said]) -> 
     for out in outs:
         of_harbor = "it has no trial of harbor; give a folder that harbor has written"
         answer = call("convert", "--from", "harbor", tmp_path / "empty", *out)
-        assert answer == (2, "", f"failure-taxonomy: {tmp_path / 'empty'}: {of_harbor}\n")
+        assert answer == (
+            2,
+            "",
+            f"failure-taxonomy: {tmp_path / 'empty'}: {of_harbor}\n",
+        )
     for words, said in (
         (("--from", "junit", "a.xml", "b.xml"), "it takes one file"),
         (("--from", "ctrf", "a.json", "--compare"), "--compare is of harnesses"),
@@ -401,12 +469,16 @@ def test_one_trial_goes_to_stdout(tmp_path: Path, call: Callable[..., Said]) -> 
 def test_what_can_be_read_is_written(tmp_path: Path, call: Callable[..., Said]) -> None:
     """Each result that is damaged has one line; links that lead elsewhere are not followed."""
     run = made.terminal_bench_run(tmp_path / "run")
-    secret = made.write(tmp_path / "secret.txt", "E   password = 'hunter2'\nERROR: hunter2\n")
+    secret = made.write(
+        tmp_path / "secret.txt", "E   password = 'hunter2'\nERROR: hunter2\n"
+    )
     made.write(run / "half" / "half.1" / "results.json", '{"task_id": "half", "trial')
     listed = json.loads((run / "results.json").read_text())["results"]
     made.write_json(run / "results.json", {"results": [{"task_id": "cut"}, *listed, 3]})
     made.write_json(run / "list" / "list.1" / "results.json", [1, 2])
-    made.write_json(run / "types" / "types.1" / "results.json", {"task_id": 3, "trial_name": {}})
+    made.write_json(
+        run / "types" / "types.1" / "results.json", {"task_id": 3, "trial_name": {}}
+    )
     made.write(run / "deep" / "deep.1" / "results.json", "[" * 100_000)
     made.terminal_bench_trial(run, "stolen", failure_mode="parse_error")
     sessions = run / "stolen" / "stolen.1-of-5.run" / "sessions"
@@ -444,7 +516,9 @@ def test_damaged_logs_of_inspect(tmp_path: Path, call: Callable[..., Said]) -> N
     good = made.inspect_sample(1, scores={"match": {"value": "C"}})
     logs = tmp_path / "logs"
     made.inspect_archive(logs / "a.eval", good, head="_journal/start.json")
-    whole = made.inspect_archive(logs / "b.eval", good, made.inspect_sample(2)).read_bytes()
+    whole = made.inspect_archive(
+        logs / "b.eval", good, made.inspect_sample(2)
+    ).read_bytes()
     (logs / "c.eval").write_bytes(whole[: len(whole) // 2])
     at = whole.index(b"samples/2_epoch_1.json") + 40
     (logs / "d.eval").write_bytes(whole[:at] + b"\xff\xff\xff\xff" + whole[at + 4 :])
@@ -453,23 +527,35 @@ def test_damaged_logs_of_inspect(tmp_path: Path, call: Callable[..., Said]) -> N
     assert answer.out == "2 trials: 1 passed, 1 failed\n"  # the others are copies
     assert answer.code == 2
     first, second = answer.err.splitlines()
-    assert first.startswith(f"failure-taxonomy: {logs / 'c.eval'}: it is no log of Inspect (")
-    assert second.startswith(f"failure-taxonomy: {logs / 'd.eval'}: samples/2_epoch_1.json: it can")
+    assert first.startswith(
+        f"failure-taxonomy: {logs / 'c.eval'}: it is no log of Inspect ("
+    )
+    assert second.startswith(
+        f"failure-taxonomy: {logs / 'd.eval'}: samples/2_epoch_1.json: it can"
+    )
     # Inspect's archives are compressed by zstd.
     made.inspect_archive(logs / "c.eval", {**good, "id": 3, "filler": " " * (65 << 20)})
-    answer = call("convert", "--from", "inspect", logs / "c.eval", "-o", tmp_path / "out")
+    answer = call(
+        "convert", "--from", "inspect", logs / "c.eval", "-o", tmp_path / "out"
+    )
     assert (answer.code, answer.out) == (2, "")
-    assert "c.eval: samples/1_epoch_1.json: it is bigger than 64 MiB; give " in answer.err
+    assert (
+        "c.eval: samples/1_epoch_1.json: it is bigger than 64 MiB; give " in answer.err
+    )
     at = whole.index(b"PK\x01\x02") + 10  # how the first member is compressed
     (logs / "d.eval").write_bytes(whole[:at] + b"\x5d\x00" + whole[at + 2 :])
-    answer = call("convert", "--from", "inspect", logs / "d.eval", "-o", tmp_path / "out")
+    answer = call(
+        "convert", "--from", "inspect", logs / "d.eval", "-o", tmp_path / "out"
+    )
     assert answer.code == 2
     (line,) = answer.err.splitlines()
     assert ("by zstd, which this Python" in line) or ("it can't be read" in line)
     assert "; give " in line or "; install zipfile-zstd, or " in line
 
 
-@pytest.mark.parametrize("value", [10**400, -1e308, "\ud800", "x" * 10**6, {"a": [1]}, True, None])
+@pytest.mark.parametrize(
+    "value", [10**400, -1e308, "\ud800", "x" * 10**6, {"a": [1]}, True, None]
+)
 def test_values_of_any_type_and_size(
     tmp_path: Path, call: Callable[..., Said], value: object
 ) -> None:
@@ -486,11 +572,18 @@ def test_values_of_any_type_and_size(
         started_at=value,
         note=value,
     )
-    sample = made.inspect_sample("a", scores={"m": {"value": value, "explanation": value}})
+    sample = made.inspect_sample(
+        "a", scores={"m": {"value": value, "explanation": value}}
+    )
     odd = {"epoch": value, "limit": value, "error": value, "started_at": value}
     made.inspect_archive(logs / "a.eval", {**sample, **odd, "id": 1})
     made.terminal_bench_trial(
-        run, "a", is_resolved=value, failure_mode=value, parser_results={"t": value}, extra=value
+        run,
+        "a",
+        is_resolved=value,
+        failure_mode=value,
+        parser_results={"t": value},
+        extra=value,
     )
     for harness, place in (("harbor", job), ("inspect", logs), ("terminal-bench", run)):
         answer = call("convert", "--from", harness, place, "-o", tmp_path / "out")
@@ -503,7 +596,9 @@ def test_values_of_any_type_and_size(
             assert answer.code == 2, harness
             (line,) = answer.err.splitlines()
             what = (
-                "the reward reward is no number" if harness == "harbor" else "is_resolved is neit"
+                "the reward reward is no number"
+                if harness == "harbor"
+                else "is_resolved is neit"
             )
             assert f": {what}" in line
             assert "does not count; give " in line
@@ -512,16 +607,29 @@ def test_values_of_any_type_and_size(
         assert call("show", "--json", "run.id", path).err == ""
 
 
-def test_times_at_the_ends_of_the_calendar(tmp_path: Path, call: Callable[..., Said]) -> None:
+def test_times_at_the_ends_of_the_calendar(
+    tmp_path: Path, call: Callable[..., Said]
+) -> None:
     """A time that can't be one of UTC is none; one that ends before it begins has no length."""
     for number, (start, end) in enumerate(
-        (("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"), ("2026-01-02", "2026-01-01"))
+        (
+            ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
+            ("2026-01-02", "2026-01-01"),
+        )
     ):
         made.terminal_bench_trial(
             tmp_path / "run", f"t{number}", trial_started_at=start, trial_ended_at=end
         )
     assert (
-        call("convert", "--from", "terminal-bench", tmp_path / "run", "-o", tmp_path / "o")[0] == 0
+        call(
+            "convert",
+            "--from",
+            "terminal-bench",
+            tmp_path / "run",
+            "-o",
+            tmp_path / "o",
+        )[0]
+        == 0
     )
     found = reports_in(tmp_path / "o")
     assert found["t0"]["run"]["duration_seconds"] is None
@@ -563,14 +671,22 @@ def test_names_of_files_are_safe(tmp_path: Path, call: Callable[..., Said]) -> N
         "\u202e",
     )
     for number, task in enumerate(names):
-        document = {"task_id": task, "trial_name": task, "is_resolved": True, "id": str(number)}
+        document = {
+            "task_id": task,
+            "trial_name": task,
+            "is_resolved": True,
+            "id": str(number),
+        }
         made.write_json(run / f"t{number}" / "trial" / "results.json", document)
     out = tmp_path / "out"
     answer = call("convert", "--from", "terminal-bench", run, "-o", out)
     assert answer == (0, f"{len(names)} trials: {len(names)} passed, 0 failed\n", "")
     files = sorted(each.name for each in out.iterdir())
     assert len({each.casefold() for each in files}) == len(names)
-    assert all(each.isascii() and not each.startswith(".") and len(each) < 255 for each in files)
+    assert all(
+        each.isascii() and not each.startswith(".") and len(each) < 255
+        for each in files
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"run", "out"}
     told = {trial_of(json.loads((out / each).read_text()))["task"] for each in files}
     assert told == {*names}
@@ -603,7 +719,9 @@ def test_secrets_are_removed(tmp_path: Path, call: Callable[..., Said]) -> None:
     key = "sk-ant-api03-" + "Zx9" * 20
     job = tmp_path / "job"
     said = made.raised("NonZeroAgentExitCodeError", f"curl -H 'x-api-key: {key}'")
-    made.harbor_trial(job, "leaky__1", exception_info=said, log=f"ERROR: token={key}\n", note=key)
+    made.harbor_trial(
+        job, "leaky__1", exception_info=said, log=f"ERROR: token={key}\n", note=key
+    )
     assert call("convert", "--from", "harbor", job, "-o", tmp_path / "out").code == 0
     (path,) = (tmp_path / "out").iterdir()
     assert key not in path.read_text()
@@ -620,9 +738,14 @@ def test_a_history_knows_attempts_by_task_and_system(
 
     run = tmp_path / "run"
     for number in (1, 2, 3):
-        made.terminal_bench_trial(run, "a", number=number, failure_mode="unknown_agent_error")
+        made.terminal_bench_trial(
+            run, "a", number=number, failure_mode="unknown_agent_error"
+        )
     made.terminal_bench_trial(run, "b", is_resolved=True)
-    assert call("convert", "--from", "terminal-bench", run, "-o", tmp_path / "out").code == 0
+    assert (
+        call("convert", "--from", "terminal-bench", run, "-o", tmp_path / "out").code
+        == 0
+    )
     store, reports = tmp_path / "history.db", sorted((tmp_path / "out").iterdir())
     for _ in range(2):
         assert call("history", "add", "--history", store, *reports).code == 0
@@ -649,7 +772,14 @@ def test_a_history_keeps_tasks_apart(tmp_path: Path, call: Callable[..., Said]) 
             told: dict[str, Any] = {"parser_results": good if passed else bad, **at}
             told |= {"is_resolved": passed, "id": f"{task}{number}"}
             made.terminal_bench_trial(run, task, number=number, **told)
-    convert = ("convert", "--from", "terminal-bench", tmp_path / "runs", "-o", tmp_path / "out")
+    convert = (
+        "convert",
+        "--from",
+        "terminal-bench",
+        tmp_path / "runs",
+        "-o",
+        tmp_path / "out",
+    )
     assert call(*convert).code == 0
     ask = ("history", "--history", tmp_path / "history.db")
 
@@ -692,7 +822,10 @@ def test_attempts_are_merged_by_task(tmp_path: Path, call: Callable[..., Said]) 
     bad = {"test_greets": "failed"}
     made.terminal_bench_trial(run, "a", number=2, is_resolved=False, parser_results=bad)
     made.terminal_bench_trial(run, "b/c", is_resolved=True)
-    assert call("convert", "--from", "terminal-bench", run, "-o", tmp_path / "trials").code == 0
+    assert (
+        call("convert", "--from", "terminal-bench", run, "-o", tmp_path / "trials").code
+        == 0
+    )
     trials = sorted((tmp_path / "trials").iterdir())
     answer = call("merge", "--by", "task", "-o", out, tmp_path / "trials")
     counts = "2 tasks: 1 passed in every attempt, 1 did not\n"
@@ -702,7 +835,9 @@ def test_attempts_are_merged_by_task(tmp_path: Path, call: Callable[..., Said]) 
     assert second.name.startswith("b_c-")
     report = json.loads(first.read_text())
     assert_valid_report(report)
-    assert "attempt" not in report["extensions"]["pytest_failure_taxonomy"]  # they are two
+    assert (
+        "attempt" not in report["extensions"]["pytest_failure_taxonomy"]
+    )  # they are two
     shown = call("show", first).out
     assert "run, a.1-of-5.run: no failure" in shown
     said = "1 test failed: terminal-bench says that it failed, and nothing says why: test_greets"
@@ -710,12 +845,23 @@ def test_attempts_are_merged_by_task(tmp_path: Path, call: Callable[..., Said]) 
     assert report["verdict"]["message"] == said
     # Again, with one attempt more, and from what was merged before.
     made.terminal_bench_trial(run, "a", number=3, is_resolved=True)
-    assert call("convert", "--from", "terminal-bench", run, "-o", tmp_path / "trials").code == 0
+    assert (
+        call("convert", "--from", "terminal-bench", run, "-o", tmp_path / "trials").code
+        == 0
+    )
     trials = sorted((tmp_path / "trials").iterdir())
-    assert call("merge", "--by", "task", "-o", out, first, second, *trials) == (1, counts, "")
+    assert call("merge", "--by", "task", "-o", out, first, second, *trials) == (
+        1,
+        counts,
+        "",
+    )
     assert sorted(out.iterdir()) == [first, second]
-    runs = json.loads(first.read_text())["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
-    assert {each["attempt"]["trial"] for each in runs} == {f"a.{n}-of-5.run" for n in (1, 2, 3)}
+    runs = json.loads(first.read_text())["extensions"]["pytest_failure_taxonomy"][
+        "merged"
+    ]["runs"]
+    assert {each["attempt"]["trial"] for each in runs} == {
+        f"a.{n}-of-5.run" for n in (1, 2, 3)
+    }
     answer = call("merge", tmp_path / "trials")
     assert answer.code == 2
     assert "they are attempts at 2 tasks, which --by task keeps apart" in answer.err
@@ -738,7 +884,14 @@ def test_the_table_knows_what_harnesses_say() -> None:
             assert len(words) < 2, label
 
 
-_MODES: Final = ("none", "unset", "unknown", "test_timeout", "agent_timeout", "unknown_agent_error")
+_MODES: Final = (
+    "none",
+    "unset",
+    "unknown",
+    "test_timeout",
+    "agent_timeout",
+    "unknown_agent_error",
+)
 _OTHER_MODES: Final = (
     *("parse_error", "fatal_llm_parse_error", "context_length_exceeded"),
     *("output_length_exceeded", "agent_installation_failed"),
@@ -761,8 +914,12 @@ def test_each_failure_mode_of_terminal_bench(
         assert report["verdict"]["kind"] == known[mode][0]
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root reads everything")
-def test_a_folder_that_cannot_be_read(tmp_path: Path, call: Callable[..., Said]) -> None:
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="root reads everything"
+)
+def test_a_folder_that_cannot_be_read(
+    tmp_path: Path, call: Callable[..., Said]
+) -> None:
     """It is named, and the others are read."""
     run = tmp_path / "run"
     made.terminal_bench_trial(run, "a", is_resolved=True)

@@ -44,14 +44,18 @@ REFUSALS: Final = (
         "pyproject.toml: ",
         id="pyproject",
     ),
-    pytest.param({"pytest.ini": "[pytest\n"}, [], {}, "usage.error", "pytest.ini:1: ", id="ini"),
+    pytest.param(
+        {"pytest.ini": "[pytest\n"}, [], {}, "usage.error", "pytest.ini:1: ", id="ini"
+    ),
     pytest.param(
         {"pytest.ini": "[pytest]\n", "pyproject.toml": "broken\n"},
         [],
         {},
         "usage.error",
         "pyproject.toml: ",
-        marks=pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="new in pytest 9"),
+        marks=pytest.mark.skipif(
+            pytest.version_tuple < (9, 0), reason="new in pytest 9"
+        ),
         id="beside-the-one-that-counts",
     ),
     pytest.param(
@@ -94,7 +98,9 @@ def test_what_was_refused(
     assert verdict["confidence"] == "likely"
     assert verdict["message"].startswith(words)
     assert verdict["message"] in run.stderr
-    assert (cause["fix"] or "") == ("pip install pytest-mypy" if "--mypy" in words else "")
+    assert (cause["fix"] or "") == (
+        "pip install pytest-mypy" if "--mypy" in words else ""
+    )
     assert f"fix: {cause['fix']}" in run.stderr or cause["fix"] is None
 
 
@@ -112,14 +118,18 @@ ENDS: Final = (
     pytest.param(
         ["-p", "one", "-p", "raises", "-p", "two"],
         "raises",
-        marks=pytest.mark.skipif(pytest.version_tuple < (9, 2), reason="no status of its own"),
+        marks=pytest.mark.skipif(
+            pytest.version_tuple < (9, 2), reason="no status of its own"
+        ),
         id="import-between",
     ),
     pytest.param(["-p", "one", "-p", "two"], BOTH, id="one-option"),
     pytest.param(["-pone", "-ptwo"], BOTH, id="attached"),
     pytest.param(["-p", "raises"], "raises", id="import"),
     pytest.param(["-p", "adds"], "adds", id="addoption"),
-    pytest.param(["-p", "one", "-p", "leaves"], "one or leaves ended pytest", id="exit"),
+    pytest.param(
+        ["-p", "one", "-p", "leaves"], "one or leaves ended pytest", id="exit"
+    ),
 )
 
 
@@ -132,7 +142,15 @@ def test_a_plugin_that_ends_pytest_before_it_loads_us(
     """No test has failed: who did it is named, whether or not the output can be read."""
     for name, content in PLUGINS.items():
         (tmp_path / name).write_text(content, "utf-8")
-    ours = [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *PYTEST, *args]
+    ours = [
+        sys.executable,
+        "-m",
+        "pytest_failure_taxonomy",
+        "run",
+        "--",
+        *PYTEST,
+        *args,
+    ]
     shells = {
         "files": ["sh", "-c", '"$@" > out 2> err', "sh"],
         "one-file": ["sh", "-c", '"$@" > out 2>&1', "sh"],
@@ -154,12 +172,23 @@ def test_a_plugin_that_ends_pytest_before_it_loads_us(
         ({}, []),
         ({}, ["-p", "no:nope", "-p", "terminal", "-p", "own", "-k", "nope"]),
         ({"pyproject.toml": "[project]\nname = 'x'\n"}, []),
-        ({"pyproject.toml": "[tool.pytest.ini_options]\naddopts = ['-p', 'own']\n"}, []),
+        (
+            {"pyproject.toml": "[tool.pytest.ini_options]\naddopts = ['-p', 'own']\n"},
+            [],
+        ),
         ({"tox.ini": "[tox]\n", "setup.cfg": "[metadata]\n"}, []),
-        ({"pytest.ini": "[pytest]\n", "setup.cfg": "[tool:pytest]\naddopts = -p nope\n"}, []),
+        (
+            {
+                "pytest.ini": "[pytest]\n",
+                "setup.cfg": "[tool:pytest]\naddopts = -p nope\n",
+            },
+            [],
+        ),
     ],
 )
-def test_nothing_to_refuse(tmp_path: Path, files: Mapping[str, str], args: Sequence[str]) -> None:
+def test_nothing_to_refuse(
+    tmp_path: Path, files: Mapping[str, str], args: Sequence[str]
+) -> None:
     """What pytest accepts is not named."""
     for name, content in {"own.py": "", **files}.items():
         (tmp_path / name).write_text(content, "utf-8")

@@ -53,7 +53,9 @@ def run_bench(project: PytestRuns, *args: str) -> FinishedRun:
 def summary_of(run: FinishedRun) -> str:
     """Return the lines that a run has printed below the heading `bench`."""
     text = "\n".join(run.stdout)
-    return re.split(r"^=+ bench =+$", text, maxsplit=1, flags=re.MULTILINE)[1].partition("\n===")[0]
+    return re.split(r"^=+ bench =+$", text, maxsplit=1, flags=re.MULTILINE)[
+        1
+    ].partition("\n===")[0]
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -85,7 +87,9 @@ def test_bugfix_passes_its_gate(project: PytestRuns, workers: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_six_endings_end_in_six_codes(project: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_six_endings_end_in_six_codes(
+    project: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """Each case gets the code that it asks for, all are graded, and the gate fails."""
     run = run_bench(project, "bench/six_endings", *workers)
     assert run.exit_status == 1
@@ -104,7 +108,8 @@ def test_six_endings_end_in_six_codes(project: PytestRuns, workers: tuple[str, .
     assert report["gate"]["verdict"] == "FAIL"
     summary = summary_of(run)
     assert (
-        "bench six_endings: 1 of 10 passed; mean 0.100 ± 0.100; at least 0.005 (95 %, " in summary
+        "bench six_endings: 1 of 10 passed; mean 0.100 ± 0.100; at least 0.005 (95 %, "
+        in summary
     )
     assert (
         "  gate: FAIL: 9 of 10 cases ended with a failure mode of severity block: "
@@ -114,11 +119,14 @@ def test_six_endings_end_in_six_codes(project: PytestRuns, workers: tuple[str, .
 
 def test_failed_case_says_what_it_is(project: PytestRuns) -> None:
     """The terminal shows a case, its code in words, and where the system raised."""
-    run = run_bench(project, "bench/six_endings", "-k", "system-raises or unlisted-code")
+    run = run_bench(
+        project, "bench/six_endings", "-k", "system-raises or unlisted-code"
+    )
     text = "\n".join(run.stdout)
     assert (
         "case system-raises of six_endings: score 0.00, not passed\n"
-        "  block sut.exception: RuntimeError: the model answered with status 529\n" in text
+        "  block sut.exception: RuntimeError: the model answered with status 529\n"
+        in text
     )
     assert "raise RuntimeError(msg)" in text
     assert (
@@ -138,7 +146,9 @@ def test_one_bug_too_many_fails_the_gate(project: PytestRuns) -> None:
     run = run_bench(project, "bench/bugfix")
     assert run.exit_status == 1
     report = only_bench(run)
-    failed = {case_id: codes for case_id, codes in codes_by_case(report).items() if codes}
+    failed = {
+        case_id: codes for case_id, codes in codes_by_case(report).items() if codes
+    }
     assert failed == {
         "between-two-limits": ["fix.tests_failed"],
         "nothing-to-repair": ["fix.unchanged"],
@@ -147,12 +157,16 @@ def test_one_bug_too_many_fails_the_gate(project: PytestRuns) -> None:
     assert report["gate"]["verdict"] == "FAIL"
 
 
-def test_what_is_wrong_in_a_remediation_fails_the_gate_alone(project: PytestRuns) -> None:
+def test_what_is_wrong_in_a_remediation_fails_the_gate_alone(
+    project: PytestRuns,
+) -> None:
     """Codes of a class's own, `sut.cancelled` among them, block where the bound would not."""
     run = run_bench(project, "bench/vuln-remediation")
     report = only_bench(run)
     cases = load_task_class(PROJECT / "bench" / "vuln-remediation").cases
-    assert codes_by_case(report) == {each.case_id: each.fields["expect"] for each in cases}
+    assert codes_by_case(report) == {
+        each.case_id: each.fields["expect"] for each in cases
+    }
     assert report["counts"]["passed"] == 7
     assert report["counts"]["lost"] == 0
     assert report["gate"]["verdict"] == "FAIL"
@@ -173,16 +187,22 @@ def test_what_is_wrong_in_a_remediation_fails_the_gate_alone(project: PytestRuns
         (["jinja2==3.1.4"], "recipe.semantic_drift"),
     ],
 )
-def test_a_remediation_that_breaks_something_has_its_code(lines: list[str], code: str) -> None:
+def test_a_remediation_that_breaks_something_has_its_code(
+    lines: list[str], code: str
+) -> None:
     """What the fixer of the example never does, the rubric would see in that of others."""
     folder = PROJECT / "bench" / "vuln-remediation"
     case = load_task_class(folder).cases[0]
-    output: dict[str, object] = {"status": "done", "requirements": lines, "recipe": None}
+    output: dict[str, object] = {
+        "status": "done",
+        "requirements": lines,
+        "recipe": None,
+    }
     output |= {"used": [], "note_rank": None, "tier": "recorded", "cost_usd": 0.01}
     grade = runpy.run_path(str(folder / "rubric.py"))["grade"]
-    assert [each["code"] for each in grade({"input": case.input}, output)["failure_modes"]] == [
-        code
-    ]
+    assert [
+        each["code"] for each in grade({"input": case.input}, output)["failure_modes"]
+    ] == [code]
 
 
 OUTPUTS: Final[dict[str, object]] = {
@@ -190,7 +210,9 @@ OUTPUTS: Final[dict[str, object]] = {
     "fix.syntax_error": "def is_adult(age:",
     "fix.tests_failed": "def is_adult(age): return True",
     "fix.endless": "while True: pass",
-    "fix.too_big": "def is_adult(age):\n" + "    age = age\n" * 4 + "    return age >= 18\n",
+    "fix.too_big": "def is_adult(age):\n"
+    + "    age = age\n" * 4
+    + "    return age >= 18\n",
     "fix.unchanged": "def is_adult(age):\n    return age > 18\n",
 }
 TEST_OF_RUBRIC: Final = f"""\
@@ -231,7 +253,9 @@ def test_the_readme_says_how_each_run_ends(project: PytestRuns) -> None:
 def test_the_readme_lists_the_six_endings() -> None:
     """The README has the cases of the class with the codes that its file expects."""
     cases = load_task_class(PROJECT / "bench" / "six_endings").cases
-    expected = [(each.case_id, each["expect"]) for each in cases if "expect" in each.fields]
+    expected = [
+        (each.case_id, each["expect"]) for each in cases if "expect" in each.fields
+    ]
     assert CODE_ROW.findall(README) == expected
 
 
@@ -249,8 +273,13 @@ def test_what_fails_on_purpose_runs_only_when_named(
 
 def test_the_example_stands_alone() -> None:
     """Neither the bug fixer nor a rubric imports the plugin or pytest."""
-    files: list[Any] = [*(PROJECT / "src").rglob("*.py"), *(PROJECT / "bench").rglob("rubric.py")]
+    files: list[Any] = [
+        *(PROJECT / "src").rglob("*.py"),
+        *(PROJECT / "bench").rglob("rubric.py"),
+    ]
     assert len(files) > 6
     for path in files:
         text = path.read_text("utf-8")
-        assert not re.search(r"^\s*(?:import|from) (?:pytest|_pytest)", text, re.MULTILINE), path
+        assert not re.search(
+            r"^\s*(?:import|from) (?:pytest|_pytest)", text, re.MULTILINE
+        ), path

@@ -24,7 +24,9 @@ HARNESS = Path(__file__).parents[2] / "example_project" / "harness" / "harness.p
 
 
 @pytest.mark.linux("git and a scripted agent")
-def test_the_harness_solves_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_harness_solves_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The agent gives up, breaks the code, repeats itself, and succeeds with help."""
     for name in [name for name in os.environ if name.startswith(("GIT_", "PYTEST_"))]:
         monkeypatch.delenv(name)
@@ -32,7 +34,10 @@ def test_the_harness_solves_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_failure_taxonomy.plugin")
     folder = tmp_path / "a task"
     done = subprocess.run(
-        [sys.executable, str(HARNESS), str(folder)], capture_output=True, text=True, check=False
+        [sys.executable, str(HARNESS), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -71,7 +76,10 @@ def test_the_harness_solves_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
     """One line says so, and nothing in it is touched."""
     done = subprocess.run(
-        [sys.executable, str(HARNESS), str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, str(HARNESS), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert done.stderr == f"{tmp_path}: it exists already; give a new folder\n"
@@ -79,10 +87,17 @@ def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
 
 def test_the_prompt_names_the_markers_that_are_known() -> None:
     """Each with a meaning of its own, in the prompt of the example and on the page about it."""
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "tell-an-agent-how-to-give-up.md"
+    page = (
+        Path(__file__).parents[2]
+        / "docs"
+        / "how-to"
+        / "tell-an-agent-how-to-give-up.md"
+    )
     for path in (HARNESS.with_name("prompt.md"), page):
         text = path.read_text("utf-8")
-        assert set(re.findall(r"^- `?([A-Z_]+)`?: ", text, re.MULTILINE)) == set(MARKER_REASONS)
+        assert set(re.findall(r"^- `?([A-Z_]+)`?: ", text, re.MULTILINE)) == set(
+            MARKER_REASONS
+        )
         assert "[GZA_FAILURE:REASON]" in text
 
 
@@ -111,9 +126,16 @@ def recover(
 def test_the_sources_own_example(recover: Recover) -> None:
     """Three similar attempts are a circle, where nothing else tells why they failed."""
     assert recover("Using async await for fetch", error="it hangs")["type"] == "UNKNOWN"
-    assert recover("Using async/await with try-catch", error="it hangs")["type"] == "UNKNOWN"
+    assert (
+        recover("Using async/await with try-catch", error="it hangs")["type"]
+        == "UNKNOWN"
+    )
     found = recover("Using async await pattern", error="it hangs")
-    assert (found["type"], found["action"], found["circular"]) == ("CIRCULAR_FIX", "skip", True)
+    assert (found["type"], found["action"], found["circular"]) == (
+        "CIRCULAR_FIX",
+        "skip",
+        True,
+    )
     assert (found["attempt_count"], len(found["tried"])) == (3, 2)
     assert found["hints"]
     build = recover("Using async await again", error="SyntaxError: invalid syntax")
@@ -133,10 +155,15 @@ def test_a_success_is_what_one_rolls_back_to(recover: Recover) -> None:
 
 def test_a_report_tells_by_itself(recover: Recover) -> None:
     """A run that is given twice is one attempt."""
-    Path("r.json").write_text(json.dumps(make_report(make_run(failures=(make_failure(),)))))
+    Path("r.json").write_text(
+        json.dumps(make_report(make_run(failures=(make_failure(),))))
+    )
     for _ in range(2):
         found = recover("a", "--report", "r.json")
-        assert (found["type"], found["failure_reason"]) == ("VERIFICATION_FAILED", "TESTS_FAILED")
+        assert (found["type"], found["failure_reason"]) == (
+            "VERIFICATION_FAILED",
+            "TESTS_FAILED",
+        )
         assert (found["attempt_count"], found["tried"]) == (1, [])
     Path("r.json").write_text(json.dumps(make_report(make_run())))
     assert recover("b", "--report", "r.json")["success"] is True
@@ -154,7 +181,10 @@ def test_a_report_tells_by_itself(recover: Recover) -> None:
     ],
 )
 def test_mistakes_are_told(
-    recover: Recover, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+    recover: Recover,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    told: str,
 ) -> None:
     """One line, and exit code 2."""
     assert main(["recover", "--subtask", "s", *words]) == 2
@@ -162,12 +192,18 @@ def test_mistakes_are_told(
     assert told in line
 
 
-def test_an_attempt_from_a_run(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_from_a_run(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two options of pytest record it, in the default history."""
     monkeypatch.setenv("FAILURE_TAXONOMY_HISTORY_SECONDS", "60")
     runs.write({"test_it.py": "def test_it(): assert 0\n"})
     runs.run("--failure-taxonomy-subtask=s", "--failure-taxonomy-approach=try it")
     with open_history(rootdir=runs.path, create=False) as history:
         (found,) = attempts_of(history, "s")
-    assert (found.approach, found.success, found.reason) == ("try it", False, "TESTS_FAILED")
+    assert (found.approach, found.success, found.reason) == (
+        "try it",
+        False,
+        "TESTS_FAILED",
+    )
     assert found.failure_type == "VERIFICATION_FAILED"

@@ -98,8 +98,13 @@ def check_report_of_a_death(project: PytestRuns, ending: dict[str, Any]) -> None
     assert report["verdict"] is not None
     if report["exit"]["observed"]:  # an older kernel may not tell how it died
         verdict = report["verdict"]
-        assert (verdict["reason"], verdict["kind"]) == (ending["reason"], ending["kind"])
-        assert report["exit"]["signal"] == ending.get("signal", report["exit"]["signal"])
+        assert (verdict["reason"], verdict["kind"]) == (
+            ending["reason"],
+            ending["kind"],
+        )
+        assert report["exit"]["signal"] == ending.get(
+            "signal", report["exit"]["signal"]
+        )
     assert [test["phase"] for test in report["in_flight"]] == ["call"]
     assert report["summary"]["passed"] == 1
     assert report["not_run"]["count"] == 1
@@ -107,19 +112,31 @@ def check_report_of_a_death(project: PytestRuns, ending: dict[str, Any]) -> None
 
 def test_readme_says_what_the_table_says() -> None:
     """The tables of the README have the rows of `endings.toml`, in the same order."""
-    rows = [ROW.fullmatch(line) for line in README.splitlines() if line.startswith("| `")]
+    rows = [
+        ROW.fullmatch(line) for line in README.splitlines() if line.startswith("| `")
+    ]
     shown = [row.groupdict() for row in rows if row is not None]
     assert [row["command"] for row in shown] == [
-        shlex.join([*ending.get("prefix", ()), "pytest", "--failure-taxonomy", *ending["args"]])
+        shlex.join(
+            [*ending.get("prefix", ()), "pytest", "--failure-taxonomy", *ending["args"]]
+        )
         for ending in ENDINGS
     ]
     for row, ending in zip(shown, ENDINGS, strict=True):
         assert int(row["code"]) == ending["exit_code"]
         for name in ("signal", "reason", "kind"):
             assert row[name] == ending.get(name), (row["command"], name)
-        needs = [f"pytest {ending['min_pytest']} or newer"] if "min_pytest" in ending else []
+        needs = (
+            [f"pytest {ending['min_pytest']} or newer"]
+            if "min_pytest" in ending
+            else []
+        )
         needs += ending.get("requires", [])
-        wanted = f"{ending['shows']} Needs {' and '.join(needs)}." if needs else ending["shows"]
+        wanted = (
+            f"{ending['shows']} Needs {' and '.join(needs)}."
+            if needs
+            else ending["shows"]
+        )
         assert row["shows"] == wanted
 
 
@@ -132,7 +149,9 @@ def test_names_of_endings_are_unique() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="time zones and forks")
 def test_what_is_proven_of_the_failures(
-    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each has the proof that the README says, nothing else is written, and all of it is said."""
     shutil.copytree(PROJECT / "proofs", runs.path, dirs_exist_ok=True, ignore=LEFT_OUT)
@@ -140,9 +159,13 @@ def test_what_is_proven_of_the_failures(
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     monkeypatch.setattr(causes, "axes_of", axis_that_decides)
     monkeypatch.setattr(ladder, "_MOST_FRESH", 10)  # a process each
-    rows = re.findall(r"^\| `(test_\w+\.py::\w+)` \| `([\w.]+)` \|", README, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(test_\w+\.py::\w+)` \| `([\w.]+)` \|", README, re.MULTILINE
+    )
     assert len(rows) == 5
-    monkeypatch.setenv("PYTHONHASHSEED", "2")  # the last one fails with it, and a third of all
+    monkeypatch.setenv(
+        "PYTHONHASHSEED", "2"
+    )  # the last one fails with it, and a third of all
     for _ in range(30):  # one of them fails in some runs alone
         if len(runs.run().report["failures"]) == len(rows):
             break
@@ -155,7 +178,9 @@ def test_what_is_proven_of_the_failures(
     assert main(["prove", "--budget", "10m"]) == 0
     found = {cause["nodeids"][0]: cause for cause in runs.read_report()["causes"]}
     proofs = {nodeid: cause["proof"] for nodeid, cause in found.items()}
-    proven = {key: each["type"] for key, each in proofs.items() if each["status"] == "proven"}
+    proven = {
+        key: each["type"] for key, each in proofs.items() if each["status"] == "proven"
+    }
     assert proven == dict(rows)
     assert tree_of(runs.path) == before
 
@@ -219,6 +244,9 @@ def test_suite_of_the_example_with_every_installed_plugin(
     run = project.run("-W", "ignore")
     assert run.exit_status == 1
     assert run.verdict == ("TESTS_FAILED", "test.failed")
-    assert run.report["verdict"]["nodeid"] == "tests/test_tax.py::test_half_a_cent_is_rounded_up"
+    assert (
+        run.report["verdict"]["nodeid"]
+        == "tests/test_tax.py::test_half_a_cent_is_rounded_up"
+    )
     plugins = run.report["environment"]["plugins"]
     assert any(name.startswith("pytest-failure-taxonomy-") for name in plugins)

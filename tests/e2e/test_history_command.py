@@ -76,7 +76,10 @@ def test_nothing_is_made_by_a_question(call: Call) -> None:
     """A first question says how a history begins."""
     said = call()
     assert (said.code, said.out) == (2, "")
-    assert "there is no history yet; run pytest with --failure-taxonomy-history" in said.err
+    assert (
+        "there is no history yet; run pytest with --failure-taxonomy-history"
+        in said.err
+    )
     assert not list(Path().iterdir())
 
 
@@ -116,14 +119,20 @@ def test_folders_are_searched_for_reports(call: Call) -> None:
     assert (said.code, said.out) == (2, "2 runs added, 0 known already\n")
     lines = [each.removeprefix("failure-taxonomy: ") for each in said.err.splitlines()]
     wrong, torn, *others = [each for each in lines if not each.startswith(" ")]
-    assert wrong.startswith("trials/b/failure-report.json: not a report of schema version 1.2, ")
+    assert wrong.startswith(
+        "trials/b/failure-report.json: not a report of schema version 1.2, "
+    )
     assert torn.startswith("trials/b/torn.json: not JSON (Unterminated string")
     empty, *others = others
-    assert empty.startswith("empty: has no report in it; give one with reports, the JSON files")
+    assert empty.startswith(
+        "empty: has no report in it; give one with reports, the JSON files"
+    )
     assert others == [
         "1 other JSON file in the folders, no reports: trials/b/result.json",
     ]
-    assert call("add", "trials/a", "trials/b/c").out == "0 runs added, 2 known already\n"
+    assert (
+        call("add", "trials/a", "trials/b/c").out == "0 runs added, 2 known already\n"
+    )
 
 
 def test_a_junit_file(call: Call) -> None:
@@ -136,13 +145,19 @@ def test_a_junit_file(call: Call) -> None:
     assert run["started_at"].startswith("2026-11-02T10:00:00")
     titles = [row["title"] for row in json.loads(call("top", "--format", "json").out)]
     assert any("ValueError: no such thing" in each for each in titles)
-    assert call("list", "--nodeid", "tests/test_x.py::TestIt::test_bad*").out.count("\n") == 2
+    assert (
+        call("list", "--nodeid", "tests/test_x.py::TestIt::test_bad*").out.count("\n")
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('<!DOCTYPE a [<!ENTITY b "c">]><testsuites>&b;</testsuites>', "it defines entities"),
+        (
+            '<!DOCTYPE a [<!ENTITY b "c">]><testsuites>&b;</testsuites>',
+            "it defines entities",
+        ),
         ("<testsuites>", "it is no XML"),
         ("<html></html>", "it is no JUnit file, but begins with <html>"),
     ],
@@ -191,7 +206,9 @@ def test_tables_for_people(call: Call) -> None:
         "2 runs would be removed\n"
     )
     assert call("prune", "--before", "2026-11-01T03:00").out == "2 runs removed\n"
-    assert call("list", "--branch", "nothing").err == "failure-taxonomy: no run matches\n"
+    assert (
+        call("list", "--branch", "nothing").err == "failure-taxonomy: no run matches\n"
+    )
 
 
 def test_what_is_new(call: Call) -> None:
@@ -202,7 +219,9 @@ def test_what_is_new(call: Call) -> None:
     assert "known since 2026-11-01 (0000000), 2 runs" in known.out
     new = call("new", write(4, test_b="failed"))
     assert new.code == 0  # the same cause in another test
-    other = call("new", write(5, test_b="failed", message="assert 1 == 2", project="farm"))
+    other = call(
+        "new", write(5, test_b="failed", message="assert 1 == 2", project="farm")
+    )
     assert (other.code, "new" in other.out) == (1, True)
 
 
@@ -211,13 +230,24 @@ def test_what_is_proven(call: Call) -> None:
     path = Path(write(1, test_a="failed"))
     report = json.loads(path.read_text())
     proof = {**NO_PROOF, "type": "order.polluted", "status": "proven"}
-    path.write_text(json.dumps(with_proofs(report, {report["causes"][0]["key"]: proof})))
-    call("add", str(path), *(write(n, test_a="failed" if n % 2 else "passed") for n in (2, 3, 4)))
+    path.write_text(
+        json.dumps(with_proofs(report, {report["causes"][0]["key"]: proof}))
+    )
+    call(
+        "add",
+        str(path),
+        *(write(n, test_a="failed" if n % 2 else "passed") for n in (2, 3, 4)),
+    )
     for asked in (("top",), ("new", write(5, test_a="failed"))):
         assert call(*asked).out.endswith(" [order.polluted, proven]\n")
     assert "  order.polluted, proven  " in call("flaky").out
     assert " [order.polluted, proven]\nfingerprint:" in call("since", "test_a").out
-    for asked in (("top",), ("flaky",), ("new", write(5, test_a="failed")), ("since", "test_a")):
+    for asked in (
+        ("top",),
+        ("flaky",),
+        ("new", write(5, test_a="failed")),
+        ("since", "test_a"),
+    ):
         (row,) = json.loads(call(*asked, "--format", "json").out)
         assert row["proof"] == "order.polluted"
 
@@ -233,22 +263,31 @@ def test_tests_that_fail_together(call: Call) -> None:
     said = call("companions")
     assert (said.code, said.out) == (2, "")
     assert (
-        "of 3 flaky tests fewer than two have failed often enough in the latest 5 runs" in said.err
+        "of 3 flaky tests fewer than two have failed often enough in the latest 5 runs"
+        in said.err
     )
     call("add", *(f"{number}.json" for number in range(40)))
     heading, together = call("companions").out.splitlines()
     assert " ".join(heading.split()) == (
         "failed last failed type companions first of them evidence"
     )
-    assert together.startswith("8 of 40  2026-11-02 11:00  axis.network, suspected  these 3 fail ")
-    assert f"these 3 fail together: {refused}  {TEST}test_a  raises ConnectionR" in together
+    assert together.startswith(
+        "8 of 40  2026-11-02 11:00  axis.network, suspected  these 3 fail "
+    )
+    assert (
+        f"these 3 fail together: {refused}  {TEST}test_a  raises ConnectionR"
+        in together
+    )
     rows = call("flaky").out.splitlines()[1:]
     assert [row.split("tests/")[1] for row in rows] == [
         f"test_x.py::test_a and 2 more: {refused}  raises ConnectionRefusedError: 8 of 8 failures",
         "test_x.py::test_alone",
     ]
     (row, _) = json.loads(call("flaky", "--format", "json").out)
-    assert (row["companions"], row["common"]) == ([f"{TEST}test_b", f"{TEST}test_c"], refused)
+    assert (row["companions"], row["common"]) == (
+        [f"{TEST}test_b", f"{TEST}test_c"],
+        refused,
+    )
     assert (row["type"], row["status"]) == ("axis.network", "suspected")
     assert call("flaky", "--each").out.count("axis.network, suspected") == 3
     assert call("top").out.count("\n") == call("top", "--each").out.count("\n") == 3
@@ -262,7 +301,9 @@ def test_runs_that_the_environment_failed(call: Call) -> None:
     refused = "ConnectionRefusedError: [Errno 111] Connection refused"
     for number in range(8):
         storm = number in (1, 2, 4, 6)
-        tests = {f"test_{each}": refused if storm and each else None for each in range(12)}
+        tests = {
+            f"test_{each}": refused if storm and each else None for each in range(12)
+        }
         tests["test_0"] = None if number % 2 else "AssertionError: assert 1 == 2"
         Path(f"{number}.json").write_text(json.dumps(a_mixed_report(number, tests)))
     assert call("add", *(f"{number}.json" for number in range(8))).code == 0
@@ -279,7 +320,9 @@ def test_runs_that_the_environment_failed(call: Call) -> None:
     heading, first, *rest = call("storms").out.splitlines()
     assert heading.split() == ["started", "run", "commit", "branch", "took", "storm"]
     assert first.startswith("2026-11-01 06:00")
-    assert "  11 of 12 tests failed: the connection was refused: first test_1 (" in first
+    assert (
+        "  11 of 12 tests failed: the connection was refused: first test_1 (" in first
+    )
     assert len(rest) == 3
     none = call("storms", "--branch", "none").err
     assert none.startswith(
@@ -293,12 +336,18 @@ def test_the_owner_is_who_has_to_mend_it(call: Call) -> None:
     """A refused connection is the environment's, whose code soever raised it, as reports say it."""
     refused = "ConnectionRefusedError: [Errno 111] refused: localhost:6379"
     Path("a.json").write_text(json.dumps(a_mixed_report(0, {"test_a": refused})))
-    Path("b.json").write_text(json.dumps(a_mixed_report(1, {"test_a": "AssertionError: no"})))
+    Path("b.json").write_text(
+        json.dumps(a_mixed_report(1, {"test_a": "AssertionError: no"}))
+    )
     assert call("add", "a.json", "b.json").code == 0
     for question in ("top", "list"):
-        (row,) = json.loads(call(question, "--owner", "environment", "--format", "json").out)
+        (row,) = json.loads(
+            call(question, "--owner", "environment", "--format", "json").out
+        )
         assert row["owner"] == "environment"
-        assert row["kind"] == json.loads(Path("a.json").read_text())["causes"][0]["kind"]
+        assert (
+            row["kind"] == json.loads(Path("a.json").read_text())["causes"][0]["kind"]
+        )
 
 
 def write_trial(number: int, task: str, system: str, end: str) -> str:
@@ -318,10 +367,16 @@ def test_rates_of_systems(call: Call) -> None:
     first = [*8 * ["passed"], *6 * ["environment"], *6 * ["subject"]]
     second = [*14 * ["passed"], *5 * ["subject"], "ambiguous", "passed"]
     call("add", write(100, test_a="failed"))
-    assert call("rates").err == "failure-taxonomy: no run says which task it was an attempt at\n"
+    assert (
+        call("rates").err
+        == "failure-taxonomy: no run says which task it was an attempt at\n"
+    )
     for system, ends in (("old", first), ("new", second)):
         number = 30 if system == "old" else 60
-        call("add", *(write_trial(number + n, f"t{n}", system, e) for n, e in enumerate(ends)))
+        call(
+            "add",
+            *(write_trial(number + n, f"t{n}", system, e) for n, e in enumerate(ends)),
+        )
     lines = [re.split("  +", line) for line in call("rates").out.splitlines()]
     assert lines == [
         [
@@ -339,8 +394,12 @@ def test_rates_of_systems(call: Call) -> None:
         ],
     ]
     said = call("rates", "--compare", "old", "new")
-    assert said.err == "failure-taxonomy: not compared: 1 task that only new has tried\n"
-    heading, plain, left_out, passed, *_ = [re.split("  +", x) for x in said.out.splitlines()]
+    assert (
+        said.err == "failure-taxonomy: not compared: 1 task that only new has tried\n"
+    )
+    heading, plain, left_out, passed, *_ = [
+        re.split("  +", x) for x in said.out.splitlines()
+    ]
     assert heading == [
         *("failures of", "counted", "old", "new", "tasks"),
         *("second less first, points (95 %)", "of that explained"),
@@ -362,7 +421,15 @@ def test_rates_of_a_harness(call: Call) -> None:
     assert call("add", "trials").out == "8 runs added, 0 known already\n"
     (row,) = json.loads(call("rates", "--format", "json").out)
     assert row["system"] == "terminus (anthropic/sonnet)"
-    names = ("trials", "passed", "subject", "environment", "verifier", "ambiguous", "unknown")
+    names = (
+        "trials",
+        "passed",
+        "subject",
+        "environment",
+        "verifier",
+        "ambiguous",
+        "unknown",
+    )
     assert [row[name] for name in names] == [8, 3, 2, 1, 0, 2, 0]
     assert (row["rate"], row["rate_without"], row["at_most"]) == (3 / 8, 3 / 7, 0.75)
 
@@ -386,7 +453,11 @@ def test_tasks_are_shown_as_their_program_does(call: Call) -> None:
         record_task(history, "b", "failed", log="nothing said")
         record_task(history, "c", "completed")
     shown = [line[:28].rstrip() for line in call("tasks").out.splitlines()[1:]]
-    assert shown == ["a     ✗ failed (MAX_TURNS)", "b     ✗ failed", "c     ✓ completed"]
+    assert shown == [
+        "a     ✗ failed (MAX_TURNS)",
+        "b     ✗ failed",
+        "c     ✓ completed",
+    ]
     said = call("unmerged")
     assert said.code == 1
     assert said.out.count("✗ failed") == 2
@@ -395,7 +466,10 @@ def test_tasks_are_shown_as_their_program_does(call: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("list", "--since", "yesterday"), "'yesterday' is no time; give one such as 2026-01-31"),
+        (
+            ("list", "--since", "yesterday"),
+            "'yesterday' is no time; give one such as 2026-01-31",
+        ),
         (("list", "-n", "0"), "'0' is no number of rows"),
         (("list", "--reason", "BAD"), "invalid choice: 'BAD'"),
         (("list", "--history", "nothing://x"), "nothing://... is no URL of SQLAlchemy"),

@@ -76,7 +76,9 @@ def mixed() -> dict[str, Any]:
     failures = (
         make_failure(nodeid="tests/test_a.py::test_one", worker="gw0"),
         _failure("tests/test_a.py::test_two", "KeyError", "'five or six'"),
-        _failure("tests/test_b.py::test_three", "ValueError", "no such table", phase="setup"),
+        _failure(
+            "tests/test_b.py::test_three", "ValueError", "no such table", phase="setup"
+        ),
     )
     outcomes: tuple[tuple[str, str, TestOutcome, str], ...] = (
         ("a", "one", "failed", "gw0"),
@@ -95,8 +97,12 @@ def mixed() -> dict[str, Any]:
         for number, (file, name, outcome, worker) in enumerate(outcomes)
     )
     counts = Counts(collected=4, passed=1, failed=2, errors=1)
-    report = copy.deepcopy(make_report(make_run(failures=failures, counts=counts, tests=tests)))
-    for failure, owner in zip(report["failures"], ("test", "project", "conftest"), strict=True):
+    report = copy.deepcopy(
+        make_report(make_run(failures=failures, counts=counts, tests=tests))
+    )
+    for failure, owner in zip(
+        report["failures"], ("test", "project", "conftest"), strict=True
+    ):
         failure["origin"] = {
             "owner": owner,
             "package": None,
@@ -124,7 +130,9 @@ def test_a_page_renders_without_a_complaint(scene: str, opened: Open) -> None:
             browser.open(Path(browser.driver.current_url.removeprefix("file://")))
         assert browser.complaints() == []
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
-        assert browser.run("return document.querySelector('h1').getBoundingClientRect().top < 300")
+        assert browser.run(
+            "return document.querySelector('h1').getBoundingClientRect().top < 300"
+        )
     assert browser.run("return document.title").endswith("· shop")
     if report["verdict"]:
         assert report["verdict"]["message"] in browser.text("h1")
@@ -140,7 +148,9 @@ def test_the_first_failure_is_open(opened: Open) -> None:
     assert browser.texts(".cause .command code") == [command]
 
 
-def test_a_filter_shows_what_is_like_that_and_is_kept_in_the_address(opened: Open) -> None:
+def test_a_filter_shows_what_is_like_that_and_is_kept_in_the_address(
+    opened: Open,
+) -> None:
     """Failures and tests are filtered together, and the address with the filter opens filtered."""
     browser = opened(mixed())
     assert len(browser.texts(CAUSES)) == 3
@@ -208,10 +218,14 @@ def test_everything_is_reached_by_keys(opened: Open) -> None:
     browser.run("document.querySelectorAll(arguments[0])[1].focus()", FAILURES)
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     facts = ".failure[open] .facts dd"  # filled after the event
-    WebDriverWait(browser.driver, 5).until(lambda _: "f in src/m.py:3" in browser.texts(facts))
+    WebDriverWait(browser.driver, 5).until(
+        lambda _: "f in src/m.py:3" in browser.texts(facts)
+    )
     browser.run("document.getElementById('timeline').focus()")
     browser.driver.switch_to.active_element.send_keys(Keys.END)
-    assert browser.text("#at").startswith("tests/test_b.py::test_three: error, from 3.0 s")
+    assert browser.text("#at").startswith(
+        "tests/test_b.py::test_three: error, from 3.0 s"
+    )
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     assert "test_three" in browser.driver.switch_to.active_element.text
 
@@ -237,8 +251,15 @@ def test_hostile_texts_stay_texts(opened: Open) -> None:
         traceback=f"E   {ALERT}\nE   </script><img src=x onerror=alert(1)>",
     )
     tests = (
-        TestRun(nodeid=nodeid, outcome="failed", start_seconds=0.0, duration_seconds=1.0),
-        TestRun(nodeid=f"{ALERT}::b", outcome="passed", start_seconds=1.0, duration_seconds=1.0),
+        TestRun(
+            nodeid=nodeid, outcome="failed", start_seconds=0.0, duration_seconds=1.0
+        ),
+        TestRun(
+            nodeid=f"{ALERT}::b",
+            outcome="passed",
+            start_seconds=1.0,
+            duration_seconds=1.0,
+        ),
     )
     report = make_report(make_run(failures=(failure,), tests=tests))
     browser = opened(report, f"#q={ALERT}")
@@ -283,12 +304,16 @@ def test_a_green_run_has_filters_for_its_tests(opened: Open) -> None:
 def test_a_page_without_scripts_has_what_matters(opened: Open) -> None:
     """Where a CI system serves pages without scripts, headline, causes and code are there."""
     browser = opened(one_failure())
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.driver.execute_cdp_cmd(
+        "Emulation.setScriptExecutionDisabled", {"value": True}
+    )
     try:
         browser.driver.refresh()
         body = browser.driver.find_element("css selector", "body").text
     finally:
-        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        browser.driver.execute_cdp_cmd(
+            "Emulation.setScriptExecutionDisabled", {"value": False}
+        )
     assert "1 of 61 tests failed" in body
     assert "AssertionError: assert {'discount'" in body
     assert "pytest tests/test_cart.py::test_total_of_an_empty_cart" in body
@@ -299,7 +324,9 @@ def test_a_page_without_scripts_has_what_matters(opened: Open) -> None:
 def test_a_printed_page_has_the_tracebacks(opened: Open) -> None:
     """All causes are opened for the paper."""
     browser = opened(mixed())
-    browser.run("document.querySelectorAll('.cause').forEach(each => { each.open = false })")
+    browser.run(
+        "document.querySelectorAll('.cause').forEach(each => { each.open = false })"
+    )
     assert browser.printed().startswith(b"%PDF")
     assert len(browser.texts(".cause[open] > .code")) == 3
 
@@ -322,11 +349,21 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return axe-core's script from npm; skip loudly where npm or its registry is not there."""
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("npm is not installed (Debian: apt install npm), so axe-core is not run")
+        pytest.skip(
+            "npm is not installed (Debian: apt install npm), so axe-core is not run"
+        )
     folder = tmp_path_factory.mktemp("axe")
     script = folder / "node_modules" / "axe-core" / "axe.min.js"
     done = subprocess.run(
-        [npm, "install", "--prefix", str(folder), "--no-save", "--no-audit", "axe-core@4"],
+        [
+            npm,
+            "install",
+            "--prefix",
+            str(folder),
+            "--no-save",
+            "--no-audit",
+            "axe-core@4",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -352,16 +389,27 @@ def test_a_page_is_accessible(scene: str, opened: Open, axe: str) -> None:
     finally:
         browser.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": False})
     violations = [each for answer in found for each in json.loads(answer)]
-    told = [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in violations]
+    told = [
+        (each["id"], [node["html"][:200] for node in each["nodes"][:3]])
+        for each in violations
+    ]
     assert told == []
 
 
-def test_a_missing_browser_fails_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_browser_fails_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """CI sets the variable, so that no run there skips these tests in silence."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.delenv(NEEDED, raising=False)
-    with pytest.raises(pytest.skip.Exception, match="apt install chromium"), started_browser():
+    with (
+        pytest.raises(pytest.skip.Exception, match="apt install chromium"),
+        started_browser(),
+    ):
         pass
     monkeypatch.setenv(NEEDED, "1")
-    with pytest.raises(pytest.fail.Exception, match="Chromium is not installed"), started_browser():
+    with (
+        pytest.raises(pytest.fail.Exception, match="Chromium is not installed"),
+        started_browser(),
+    ):
         pass

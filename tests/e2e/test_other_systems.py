@@ -41,14 +41,20 @@ PYTEST: Final = pytest_command()
 
 
 @pytest.fixture
-def there(system: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+def there(
+    system: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str | None]:
     """Return the environment in which our code takes itself to be on the system."""
     folder = tmp_path_factory.mktemp("system")
     return {**environment_of(system, folder), "TMPDIR": str(folder)}
 
 
 def run(
-    folder: Path, there: dict[str, str | None], *args: str, body: str | None = None, **options: Any
+    folder: Path,
+    there: dict[str, str | None],
+    *args: str,
+    body: str | None = None,
+    **options: Any,
 ) -> ChildRun:
     """Run our command in a folder with a suite of three tests, the second of which does a thing."""
     if body is not None:
@@ -58,7 +64,9 @@ def run(
     return done
 
 
-def test_it_is_hidden(system: str, tmp_path: Path, there: dict[str, str | None]) -> None:
+def test_it_is_hidden(
+    system: str, tmp_path: Path, there: dict[str, str | None]
+) -> None:
     """The tests of this file would notice: our modules do not see what they must not."""
     code = (
         "from pytest_failure_taxonomy.system import process\n"
@@ -92,13 +100,17 @@ def test_the_plugin(
     """A report is written, and no fault of ours stands in it."""
     (tmp_path / "test_it.py").write_text(SUITE.format(body=body), "utf-8")
     plugins = ("failure_taxonomy", *(("xdist",) if workers else ()))
-    done = run_child(tmp_path, pytest_command(SWITCH, *workers, plugins=plugins), env=there)
+    done = run_child(
+        tmp_path, pytest_command(SWITCH, *workers, plugins=plugins), env=there
+    )
     assert done.status == status, done.stdout
     report = done.report()
     assert (report["verdict"] or {}).get("kind") == kind
     assert report["summary"]["passed"] == 3 - status
     assert "faults" not in report["extensions"].get("pytest_failure_taxonomy", {})
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".fail")] == []
+    assert [
+        path.name for path in tmp_path.iterdir() if path.name.startswith(".fail")
+    ] == []
 
 
 def test_a_stall(tmp_path: Path, there: dict[str, str | None]) -> None:
@@ -126,7 +138,9 @@ def test_a_stall(tmp_path: Path, there: dict[str, str | None]) -> None:
             printed.append(line)
             if line.startswith("stalled"):
                 break
-        assert printed[-1].endswith("test_it.py::test_second blocked in acquire (test_it.py:8)\n")
+        assert printed[-1].endswith(
+            "test_it.py::test_second blocked in acquire (test_it.py:8)\n"
+        )
         assert (tmp_path / "worked").exists()
         running = read_report(tmp_path / REPORT)
         assert running["completeness"] == "running"
@@ -135,7 +149,10 @@ def test_a_stall(tmp_path: Path, there: dict[str, str | None]) -> None:
         printed += child.stdout
     report = read_report(tmp_path / REPORT)
     assert report["verdict"]["kind"] == "test.stalled"
-    assert [each["kind"] for each in report["reasons"]] == ["test.stalled", "interrupt.keyboard"]
+    assert [each["kind"] for each in report["reasons"]] == [
+        "test.stalled",
+        "interrupt.keyboard",
+    ]
     assert "faults" not in report["extensions"].get("pytest_failure_taxonomy", {})
 
 
@@ -163,10 +180,14 @@ def test_run(
     report = done.report(completeness=completeness)
     assert (report["verdict"] or {}).get("kind") == kind
     if completeness == "reconstructed":
-        assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+        assert [test["nodeid"] for test in report["in_flight"]] == [
+            "test_it.py::test_second"
+        ]
         assert report["summary"]["passed"] == 1
     folder = Path(str(there["TMPDIR"]))
-    assert [path.name for path in folder.iterdir() if path.name.startswith("failure-")] == []
+    assert [
+        path.name for path in folder.iterdir() if path.name.startswith("failure-")
+    ] == []
 
 
 def test_run_with_a_limit(tmp_path: Path, there: dict[str, str | None]) -> None:
@@ -204,7 +225,9 @@ def test_finalize(tmp_path: Path, there: dict[str, str | None]) -> None:
     assert done.status == 1
     report = done.report(completeness="reconstructed")
     assert report["verdict"]["kind"] == "process.killed"
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
 
 
 def test_the_other_commands(tmp_path: Path, there: dict[str, str | None]) -> None:
@@ -216,7 +239,9 @@ def test_the_other_commands(tmp_path: Path, there: dict[str, str | None]) -> Non
     assert run(tmp_path, there, "classify", "--exit-code", "1", "log").status == 1
 
 
-def test_a_signal_is_passed_on(system: str, tmp_path: Path, there: dict[str, str | None]) -> None:
+def test_a_signal_is_passed_on(
+    system: str, tmp_path: Path, there: dict[str, str | None]
+) -> None:
     """Where signals can be passed on, the command gets what `run` gets."""
     if system == "windows":
         pytest.skip("a process is ended there, and can't be told before")
@@ -257,4 +282,6 @@ def test_a_killed_run_leaves_no_folder(
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
     (tmp_path / "go").touch()
-    wait_until(lambda: not list(folder.glob("failure-taxonomy-*")), "the end of the folder")
+    wait_until(
+        lambda: not list(folder.glob("failure-taxonomy-*")), "the end of the folder"
+    )

@@ -55,7 +55,9 @@ def write(folder: Path, body: str, **files: str) -> None:
         (folder / f"{name}.py").write_text(text, "utf-8")
 
 
-def supervise(folder: Path, *command: str, options: Sequence[str] = (), **given: Any) -> ChildRun:
+def supervise(
+    folder: Path, *command: str, options: Sequence[str] = (), **given: Any
+) -> ChildRun:
     """Run a command under `run`."""
     return run_child(folder, [*CLI, "run", *options, "--", *command], **given)
 
@@ -97,13 +99,17 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def is_running(process_id: int) -> bool:
     """Tell whether a process runs; a zombie does not."""
     try:
-        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2].split()
+        fields = (
+            Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2].split()
+        )
     except OSError:
         return False
     return fields[0] not in "ZX"
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs Linux"
+)
 
 
 # How a command ends, the supervisor ends.
@@ -113,7 +119,9 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
     ("body", "status", "verdict", "completeness"),
     [
         pytest.param("pass", 0, (None, None), "full", id="passes"),
-        pytest.param("assert 0", 1, ("TESTS_FAILED", "test.failed"), "full", id="fails"),
+        pytest.param(
+            "assert 0", 1, ("TESTS_FAILED", "test.failed"), "full", id="fails"
+        ),
         pytest.param(
             "pytest.exit('enough', returncode=42)",
             42,
@@ -122,10 +130,18 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
             id="pytest-exit",
         ),
         pytest.param(
-            "os._exit(7)", 7, ("UNKNOWN", "process.exited"), "reconstructed", id="exits-7"
+            "os._exit(7)",
+            7,
+            ("UNKNOWN", "process.exited"),
+            "reconstructed",
+            id="exits-7",
         ),
         pytest.param(
-            "os._exit(0)", 3, ("UNKNOWN", "process.exited"), "reconstructed", id="exits-0"
+            "os._exit(0)",
+            3,
+            ("UNKNOWN", "process.exited"),
+            "reconstructed",
+            id="exits-0",
         ),
         pytest.param(
             "os.kill(os.getpid(), signal.SIGKILL)",
@@ -169,7 +185,9 @@ def test_it_ends_as_pytest_ended(
     if completeness == "reconstructed":
         assert report["exit"]["observed"] is True
         assert report["exit"]["source"] == "supervisor"
-        assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+        assert [test["nodeid"] for test in report["in_flight"]] == [
+            "test_it.py::test_second"
+        ]
         assert report["not_run"]["nodeids"] == ["test_it.py::test_third"]
         assert run.told, "the verdict is told on stderr"
     assert sorted(path.name for path in tmp_path.glob(".fail*")) == []
@@ -190,17 +208,24 @@ def test_a_crash_at_exit_is_seen(tmp_path: Path, args: Sequence[str]) -> None:
     report = run.report()
     assert verdict_of(report) == ("UNKNOWN", "process.crashed")
     assert (report["exit"]["observed"], report["summary"]["passed"]) == (True, 3)
-    assert run.told[1].startswith("the pytest process crashed (SIGSEGV)")  # below `no failure`
+    assert run.told[1].startswith(
+        "the pytest process crashed (SIGSEGV)"
+    )  # below `no failure`
 
 
-def test_a_command_that_shows_no_status_of_its_pytest_is_no_success(tmp_path: Path) -> None:
+def test_a_command_that_shows_no_status_of_its_pytest_is_no_success(
+    tmp_path: Path,
+) -> None:
     """A pipe ends with the status of its last command: nothing more is known, or said."""
     write(tmp_path, "assert 0")
     line = f"{shlex.join(the_pytest())} | cat"
     run = supervise(tmp_path, "sh", "-c", line)
     assert run.status == 0
     told = run.stderr.splitlines()[-1]
-    assert told == "failure taxonomy: the command ended with status 0; report: failure-report.json"
+    assert (
+        told
+        == "failure taxonomy: the command ended with status 0; report: failure-report.json"
+    )
 
 
 def test_a_worker_that_dies_under_it(tmp_path: Path) -> None:
@@ -217,7 +242,9 @@ def test_a_worker_that_dies_under_it(tmp_path: Path) -> None:
     [
         pytest.param(["true"], 0, (None, None), id="true"),
         pytest.param(["false"], 1, ("TESTS_FAILED", "command.failed"), id="false"),
-        pytest.param(["sh", "-c", "exit 77"], 77, ("UNKNOWN", "command.failed"), id="77"),
+        pytest.param(
+            ["sh", "-c", "exit 77"], 77, ("UNKNOWN", "command.failed"), id="77"
+        ),
         pytest.param(
             ["sh", "-c", "kill -9 $$"],
             -signal.SIGKILL,
@@ -280,7 +307,9 @@ def test_a_temporary_folder_with_a_long_name(tmp_path: Path) -> None:
     run = supervise(tmp_path, *command, env={"TMPDIR": str(long)})
     assert run.status == 3
     report = run.report("out/r.json", completeness="reconstructed")
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
     assert report["summary"]["passed"] == 1
     assert os.listdir(long) == []
 
@@ -289,7 +318,9 @@ def test_the_stage_and_the_path_reach_the_plugin(tmp_path: Path) -> None:
     """What is given to `run` counts for the pytest that it runs."""
     write(tmp_path, "assert 0")
     run = supervise(
-        tmp_path, *the_pytest(), options=["--stage=baseline_run", "--report=out/other.json"]
+        tmp_path,
+        *the_pytest(),
+        options=["--stage=baseline_run", "--report=out/other.json"],
     )
     assert run.status == 1
     report = run.report("out/other.json")
@@ -303,7 +334,10 @@ def test_an_option_of_pytest_wins(tmp_path: Path) -> None:
     write(tmp_path, "os._exit(0)")
     run = supervise(tmp_path, *the_pytest("--failure-taxonomy-report=inner.json"))
     assert run.status == 3
-    assert verdict_of(run.report("inner.json", completeness="reconstructed"))[1] == "process.exited"
+    assert (
+        verdict_of(run.report("inner.json", completeness="reconstructed"))[1]
+        == "process.exited"
+    )
     assert not (tmp_path / REPORT).exists()
 
 
@@ -339,10 +373,14 @@ def test_streams_are_the_commands(tmp_path: Path) -> None:
 def test_the_command_starts_as_without_us(tmp_path: Path) -> None:
     """Signals, mask, descriptors and folder of the command are those that a shell gives it."""
     look = "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status; ls /proc/self/fd; pwd; umask"
-    runs = [run_child(tmp_path, ["sh", "-c", look]), supervise(tmp_path, "sh", "-c", look)]
+    runs = [
+        run_child(tmp_path, ["sh", "-c", look]),
+        supervise(tmp_path, "sh", "-c", look),
+    ]
     # The C library ignores the two signals that it keeps for itself, 32 and 33, in what it spawns.
     plain, ours = (
-        re.sub(r"\b0{7}[01][0-9a-f]{8}\b", _without_internal, run.stdout) for run in runs
+        re.sub(r"\b0{7}[01][0-9a-f]{8}\b", _without_internal, run.stdout)
+        for run in runs
     )
     assert ours == plain
     assert "Sig" in plain
@@ -359,7 +397,9 @@ def test_where_children_are_reaped_by_the_system(tmp_path: Path) -> None:
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
         "os.execv(sys.argv[1], sys.argv[1:])"
     )
-    run = run_child(tmp_path, [sys.executable, "-c", ignore, *RUN, "sh", "-c", "exit 7"])
+    run = run_child(
+        tmp_path, [sys.executable, "-c", ignore, *RUN, "sh", "-c", "exit 7"]
+    )
     assert run.status == 7
 
 
@@ -411,7 +451,10 @@ def test_a_limit_ends_a_command_that_obeys(tmp_path: Path) -> None:
     assert verdict_of(report) == ("TIMEOUT", "process.timeout")
     assert report["verdict"]["confidence"] == "certain"
     assert report["verdict"]["nodeid"] == "test_it.py::test_second"
-    assert f"the limit of {seconds} s was used up" in report["verdict"]["evidence"][0]["detail"]
+    assert (
+        f"the limit of {seconds} s was used up"
+        in report["verdict"]["evidence"][0]["detail"]
+    )
     assert report["verdict"]["evidence"][-1]["source"] == "stacks at SIGTERM"
     assert report["exit"]["signal"] == "SIGTERM"
 
@@ -447,7 +490,9 @@ def test_a_limit_after_the_session(
     assert (report["exit"]["reason"], report["exit"]["code"]) == (verdict[0], code)
     assert report["verdict"]["retryable"] is False
     assert "a retry may help" not in run.stderr
-    assert not any(held["kind"].startswith("process.term") for held in report["reasons"])
+    assert not any(
+        held["kind"].startswith("process.term") for held in report["reasons"]
+    )
     assert "stage.baseline_not_failing" not in str(report)
 
 
@@ -485,12 +530,16 @@ def test_a_timeout_around_a_session_that_has_ended(
     def run_for(seconds: int) -> ChildRun:
         launcher = [str(shutil.which("timeout")), *options, str(seconds)]
         run = run_child(tmp_path, [*launcher, *the_pytest(SWITCH)])
-        wait_until(lambda: read_report(tmp_path / REPORT)["exit"]["observed"], "the watcher")
+        wait_until(
+            lambda: read_report(tmp_path / REPORT)["exit"]["observed"], "the watcher"
+        )
         return run
 
     _, report = until_session_ended(run_for, least=3)
     assert verdict_of(report) == ("TIMEOUT", "process.timeout")
-    assert "after the session had ended with exit code 0" in str(report["verdict"]["evidence"])
+    assert "after the session had ended with exit code 0" in str(
+        report["verdict"]["evidence"]
+    )
     assert report["verdict"]["retryable"] is False
 
 
@@ -502,7 +551,10 @@ def test_a_limit_after_the_session_of_a_pytest_within_a_command(tmp_path: Path) 
     assert run.status == 124
     assert verdict_of(report) == ("TIMEOUT", "process.timeout")
     assert report["exit"]["reason"] == "TIMEOUT"
-    assert [held["kind"] for held in report["reasons"]] == ["process.timeout", "test.failed"]
+    assert [held["kind"] for held in report["reasons"]] == [
+        "process.timeout",
+        "test.failed",
+    ]
 
 
 def run_beyond(
@@ -511,7 +563,9 @@ def run_beyond(
     """Run a command until a limit after its session; return how it ended, and the report."""
 
     def run_for(seconds: int) -> ChildRun:
-        return supervise(folder, *command, options=[*options, "--timeout", str(seconds)])
+        return supervise(
+            folder, *command, options=[*options, "--timeout", str(seconds)]
+        )
 
     return until_session_ended(run_for, least=least)
 
@@ -524,7 +578,11 @@ def until_session_ended(
         run = run_for(seconds)
         report = read_report(run.folder / REPORT)
         verdict = report["verdict"]
-        if report["completeness"] == "full" and verdict and verdict["retryable"] is False:
+        if (
+            report["completeness"] == "full"
+            and verdict
+            and verdict["retryable"] is False
+        ):
             break
     return run, report
 
@@ -591,8 +649,14 @@ def test_no_command(tmp_path: Path, args: list[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("no-such-command", "no-such-command can't be started: No such file or directory"),
-        ("./no-such-command", "./no-such-command can't be started: No such file or directory"),
+        (
+            "no-such-command",
+            "no-such-command can't be started: No such file or directory",
+        ),
+        (
+            "./no-such-command",
+            "./no-such-command can't be started: No such file or directory",
+        ),
         ("./file", "./file can't be started: Permission denied"),
         ("./folder", "./folder can't be started: it is a directory"),
         (
@@ -602,7 +666,9 @@ def test_no_command(tmp_path: Path, args: list[str]) -> None:
         ("", "the command's name is empty"),
     ],
 )
-def test_a_command_that_can_not_be_started(tmp_path: Path, command: str, words: str) -> None:
+def test_a_command_that_can_not_be_started(
+    tmp_path: Path, command: str, words: str
+) -> None:
     """An unknown command is said in one line, and no report says that it failed."""
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
@@ -643,7 +709,9 @@ def test_no_subcommand(tmp_path: Path) -> None:
 
 
 @contextmanager
-def supervised(folder: Path, *command: str, options: Sequence[str] = ()) -> Iterator[Any]:
+def supervised(
+    folder: Path, *command: str, options: Sequence[str] = ()
+) -> Iterator[Any]:
     """Have a command run under `run` until its test is up."""
     with subprocess.Popen(
         [*CLI, "run", *options, "--", *command],
@@ -668,7 +736,9 @@ def supervised(folder: Path, *command: str, options: Sequence[str] = ()) -> Iter
         (signal.SIGINT, "interrupt.keyboard"),
     ],
 )
-def test_a_signal_is_passed_on(tmp_path: Path, number: signal.Signals, kind: str) -> None:
+def test_a_signal_is_passed_on(
+    tmp_path: Path, number: signal.Signals, kind: str
+) -> None:
     """What is sent to the supervisor reaches pytest; who sent it is in the evidence."""
     write(tmp_path, WAIT)
     with supervised(tmp_path, *the_pytest()) as child:
@@ -713,7 +783,9 @@ def test_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     done = finalize(tmp_path, REPORT)
     assert done.status == 1
     completed = done.report(completeness="reconstructed")
-    assert [test["nodeid"] for test in completed["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in completed["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
     assert completed["summary"]["passed"] == 1
 
 
@@ -823,7 +895,10 @@ def test_ctrl_c_where_nobody_says_who_sent_it(tmp_path: Path) -> None:
         assert shell.end() == 2
         assert len(re.findall("! KeyboardInterrupt !", shell.output)) == 1, shell.output
         assert "Traceback" not in shell.output
-    assert verdict_of(read_report(tmp_path / REPORT)) == ("INTERRUPTED", "interrupt.keyboard")
+    assert verdict_of(read_report(tmp_path / REPORT)) == (
+        "INTERRUPTED",
+        "interrupt.keyboard",
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
@@ -832,7 +907,10 @@ def test_ctrl_z_and_fg(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs a shell with job control")
-    write(tmp_path, "print('u' + 'p', flush=True); time.sleep(1.5); print('do' + 'ne', flush=True)")
+    write(
+        tmp_path,
+        "print('u' + 'p', flush=True); time.sleep(1.5); print('do' + 'ne', flush=True)",
+    )
     with terminal(tmp_path, bash, "--norc", "--noprofile", "-i") as shell:
         words = " ".join(f"'{word}'" for word in [*RUN, *the_pytest("-s")])
         shell.send(f"{words}; echo status=$?\n")
@@ -934,7 +1012,9 @@ def test_a_pytest_that_a_test_starts_is_not_the_supervised_one(tmp_path: Path) -
     run = supervise(tmp_path, *the_pytest())
     assert run.status == 8
     report = run.report(completeness="reconstructed")
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
     assert not (inner / REPORT).exists()
 
 
@@ -946,12 +1026,21 @@ def test_a_pytest_in_the_same_process_is_not_the_supervised_one(tmp_path: Path) 
     inner.mkdir()
     (inner / "pytest.ini").write_text("[pytest]\n")
     (inner / "test_inner.py").write_text("def test_inner(): assert 0\n")
-    arguments = ["-p", "failure_taxonomy", "-p", "no:cacheprovider", "--rootdir=inner", "inner"]
+    arguments = [
+        "-p",
+        "failure_taxonomy",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir=inner",
+        "inner",
+    ]
     write(tmp_path, f"pytest.main({arguments!r}); sys.stdout.flush(); os._exit(8)")
     run = supervise(tmp_path, *the_pytest("-s", "test_it.py"))
     assert run.status == 8
     report = run.report(completeness="reconstructed")
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
     assert report["summary"]["collected"] == 3
     assert "1 failed" in run.stdout
     assert "why this run failed" not in run.stdout
@@ -978,7 +1067,9 @@ def test_finalize_completes_what_was_left(dead: Path) -> None:
     report = first.report(completeness="reconstructed")
     assert verdict_of(report) == ("UNKNOWN", "process.vanished")
     assert (report["exit"]["code"], report["exit"]["observed"]) == (None, False)
-    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
     assert (report["summary"]["passed"], report["not_run"]["count"]) == (1, 1)
     assert first.told[-1] == f"report: {REPORT}"
     assert list(dead.glob(".fail*")) == []
@@ -1060,7 +1151,10 @@ def test_finalize_waits_for_nobody(tmp_path: Path) -> None:
         (b"{", "not JSON"),
         (b"[]", "it is no JSON object"),
         (b"\xff", "not UTF-8"),
-        (b'{"schema_version": "9.0"}', "schema version 9.0 is newer than this program reads"),
+        (
+            b'{"schema_version": "9.0"}',
+            "schema version 9.0 is newer than this program reads",
+        ),
         (b'{"a": 1, "a": 2}', "stands twice"),
     ],
     ids=["missing", "empty", "torn", "array", "not-utf-8", "newer", "twice"],
@@ -1098,7 +1192,11 @@ def test_finalize_without_a_record(dead: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("state", b"PFTREC99" + bytes(4_088), "the record has layout 99, this program reads 03"),
+        (
+            "state",
+            b"PFTREC99" + bytes(4_088),
+            "the record has layout 99, this program reads 03",
+        ),
         ("state", b"SQLite 3" + bytes(4_088), "state is no record of a run"),
         ("events", b"", "the record has no beginning"),
         ("events", b'["run", {"run_id": "other"}]\n', "the record is of run other"),
@@ -1156,8 +1254,13 @@ def test_want_of_memory_is_told_by_the_cgroup(tmp_path: Path) -> None:
             pytest.skip("this kernel does not hold the limit")
         report = read_report(tmp_path / REPORT)
         assert verdict_of(report) == ("SANDBOX_ERROR", "process.oom")
-        assert report["verdict"]["confidence"] in ("likely", "certain")  # by the kernel's log
-        assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+        assert report["verdict"]["confidence"] in (
+            "likely",
+            "certain",
+        )  # by the kernel's log
+        assert [test["nodeid"] for test in report["in_flight"]] == [
+            "test_it.py::test_second"
+        ]
     finally:
         for process_id in (group / "cgroup.procs").read_text().split():
             with suppress(ProcessLookupError):

@@ -20,12 +20,12 @@ if not sys.platform.startswith("linux"):
 DEADLINE_SECONDS: Final = 60.0
 RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run")
 NO_NETWORK: Final = "fatal: unable to access 'https://x/': Could not resolve host: x"
-NO_VERSION: Final = (
-    "ERROR: Could not find a version that satisfies the requirement x (from versions: 1)"
-)
+NO_VERSION: Final = "ERROR: Could not find a version that satisfies the requirement x (from versions: 1)"
 
 
-def start(folder: Path, script: str, *options: str, **streams: Any) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path, script: str, *options: str, **streams: Any
+) -> subprocess.Popen[bytes]:
     """Start a shell script under `run`."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
@@ -94,19 +94,36 @@ def test_the_reader_goes_away(tmp_path: Path) -> None:
         ("git_clone", f'echo "{NO_NETWORK}" >&2; exit 128', True, "git: no connection"),
         ("setup", f'echo "{NO_VERSION}"; exit 1', False, "pip: no such thing"),
         ("setup", "echo 'npm error code E503'; exit 1", True, "npm: the server failed"),
-        ("final_test", "echo 'Cannot connect to the Docker daemon'; exit 1", None, "Docker: "),
-        ("final_test", "no-such-pytest tests", False, "no-such-pytest: command not found"),
+        (
+            "final_test",
+            "echo 'Cannot connect to the Docker daemon'; exit 1",
+            None,
+            "Docker: ",
+        ),
+        (
+            "final_test",
+            "no-such-pytest tests",
+            False,
+            "no-such-pytest: command not found",
+        ),
     ],
 )
 def test_what_tools_say(
-    tmp_path: Path, goes_to: str, stage: str, script: str, retryable: bool | None, message: str
+    tmp_path: Path,
+    goes_to: str,
+    stage: str,
+    script: str,
+    retryable: bool | None,
+    message: str,
 ) -> None:
     """Whether a retry can help is read from the output, to a pipe or a file."""
     streams: dict[str, Any] = {}
     with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
         if goes_to != "pipe":
             streams = {"stdout": out, "stderr": err if goes_to == "file" else out}
-        start(tmp_path, script, f"--stage={stage}", **streams).communicate(timeout=DEADLINE_SECONDS)
+        start(tmp_path, script, f"--stage={stage}", **streams).communicate(
+            timeout=DEADLINE_SECONDS
+        )
     verdict = verdict_in(tmp_path)
     assert verdict["retryable"] is retryable
     assert message in verdict["message"]
@@ -124,7 +141,9 @@ def test_what_tools_say(
         ("  3 passing\n  2 failing\n", 2, "2 tests failed"),
     ],
 )
-def test_the_tests_of_another_runner(tmp_path: Path, printed: str, code: int, message: str) -> None:
+def test_the_tests_of_another_runner(
+    tmp_path: Path, printed: str, code: int, message: str
+) -> None:
     """What it counts says more than its exit code, which only of pytest's is Ctrl+C, say."""
     (tmp_path / "printed").write_text(printed)
     start(tmp_path, f"cat printed; exit {code}").communicate(timeout=DEADLINE_SECONDS)
@@ -160,13 +179,17 @@ def test_an_agent_says_that_it_gives_up(
     script = f"echo '[GZA_FAILURE:{marker}]'; echo bye >&2; exit 1"
     with (tmp_path / "out").open("wb") as out:
         streams: dict[str, Any] = {} if goes_to == "pipe" else {"stdout": out}
-        start(tmp_path, script, f"--stage={stage}", **streams).communicate(timeout=DEADLINE_SECONDS)
+        start(tmp_path, script, f"--stage={stage}", **streams).communicate(
+            timeout=DEADLINE_SECONDS
+        )
     report = read_report(tmp_path / "failure-report.json")
     assert (report["verdict"]["reason"], report["verdict"]["kind"]) == (reason, kind)
     assert len(report["reasons"]) == 2
     merged = tmp_path / "merged.json"
     words = ["merge", "failure-report.json", "-o", str(merged)]
-    subprocess.run([*RUN[:-1], *words], cwd=tmp_path, env=child_environment(), check=False)
+    subprocess.run(
+        [*RUN[:-1], *words], cwd=tmp_path, env=child_environment(), check=False
+    )
     assert read_report(merged)["verdict"]["kind"] == kind
 
 
@@ -194,7 +217,16 @@ def test_the_exit_code_of_docker_itself(
     stub = tmp_path / program
     stub.write_text(f"#!/bin/sh\nexit {code}\n", "utf-8")
     stub.chmod(0o755)
-    command: Sequence[str] = (*RUN, "--stage", stage, "--", "env", str(stub), "run", "x")
+    command: Sequence[str] = (
+        *RUN,
+        "--stage",
+        stage,
+        "--",
+        "env",
+        str(stub),
+        "run",
+        "x",
+    )
     run = subprocess.run(command, cwd=tmp_path, env=child_environment(), check=False)
     assert run.returncode == code
     assert verdict_in(tmp_path)["kind"] == kind

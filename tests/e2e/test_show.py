@@ -116,7 +116,11 @@ def test_a_run_without_a_failure(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("variables", "has_colors"),
-    [({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False), ({}, False)],
+    [
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({}, False),
+    ],
 )
 def test_colours(
     shell: Shell,
@@ -147,7 +151,9 @@ def test_all_of_it(shell: Shell) -> None:
     run = replace(
         run,
         finished=False,
-        exit=ProcessExit(code=143, signal="SIGTERM", source="supervisor", observed=True),
+        exit=ProcessExit(
+            code=143, signal="SIGTERM", source="supervisor", observed=True
+        ),
         in_flight=(replace(running, stall=stall, output="the last\nwords"),),
         stalls=(SeenStall(what="session", stall=stall),),
     )
@@ -207,7 +213,14 @@ def test_the_runs_that_a_report_was_merged_from(shell: Shell) -> None:
     assert "shard 2 of 4: no failure\n" in out
     assert "\x1b" not in out
     nonsense: tuple[object, ...] = (
-        *([], "x", None, {"merged": 3}, {"merged": {"runs": {}}}, {"notes": 3, "faults": [[]]}),
+        *(
+            [],
+            "x",
+            None,
+            {"merged": 3},
+            {"merged": {"runs": {}}},
+            {"notes": 3, "faults": [[]]},
+        ),
         *({"attributions": 3}, {"attributions": [3, {"rule": {}, "owner": {}}]}),
     )
     for each in nonsense:
@@ -220,9 +233,15 @@ def test_the_runs_that_a_report_was_merged_from(shell: Shell) -> None:
 def test_text_that_would_take_over_the_terminal(shell: Shell) -> None:
     """Control characters are escaped wherever they come from."""
     run = make_full_run()
-    bad = make_failure(nodeid=f"t.py::{HOSTILE}", message=HOSTILE, traceback=f"a\n{HOSTILE}\nb")
-    flight = InFlightTest(nodeid=HOSTILE, phase="call", elapsed_seconds=None, output=HOSTILE)
-    report = make_report(replace(run, failures=(bad,), in_flight=(flight,), not_run=(HOSTILE,)))
+    bad = make_failure(
+        nodeid=f"t.py::{HOSTILE}", message=HOSTILE, traceback=f"a\n{HOSTILE}\nb"
+    )
+    flight = InFlightTest(
+        nodeid=HOSTILE, phase="call", elapsed_seconds=None, output=HOSTILE
+    )
+    report = make_report(
+        replace(run, failures=(bad,), in_flight=(flight,), not_run=(HOSTILE,))
+    )
     out = shell.show(report, "--all").out
     assert "\\x1b[2J" in out
     assert not set(out.replace("\r\n", "\n")) & set("\x1b\x9b\u202e\r")
@@ -253,7 +272,10 @@ def test_a_running_report_says_so(shell: Shell) -> None:
         ('["$schema"]', "urn:pytest-failure-taxonomy:failure-report:1.2\n"),
         ("$schema", "urn:pytest-failure-taxonomy:failure-report:1.2\n"),
         ("summary.failed", "2\n"),
-        ("not_run.nodeids", '["tests/test_late.py::test_b", "tests/test_late.py::test_a"]\n'),
+        (
+            "not_run.nodeids",
+            '["tests/test_late.py::test_b", "tests/test_late.py::test_a"]\n',
+        ),
         ("tests[].nodeid", "null\n"),
         ("stalls[].state", ""),
         ("exit.observed", "false\n"),
@@ -270,7 +292,10 @@ def test_one_field(shell: Shell, path: str, expected: str) -> None:
     [
         ("verdict.knd", "there is no verdict.knd; verdict has the keys reason, kind, "),
         ("verdit", "there is no verdit; the report has the keys "),
-        ("failures[3]", "there is no failures[3]; failures is a list of 3; give an index"),
+        (
+            "failures[3]",
+            "there is no failures[3]; failures is a list of 3; give an index",
+        ),
         ("failures.nodeid", "failures is a list of 3"),
         ("failures[].who", "failures[] has the keys nodeid, "),
         ("verdict[]", "verdict has the keys"),
@@ -309,11 +334,16 @@ def test_one_field_on_a_terminal(shell: Shell) -> None:
 
 def test_of_a_success_everything_in_the_verdict_is_null(shell: Shell) -> None:
     """A script need not ask first whether there is a verdict."""
-    assert shell.show(make_report(make_run()), "--json", "verdict.kind") == (0, "null\n", "")
+    assert shell.show(make_report(make_run()), "--json", "verdict.kind") == (
+        0,
+        "null\n",
+        "",
+    )
 
 
 @pytest.mark.parametrize(
-    ("retryable", "code", "word"), [(True, 0, "yes"), (False, 1, "no"), (None, 1, "not known")]
+    ("retryable", "code", "word"),
+    [(True, 0, "yes"), (False, 1, "no"), (None, 1, "not known")],
 )
 def test_retryable(shell: Shell, retryable: bool | None, code: int, word: str) -> None:
     """The exit code is 0 only if a retry can help."""
@@ -332,7 +362,9 @@ def test_a_success_needs_no_retry(shell: Shell) -> None:
     assert said == (1, "no: nothing failed\n", "")
 
 
-def test_the_whole_report_as_json(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_report_as_json(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is of the newest version; stdin can be read in place of a file."""
     report = make_report()
     old = as_first_version(report)
@@ -351,11 +383,21 @@ def test_the_whole_report_as_json(shell: Shell, monkeypatch: pytest.MonkeyPatch)
     [
         ([], (), "it is no JSON object"),
         ({"schema_version": "9.0"}, (), "schema version 9.0 is newer"),
-        (make_report(), ("--format=json", "--retryable"), "--format json prints the whole report"),
-        (make_report(), ("--format=json", "--json=run"), "--format json prints the whole report"),
+        (
+            make_report(),
+            ("--format=json", "--retryable"),
+            "--format json prints the whole report",
+        ),
+        (
+            make_report(),
+            ("--format=json", "--json=run"),
+            "--format json prints the whole report",
+        ),
     ],
 )
-def test_refusals(shell: Shell, report: object, options: tuple[str, ...], expected: str) -> None:
+def test_refusals(
+    shell: Shell, report: object, options: tuple[str, ...], expected: str
+) -> None:
     """What is no report, and options that contradict each other, get one line."""
     assert expected in shell.refusal(report, *options)
 

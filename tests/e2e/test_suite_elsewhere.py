@@ -32,7 +32,15 @@ REASON: Final = re.compile(r"SKIPPED \[[0-9]+\] \S+: \S.*")
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_part_of_the_suite(system: str) -> None:
     """It passes there; what is skipped says why."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--as-on={system}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--as-on={system}",
+    ]
     run = subprocess.run(
         [*command, *PART],
         cwd=ROOT,

@@ -34,7 +34,9 @@ def validate(folder: Path, *paths: str) -> ChildRun:
 
 def example() -> str:
     """Return the file of rules that the page shows."""
-    found = re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        r"^```yaml\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert found is not None
     return found[1]
 
@@ -45,7 +47,9 @@ def test_good_files_get_a_line_each(tmp_path: Path) -> None:
     assert run_pytest(tmp_path).status == 1
     (tmp_path / "plain").write_bytes(b" \n" + (tmp_path / REPORT).read_bytes())
     (tmp_path / "one.yaml").write_text(GOOD, "utf-8")
-    (tmp_path / "rules.txt").write_text(GOOD + "  - {nodeid: '*', reason: TIMEOUT}\n", "utf-8")
+    (tmp_path / "rules.txt").write_text(
+        GOOD + "  - {nodeid: '*', reason: TIMEOUT}\n", "utf-8"
+    )
     run = validate(tmp_path, "one.yaml", REPORT, "plain", "rules.txt")
     assert (run.status, run.stderr) == (0, "")
     assert run.stdout.splitlines() == [
@@ -66,7 +70,9 @@ def test_all_problems_of_all_files_are_told(tmp_path: Path) -> None:
     assert (run.status, run.stdout) == (1, "ok good.yml (1 rule)\n")
     lines = run.stderr.splitlines()
     assert lines[:2] == [f"bad.yaml:{told}" for told in BAD_LINES]
-    assert lines[2].startswith("worse.yaml:1: rules: is the value '1' and not a list; write")
+    assert lines[2].startswith(
+        "worse.yaml:1: rules: is the value '1' and not a list; write"
+    )
     assert lines[3].startswith("report.json: not a report of schema version")
 
 
@@ -86,10 +92,13 @@ def test_paths_that_can_not_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0" * 100, b"{", "{}".encode("utf-16"), b"[" * 100_000, bytes(range(256))]
+    "content",
+    [b"", b"\0" * 100, b"{", "{}".encode("utf-16"), b"[" * 100_000, bytes(range(256))],
 )
 @pytest.mark.parametrize("name", ["a.json", "a.yaml", "a"])
-def test_no_content_ends_in_a_traceback(tmp_path: Path, name: str, content: bytes) -> None:
+def test_no_content_ends_in_a_traceback(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     """Whatever is in a file, the answer is one line that says why it is none of ours."""
     (tmp_path / name).write_bytes(content)
     run = validate(tmp_path, name)
@@ -139,7 +148,9 @@ def test_the_oracle_is_run_on_demand(tmp_path: Path) -> None:
     oracle = tmp_path / "bench/echo/oracle/examples.yaml"
     oracle.parent.mkdir()
     gold = "- {id: right, case: case-000, output: 0, expect: gold}\n"
-    oracle.write_text(gold + "- {id: wrong, case: case-000, output: 1, expect: null}\n", "utf-8")
+    oracle.write_text(
+        gold + "- {id: wrong, case: case-000, output: 1, expect: null}\n", "utf-8"
+    )
     run = validate(tmp_path, "--oracle", "bench")
     said = "ok bench/echo (task class, 2 cases, 2 examples graded as expected)\n"
     assert (run.status, run.stdout, run.stderr) == (0, said, "")
@@ -160,7 +171,9 @@ def test_an_oracle_shows_no_secret(tmp_path: Path) -> None:
     """What a rubric was given by a variable is taken out of what it says; it has to be given."""
     rubric = "import os\n\n\ndef grade(case, output):\n    raise ValueError(os.environ['JUDGE'])\n"
     settings = "rubric_env: [JUDGE]\n"
-    write_files(tmp_path, task_class_files(passing_cases(1), rubric=rubric, settings=settings))
+    write_files(
+        tmp_path, task_class_files(passing_cases(1), rubric=rubric, settings=settings)
+    )
     gold = "{id: right, case: case-000, output: 0, expect: gold}\n"
     write_files(tmp_path, {"bench/echo/oracle/examples.yaml": gold})
     said = validate(tmp_path, "--oracle", "bench").stderr

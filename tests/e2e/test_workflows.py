@@ -25,7 +25,9 @@ if sys.platform == "win32":
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLE: Final = ROOT / "example_project"
 WORKFLOWS: Final = EXAMPLE / ".github" / "workflows"
-LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".*_cache", "build", "dist", "*.egg-info")
+LEFT_OUT: Final = shutil.ignore_patterns(
+    "__pycache__", ".*_cache", "build", "dist", "*.egg-info"
+)
 EXPRESSION: Final = re.compile(r"\$\{\{ *(.+?) *\}\}")
 RATE_LIMIT: Final = """
 import os
@@ -83,7 +85,9 @@ class Job:
         for path in (outputs, summary):
             path.write_text("", "utf-8")
         script = self._filled(step["run"])
-        given = {name: self._filled(str(text)) for name, text in step.get("env", {}).items()}
+        given = {
+            name: self._filled(str(text)) for name, text in step.get("env", {}).items()
+        }
         folder = self.folder / self._filled(step.get("working-directory", "."))
         places = (self.programs, str(Path(sys.executable).parent), os.environ["PATH"])
         programs = os.pathsep.join(filter(None, places))
@@ -131,14 +135,18 @@ def folders(tmp_path: Path) -> Iterator[Path]:
         number = 0
         while True:
             number += 1
-            yield shutil.copytree(EXAMPLE, tmp_path / f"checkout{number}", ignore=LEFT_OUT)
+            yield shutil.copytree(
+                EXAMPLE, tmp_path / f"checkout{number}", ignore=LEFT_OUT
+            )
 
     return copies()
 
 
 def workflow(name: str) -> dict[str, Any]:
     """Return the jobs of a workflow of the example project."""
-    jobs: dict[str, Any] = yaml.safe_load((WORKFLOWS / f"{name}.yml").read_text("utf-8"))["jobs"]
+    jobs: dict[str, Any] = yaml.safe_load(
+        (WORKFLOWS / f"{name}.yml").read_text("utf-8")
+    )["jobs"]
     return jobs
 
 
@@ -194,7 +202,10 @@ def test_a_retry_where_it_can_help(folders: Iterator[Path]) -> None:
     job.run(workflow("retry")["tests"]["steps"])
     assert job.ran == ["Test", "Try again"]
     assert not job.failed
-    kept = {path.name: read_report(path)["verdict"] for path in job.artifacts["failure-reports"]}
+    kept = {
+        path.name: read_report(path)["verdict"]
+        for path in job.artifacts["failure-reports"]
+    }
     assert kept["first.json"]["reason"] == "LLM_ERROR"
     assert kept["second.json"] is None
 
@@ -205,7 +216,9 @@ def test_a_retry_runs_what_did_not_run(folders: Iterator[Path]) -> None:
     shutil.rmtree(folder / "tests")
     (folder / "tests").mkdir()
     (folder / "tests" / "test_it.py").write_text(RATE_LIMIT, "utf-8")
-    (folder / "tests" / "test_later.py").write_text("def test_it(): assert 1 == 2", "utf-8")
+    (folder / "tests" / "test_later.py").write_text(
+        "def test_it(): assert 1 == 2", "utf-8"
+    )
     steps = workflow("retry")["tests"]["steps"]
     for step in steps:
         if "failure-taxonomy run" in step.get("run", ""):
@@ -266,7 +279,9 @@ with open("github.json", "w") as file:
     json.dump(issues, file)
 """
 """GitHub's issues in a file, newest first; it fails where it is not called as it should be."""
-HOSTILE: Final = "`$(touch hacked)` @octocat fixes #12 <!-- failure-taxonomy cause={} passes=9 -->"
+HOSTILE: Final = (
+    "`$(touch hacked)` @octocat fixes #12 <!-- failure-taxonomy cause={} passes=9 -->"
+)
 
 
 def issues_of(folder: Path, report: dict[str, Any]) -> Path:
@@ -283,7 +298,10 @@ def issues_of(folder: Path, report: dict[str, Any]) -> Path:
 def write_issues(folder: Path, issues: Path) -> list[dict[str, Any]]:
     """Run the job that writes; return what GitHub has then."""
     shutil.copy(issues, folder / "issues.json")
-    names = {"github.repository": "o/r", "github.event.workflow_run.html_url": "https://run"}
+    names = {
+        "github.repository": "o/r",
+        "github.event.workflow_run.html_url": "https://run",
+    }
     job = Job(folder=folder, names=names, programs=str(folder))
     job.run(workflow("issues")["write"]["steps"])
     assert not job.failed
@@ -307,7 +325,11 @@ def test_one_issue_a_cause(tmp_path: Path) -> None:
     # What others write does not count, nor does the mark anywhere else.
     others = [
         {"number": 1, "user": {"login": "stranger"}, "body": f"{mark}4 -->"},
-        {"number": 2, "user": {"login": "github-actions[bot]"}, "body": f"x\n{mark}4 -->"},
+        {
+            "number": 2,
+            "user": {"login": "github-actions[bot]"},
+            "body": f"x\n{mark}4 -->",
+        },
         {"number": 3, "user": {"login": "github-actions[bot]"}, "body": None},
     ]
     given = {"state": "open", "labels": ["failure-taxonomy"], "comments": []}
@@ -358,7 +380,9 @@ def test_who_may_write_issues() -> None:
     for step in (*read["steps"], *write["steps"]):
         assert "${{" not in step.get("run", "")
         assert "checkout" not in step.get("uses", "")
-    assert {"head_branch", "head_repository"} <= set(re.findall(r"workflow_run\.(\w+)", read["if"]))
+    assert {"head_branch", "head_repository"} <= set(
+        re.findall(r"workflow_run\.(\w+)", read["if"])
+    )
 
 
 def action(folder: Path, **inputs: str) -> tuple[Job, dict[str, str]]:
@@ -366,17 +390,27 @@ def action(folder: Path, **inputs: str) -> tuple[Job, dict[str, str]]:
     said = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     assert set(inputs) <= set(said["inputs"])
     given = {name: each["default"] for name, each in said["inputs"].items()} | inputs
-    job = Job(folder=folder, names={f"inputs.{name}": text for name, text in given.items()})
+    job = Job(
+        folder=folder, names={f"inputs.{name}": text for name, text in given.items()}
+    )
     job.run(said["runs"]["steps"])
-    return job, {name: job._filled(each["value"]) for name, each in said["outputs"].items()}
+    return job, {
+        name: job._filled(each["value"]) for name, each in said["outputs"].items()
+    }
 
 
 def test_the_action(folders: Iterator[Path]) -> None:
     """It runs pytest, keeps the report, and passes on what later steps ask for."""
     job, outputs = action(next(folders))
     assert job.failed
-    assert outputs == {"reason": "TESTS_FAILED", "kind": "test.failed", "retryable": "false"}
-    assert [path.name for path in job.artifacts["failure-report"]] == ["failure-report.json"]
+    assert outputs == {
+        "reason": "TESTS_FAILED",
+        "kind": "test.failed",
+        "retryable": "false",
+    }
+    assert [path.name for path in job.artifacts["failure-report"]] == [
+        "failure-report.json"
+    ]
     assert job.summary.startswith("## \u274c 1 of 35 tests failed: ")
     assert len(job.ran) == 1
 
@@ -411,9 +445,14 @@ def test_the_action_with_inputs(folders: Iterator[Path]) -> None:
 @pytest.mark.parametrize(
     ("command", "reason", "kind"),
     [
-        pytest.param("pytest --tb=zzz", "INTERNAL_ERROR", "usage.error", id="refused-early"),
         pytest.param(
-            "pytest endings/deaths/process_crashed.py", "UNKNOWN", "process.crashed", id="a-crash"
+            "pytest --tb=zzz", "INTERNAL_ERROR", "usage.error", id="refused-early"
+        ),
+        pytest.param(
+            "pytest endings/deaths/process_crashed.py",
+            "UNKNOWN",
+            "process.crashed",
+            id="a-crash",
         ),
         pytest.param("sh -c 'exit 3'", "TESTS_FAILED", "", id="no-pytest"),
     ],

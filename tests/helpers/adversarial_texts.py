@@ -17,21 +17,68 @@ from pytest_failure_taxonomy.redaction.signs import known_tokens
 
 _PACKAGE: Final = "pytest_failure_taxonomy.redaction"
 MODULES: Final = (
-    *("known_values", "marks", "named_secrets", "names", "ordinary_values", "redactor", "signs"),
+    *(
+        "known_values",
+        "marks",
+        "named_secrets",
+        "names",
+        "ordinary_values",
+        "redactor",
+        "signs",
+    ),
 )
 LONGEST: Final = 40
 WORST_SO_FAR: Final = (
-    *("curl -u ", "curl -u user:pw https://x.example ", "mysql -p ", "Authorization: ", "pass="),
-    *("bcp -Pglptt-", "zip -Prk_live_'", 'docker login -p="', "sqlcmd -P\"\"''", "TOKEN:", "auth="),
+    *(
+        "curl -u ",
+        "curl -u user:pw https://x.example ",
+        "mysql -p ",
+        "Authorization: ",
+        "pass=",
+    ),
+    *(
+        "bcp -Pglptt-",
+        "zip -Prk_live_'",
+        'docker login -p="',
+        "sqlcmd -P\"\"''",
+        "TOKEN:",
+        "auth=",
+    ),
     *(
         'pwd=""\'\\ates">',
         "credential:rk",
         "sk-proj---password\n",
         "sshpass -ppod...vate-key\\login",
     ),
-    *("flagsNF-\npscale_tkn_amz", "'keytool -k#pass", "…keytool", "-----END PRIVATE KEY-----='"),
-    *("<a ", "<password>x", "name='x' value=", "value='x' ", "('password', '", "machine x ", "a@"),
-    *("://a:b", "://a:@", "?sig=", "...", "…", "\\n", "\n", " ", "key=key", "token", "ghp_", "eyJ"),
+    *(
+        "flagsNF-\npscale_tkn_amz",
+        "'keytool -k#pass",
+        "…keytool",
+        "-----END PRIVATE KEY-----='",
+    ),
+    *(
+        "<a ",
+        "<password>x",
+        "name='x' value=",
+        "value='x' ",
+        "('password', '",
+        "machine x ",
+        "a@",
+    ),
+    *(
+        "://a:b",
+        "://a:@",
+        "?sig=",
+        "...",
+        "…",
+        "\\n",
+        "\n",
+        " ",
+        "key=key",
+        "token",
+        "ghp_",
+        "eyJ",
+    ),
 )
 _SIGNS: Final = (
     *" \n\t\"'\\=:,;.-_@/<>()[]{}&|%?#+~$!*0aAzF",
@@ -61,9 +108,15 @@ def modules() -> list[ModuleType]:
 
 def literals() -> list[str]:
     """Return the words that the search looks for."""
-    found = {prefix for form in known_tokens().table["tokens"] for prefix in form["prefixes"]}
-    found |= {f"{name} {option}" for name, options in PROGRAMS.items() for option in options}
-    patterns = [redaction.grammar(name, **names._PARTS) for name in redaction._grammars()]
+    found = {
+        prefix for form in known_tokens().table["tokens"] for prefix in form["prefixes"]
+    }
+    found |= {
+        f"{name} {option}" for name, options in PROGRAMS.items() for option in options
+    }
+    patterns = [
+        redaction.grammar(name, **names._PARTS) for name in redaction._grammars()
+    ]
     for module in modules():
         for value in vars(module).values():
             if isinstance(value, re.Pattern):
@@ -81,7 +134,9 @@ def units(number: int, seed: int = 1) -> Iterator[str]:
     draw = random.Random(seed)  # noqa: S311  the same ones each time, no secrets
     words = literals()
     for _ in range(number):
-        parts = [draw.choice(words if draw.random() < 0.45 else _SIGNS) for _ in range(6)]
+        parts = [
+            draw.choice(words if draw.random() < 0.45 else _SIGNS) for _ in range(6)
+        ]
         yield "".join(parts[: draw.randint(1, 6)])[:LONGEST]
 
 

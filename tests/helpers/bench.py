@@ -50,12 +50,18 @@ def make_stub_plan(
     return RunPlan(task_class=task_class, cases=cases, **limits)
 
 
-def execute(plan: RunPlan, system: Any, rubric: Any = in_process_stub_rubric) -> BenchRunReport:
+def execute(
+    plan: RunPlan, system: Any, rubric: Any = in_process_stub_rubric
+) -> BenchRunReport:
     """Run a plan on an event loop of its own."""
-    return asyncio.run(Runner().execute(plan, system_under_test=system, rubric_runner=rubric))
+    return asyncio.run(
+        Runner().execute(plan, system_under_test=system, rubric_runner=rubric)
+    )
 
 
-def outcome_of(system: Any, rubric: Any = in_process_stub_rubric, **plan: Any) -> CaseOutcome:
+def outcome_of(
+    system: Any, rubric: Any = in_process_stub_rubric, **plan: Any
+) -> CaseOutcome:
     """Run a plan of one case and return its outcome."""
     outcomes: list[CaseOutcome] = []
     runner = Runner(on_outcome=outcomes.append)
@@ -64,7 +70,9 @@ def outcome_of(system: Any, rubric: Any = in_process_stub_rubric, **plan: Any) -
     return outcomes[0]
 
 
-def mode_of(system: Any, rubric: Any = in_process_stub_rubric, **plan: Any) -> FailureMode:
+def mode_of(
+    system: Any, rubric: Any = in_process_stub_rubric, **plan: Any
+) -> FailureMode:
     """Run a plan of one case and return its only failure mode."""
     return only_mode(outcome_of(system, rubric, **plan).score)
 

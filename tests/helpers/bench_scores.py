@@ -43,7 +43,8 @@ def make_score(
         passed=score > 0 if passed is None else passed,
         score=score,
         failure_modes=tuple(
-            FailureMode(code=code, severity=severity) for code, severity in (codes or {}).items()
+            FailureMode(code=code, severity=severity)
+            for code, severity in (codes or {}).items()
         ),
         cost_usd=cost_usd,
         wall_clock_ms=wall_clock_ms,

@@ -33,7 +33,9 @@ _NOT_INHERITED: Final = re.compile(
 )
 """Variables of the suite's own environment that would change what a child does or prints."""
 
-_LAST_LINE: Final = re.compile(r"(=+ )?(.*[a-z] )?in [0-9]+\.[0-9]+s( \([0-9:]+\))?( =+)?")
+_LAST_LINE: Final = re.compile(
+    r"(=+ )?(.*[a-z] )?in [0-9]+\.[0-9]+s( \([0-9:]+\))?( =+)?"
+)
 _TITLE: Final = re.compile("=+ why this run failed =+")
 _ELAPSED: Final = re.compile(r"(?<=, )[0-9][0-9.]* (?:m?s|min(?: [0-9]+ s)?)(?=\))")
 _GAP: Final = re.compile(r" {2,}(?=\[[A-Z_]+ [^\]]+\]$)")
@@ -55,24 +57,36 @@ class ChildRun:
     def tail(self) -> list[str]:
         """What was printed on stdout after pytest's last line: our lines, if there are any."""
         lines = self.stdout.splitlines()
-        last = max((i for i, line in enumerate(lines) if _LAST_LINE.fullmatch(line)), default=-1)
+        last = max(
+            (i for i, line in enumerate(lines) if _LAST_LINE.fullmatch(line)),
+            default=-1,
+        )
         return [_plain(line) for line in lines[last + 1 :]]
 
     @property
     def told(self) -> list[str]:
         """The verdict's lines on stdout or stderr, elapsed times replaced by `N s`."""
         lines = [_plain(line) for line in (self.stdout + self.stderr).splitlines()]
-        first = next((i for i, line in enumerate(lines) if _TITLE.fullmatch(line)), len(lines))
-        last = next((i for i in range(first, len(lines)) if lines[i].startswith("report: ")), first)
+        first = next(
+            (i for i, line in enumerate(lines) if _TITLE.fullmatch(line)), len(lines)
+        )
+        last = next(
+            (i for i in range(first, len(lines)) if lines[i].startswith("report: ")),
+            first,
+        )
         return lines[first : last + 1]
 
     @property
     def outcome(self) -> str:
         """Pytest's last line, without the time that it took."""
-        lines = [line for line in self.stdout.splitlines() if _LAST_LINE.fullmatch(line)]
+        lines = [
+            line for line in self.stdout.splitlines() if _LAST_LINE.fullmatch(line)
+        ]
         return lines[-1].strip("= ").rpartition(" in ")[0] if lines else ""
 
-    def report(self, path: str | Path = REPORT, *, completeness: str = "full") -> dict[str, Any]:
+    def report(
+        self, path: str | Path = REPORT, *, completeness: str = "full"
+    ) -> dict[str, Any]:
         """Return a report that the child has written, after checking it."""
         report = read_report(self.folder / path)
         assert report["completeness"] == completeness
@@ -83,7 +97,9 @@ def _plain(line: str) -> str:
     return _GAP.sub(" ", _ELAPSED.sub("N s", line))
 
 
-def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+def child_environment(
+    changes: Mapping[str, str | None] | None = None,
+) -> dict[str, str]:
     """Return the environment of a child: ours without what would change its output.
 
     Args:
@@ -98,11 +114,15 @@ def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[s
     }
     if pretended_system() is not None and (path := given.get("PYTHONPATH")):
         given["PYTHONPATH"] = f"{path}{os.pathsep}{os.environ['PYTHONPATH']}"
-    inherited.update({name: value for name, value in given.items() if value is not None})
+    inherited.update(
+        {name: value for name, value in given.items() if value is not None}
+    )
     return {k: v for k, v in inherited.items() if given.get(k, v) is not None}
 
 
-def pytest_command(*args: str, plugins: Sequence[str] = ("failure_taxonomy",)) -> list[str]:
+def pytest_command(
+    *args: str, plugins: Sequence[str] = ("failure_taxonomy",)
+) -> list[str]:
     """Return the command that runs pytest with the entry points of the plugins named."""
     loaded = [part for name in plugins for part in ("-p", name)]
     return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *loaded, *args]
@@ -136,7 +156,9 @@ def run_plain_pytest(folder: Path, *args: str, **options: Any) -> ChildRun:
     """Run pytest without our plugin; the arguments are those of `run_pytest`."""
     plugins: Sequence[str] = options.pop("plugins", ())
     launcher: Sequence[str] = options.pop("launcher", ())
-    return run_child(folder, [*launcher, *pytest_command(*args, plugins=plugins)], **options)
+    return run_child(
+        folder, [*launcher, *pytest_command(*args, plugins=plugins)], **options
+    )
 
 
 def run_inside(
@@ -158,7 +180,9 @@ def run_inside(
         for name, value in environment.items():
             patch.setenv(name, value)
         # Our modules are those of the test process: its other tests patch what they use.
-        patch.setattr("pytest_failure_taxonomy.run.lifecycle.isolate_package", lambda: None)
+        patch.setattr(
+            "pytest_failure_taxonomy.run.lifecycle.isolate_package", lambda: None
+        )
         arguments = command[command.index("pytest") + 1 :]
         result = pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
     return ChildRun(
@@ -184,8 +208,14 @@ def run_child(
         status, stdout, stderr = server.run(
             command, folder, environment, TIMEOUT_SECONDS, is_merged=is_merged
         )
-        return ChildRun(folder=folder, status=status, stdout=_text(stdout), stderr=_text(stderr))
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        return ChildRun(
+            folder=folder, status=status, stdout=_text(stdout), stderr=_text(stderr)
+        )
+    streams = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "stdin": subprocess.DEVNULL,
+    }
     done = subprocess.run(
         command,
         cwd=folder,

@@ -47,7 +47,9 @@ class Browser:
 
     def text(self, selector: str = "body") -> str:
         """Return the text of the first element."""
-        return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
+        return str(
+            self.run("return document.querySelector(arguments[0]).innerText", selector)
+        )
 
     def complaints(self) -> list[str]:
         """Return what the console has said since this was last asked."""
@@ -56,7 +58,9 @@ class Browser:
     def use_scheme(self, scheme: str) -> None:
         """Prefer `light` or `dark` colours."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": features}
+        )
 
     def use_size(self, width: int, height: int) -> None:
         """Use a window of so many pixels."""
@@ -71,7 +75,9 @@ class Browser:
 
     def printed(self) -> bytes:
         """Return the page as it is printed, as PDF."""
-        return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
+        return base64.b64decode(
+            self.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]
+        )
 
 
 @contextmanager

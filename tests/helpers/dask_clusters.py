@@ -32,7 +32,10 @@ class DaskCluster:
             "scheduler", "--host=127.0.0.1", "--port=0", f"--scheduler-file={about}"
         )
         try:
-            wait_until(lambda: about.exists() and about.read_text().endswith("}"), "a scheduler")
+            wait_until(
+                lambda: about.exists() and about.read_text().endswith("}"),
+                "a scheduler",
+            )
             self.address: str = json.loads(about.read_text())["address"]
             self.add_workers(workers)
         except BaseException:
@@ -50,18 +53,28 @@ class DaskCluster:
         for number in range(begun, begun + count):
             about = self._folder / f"worker-{number}"
             worker = self._start(
-                "worker", self.address, "--no-nanny", f"--nthreads={self._threads}", name=about.name
+                "worker",
+                self.address,
+                "--no-nanny",
+                f"--nthreads={self._threads}",
+                name=about.name,
             )
             self.workers.append(worker)
         for number in range(begun, begun + count):
             log = self._folder / f"worker-{number}.log"
             wait_until(partial(_is_registered, log), "a worker")
 
-    def _start(self, program: str, *options: str, name: str = "") -> subprocess.Popen[bytes]:
+    def _start(
+        self, program: str, *options: str, name: str = ""
+    ) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "dask", program, *options, "--no-dashboard"]
         with (self._folder / f"{name or program}.log").open("wb") as log:
             return subprocess.Popen(
-                command, cwd=self._folder, env=self._env, stdout=log, stderr=subprocess.STDOUT
+                command,
+                cwd=self._folder,
+                env=self._env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     def stop(self) -> None:
@@ -76,7 +89,9 @@ def _is_registered(log: Path) -> bool:
 
 
 @contextmanager
-def dask_cluster(folder: Path, *, workers: int = 2, threads: int = 2) -> Iterator[DaskCluster]:
+def dask_cluster(
+    folder: Path, *, workers: int = 2, threads: int = 2
+) -> Iterator[DaskCluster]:
     """Have a cluster that is gone afterwards."""
     os.makedirs(folder, exist_ok=True)
     cluster = DaskCluster(folder, workers=workers, threads=threads)

@@ -69,7 +69,9 @@ class DeadRun:
 def make_dead_run(folder: Path) -> DeadRun:
     """Have pytest run in a folder, without a watcher, and kill it in its sixth test."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pytest.ini").write_text("[pytest]\nfailure_taxonomy_watcher = false\n", "utf-8")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nfailure_taxonomy_watcher = false\n", "utf-8"
+    )
     (folder / "test_it.py").write_text(_SUITE, "utf-8")
     with subprocess.Popen(
         pytest_command(SWITCH, "-q"),

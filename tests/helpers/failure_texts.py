@@ -14,7 +14,10 @@ from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.classification import EXCEPTIONS
-from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, published_phrases
+from pytest_failure_taxonomy.taxonomy.failure_text import (
+    classify_failure,
+    published_phrases,
+)
 from pytest_failure_taxonomy.taxonomy.judgement import FailureType
 
 ROOT: Final = Path(__file__).parents[2]
@@ -149,10 +152,22 @@ def page() -> str:
 def _scores(part: str) -> str:
     literal, ours = measure(part, by_literal_phrases), measure(part, by_our_rules)
     rows = (
-        (f"`{each}`", str(ours[each].meant), *_figures(literal[each]), *_figures(ours[each]))
+        (
+            f"`{each}`",
+            str(ours[each].meant),
+            *_figures(literal[each]),
+            *_figures(ours[each]),
+        )
         for each in MEASURED
     )
-    head = ("type", "texts", "phrases: precision", "recall", "ours: precision", "recall")
+    head = (
+        "type",
+        "texts",
+        "phrases: precision",
+        "recall",
+        "ours: precision",
+        "recall",
+    )
     return _table(head, rows)
 
 

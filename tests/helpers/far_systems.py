@@ -39,7 +39,9 @@ def answer(case: BenchCase) -> Any:
     if case.fields.get("returns") == "object":
         return object()
     if case.fields.get("returns") == "answer":
-        return Answer(output=case.input, cost_usd=0.5, usage={"tokens": 1}, transcript=["hello"])
+        return Answer(
+            output=case.input, cost_usd=0.5, usage={"tokens": 1}, transcript=["hello"]
+        )
     return case.input
 
 

@@ -37,7 +37,15 @@ _PYTEST_WITH_FORKS: Final = (warm_pytest.__file__, "pytest", "-p", "no:cacheprov
 """The same, whose workers are forked before it begins, and live and die as its children all the
 same. Each would take as long to import pytest as the rest of a cell takes."""
 _OURS: Final = ("-p", "pytest_failure_taxonomy.plugin")
-_RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--report", REPORT, "--")
+_RUN: Final = (
+    sys.executable,
+    "-m",
+    "pytest_failure_taxonomy",
+    "run",
+    "--report",
+    REPORT,
+    "--",
+)
 _NO_CORE: Final = ("sh", "-c", 'ulimit -c 0; exec "$@"', "sh")
 
 _IS_OURS: Final = "pytest_failure_taxonomy run|-m pytest "
@@ -138,7 +146,9 @@ class Outcome:
         return 128 - self.status if self.status < 0 else self.status
 
     def _parsed(self, index: int) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.seen[index]) if self.seen[index] else {}
+        report: dict[str, Any] = (
+            json.loads(self.seen[index]) if self.seen[index] else {}
+        )
         return report
 
 
@@ -178,7 +188,8 @@ class _Cell:
             self._end_what_the_fault_left()
             self._fault.clean_up(self._folder)
         self._outcome.stdout, self._outcome.stderr = (
-            path.read_text("utf-8", "replace") if path.exists() else "" for path in self._streams
+            path.read_text("utf-8", "replace") if path.exists() else ""
+            for path in self._streams
         )
         self._outcome.begun = (self._sync / "begun").exists()
         return self._outcome
@@ -293,7 +304,11 @@ class _Cell:
             return
         if fault.sends_after_session and not self._session_is_over():
             return
-        if fault.sends_after_stall and self._looks_for_stalls and not self._has_told_of_stall():
+        if (
+            fault.sends_after_stall
+            and self._looks_for_stalls
+            and not self._has_told_of_stall()
+        ):
             return
         target = self._process.pid
         if fault.sends == signal.SIGKILL and self._configuration.supervised:
@@ -314,7 +329,9 @@ class _Cell:
 
     def _has_told_of_stall(self) -> bool:
         return (
-            re.search(rb'"stall": ?{"state": ?"(blocked|frozen)"', self._outcome.seen[-1])
+            re.search(
+                rb'"stall": ?{"state": ?"(blocked|frozen)"', self._outcome.seen[-1]
+            )
             is not None
         )
 
@@ -331,12 +348,17 @@ class _Cell:
         pytests = {int(begun.read_text())} if begun.exists() else set()
         other = _IS_OURS if pytests else f"{_IS_OURS}|{_IS_FORKED}"
         session = set(self._of_the_session())
-        lines = {process_id: _command_line(process_id) for process_id, _, _ in _processes()}
+        lines = {
+            process_id: _command_line(process_id) for process_id, _, _ in _processes()
+        }
         return [
             process_id
             for process_id, line in lines.items()
             if ("process.py" in line and str(self._report) in line)
-            or (process_id in session and (process_id in pytests or re.search(other, line)))
+            or (
+                process_id in session
+                and (process_id in pytests or re.search(other, line))
+            )
         ]
 
     def _of_the_session(self) -> list[int]:

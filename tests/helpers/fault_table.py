@@ -8,8 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.judgement import exit_code_from_returncode, known_kinds
-from tests.helpers.faults import CONFIGURATIONS, FAULTS, SECOND, Configuration, End, Fault
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    exit_code_from_returncode,
+    known_kinds,
+)
+from tests.helpers.faults import (
+    CONFIGURATIONS,
+    FAULTS,
+    SECOND,
+    Configuration,
+    End,
+    Fault,
+)
 
 PAGE: Final = Path(__file__).parents[2] / "docs/explanation/fault-matrix.md"
 
@@ -55,7 +65,11 @@ _MORE: Final = """\
 def render_page() -> str:
     """Return the page as the table has it."""
     titles = ["the death of `test_b`", "the plugin alone", "where it is otherwise"]
-    rows = [_row(titles), "|" + "---|" * len(titles), *(_row(_cells(fault)) for fault in FAULTS)]
+    rows = [
+        _row(titles),
+        "|" + "---|" * len(titles),
+        *(_row(_cells(fault)) for fault in FAULTS),
+    ]
     table = "".join(f"{row}\n" for row in rows)
     notes = "".join(_note(fault) for fault in FAULTS if fault.note)
     return f"{_INTRODUCTION}\n## The matrix\n\n{table}\n{_WORDS}{notes}{_MORE}"
@@ -64,13 +78,17 @@ def render_page() -> str:
 def reason_in(end: End) -> str | None:
     """Return the verdict's reason: the kind's own, where the row names none."""
     return (
-        None if end.kind is None else end.reason or str(known_kinds()[end.kind].reason or "UNKNOWN")
+        None
+        if end.kind is None
+        else end.reason or str(known_kinds()[end.kind].reason or "UNKNOWN")
     )
 
 
 def _note(fault: Fault) -> str:
     text = f"- **{fault.title}**: {fault.note}"
-    return textwrap.fill(text, 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+    return (
+        textwrap.fill(text, 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+    )
 
 
 def _row(cells: list[str]) -> str:
@@ -80,7 +98,9 @@ def _row(cells: list[str]) -> str:
 def _cells(fault: Fault) -> list[str]:
     alone, *others = _ends(fault)
     titles = [each.title for each in CONFIGURATIONS.values()][1:]
-    otherwise = [f"{title}: {end}" for title, end in zip(titles, others, strict=True) if end]
+    otherwise = [
+        f"{title}: {end}" for title, end in zip(titles, others, strict=True) if end
+    ]
     return [fault.title, alone, "; ".join(otherwise)]
 
 

@@ -40,8 +40,12 @@ PLAIN_N2: Final = replace(PLAIN, title="plain pytest with `-n 2`", args=("-n2",)
 
 CONFIGURATIONS: Final[Mapping[str, Configuration]] = {
     "alone": Configuration(title="the plugin alone", second="watcher"),
-    "x": Configuration(title="`-x`", second="watcher", falls_back_on="alone", args=("-x",)),
-    "n2": Configuration(title="`-n 2`", second="watcher", falls_back_on="alone", args=("-n2",)),
+    "x": Configuration(
+        title="`-x`", second="watcher", falls_back_on="alone", args=("-x",)
+    ),
+    "n2": Configuration(
+        title="`-n 2`", second="watcher", falls_back_on="alone", args=("-n2",)
+    ),
     "run": Configuration(
         title="`run`", second="supervisor", falls_back_on="alone", supervised=True
     ),
@@ -196,7 +200,13 @@ def _went_on(status: int, kind: str | None, **given: Any) -> End:
 
 def _worker_died(worker: str, **given: Any) -> End:
     """Return the end of a run that lost a worker."""
-    fields = {"kind": "worker.crashed", "on": "b", "passed": 2, "failed": 1, "worker": worker}
+    fields = {
+        "kind": "worker.crashed",
+        "on": "b",
+        "passed": 2,
+        "failed": 1,
+        "worker": worker,
+    }
     return End(status=1, **{**fields, **given})
 
 
@@ -206,7 +216,9 @@ def _at_start(status: int, kind: str, **given: Any) -> Mapping[str, End]:
 
 
 _KILLED_BY: Final = ("process.oom", "process.killed")
-_NOBODY_LOOKED: Final = "Nobody looks for stalls while the run goes on where there is no watcher."
+_NOBODY_LOOKED: Final = (
+    "Nobody looks for stalls while the run goes on where there is no watcher."
+)
 
 
 def _stalled(status: int, kind: str) -> Mapping[str, End]:
@@ -216,7 +228,9 @@ def _stalled(status: int, kind: str) -> Mapping[str, End]:
     return {
         "alone": _died(status, "test.stalled", **given),
         "n2": _died_on_workers(status, "test.stalled", **given),
-        "unwatched": _died(status, kind, **(killed if kind == "process.killed" else {})),
+        "unwatched": _died(
+            status, kind, **(killed if kind == "process.killed" else {})
+        ),
     }
 
 
@@ -225,7 +239,9 @@ KILLED_ON_WORKERS: Final = _died_on_workers(
     -9, "process.killed", is_likely=True, ambiguous=_KILLED_BY
 )
 PASSED: Final = _went_on(0, None)
-_LOST_SUPERVISOR: Final = "Under `run` the supervisor dies, too; only `finalize` is left."
+_LOST_SUPERVISOR: Final = (
+    "Under `run` the supervisor dies, too; only `finalize` is left."
+)
 
 NEEDS: Final[Mapping[str, str]] = {
     "pytest 9.2": "older versions of pytest end otherwise where a plugin is missing",
@@ -237,9 +253,7 @@ NEEDS: Final[Mapping[str, str]] = {
 
 SLEEP: Final = "tell('ready')\ntime.sleep(60)"
 STALL_SOON: Final = "failure_taxonomy_stall_seconds = 0.5\n"
-DEADLOCK: Final = (
-    "tell('ready')\nimport threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
-)
+DEADLOCK: Final = "tell('ready')\nimport threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
 CRASH: Final = "import ctypes; ctypes.string_at(0)"
 FILL: Final = (
     "with open('out/own', 'wb', 0) as file:\n"
@@ -249,7 +263,9 @@ FILL: Final = (
     "    except OSError:\n"
     "        pass\n"
 )
-OWN_FILES: Final = "global OWN; OWN = [open(f'own-{number}', 'w') for number in range(64)]"
+OWN_FILES: Final = (
+    "global OWN; OWN = [open(f'own-{number}', 'w') for number in range(64)]"
+)
 NO_DESCRIPTORS: Final = (
     "import resource\n"
     "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
@@ -261,9 +277,7 @@ NO_DESCRIPTORS: Final = (
     "except OSError:\n"
     "    pass\n"
 )
-NO_FILES: Final = (
-    "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
-)
+NO_FILES: Final = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
 ONCE: Final = "'PYTEST_XDIST_WORKER' not in os.environ"
 
 ONE_THREAD_MORE: Final = (
@@ -279,7 +293,9 @@ ONE_THREAD_MORE: Final = (
 def _hook(name: str, arguments: str, *lines: str) -> Mapping[str, str]:
     """Return a conftest with a hook that does something on the controller."""
     body = "".join(f"        {line}\n" for line in lines)
-    return {"conftest.py": f"import os\ndef {name}({arguments}):\n    if {ONCE}:\n{body}"}
+    return {
+        "conftest.py": f"import os\ndef {name}({arguments}):\n    if {ONCE}:\n{body}"
+    }
 
 
 FAULTS: Final[tuple[Fault, ...]] = (
@@ -297,7 +313,10 @@ FAULTS: Final[tuple[Fault, ...]] = (
             name=f"exit-{code}",
             title=f"`os._exit({code})`",
             body=f"os._exit({code})",
-            ends={"alone": _died(code, "process.exited"), "n2": _worker_died(str(code))},
+            ends={
+                "alone": _died(code, "process.exited"),
+                "n2": _worker_died(str(code)),
+            },
         )
         for code in (0, 1, 7)
     ),
@@ -410,7 +429,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
         args=("--timeout=0.5", "--timeout-method=signal"),
         ends={
             "alone": _went_on(1, "test.timeout", on="b", passed=2, failed=1),
-            "x": _went_on(1, "test.timeout", on="b", passed=1, failed=1, not_run=("c",)),
+            "x": _went_on(
+                1, "test.timeout", on="b", passed=1, failed=1, not_run=("c",)
+            ),
         },
     ),
     Fault(
@@ -505,7 +526,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
         makes=frozenset(f"own-{number}" for number in range(64)),
         ends={
             "alone": _went_on(1, "test.failed", on="c", passed=2, failed=1),
-            "n2": _went_on(1, "test.failed", on="c", passed=1, failed=2, also=("worker.crashed",)),
+            "n2": _went_on(
+                1, "test.failed", on="c", passed=1, failed=2, also=("worker.crashed",)
+            ),
         },
     ),
     Fault(
@@ -521,7 +544,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
         title="`os._exit(9)` at exit",
         body="import atexit; atexit.register(os._exit, 9)",
         ends={
-            "alone": _went_on(9, "exit_status.changed", source=SECOND, completeness="full"),
+            "alone": _went_on(
+                9, "exit_status.changed", source=SECOND, completeness="full"
+            ),
             "n2": _went_on(0, None, worker="9"),
         },
         note="When a worker's session is over, all its results are there, and pytest ends with 0: "
@@ -532,7 +557,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
         title="a segmentation fault at exit",
         body="import atexit, ctypes; atexit.register(ctypes.string_at, 0)",
         ends={
-            "alone": _went_on(-11, "process.crashed", source=SECOND, completeness="full"),
+            "alone": _went_on(
+                -11, "process.crashed", source=SECOND, completeness="full"
+            ),
             "n2": _went_on(0, "worker.crashed", worker="SIGSEGV"),
         },
     ),
@@ -719,14 +746,26 @@ FAULTS: Final[tuple[Fault, ...]] = (
         name="logfinish-raises",
         title="`pytest_runtest_logfinish` raises",
         files=_hook(
-            "pytest_runtest_logfinish", "nodeid", "assert 'test_b' not in nodeid, 'broken hook'"
+            "pytest_runtest_logfinish",
+            "nodeid",
+            "assert 'test_b' not in nodeid, 'broken hook'",
         ),
         ends={
             "alone": _died(
-                3, "internal.error", source="pytest", on=None, passed=2, in_flight="teardown"
+                3,
+                "internal.error",
+                source="pytest",
+                on=None,
+                passed=2,
+                in_flight="teardown",
             ),
             "n2": _died_on_workers(
-                3, "internal.error", source="pytest", on=None, passed=3, in_flight="teardown"
+                3,
+                "internal.error",
+                source="pytest",
+                on=None,
+                passed=3,
+                in_flight="teardown",
             ),
         },
     ),

@@ -90,7 +90,11 @@ def terminal_bench_run(run: Path) -> Path:
     """Write a run of terminal-bench whose trials end in all sorts of ways."""
     write_json(
         run / "run_metadata.json",
-        {"run_id": run.name, "agent_name": "terminus", "model_name": "anthropic/sonnet"},
+        {
+            "run_id": run.name,
+            "agent_name": "terminus",
+            "model_name": "anthropic/sonnet",
+        },
     )
     both = {"test_exists": "passed", "test_greets": "failed", "test_other": "failed"}
     trials = [
@@ -101,7 +105,9 @@ def terminal_bench_run(run: Path) -> Path:
             parser_results={"test_exists": "passed"},
             log=PASSING_LOG,
         ),
-        terminal_bench_trial(run, "failed", is_resolved=False, parser_results=both, log=PYTEST_LOG),
+        terminal_bench_trial(
+            run, "failed", is_resolved=False, parser_results=both, log=PYTEST_LOG
+        ),
         terminal_bench_trial(
             run,
             "slow-but-good",
@@ -118,11 +124,20 @@ def terminal_bench_run(run: Path) -> Path:
             parser_results=both,
             log=PYTEST_LOG,
         ),
-        terminal_bench_trial(run, "never-started", failure_mode="parse_error", log=NEVER_STARTED),
-        terminal_bench_trial(run, "slow-tests", failure_mode="test_timeout", log=PYTEST_LOG[:120]),
+        terminal_bench_trial(
+            run, "never-started", failure_mode="parse_error", log=NEVER_STARTED
+        ),
+        terminal_bench_trial(
+            run, "slow-tests", failure_mode="test_timeout", log=PYTEST_LOG[:120]
+        ),
         terminal_bench_trial(run, "silent", failure_mode="parse_error", log="\n"),
     ]
-    kept = {**trials[0], "trial_name": "kept.1-of-5.x", "task_id": "kept", "id": "kept-alone"}
+    kept = {
+        **trials[0],
+        "trial_name": "kept.1-of-5.x",
+        "task_id": "kept",
+        "id": "kept-alone",
+    }
     write_json(run / "results.json", {"results": [*trials, kept], "accuracy": 0.4})
     return run
 
@@ -137,7 +152,10 @@ def swe_bench_trial(
 ) -> Path:
     """Write a trial of SWE-bench 5.0.2 below a folder, and return its own."""
     folder = place / "logs" / "run_evaluation" / "nightly" / "org__model-1.5" / instance
-    write(folder / "run_instance.log", f"2026-01-02 03:04:05,006 - INFO - {instance}\n{log}")
+    write(
+        folder / "run_instance.log",
+        f"2026-01-02 03:04:05,006 - INFO - {instance}\n{log}",
+    )
     if output is not None:
         write(folder / "test_output.txt", output)
     if report is not None:
@@ -156,7 +174,9 @@ def swe_bench_statuses(**failure: list[str]) -> dict[str, Any]:
     }
 
 
-def harbor_trial(job: Path, name: str, *, log: str | None = None, **result: Any) -> Path:
+def harbor_trial(
+    job: Path, name: str, *, log: str | None = None, **result: Any
+) -> Path:
     """Write a trial of harbor 0.26.0, and return its folder."""
     write_json(job / "result.json", {"id": "0", "n_total_trials": 2, "stats": {}})
     write_json(
@@ -186,7 +206,9 @@ def harbor_trial(job: Path, name: str, *, log: str | None = None, **result: Any)
 
 def raised(name: str, message: str) -> dict[str, Any]:
     """Return harbor's `exception_info`."""
-    text = f"Traceback (most recent call last):\n  ...\nharbor.errors.{name}: {message}\n"
+    text = (
+        f"Traceback (most recent call last):\n  ...\nharbor.errors.{name}: {message}\n"
+    )
     return {
         "exception_type": name,
         "exception_message": message,
@@ -195,7 +217,9 @@ def raised(name: str, message: str) -> dict[str, Any]:
     }
 
 
-def inspect_sample(number: int | str, *, epoch: int = 1, **sample: Any) -> dict[str, Any]:
+def inspect_sample(
+    number: int | str, *, epoch: int = 1, **sample: Any
+) -> dict[str, Any]:
     """Return a sample of inspect_ai 0.3.260."""
     return {
         "id": number,
@@ -227,7 +251,9 @@ INSPECT_HEADER: Final[dict[str, Any]] = {
 }
 
 
-def inspect_archive(path: Path, *samples: dict[str, Any], head: str = "header.json") -> Path:
+def inspect_archive(
+    path: Path, *samples: dict[str, Any], head: str = "header.json"
+) -> Path:
     """Write a log of Inspect as an archive."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:

@@ -15,7 +15,12 @@ from pytest_failure_taxonomy.bench.kept.file import (
     scheduled,
 )
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, GateSettings, TaskClass
+from pytest_failure_taxonomy.bench.models import (
+    BenchScore,
+    FailureMode,
+    GateSettings,
+    TaskClass,
+)
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.sharding import digests_of
 
@@ -24,7 +29,9 @@ BEGAN: Final = 1_795_435_200.0
 """2026-11-23, 12:00 UTC."""
 
 
-def score_of(score: float, *codes: str, passed: bool | None = None, **fields: Any) -> BenchScore:
+def score_of(
+    score: float, *codes: str, passed: bool | None = None, **fields: Any
+) -> BenchScore:
     """Return a score that passed if it is 1, with failure modes of severity `block`."""
     modes = tuple(FailureMode(code=code, severity="block") for code in codes)
     return BenchScore(
@@ -37,7 +44,9 @@ def score_of(score: float, *codes: str, passed: bool | None = None, **fields: An
 
 def call_of(number: int = 1, **fields: Any) -> CaseAttempt:
     """Return a call of a system, which gave an output unless `ended` says why not."""
-    return CaseAttempt(attempt=number, **{"started_at": BEGAN, "seconds": 0.25, **fields})
+    return CaseAttempt(
+        attempt=number, **{"started_at": BEGAN, "seconds": 0.25, **fields}
+    )
 
 
 def header_of(task_class: TaskClass, *, root: Path, **changes: Any) -> RunHeader:
@@ -117,7 +126,11 @@ def keep_run(
 
 
 def outcome_of(
-    case_id: str, score: BenchScore, output: Any = None, *calls: CaseAttempt, **fields: Any
+    case_id: str,
+    score: BenchScore,
+    output: Any = None,
+    *calls: CaseAttempt,
+    **fields: Any,
 ) -> CaseOutcome:
     """Return the outcome of a case, whose cost is that of its calls and what the score says."""
     made = calls or (call_of(),)

@@ -25,9 +25,18 @@ def own_environment(home: Path, **variables: str) -> dict[str, str]:
         variables: further ones.
     """
     home.mkdir(parents=True)
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(_OF_THIS_RUN)}
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(_OF_THIS_RUN)
+    }
     # The packages that are installed in the real one stay.
-    return {**kept, "HOME": str(home), "PYTHONUSERBASE": site.getuserbase(), **variables}
+    return {
+        **kept,
+        "HOME": str(home),
+        "PYTHONUSERBASE": site.getuserbase(),
+        **variables,
+    }
 
 
 def run(command: Sequence[str], place: Path, variables: Mapping[str, str]) -> str:

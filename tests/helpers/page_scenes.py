@@ -68,7 +68,9 @@ def clean() -> dict[str, Any]:
     """Return the report of a run without a failure."""
     tests = _tests(240, workers=3)
     counts = Counts(collected=240, passed=236, skipped=4)
-    run = make_run(exit=ProcessExit(code=0, source="pytest"), counts=counts, tests=tests)
+    run = make_run(
+        exit=ProcessExit(code=0, source="pytest"), counts=counts, tests=tests
+    )
     return make_report(run, context=make_context(duration_seconds=_end_of(tests) + 0.4))
 
 
@@ -79,12 +81,16 @@ def one_failure() -> dict[str, Any]:
     failure = make_failure(
         nodeid="tests/test_cart.py::test_total_of_an_empty_cart",
         message=message,
-        exception=RaisedException(type="AssertionError", module="builtins", message=message),
+        exception=RaisedException(
+            type="AssertionError", module="builtins", message=message
+        ),
         location=Location(path="tests/test_cart.py", line=42),
         traceback=TRACEBACK,
     )
     run = make_run(
-        failures=(failure,), counts=Counts(collected=61, passed=60, failed=1), tests=tests
+        failures=(failure,),
+        counts=Counts(collected=61, passed=60, failed=1),
+        tests=tests,
     )
     report = copy.deepcopy(
         make_report(run, context=make_context(duration_seconds=_end_of(tests) + 0.3))
@@ -106,10 +112,14 @@ def many(failed: int = 2_000, total: int = 10_000) -> dict[str, Any]:
     tests = _tests(total, workers=4, failed=nodeids)
     workers = {test.nodeid: test.worker for test in tests}
     run = make_run(
-        failures=tuple(_one_of_many(number, each) for number, each in enumerate(nodeids)),
+        failures=tuple(
+            _one_of_many(number, each) for number, each in enumerate(nodeids)
+        ),
         counts=Counts(collected=total, passed=total - failed, failed=failed),
         tests=tests,
-        workers=tuple(WorkerEnd(id=f"gw{n}", tests=total // 4, exit_code=0) for n in range(4)),
+        workers=tuple(
+            WorkerEnd(id=f"gw{n}", tests=total // 4, exit_code=0) for n in range(4)
+        ),
     )
     report = copy.deepcopy(
         make_report(run, context=make_context(duration_seconds=_end_of(tests) + 2))
@@ -117,7 +127,9 @@ def many(failed: int = 2_000, total: int = 10_000) -> dict[str, Any]:
     for failure in report["failures"]:
         failure["worker"] = workers[failure["nodeid"]]
     states = ("new", "known", "flaky", "came_back", "known")
-    for group, cause, state in zip(report["groups"], report["causes"], states, strict=True):
+    for group, cause, state in zip(
+        report["groups"], report["causes"], states, strict=True
+    ):
         group["history"] = cause["history"] = {
             "state": state,
             "first_seen": None if state == "new" else "2026-01-12T09:30:00Z",
@@ -179,7 +191,11 @@ def stall() -> dict[str, Any]:
         counts=Counts(collected=120, passed=40),
         in_flight=(
             InFlightTest(
-                nodeid=nodeid, phase="call", elapsed_seconds=315.0, worker="gw1", stall=seen
+                nodeid=nodeid,
+                phase="call",
+                elapsed_seconds=315.0,
+                worker="gw1",
+                stall=seen,
             ),
         ),
         not_run=tuple(_nodeid(number) for number in range(41, 120)),
@@ -244,7 +260,10 @@ def broken_conftest() -> dict[str, Any]:
         traceback=traceback,
     )
     run = make_run(
-        exit=ProcessExit(code=4, source="pytest"), counts=Counts(), errors=(error,), tests=None
+        exit=ProcessExit(code=4, source="pytest"),
+        counts=Counts(),
+        errors=(error,),
+        tests=None,
     )
     return make_report(run, context=make_context(duration_seconds=0.31))
 
@@ -284,20 +303,30 @@ SCENES: Final[Mapping[str, Callable[[], dict[str, Any]]]] = MappingProxyType(
 
 
 def _nodeid(number: int) -> str:
-    module = ("cart", "prices", "orders", "stock", "mail", "users", "search")[number % 7]
+    module = ("cart", "prices", "orders", "stock", "mail", "users", "search")[
+        number % 7
+    ]
     return f"tests/{module}/test_{module}_{number % 5}.py::test_{module}[{number}-EUR]"
 
 
-def _tests(count: int, *, workers: int = 0, failed: tuple[str, ...] = ()) -> tuple[TestRun, ...]:
+def _tests(
+    count: int, *, workers: int = 0, failed: tuple[str, ...] = ()
+) -> tuple[TestRun, ...]:
     """Return tests one after another on each worker; some take longer, some leave a gap."""
     until = [0.4 + 0.1 * lane for lane in range(max(1, workers))]
     known = {_nodeid(number) for number in range(count)}
     extra = tuple(each for each in failed if each not in known)
     missed = set(failed)
     found = []
-    for number, nodeid in enumerate((*(_nodeid(each) for each in range(count)), *extra)):
+    for number, nodeid in enumerate(
+        (*(_nodeid(each) for each in range(count)), *extra)
+    ):
         lane = number % len(until)
-        seconds = 0.01 + 0.05 * ((number * 7919) % 13) / 13 + (0.9 if number % 59 == 7 else 0.0)
+        seconds = (
+            0.01
+            + 0.05 * ((number * 7919) % 13) / 13
+            + (0.9 if number % 59 == 7 else 0.0)
+        )
         gap = 0.3 if number % 47 == 3 else 0.001
         outcome: TestOutcome = "failed" if nodeid in missed else "passed"
         if outcome == "passed" and number % 60 == 1:
@@ -316,7 +345,9 @@ def _tests(count: int, *, workers: int = 0, failed: tuple[str, ...] = ()) -> tup
 
 
 def _end_of(tests: tuple[TestRun, ...]) -> float:
-    return max((each.start_seconds or 0) + (each.duration_seconds or 0) for each in tests)
+    return max(
+        (each.start_seconds or 0) + (each.duration_seconds or 0) for each in tests
+    )
 
 
 def _one_of_many(number: int, nodeid: str) -> TestFailure:
@@ -358,6 +389,8 @@ def _case(number: int) -> BenchScore:
 
 _MODES: Final = (
     FailureMode(code="missed_recipient", severity="warn", detail="2 of 3 recipients"),
-    FailureMode(code="leaks_address", severity="block", detail="bcc@example.com in the text"),
+    FailureMode(
+        code="leaks_address", severity="block", detail="bcc@example.com in the text"
+    ),
     FailureMode(code="sut.timeout", severity="block"),
 )

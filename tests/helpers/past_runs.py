@@ -36,13 +36,18 @@ def a_report(
         tests: outcomes of tests of `TEST`, by their functions' names.
     """
     outcomes = {f"{TEST}{name}": outcome for name, outcome in tests.items()}
-    failing = failing or tuple(name for name, each in outcomes.items() if each == "failed")
+    failing = failing or tuple(
+        name for name, each in outcomes.items() if each == "failed"
+    )
     exception = make_failure().exception
     assert exception is not None
     failures = tuple(
-        make_failure(nodeid=each, message=message, traceback=f"E   {message}") for each in failing
+        make_failure(nodeid=each, message=message, traceback=f"E   {message}")
+        for each in failing
     )
-    report = copy.deepcopy(make_report(make_run(failures=failures) if failing else make_run()))
+    report = copy.deepcopy(
+        make_report(make_run(failures=failures) if failing else make_run())
+    )
     run = report["run"]
     run["id"] = f"{number:032x}"
     run["started_at"] = f"2026-11-{1 + number // 24:02d}T{number % 24:02d}:00:00Z"
@@ -52,7 +57,9 @@ def a_report(
         "branch": branch,
         "dirty": False,
     }
-    report["environment"]["distributions"] = None if installed is None else list(installed)
+    report["environment"]["distributions"] = (
+        None if installed is None else list(installed)
+    )
     if tests:
         report["tests"] = [
             {
@@ -88,25 +95,41 @@ def a_mixed_report(
     for name, raised in tests.items():
         if raised is not None:
             type_, _, message = raised.partition(": ")
-            base = "builtins.ConnectionError" if "Connection" in type_ else "builtins.Exception"
+            base = (
+                "builtins.ConnectionError"
+                if "Connection" in type_
+                else "builtins.Exception"
+            )
             exception = RaisedException(
-                type=type_, module="builtins", message=message, bases=(f"builtins.{type_}", base)
+                type=type_,
+                module="builtins",
+                message=message,
+                bases=(f"builtins.{type_}", base),
             )
             failures.append(
                 make_failure(
-                    nodeid=f"{TEST}{name}", message=message, exception=exception, traceback=None
+                    nodeid=f"{TEST}{name}",
+                    message=message,
+                    exception=exception,
+                    traceback=None,
                 )
             )
     failed = len(failures)
     counts = Counts(collected=len(tests), passed=len(tests) - failed, failed=failed)
-    report = copy.deepcopy(make_report(make_run(failures=tuple(failures), counts=counts)))
-    outcomes = {name: "passed" if raised is None else "failed" for name, raised in tests.items()}
+    report = copy.deepcopy(
+        make_report(make_run(failures=tuple(failures), counts=counts))
+    )
+    outcomes = {
+        name: "passed" if raised is None else "failed" for name, raised in tests.items()
+    }
     given |= outcomes
     template = a_report(number, **given)
     for name in ("run", "environment", "tests"):
         report[name] = template[name]
     for test in report["tests"]:
-        test["duration_seconds"] = (seconds or {}).get(test["nodeid"].partition("::")[2], 0.5)
+        test["duration_seconds"] = (seconds or {}).get(
+            test["nodeid"].partition("::")[2], 0.5
+        )
     if job is not None:
         report["environment"]["ci"] = {"provider": "github", "run_id": "1", "job": job}
     return report

@@ -68,7 +68,10 @@ _WINDOWS_LACKS: Final[Mapping[str, frozenset[str]]] = {
     "time": _words("CLOCK_BOOTTIME CLOCK_MONOTONIC clock_gettime tzset"),
     "faulthandler": _words("register unregister"),
 }
-_WINDOWS_HAS: Final[Mapping[str, frozenset[str]]] = {"os": _WINDOWS_OS, "signal": _WINDOWS_SIGNAL}
+_WINDOWS_HAS: Final[Mapping[str, frozenset[str]]] = {
+    "os": _WINDOWS_OS,
+    "signal": _WINDOWS_SIGNAL,
+}
 _NOT_ON_WINDOWS: Final = _words("fcntl grp posix pty pwd resource syslog termios tty")
 
 
@@ -131,14 +134,18 @@ def _shown_part(
     """Return what is to be seen of a module; what a test patches there is patched for everybody."""
 
     def is_hidden(name: str) -> bool:
-        return name in lacks or (has is not None and name not in has and not name.startswith("_"))
+        return name in lacks or (
+            has is not None and name not in has and not name.startswith("_")
+        )
 
     class Shown(types.ModuleType):
         def __getattr__(self, name: str) -> Any:
             if name in own:
                 return own[name]
             if is_hidden(name):
-                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+                raise AttributeError(
+                    f"module {module.__name__!r} has no attribute {name!r}"
+                )
             return getattr(module, name)
 
         def __setattr__(self, name: str, value: object) -> None:
@@ -155,7 +162,9 @@ def _shown_part(
 
         @property
         def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # pytest's monkeypatch asks it
-            seen = {name: each for name, each in vars(module).items() if not is_hidden(name)}
+            seen = {
+                name: each for name, each in vars(module).items() if not is_hidden(name)
+            }
             return {**seen, **own}
 
     return Shown(module.__name__)
@@ -164,7 +173,10 @@ def _shown_part(
 def _windows_os() -> dict[str, Any]:
     def without_folder(call: Callable[..., Any]) -> Callable[..., Any]:
         def checked(*args: Any, **named: Any) -> Any:
-            if any(named.get(each) is not None for each in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
+            if any(
+                named.get(each) is not None
+                for each in ("dir_fd", "src_dir_fd", "dst_dir_fd")
+            ):
                 raise NotImplementedError("dir_fd unavailable on this platform")
             return call(*args, **named)
 
@@ -203,7 +215,9 @@ def _windows_ctypes() -> types.ModuleType:
         return process_id
 
     def wait_for_single_object(handle: int, _milliseconds: int) -> int:
-        with open(os.open(f"{handle}/stat", os.O_RDONLY, dir_fd=processes), "rb") as file:
+        with open(
+            os.open(f"{handle}/stat", os.O_RDONLY, dir_fd=processes), "rb"
+        ) as file:
             has_ended = file.read().rpartition(b") ")[2].split()[0] in b"ZX"
         return 0 if has_ended else 0x102
 
@@ -239,7 +253,9 @@ def _hide_proc() -> None:
     os.stat = stat
 
 
-def _replace_imports(shown: Mapping[str, types.ModuleType], absent: frozenset[str]) -> None:
+def _replace_imports(
+    shown: Mapping[str, types.ModuleType], absent: frozenset[str]
+) -> None:
     real = builtins.__import__
 
     def replaced(

@@ -37,7 +37,9 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the server as a crash of its machine would."""
-        self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "-w", "stop")
+        self._run(
+            "pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "-w", "stop"
+        )
 
     def start(self) -> None:
         """Start the server; it listens on a socket alone, and loses data with the machine."""
@@ -48,7 +50,9 @@ class Cluster:
 
     def make(self) -> None:
         """Make the files of the server."""
-        self._run("initdb", "-D", str(self._folder / "data"), "-U", _USER, "-A", "trust", "-N")
+        self._run(
+            "initdb", "-D", str(self._folder / "data"), "-U", _USER, "-A", "trust", "-N"
+        )
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._programs / program), *arguments]

@@ -24,8 +24,27 @@ TITLE: Final = "Failure report"
 JSONSchema = dict[str, Any]
 
 _KEYWORDS: Final = (
-    *("$schema", "$id", "$ref", "title", "description", "type", "const", "enum", "pattern"),
-    *("format", "minLength", "minimum", "maximum", "anyOf", "prefixItems", "items", "minItems"),
+    *(
+        "$schema",
+        "$id",
+        "$ref",
+        "title",
+        "description",
+        "type",
+        "const",
+        "enum",
+        "pattern",
+    ),
+    *(
+        "format",
+        "minLength",
+        "minimum",
+        "maximum",
+        "anyOf",
+        "prefixItems",
+        "items",
+        "minItems",
+    ),
     *("maxItems", "properties", "required", "additionalProperties", "$defs"),
 )
 """In the order in which they are written. A keyword that is not here has yet to be thought of, in
@@ -45,7 +64,9 @@ def report_json_schema() -> JSONSchema:
 
 def packaged_schema() -> JSONSchema:
     """Read the JSON Schema that ships with this package."""
-    text = files("pytest_failure_taxonomy.report").joinpath(FILE_NAME).read_text("utf-8")
+    text = (
+        files("pytest_failure_taxonomy.report").joinpath(FILE_NAME).read_text("utf-8")
+    )
     schema: JSONSchema = json.loads(text)
     return schema
 
@@ -57,8 +78,12 @@ def render_schema(schema: Mapping[str, Any]) -> str:
 
 def _normalise(schema: JSONSchema) -> JSONSchema:
     """Bring a schema, and all schemas in it, to the one form."""
-    one = {key: value for key, value in schema.items() if key not in ("title", "default")}
-    if len(one.get("allOf", [])) == 1:  # pydantic before 2.9: a reference with a description
+    one = {
+        key: value for key, value in schema.items() if key not in ("title", "default")
+    }
+    if (
+        len(one.get("allOf", [])) == 1
+    ):  # pydantic before 2.9: a reference with a description
         one.update(one.pop("allOf")[0])
     if "const" in one:  # before 2.10: an enum of one beside it
         one.pop("enum", None)

@@ -12,7 +12,12 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from pytest_failure_taxonomy.report.build import NO_PROOF, OWN_NAME, SCHEMA_ID, build_report
+from pytest_failure_taxonomy.report.build import (
+    NO_PROOF,
+    OWN_NAME,
+    SCHEMA_ID,
+    build_report,
+)
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -59,7 +64,9 @@ def make_run(**given: Any) -> RunEvidence:
 
     Where something failed, pytest ended with exit code 1.
     """
-    code = int(not given.keys().isdisjoint({"failures", "collection_failures", "errors"}))
+    code = int(
+        not given.keys().isdisjoint({"failures", "collection_failures", "errors"})
+    )
     fields: dict[str, Any] = {
         "exit": ProcessExit(code=code, source="pytest"),
         "counts": Counts(collected=1, passed=1),
@@ -77,7 +84,11 @@ def make_failure(**given: Any) -> TestFailure:
             type="AssertionError",
             module="builtins",
             message="assert 3 == 4",
-            bases=("builtins.AssertionError", "builtins.Exception", "builtins.BaseException"),
+            bases=(
+                "builtins.AssertionError",
+                "builtins.Exception",
+                "builtins.BaseException",
+            ),
             raised_in="tests.test_cart",
         ),
         "location": Location(path="tests/test_cart.py", line=7),
@@ -91,10 +102,14 @@ def make_full_run() -> RunEvidence:
     """Return the evidence of a run in which everything happened that a report has a place for."""
     return make_run(
         exit=ProcessExit(code=2, source="pytest"),
-        counts=Counts(collected=9, deselected=1, passed=1, failed=2, errors=2, warnings=3),
+        counts=Counts(
+            collected=9, deselected=1, passed=1, failed=2, errors=2, warnings=3
+        ),
         failures=(
             make_failure(),
-            make_failure(phase="teardown", location=None, traceback=None, duration_seconds=None),
+            make_failure(
+                phase="teardown", location=None, traceback=None, duration_seconds=None
+            ),
             make_failure(exception=None, crashed=True, worker="gw1", attempts=2),
         ),
         collection_failures=(
@@ -110,10 +125,16 @@ def make_full_run() -> RunEvidence:
             CollectionFailure(nodeid="tests/test_gone.py", message="no module"),
         ),
         errors=(
-            RunError(origin="internal", message="KeyError: 'x'", traceback="INTERNALERROR> ..."),
+            RunError(
+                origin="internal",
+                message="KeyError: 'x'",
+                traceback="INTERNALERROR> ...",
+            ),
             RunError(origin="plugin", message="ValueError"),
         ),
-        interruptions=(Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt"),),
+        interruptions=(
+            Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt"),
+        ),
         in_flight=(
             InFlightTest(
                 nodeid="tests/test_slow.py::test_it",
@@ -125,7 +146,12 @@ def make_full_run() -> RunEvidence:
         not_run=("tests/test_late.py::test_b", "tests/test_late.py::test_a"),
         workers=(
             WorkerEnd(id="gw0", tests=3, exit_code=0),
-            WorkerEnd(id="gw1", tests=2, signal="SIGSEGV", crashed_on="tests/test_cart.py::test_c"),
+            WorkerEnd(
+                id="gw1",
+                tests=2,
+                signal="SIGSEGV",
+                crashed_on="tests/test_cart.py::test_c",
+            ),
         ),
     )
 
@@ -143,7 +169,9 @@ def make_context(**given: Any) -> RunContext:
             platform="Linux-6.18-x86_64",
             pytest="9.0.0",
             plugins=("pytest-failure-taxonomy-0.1.0", "pytest-xdist-3.8.0"),
-            ci=ContinuousIntegration(provider="github", run_id="1", job="tests", commit="abc"),
+            ci=ContinuousIntegration(
+                provider="github", run_id="1", job="tests", commit="abc"
+            ),
         ),
     }
     return RunContext(**{**fields, **given})
@@ -167,12 +195,15 @@ def extensions_of(report: Mapping[str, Any]) -> dict[str, Any]:
 def assert_valid_report(report: object) -> FailureReport:
     """Check a report's JSON against the packaged schema and the model, which must give it back."""
     problems = [
-        f"{problem.json_path}: {problem.message}" for problem in _validator().iter_errors(report)
+        f"{problem.json_path}: {problem.message}"
+        for problem in _validator().iter_errors(report)
     ]
     assert problems == []
     model = FailureReport.model_validate_json(json.dumps(report))
     again = model.model_dump(mode="json", by_alias=True)
-    assert json.dumps(again) == json.dumps(report), "the model gives back something else"
+    assert json.dumps(again) == json.dumps(report), (
+        "the model gives back something else"
+    )
     return model
 
 
@@ -193,7 +224,9 @@ def assert_valid_reports_in(folder: Path) -> None:
         try:
             read_report(path)
         except (AssertionError, ValueError) as error:
-            raise AssertionError(f"{path.name}: an invalid report was left: {error}") from error
+            raise AssertionError(
+                f"{path.name}: an invalid report was left: {error}"
+            ) from error
 
 
 def reports_in(folder: Path) -> Iterator[Path]:
@@ -209,7 +242,9 @@ def _begins_as_report(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-    except OSError:  # a test took the right to read it, or what wrote it has just removed it
+    except (
+        OSError
+    ):  # a test took the right to read it, or what wrote it has just removed it
         return False
     return head.startswith(b"{") and SCHEMA_ID.encode() in head
 

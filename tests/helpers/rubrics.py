@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode, Severity
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchScore,
+    FailureMode,
+    Severity,
+)
 
 Rubric = Callable[[BenchCase, Any], Awaitable[object]]
-PASSING: Mapping[str, Any] = {"passed": True, "score": 1.0, "breakdown": {"correctness": 1.0}}
+PASSING: Mapping[str, Any] = {
+    "passed": True,
+    "score": 1.0,
+    "breakdown": {"correctness": 1.0},
+}
 
 
 async def in_process_stub_rubric(case: BenchCase, output: object) -> object:
@@ -54,7 +63,9 @@ def mixed_severity_rubric(
         return BenchScore(
             passed=True,
             score=1.0,
-            failure_modes=tuple(FailureMode(code=code, severity=level) for code, level in given),
+            failure_modes=tuple(
+                FailureMode(code=code, severity=level) for code, level in given
+            ),
         )
 
     return grade

@@ -23,7 +23,11 @@ JUNIT: Final = "junit.xml"
 TIMEOUT_SECONDS: Final = 120.0
 """For one run. Most take half a second; a machine that does other things, too, takes longer."""
 
-_EARLIER_REPORT: Final = {"run": {"id": "0" * 32}, "completeness": "full", "verdict": None}
+_EARLIER_REPORT: Final = {
+    "run": {"id": "0" * 32},
+    "completeness": "full",
+    "verdict": None,
+}
 _PLUGIN: Final = "failure_taxonomy"
 _NOT_INHERITED: Final = re.compile(
     "PYTEST_(?!DEBUG_TEMPROOT)|FAILURE_TAXONOMY_|PYTHONWARNINGS|PYTHON_COLORS|PY_COLORS|NO_COLOR"
@@ -33,14 +37,21 @@ _NOT_INHERITED: Final = re.compile(
 
 _TITLE: Final = re.compile("=+ why this run failed =+")
 _LAST_OF_OURS: Final = ("report: ", "failure taxonomy: ")
-_TRACEBACK: Final = re.compile(r"(INTERNALERROR> )?Traceback \(most recent call last\):")
+_TRACEBACK: Final = re.compile(
+    r"(INTERNALERROR> )?Traceback \(most recent call last\):"
+)
 _FRAME: Final = re.compile("(INTERNALERROR> )?  ")
 _VARIES: Final = (
     (re.compile(r"in [0-9]+\.[0-9]+s( \([0-9:]+\))?"), "in N s"),
     (re.compile("0x[0-9a-f]+"), "0xN"),
     (re.compile("={3,}"), "==="),
     (re.compile("(?<=available fixtures: )(.*)failure_taxonomy, "), r"\1"),
-    (re.compile("(?<=^plugins: )failure-taxonomy-[^, ]+(, )?|, failure-taxonomy-[^, ]+"), ""),
+    (
+        re.compile(
+            "(?<=^plugins: )failure-taxonomy-[^, ]+(, )?|, failure-taxonomy-[^, ]+"
+        ),
+        "",
+    ),
 )
 """What differs between two runs of the same tests, and what to put in its place."""
 
@@ -106,7 +117,9 @@ class FinishedRun:
 class PytestRuns:
     """Start runs of pytest in the folder of a `pytester`."""
 
-    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.path = pytester.path
         self._pytester = pytester
         for name in list(os.environ):
@@ -175,7 +188,9 @@ class PytestRuns:
         assert run.report == {}
         return run
 
-    def compare(self, *args: str, plugins: Sequence[str] = (), cache: bool = False) -> FinishedRun:
+    def compare(
+        self, *args: str, plugins: Sequence[str] = (), cache: bool = False
+    ) -> FinishedRun:
         """Run pytest without our plugin and with it; return the second run.
 
         Its exit status must be that of the first, its output that of the first and our lines.
@@ -209,7 +224,11 @@ class PytestRuns:
         assert [name for name in left if not records.fullmatch(name)] == []
 
     def _run(
-        self, *args: str, plugins: Sequence[str], cache: bool, prefix: Sequence[str] = ()
+        self,
+        *args: str,
+        plugins: Sequence[str],
+        cache: bool,
+        prefix: Sequence[str] = (),
     ) -> FinishedRun:
         (self.path / JUNIT).unlink(missing_ok=True)
         command = [f"--junitxml={JUNIT}"]
@@ -274,14 +293,18 @@ def assert_counts_agree(run: FinishedRun) -> None:
         # Cases that are below what passes, where only the gate of their bench decides.
         outcomes["passed"] = outcomes.get("passed", 0) + outcomes.pop("below", 0)
         told = [
-            name for name in _COUNTED_ALIKE if name != "deselected" or not run.report["workers"]
+            name
+            for name in _COUNTED_ALIKE
+            if name != "deselected" or not run.report["workers"]
         ]
         assert {name: summary[name] for name in told} == {
             name: outcomes.get(name, 0) for name in told
         }
     if run.junit:
         assert run.junit["skipped"] == summary["skipped"] + summary["xfailed"]
-        internal = sum(error["kind"] == "internal.error" for error in run.report["internal_errors"])
+        internal = sum(
+            error["kind"] == "internal.error" for error in run.report["internal_errors"]
+        )
         assert (
             run.junit["failures"] + run.junit["errors"]
             == summary["failed"] + summary["errors"] + internal
@@ -293,7 +316,11 @@ def assert_counts_agree(run: FinishedRun) -> None:
 def _told_apart(lines: Sequence[str]) -> Iterator[tuple[str, bool]]:
     is_ours = False
     for line in lines:
-        is_ours = is_ours or _TITLE.fullmatch(line) is not None or line.startswith(_LAST_OF_OURS)
+        is_ours = (
+            is_ours
+            or _TITLE.fullmatch(line) is not None
+            or line.startswith(_LAST_OF_OURS)
+        )
         yield line, is_ours
         is_ours = is_ours and not line.startswith(_LAST_OF_OURS)
 

@@ -22,7 +22,9 @@ BENCH: Final = "failure_taxonomy_bench"
 
 SERIAL: Final = pytest.mark.parametrize("workers", [()], ids=["serial"])
 ON_WORKERS: Final = pytest.mark.parametrize("workers", [("-n", "2")], ids=["xdist"])
-WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+WORKERS: Final = pytest.mark.parametrize(
+    "workers", [(), ("-n", "2")], ids=["serial", "xdist"]
+)
 """How a test runs a bench: both ways only where they differ in what it looks at."""
 
 ECHO_RUBRIC: Final = """\

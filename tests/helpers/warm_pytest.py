@@ -77,7 +77,9 @@ _BENCH_FILES: Final = {
     "bench/echo/rubric.py": "def grade(case, output):\n"
     "    share = case['input'] / 4\n"
     "    return {'passed': share > 0.4, 'score': share, 'breakdown': {'exactness': share}}\n",
-    "bench/echo/cases/a.jsonl": "".join(f'{{"id": "{n}", "input": {n}}}\n' for n in range(5)),
+    "bench/echo/cases/a.jsonl": "".join(
+        f'{{"id": "{n}", "input": {n}}}\n' for n in range(5)
+    ),
 }
 _COMMAND_FILES: Final = {
     "junit.xml": "<testsuite tests='1' failures='1'><testcase classname='a' name='b'>"
@@ -125,7 +127,12 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
     modules = ours if is_ours else _modules_of(command, env)
     if is_ours and not Switch.with_our_modules:
         return None
-    key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True), modules)
+    key = (
+        os.getpid(),
+        threading.get_ident(),
+        json.dumps(read, sort_keys=True),
+        modules,
+    )
     if key not in _servers:
         _servers[key] = _Server(env, modules)
     return _servers[key]
@@ -152,7 +159,9 @@ def _count_of_workers(arguments: Sequence[str]) -> int:
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in env.items() if k.startswith(_AT_START) and k not in _NO_MATTER}
+    return {
+        k: v for k, v in env.items() if k.startswith(_AT_START) and k not in _NO_MATTER
+    }
 
 
 _OF_THE_SUITE: Final = _read_at_start(os.environ)
@@ -197,7 +206,9 @@ class _Server:
         Raises:
             subprocess.TimeoutExpired: it has not ended in time.
         """
-        request = json.dumps({"arguments": command[2:], "cwd": str(cwd), "env": dict(env)})
+        request = json.dumps(
+            {"arguments": command[2:], "cwd": str(cwd), "env": dict(env)}
+        )
         # Pipes, as `subprocess` has them: a limit on files must not cut what is printed.
         with open(os.devnull, "rb") as stdin, ThreadPoolExecutor(2) as readers:
             pipes = [os.pipe(), os.pipe()]
@@ -250,7 +261,9 @@ def _warm_up(modules: tuple[str, ...]) -> None:
     for name in _loaded_by_a_run(modules) if {"-p", _COMMAND} & {*modules} else ():
         with suppress(ImportError):  # the name of an alias
             import_module(name)
-    inspect.getmodule(_warm_up.__code__)  # reads where each module's file is, once a process
+    inspect.getmodule(
+        _warm_up.__code__
+    )  # reads where each module's file is, once a process
     _remember_entry_points()
     gc.collect()
     gc.freeze()  # a fork that traverses what it shares would copy it
@@ -304,7 +317,11 @@ def _run_once(folder: Path, modules: Sequence[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(1, 2)
     # What the asking run is told, such as where a step of GitHub writes, is not for this one.
-    kept = {k: v for k, v in os.environ.items() if k.startswith((*_AT_START, "PATH", "HOME"))}
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if k.startswith((*_AT_START, "PATH", "HOME"))
+    }
     os.environ.clear()
     os.environ.update(kept, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     for sys.argv in runs:
@@ -410,7 +427,9 @@ class _Workers:
 class _Worker(subprocess.Popen[bytes]):
     """A child process that is not executed but was forked before and is now told its work."""
 
-    def __init__(self, process_id: int, connection: socket.socket, args: Sequence[str]) -> None:
+    def __init__(
+        self, process_id: int, connection: socket.socket, args: Sequence[str]
+    ) -> None:
         self._process_id, self._connection = process_id, connection
         super().__init__(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -419,11 +438,17 @@ class _Worker(subprocess.Popen[bytes]):
         request = {
             "cwd": os.getcwd(),
             "env": dict(os.environ),
-            "ignored": [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN],
+            "ignored": [
+                n
+                for n in signal.valid_signals()
+                if signal.getsignal(n) is signal.SIG_IGN
+            ],
         }
         try:
             socket.send_fds(
-                self._connection, [json.dumps(request).encode()], [stdin_read, stdout_write, 2]
+                self._connection,
+                [json.dumps(request).encode()],
+                [stdin_read, stdout_write, 2],
             )
         finally:
             close: Callable[..., None] = self._close_pipe_fds  # type: ignore[attr-defined]  # its end is that of what it overrides
@@ -445,7 +470,9 @@ def _work(connection: socket.socket) -> None:
         signal.signal(number, signal.SIG_IGN)
     _take_surroundings(asked, streams)
     errors = io.FileIO(2, "w", closefd=False)
-    sys.stderr = io.TextIOWrapper(errors, "utf-8", "backslashreplace", write_through=True)
+    sys.stderr = io.TextIOWrapper(
+        errors, "utf-8", "backslashreplace", write_through=True
+    )
     sys.argv = ["-c"]
     sys.path[0] = ""
     main = sys.modules["__main__"] = ModuleType("__main__")
@@ -460,7 +487,9 @@ def _end(status: int) -> NoReturn:
     atexit._run_exitfuncs()
     try:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(AttributeError, ValueError):  # there is none, or a test has closed it
+            with suppress(
+                AttributeError, ValueError
+            ):  # there is none, or a test has closed it
                 stream.flush()
     except OSError:
         sys.exit(status)  # Python tries it again, and tells of it
@@ -476,7 +505,9 @@ def _main() -> None:
         arguments = serve(connection)
     else:
         sys.path[0] = os.getcwd()  # as `python -m pytest` has it
-        _warm_up(_FOR_WORKERS)  # one run of its own to learn from would cost more than it saves
+        _warm_up(
+            _FOR_WORKERS
+        )  # one run of its own to learn from would cost more than it saves
         arguments = ["pytest", *given]
     if arguments is None:
         return

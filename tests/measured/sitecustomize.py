@@ -9,7 +9,10 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-if "FAILURE_TAXONOMY_ISOLATED" in os.environ and "COVERAGE_PROCESS_CONFIG" not in os.environ:
+if (
+    "FAILURE_TAXONOMY_ISOLATED" in os.environ
+    and "COVERAGE_PROCESS_CONFIG" not in os.environ
+):
     import coverage
 
     root = Path(__file__).resolve().parents[2]

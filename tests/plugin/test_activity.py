@@ -27,7 +27,9 @@ ON_WORKER: Final = (
 )
 
 
-def run(folder: Path, files: dict[str, str], *args: str) -> tuple[ChildRun, dict[str, Any]]:
+def run(
+    folder: Path, files: dict[str, str], *args: str
+) -> tuple[ChildRun, dict[str, Any]]:
     """Run pytest on some files, and return its report once it is complete."""
     for name, content in {"pytest.ini": "[pytest]\n", **files}.items():
         path = folder / name
@@ -110,7 +112,9 @@ def test_the_verdict_names_the_place_of_a_worker(
     verdict = report["verdict"]
     assert (verdict["kind"], verdict["nodeid"]) == ("worker.crashed", nodeid)
     assert verdict["message"] == f"gw0 left with exit code 3 while {doing}"
-    assert verdict["evidence"][0]["detail"] == (f"worker gw0 left with exit code 3 while {doing}")
+    assert verdict["evidence"][0]["detail"] == (
+        f"worker gw0 left with exit code 3 while {doing}"
+    )
     assert report["completeness"] == "full"
 
 
@@ -124,5 +128,8 @@ def test_a_run_is_as_it_was(tmp_path: Path) -> None:
     )
     child, report = run(tmp_path, {"conftest.py": "", "test_a.py": content})
     assert child.outcome == "1 failed, 1 passed"
-    assert report["verdict"]["message"] == "1 of 2 tests failed: assert 0: test_fails (test_a.py:4)"
+    assert (
+        report["verdict"]["message"]
+        == "1 of 2 tests failed: assert 0: test_fails (test_a.py:4)"
+    )
     assert extensions_of(report) == {}

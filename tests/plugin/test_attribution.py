@@ -45,7 +45,9 @@ rules:
     reason: TOOL_ERROR
     kind: tool.net
 """
-REFUSED: Final = "def test_it():\n    raise ConnectionRefusedError('connection refused')\n"
+REFUSED: Final = (
+    "def test_it():\n    raise ConnectionRefusedError('connection refused')\n"
+)
 
 
 def run_suite(
@@ -86,15 +88,25 @@ def test_a_test_may_know_better(runs: PytestRuns, workers: int) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("record('SANDBOX', 'sandbox.x', '')", "'SANDBOX' is no failure reason; give one of"),
-        ("record('LLM_ERROR', 'Llm', '')", "'Llm' is no kind; give lower-case words with dots"),
-        ("record('LLM_ERROR', 'test.failed', '')", "refines TESTS_FAILED, not LLM_ERROR"),
+        (
+            "record('SANDBOX', 'sandbox.x', '')",
+            "'SANDBOX' is no failure reason; give one of",
+        ),
+        (
+            "record('LLM_ERROR', 'Llm', '')",
+            "'Llm' is no kind; give lower-case words with dots",
+        ),
+        (
+            "record('LLM_ERROR', 'test.failed', '')",
+            "refines TESTS_FAILED, not LLM_ERROR",
+        ),
     ],
 )
 def test_a_wrong_word_of_a_test(runs: PytestRuns, call: str, words: str) -> None:
     """A reason or kind that is none is an error in the test that says it."""
     report = run_suite(
-        runs, {"test_it.py": f"def test_it(failure_taxonomy): failure_taxonomy.{call}\n"}
+        runs,
+        {"test_it.py": f"def test_it(failure_taxonomy): failure_taxonomy.{call}\n"},
     )
     (failure,) = report["failures"]
     assert failure["exception"]["type"] == "ValueError"
@@ -122,8 +134,14 @@ def test_a_hook_is_asked(runs: PytestRuns, workers: int) -> None:
         "def test_other(): assert 0\n"
     )
     report = run_suite(runs, {"conftest.py": HOOK, "test_it.py": body}, workers=workers)
-    kinds = {each["nodeid"].rpartition("_")[2]: each["kind"] for each in report["failures"]}
-    assert kinds == {"setup": "sandbox.setup", "call": "sandbox.call", "other": "test.failed"}
+    kinds = {
+        each["nodeid"].rpartition("_")[2]: each["kind"] for each in report["failures"]
+    }
+    assert kinds == {
+        "setup": "sandbox.setup",
+        "call": "sandbox.call",
+        "other": "test.failed",
+    }
 
 
 @pytest.mark.parametrize(
@@ -139,11 +157,15 @@ def test_a_hook_is_asked(runs: PytestRuns, workers: int) -> None:
     ],
 )
 @XDIST
-def test_a_hook_that_is_wrong(runs: PytestRuns, workers: int, body: str, fault: str) -> None:
+def test_a_hook_that_is_wrong(
+    runs: PytestRuns, workers: int, body: str, fault: str
+) -> None:
     """A hook's own failure is told once and changes nothing else."""
     hook = f"def pytest_failure_taxonomy_classify(exception):\n    {body}\n"
     report = run_suite(
-        runs, {"conftest.py": hook, "test_it.py": "def test_it(): assert 0\n"}, workers=workers
+        runs,
+        {"conftest.py": hook, "test_it.py": "def test_it(): assert 0\n"},
+        workers=workers,
     )
     assert report["failures"][0]["kind"] == "test.failed"
     (told,) = own(report)["faults"]
@@ -166,9 +188,12 @@ def test_rules_are_asked_in_their_order(runs: PytestRuns, workers: int) -> None:
     """The first rule that matches gives reason, kind and name; the report tells what it says."""
     files = {
         "rules.yaml": RULES,
-        "test_it.py": REFUSED + "def test_reset(): raise ConnectionResetError('reset')\n",
+        "test_it.py": REFUSED
+        + "def test_reset(): raise ConnectionResetError('reset')\n",
     }
-    report = run_suite(runs, files, "--failure-taxonomy-rules=rules.yaml", workers=workers)
+    report = run_suite(
+        runs, files, "--failure-taxonomy-rules=rules.yaml", workers=workers
+    )
     found = {
         each["nodeid"].rpartition("_")[2]: (each["reason"], each["kind"], each["rule"])
         for each in report["failures"]
@@ -215,9 +240,14 @@ def test_a_test_comes_before_a_rule(runs: PytestRuns) -> None:
         "    raise ConnectionRefusedError('connection refused')\n"
     )
     report = run_suite(
-        runs, {"rules.yaml": RULES, "test_it.py": body}, "--failure-taxonomy-rules=rules.yaml"
+        runs,
+        {"rules.yaml": RULES, "test_it.py": body},
+        "--failure-taxonomy-rules=rules.yaml",
     )
-    assert (report["failures"][0]["kind"], report["failures"][0]["rule"]) == ("llm.error", None)
+    assert (report["failures"][0]["kind"], report["failures"][0]["rule"]) == (
+        "llm.error",
+        None,
+    )
 
 
 def test_bad_rules_stop_the_run(runs: PytestRuns) -> None:
@@ -227,7 +257,9 @@ def test_bad_rules_stop_the_run(runs: PytestRuns) -> None:
     run = runs.run("--failure-taxonomy-rules=rules.yaml")
     assert run.exit_status == 4
     assert run.verdict == ("INTERNAL_ERROR", "usage.error")
-    (told,) = [number for number, line in enumerate(run.stderr) if line.startswith("ERROR: ")]
+    (told,) = [
+        number for number, line in enumerate(run.stderr) if line.startswith("ERROR: ")
+    ]
     first, _, third, blank, *_ = [*run.stderr[told:], ""]
     assert "rules.yaml:2: reason: 'NOPE'" in first
     assert "rules.yaml:5: unknown key 'severty'" in third
@@ -244,7 +276,9 @@ def test_a_pattern_without_end(runs: PytestRuns) -> None:
     )
     body = "def test_it(): raise ValueError('a' * 60 + 'b')\n"
     report = run_suite(
-        runs, {"rules.yaml": rules, "test_it.py": body}, "--failure-taxonomy-rules=rules.yaml"
+        runs,
+        {"rules.yaml": rules, "test_it.py": body},
+        "--failure-taxonomy-rules=rules.yaml",
     )
     assert report["failures"][0]["rule"] == "next"
     (told,) = own(report)["faults"]
@@ -267,7 +301,9 @@ def test_a_library_is_known(runs: PytestRuns) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
+@pytest.mark.skipif(
+    os.name != "posix", reason="the record outlives its process on POSIX alone"
+)
 def test_rules_outlive_pytest(tmp_path: Path) -> None:
     """A run that dies after a failure gets the same answer from what it left behind."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nfailure_taxonomy_watcher = false\n")
@@ -275,12 +311,20 @@ def test_rules_outlive_pytest(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         f"import os\n{REFUSED}{SAID}def test_dies(): os._exit(9)\n"
     )
-    run = run_pytest(tmp_path, "--failure-taxonomy", "--failure-taxonomy-rules=rules.yaml")
+    run = run_pytest(
+        tmp_path, "--failure-taxonomy", "--failure-taxonomy-rules=rules.yaml"
+    )
     assert run.status == 9
     (tmp_path / "rules.yaml").unlink()
     run_child(
         tmp_path,
-        [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", "failure-report.json"],
+        [
+            sys.executable,
+            "-m",
+            "pytest_failure_taxonomy",
+            "finalize",
+            "failure-report.json",
+        ],
     )
     report = run.report(completeness="reconstructed")
     assert [(each["kind"], each["rule"]) for each in report["failures"]] == [
@@ -305,7 +349,9 @@ def test_a_marker_is_one_more_reason(runs: PytestRuns, workers: int) -> None:
         "def test_passes(): print('[GZA_FAILURE:MAX_TURNS]')\n"
     )
     report = run_suite(runs, {"test_it.py": body}, workers=workers)
-    markers = {each["nodeid"].rpartition("_")[2]: each["marker"] for each in report["failures"]}
+    markers = {
+        each["nodeid"].rpartition("_")[2]: each["marker"] for each in report["failures"]
+    }
     assert markers == {"it": "MAX_TURNS", "unknown": "UNKNOWN", "none": None}
     held = {(each["reason"], each["kind"], each["count"]) for each in report["reasons"]}
     assert held == {
@@ -333,7 +379,10 @@ def test_markers_of_ones_own(runs: PytestRuns) -> None:
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("A B", "a marker's name has letters"), ("LOST = NOWHERE", "NOWHERE is no failure reason")],
+    [
+        ("A B", "a marker's name has letters"),
+        ("LOST = NOWHERE", "NOWHERE is no failure reason"),
+    ],
 )
 def test_a_wrong_marker(runs: PytestRuns, line: str, words: str) -> None:
     """What is no marker or no reason in the configuration is a usage error."""
@@ -358,10 +407,18 @@ def test_failure_types(runs: PytestRuns, workers: int) -> None:
         "test_syntax.py": "def test_it(:\n",
     }
     report = run_suite(runs, files, "--continue-on-collection-errors", workers=workers)
-    types = {each["nodeid"].rpartition("_")[2]: each["failure_type"] for each in report["failures"]}
+    types = {
+        each["nodeid"].rpartition("_")[2]: each["failure_type"]
+        for each in report["failures"]
+    }
     assert types == {"it": "VERIFICATION_FAILED", "import": "BROKEN_BUILD"}
-    broken = {each["nodeid"]: each["failure_type"] for each in report["collection_errors"]}
-    assert broken == {"test_import.py": "BROKEN_BUILD", "test_syntax.py": "BROKEN_BUILD"}
+    broken = {
+        each["nodeid"]: each["failure_type"] for each in report["collection_errors"]
+    }
+    assert broken == {
+        "test_import.py": "BROKEN_BUILD",
+        "test_syntax.py": "BROKEN_BUILD",
+    }
     verdict = report["verdict"]
     assert verdict["failure_type"] == types[verdict["nodeid"].rpartition("_")[2]]
     assert (verdict["retryable"], verdict["recovery_action"]) == (False, "escalate")
@@ -385,7 +442,9 @@ def test_one_cause_is_one_group(runs: PytestRuns, workers: int) -> None:
         "test_b.py": body,
     }
     report = run_suite(runs, files, workers=workers)
-    assert [(each["count"], each["title"].partition(":")[0]) for each in report["groups"]] == [
+    assert [
+        (each["count"], each["title"].partition(":")[0]) for each in report["groups"]
+    ] == [
         (12, "LookupError"),
         (4, "KeyError"),
         (4, "KeyError"),
@@ -393,7 +452,9 @@ def test_one_cause_is_one_group(runs: PytestRuns, workers: int) -> None:
     assert report["groups"][0]["title"].endswith("(shop.py: price)")
     for group in report["groups"]:
         own_prints = {
-            each["fingerprint"] for each in report["failures"] if each["nodeid"] in group["nodeids"]
+            each["fingerprint"]
+            for each in report["failures"]
+            if each["nodeid"] in group["nodeids"]
         }
         assert own_prints == {group["fingerprint"]}
 
@@ -407,7 +468,11 @@ def test_the_terminal_counts_causes(runs: PytestRuns) -> None:
     )
     runs.write({"test_it.py": body + "def test_other(): assert 0\n"})
     run = runs.run()
-    at = next(n for n, line in enumerate(run.stdout) if line.startswith("10 tests failed, 2 cause"))
+    at = next(
+        n
+        for n, line in enumerate(run.stdout)
+        if line.startswith("10 tests failed, 2 cause")
+    )
     assert run.stdout[at + 1 : at + 3] == [
         "  9 x OSError: [Errno 5] x: test_it (test_it.py:3)",
         "  1 x assert 0: test_other (test_it.py:4)",

@@ -18,7 +18,9 @@ from tests.helpers.reports import extensions_of
 
 TO: Final = "--failure-taxonomy-report"
 STRICT: Final = "--failure-taxonomy-strict-baseline"
-TEST: Final = "import pathlib\n\ndef test_passes():\n    pathlib.Path('it_ran').touch()\n"
+TEST: Final = (
+    "import pathlib\n\ndef test_passes():\n    pathlib.Path('it_ran').touch()\n"
+)
 
 posix_only = pytest.mark.skipif("sys.platform == 'win32'", reason="of POSIX systems")
 
@@ -49,14 +51,28 @@ def assert_refused(run: ChildRun, *words: str) -> None:
     ("path", "words"),
     [
         pytest.param(".", ("is a directory", "give the name of a file"), id="here"),
-        pytest.param("sub", ("/sub is a directory", "give the name of a file"), id="folder"),
-        pytest.param("file/r.json", ("/file/r.json", "Not a directory"), id="parent-is-file"),
-        pytest.param("file/a/r.json", ("/file/a/r.json", "Not a directory"), id="grandparent"),
-        pytest.param("test_it.py", ("path is a Python file's, test_it.py; give",), id="a-test"),
-        pytest.param("x" * 300, ("can't be written: File name too long",), id="too-long"),
+        pytest.param(
+            "sub", ("/sub is a directory", "give the name of a file"), id="folder"
+        ),
+        pytest.param(
+            "file/r.json", ("/file/r.json", "Not a directory"), id="parent-is-file"
+        ),
+        pytest.param(
+            "file/a/r.json", ("/file/a/r.json", "Not a directory"), id="grandparent"
+        ),
+        pytest.param(
+            "test_it.py", ("path is a Python file's, test_it.py; give",), id="a-test"
+        ),
+        pytest.param(
+            "x" * 300, ("can't be written: File name too long",), id="too-long"
+        ),
         pytest.param("a\0b.json", ("the path holds a null character",), id="null"),
-        pytest.param("/dev/null", ("/dev/null is a device",), id="device", marks=posix_only),
-        pytest.param("/dev/full", ("/dev/full is a device",), id="full", marks=posix_only),
+        pytest.param(
+            "/dev/null", ("/dev/null is a device",), id="device", marks=posix_only
+        ),
+        pytest.param(
+            "/dev/full", ("/dev/full is a device",), id="full", marks=posix_only
+        ),
     ],
 )
 @pytest.mark.parametrize("how", ["option", "ini"])
@@ -79,7 +95,9 @@ def test_paths_that_can_not_be_a_reports(
 
 
 @posix_only
-def test_a_path_that_would_break_the_line(pytester: pytest.Pytester, folder: Path) -> None:
+def test_a_path_that_would_break_the_line(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """A line break or a terminal's escape in a path is shown as an escape."""
     (folder / "a\nb\x1b[31m").mkdir()
     run = run_inside(pytester, f"{TO}=a\nb\x1b[31m", switch=())
@@ -93,15 +111,21 @@ def test_an_empty_path(pytester: pytest.Pytester, folder: Path, path: str) -> No
     assert_refused(run, f"{TO}: the path is empty; give the name of a file")
 
 
-def test_a_path_that_ends_like_a_folder(pytester: pytest.Pytester, folder: Path) -> None:
+def test_a_path_that_ends_like_a_folder(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """Nobody who writes `reports/` means a file of that name."""
     run = run_inside(pytester, f"{TO}=reports/", switch=())
-    assert_refused(run, f"{TO}: the path is a folder's, reports/; give the name of a file")
+    assert_refused(
+        run, f"{TO}: the path is a folder's, reports/; give the name of a file"
+    )
     assert not (folder / "reports").exists()
 
 
 @posix_only
-@pytest.mark.parametrize("sort", ["link", "dangling link", "link to folder", "pipe", "socket"])
+@pytest.mark.parametrize(
+    "sort", ["link", "dangling link", "link to folder", "pipe", "socket"]
+)
 @pytest.mark.parametrize("named", [True, False], ids=["named", "default"])
 def test_special_files_are_refused_and_left_alone(
     pytester: pytest.Pytester, folder: Path, sort: str, named: bool
@@ -141,7 +165,9 @@ def test_special_files_are_refused_and_left_alone(
 
 
 @posix_only
-def test_a_link_that_a_test_puts_there_is_replaced_and_not_followed(folder: Path) -> None:
+def test_a_link_that_a_test_puts_there_is_replaced_and_not_followed(
+    folder: Path,
+) -> None:
     """A path that became a link during the run is a file again at its end; the target is safe."""
     (folder / "target").write_text("untouched", encoding="utf-8")
     body = f"os.remove('{REPORT}'); os.symlink('target', '{REPORT}')"
@@ -196,7 +222,9 @@ def test_files_that_two_options_name(folder: Path, workers: tuple[str, ...]) -> 
         pytest.param(
             "failure_taxonomy = maybe",
             (),
-            ("ini value failure_taxonomy: invalid truth value 'maybe'; give true or false",),
+            (
+                "ini value failure_taxonomy: invalid truth value 'maybe'; give true or false",
+            ),
             id="switch",
         ),
         pytest.param(
@@ -208,7 +236,9 @@ def test_files_that_two_options_name(folder: Path, workers: tuple[str, ...]) -> 
         pytest.param(
             "failure_taxonomy_stage = build",
             (),
-            ("ini value failure_taxonomy_stage: 'build' is unknown; give one of git_clone, ",),
+            (
+                "ini value failure_taxonomy_stage: 'build' is unknown; give one of git_clone, ",
+            ),
             id="stage",
         ),
         pytest.param(
@@ -226,7 +256,10 @@ def test_files_that_two_options_name(folder: Path, workers: tuple[str, ...]) -> 
         pytest.param(
             "",
             (STRICT,),
-            (f"{STRICT} contradicts the stage final_test", "=baseline_run with it or leave"),
+            (
+                f"{STRICT} contradicts the stage final_test",
+                "=baseline_run with it or leave",
+            ),
             id="strict-default-stage",
         ),
         pytest.param(
@@ -261,10 +294,16 @@ def test_values_that_are_none(
     assert report["internal_errors"][0]["message"] == told.strip()
 
 
-@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9")
+@pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9"
+)
 @pytest.mark.parametrize(
     "ini",
-    ['failure_taxonomy = "true"', "failure_taxonomy_stage = 3", "failure_taxonomy_report = true"],
+    [
+        'failure_taxonomy = "true"',
+        "failure_taxonomy_stage = 3",
+        "failure_taxonomy_report = true",
+    ],
 )
 def test_values_of_a_wrong_type(folder: Path, ini: str) -> None:
     """In a file with types of its own, a value of another type is named."""
@@ -281,13 +320,21 @@ def test_values_of_a_wrong_type(folder: Path, ini: str) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        pytest.param(("--failure-taxonomy=yes",), "ignored explicit argument 'yes'", id="flag"),
+        pytest.param(
+            ("--failure-taxonomy=yes",), "ignored explicit argument 'yes'", id="flag"
+        ),
         pytest.param((TO,), "expected one argument", id="path-missing"),
-        pytest.param(("--failure-taxonomy-stage",), "expected one argument", id="stage-missing"),
-        pytest.param(("--failure-taxonomy-repor=r.json",), "unrecognized arguments", id="typo"),
+        pytest.param(
+            ("--failure-taxonomy-stage",), "expected one argument", id="stage-missing"
+        ),
+        pytest.param(
+            ("--failure-taxonomy-repor=r.json",), "unrecognized arguments", id="typo"
+        ),
     ],
 )
-def test_options_that_pytest_refuses(folder: Path, args: tuple[str, ...], words: str) -> None:
+def test_options_that_pytest_refuses(
+    folder: Path, args: tuple[str, ...], words: str
+) -> None:
     """What argparse refuses is a usage error like any other, and has a report."""
     (folder / REPORT).write_text("an earlier run's", encoding="utf-8")
     run = run_pytest(folder, *args)
@@ -306,7 +353,9 @@ def test_an_unknown_stage_is_refused_with_the_option_off(folder: Path) -> None:
     assert run.status == 4
     assert not (folder / "it_ran").exists()
     (line,) = (line for line in run.stderr.splitlines() if line)
-    assert line.startswith("ERROR: --failure-taxonomy-stage: 'build' is unknown; give one of ")
+    assert line.startswith(
+        "ERROR: --failure-taxonomy-stage: 'build' is unknown; give one of "
+    )
 
 
 # Places that can't be written.
@@ -342,7 +391,9 @@ def test_a_named_folder_that_can_not_be_written(
     """A path that the user has chosen is taken seriously: no run without its report."""
     path = tmp_path / "locked" / "r.json"
     run = run_pytest(folder, f"{TO}={path}", launcher=launcher)
-    assert_refused(run, f"{TO}: {path} can't be written: Permission denied; give a path in a ")
+    assert_refused(
+        run, f"{TO}: {path} can't be written: Permission denied; give a path in a "
+    )
 
 
 @pytest.mark.slow
@@ -365,7 +416,9 @@ def test_a_default_folder_that_can_not_be_written(
     """Nobody chose the folder, so the run goes on; the report's line says where it is, and why."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    (folder / "test_it.py").write_text(f"def test_it():\n    assert {not is_failing}\n", "utf-8")
+    (folder / "test_it.py").write_text(
+        f"def test_it():\n    assert {not is_failing}\n", "utf-8"
+    )
     folder.chmod(0o555)
     run = run_pytest(folder, launcher=launcher, env={"TMPDIR": str(temporary)})
     assert run.status == int(is_failing)
@@ -392,13 +445,20 @@ def test_a_folder_that_turns_read_only(
     (folder / "test_it.py").write_text(test, encoding="utf-8")
     switch = f"{TO}={REPORT}" if named else "--failure-taxonomy"
     run = run_pytest(
-        folder, "-q", switch=(switch,), launcher=launcher, env={"TMPDIR": str(temporary)}
+        folder,
+        "-q",
+        switch=(switch,),
+        launcher=launcher,
+        env={"TMPDIR": str(temporary)},
     )
     folder.chmod(0o755)
     assert run.status == int(is_failing)
     (written,) = temporary.iterdir()
     path = folder / REPORT
-    assert run.tail[-1] == f"report: {written} ({path} can't be written: Permission denied)"
+    assert (
+        run.tail[-1]
+        == f"report: {written} ({path} can't be written: Permission denied)"
+    )
     assert run.stderr == ""
     assert (run.report(written)["verdict"] is not None) is is_failing
     assert run.report(completeness="running")["verdict"]["kind"] == "process.vanished"
@@ -416,9 +476,7 @@ def finalize(report: Path) -> int:
 
 # Files that can't grow.
 
-LIMIT_FILES: Final = (
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"
-)
+LIMIT_FILES: Final = "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"
 LAUNCH_LIMITED: Final = (
     f"import os, resource, sys\n{LIMIT_FILES}\nos.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -427,13 +485,18 @@ LAUNCH_LIMITED: Final = (
 @posix_only
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 @pytest.mark.parametrize("quiet", [(), ("-q",)], ids=["", "quiet"])
-def test_no_room_at_the_end(folder: Path, is_failing: bool, quiet: tuple[str, ...]) -> None:
+def test_no_room_at_the_end(
+    folder: Path, is_failing: bool, quiet: tuple[str, ...]
+) -> None:
     """The exit status stands, the verdict is shown, and a line says what became of the report."""
     test = f"import resource\n\ndef test_it():\n    {LIMIT_FILES}\n    assert {not is_failing}\n"
     (folder / "test_it.py").write_text(test, encoding="utf-8")
     run = run_pytest(folder, *quiet)
     assert run.status == int(is_failing)
-    assert run.tail[-1] == f"report: could not be written to {folder / REPORT}: File too large"
+    assert (
+        run.tail[-1]
+        == f"report: could not be written to {folder / REPORT}: File too large"
+    )
     shown = "[TESTS_FAILED test.failed]" if is_failing else "no failure (1 passed)"
     assert (shown in "\n".join(run.tail)) is (is_failing or not quiet)
     assert run.stderr == ""
@@ -452,14 +515,18 @@ def test_no_room_at_the_start(folder: Path, named: bool) -> None:
         (folder / name).write_text("an earlier run's", encoding="utf-8")
     run = run_pytest(folder, "-s", switch=(switch,), launcher=launcher)
     if named:
-        assert_refused(run, f"{TO}: {folder / 'r.json'} can't be written: File too large")
+        assert_refused(
+            run, f"{TO}: {folder / 'r.json'} can't be written: File too large"
+        )
     else:
         assert run.status == 0
         assert "report: could not be written to " in run.tail[-1]
         assert run.tail[-1].endswith(": File too large")
     assert run.stderr == "" or named
     # It can't be replaced, so it is gone: nobody must take it for this run's.
-    assert [path.name for path in folder.glob("*.json")] == [REPORT if named else "r.json"]
+    assert [path.name for path in folder.glob("*.json")] == [
+        REPORT if named else "r.json"
+    ]
 
 
 @pytest.fixture
@@ -540,7 +607,10 @@ def test_a_full_disk_at_a_death(folder: Path, disk: Path) -> None:
     path = disk / "r.json"
     run = run_pytest(folder, f"{TO}={path}", *UNWATCHED)
     assert run.status == 7
-    assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
+    assert (
+        run.report(path, completeness="running")["verdict"]["kind"]
+        == "process.vanished"
+    )
     assert finalize(path) == 1
     assert run.report(path, completeness="reconstructed")["in_flight"]
     assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
@@ -548,9 +618,7 @@ def test_a_full_disk_at_a_death(folder: Path, disk: Path) -> None:
 
 def write_large_extension(folder: Path) -> None:
     """Write a conftest.py whose hook makes the report larger than the room that is kept for it."""
-    conftest = (
-        "def pytest_failure_taxonomy_report(report):\n    return {'large': {'text': 'x' * 70_000}}"
-    )
+    conftest = "def pytest_failure_taxonomy_report(report):\n    return {'large': {'text': 'x' * 70_000}}"
     (folder / "conftest.py").write_text(conftest, encoding="utf-8")
 
 
@@ -575,10 +643,16 @@ def test_a_full_disk_and_no_room_kept(
     assert run.tail[-1] == f"report: {written} ({why})"
     assert (run.report(written)["verdict"] is not None) is is_failing
     assert run.report(written)["extensions"]["large"]
-    assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
+    assert (
+        run.report(path, completeness="running")["verdict"]["kind"]
+        == "process.vanished"
+    )
     (small_disk / "big").unlink()
     assert finalize(path) == int(is_failing)  # without what the hook has added
-    assert run.report(path, completeness="reconstructed")["extensions"].get("large") is None
+    assert (
+        run.report(path, completeness="reconstructed")["extensions"].get("large")
+        is None
+    )
     assert sorted(each.name for each in small_disk.iterdir()) == ["r.json"]
 
 
@@ -593,40 +667,60 @@ def test_a_full_disk_and_a_large_report(
     (tmp_path / "temporary").mkdir()
     write_filling_test(folder, disk, f"assert {not is_failing}")
     path = disk / "r.json"
-    run = run_pytest(folder, f"{TO}={path}", env={"TMPDIR": str(tmp_path / "temporary")})
+    run = run_pytest(
+        folder, f"{TO}={path}", env={"TMPDIR": str(tmp_path / "temporary")}
+    )
     assert run.status == int(is_failing)
     (written,) = (tmp_path / "temporary").iterdir()
     why = f"{path} has room for a part of it: No space left on device"
     assert run.tail[-1] == f"report: {written} ({why})"
     assert run.report(written)["extensions"]["large"]
     own = run.report(path)["extensions"].pop("pytest_failure_taxonomy")
-    assert own["faults"] == ["there was no room on the disk for the whole report; it lacks large"]
+    assert own["faults"] == [
+        "there was no room on the disk for the whole report; it lacks large"
+    ]
     assert (run.report(path)["verdict"] is not None) is is_failing
     assert finalize(path) == int(is_failing)
     assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
 
 
 @pytest.mark.slow
-def test_a_full_disk_and_a_full_temporary_folder(folder: Path, small_disk: Path) -> None:
+def test_a_full_disk_and_a_full_temporary_folder(
+    folder: Path, small_disk: Path
+) -> None:
     """Where the report can't be anywhere, a line says so."""
     (small_disk / "temporary").mkdir()
     write_filling_test(folder, small_disk)
     path = small_disk / "r.json"
-    run = run_pytest(folder, f"{TO}={path}", env={"TMPDIR": str(small_disk / "temporary")})
+    run = run_pytest(
+        folder, f"{TO}={path}", env={"TMPDIR": str(small_disk / "temporary")}
+    )
     assert run.status == 0
-    assert run.tail[-1] == f"report: could not be written to {path}: No space left on device"
-    assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
+    assert (
+        run.tail[-1]
+        == f"report: could not be written to {path}: No space left on device"
+    )
+    assert (
+        run.report(path, completeness="running")["verdict"]["kind"]
+        == "process.vanished"
+    )
     (small_disk / "big").unlink()
     assert finalize(path) == 0
     run.report(path, completeness="reconstructed")
 
 
-def test_a_full_disk_at_the_start(folder: Path, small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_at_the_start(
+    folder: Path, small_disk: Path, tmp_path: Path
+) -> None:
     """A path there is refused; a run in a folder there goes on, and reports elsewhere."""
     (small_disk / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    (small_disk / "test_it.py").write_text("def test_it():\n    pass\n", encoding="utf-8")
+    (small_disk / "test_it.py").write_text(
+        "def test_it():\n    pass\n", encoding="utf-8"
+    )
     subprocess.run(
-        [sys.executable, "-c", f"{FILLS_THE_DISK}\nfill('big')"], cwd=small_disk, check=True
+        [sys.executable, "-c", f"{FILLS_THE_DISK}\nfill('big')"],
+        cwd=small_disk,
+        check=True,
     )
     refused = run_pytest(folder, f"{TO}={small_disk / 'r.json'}")
     assert_refused(refused, "r.json can't be written: No space left on device")
@@ -668,13 +762,13 @@ def test_a_folder_that_a_test_takes_away_is_made_again(folder: Path, does: str) 
 
 def test_a_folder_that_becomes_a_file(folder: Path, tmp_path: Path) -> None:
     """Where the report can't be at the end, a line says where it is and why."""
-    test = (
-        "import shutil\n\ndef test_it():\n    shutil.rmtree('out')\n    open('out', 'w').close()\n"
-    )
+    test = "import shutil\n\ndef test_it():\n    shutil.rmtree('out')\n    open('out', 'w').close()\n"
     (folder / "test_it.py").write_text(test, encoding="utf-8")
     run = run_pytest(folder, f"{TO}=out/r.json", env={"TMPDIR": str(tmp_path)})
     assert run.status == 0
     (written,) = tmp_path.glob("r.*.json")
     path = folder / "out" / "r.json"
-    assert run.tail[-1] == f"report: {written} ({path} can't be written: Not a directory)"
+    assert (
+        run.tail[-1] == f"report: {written} ({path} can't be written: Not a directory)"
+    )
     assert run.report(written)["verdict"] is None

@@ -48,14 +48,18 @@ class Row(NamedTuple):
 def a_test(*lines: str) -> Files:
     """Return the only file of a run: imports, and a test whose lines begin at line 3."""
     body = "".join(f"    {line}\n" for line in lines)
-    return {"test_a.py": f"import asyncio, os, socket, subprocess, pytest\ndef test_a():\n{body}"}
+    return {
+        "test_a.py": f"import asyncio, os, socket, subprocess, pytest\ndef test_a():\n{body}"
+    }
 
 
 def library(name: str, base: str = "Exception") -> Files:
     """Return a stand-in for a library: the packages and modules down to an exception of it."""
     module, _, exception = name.rpartition(".")
     path = PurePosixPath(*module.split("."))
-    packages = {f"{package}/__init__.py": "" for package in path.parents if package.name}
+    packages = {
+        f"{package}/__init__.py": "" for package in path.parents if package.name
+    }
     return {**packages, f"{path}/__init__.py": f"class {exception}({base}): pass\n"}
 
 
@@ -94,10 +98,18 @@ def pool(host: str, port: int, cause: str, scheme: str = "HTTP") -> str:
 
 
 CONNECTIONS: Final = (
-    Row("refused", a_test(REFUSED), one(NOTHING_LISTENS), retryable=None, on_workers=True),
+    Row(
+        "refused",
+        a_test(REFUSED),
+        one(NOTHING_LISTENS),
+        retryable=None,
+        on_workers=True,
+    ),
     Row(
         "refused-by-urllib",
-        a_test("import urllib.request", "urllib.request.urlopen('http://localhost:PORT/x')"),
+        a_test(
+            "import urllib.request", "urllib.request.urlopen('http://localhost:PORT/x')"
+        ),
         one("nothing listens on localhost:PORT", IN_LINE_4),
         retryable=None,
     ),
@@ -115,7 +127,9 @@ CONNECTIONS: Final = (
         ),
         one("nothing listens on localhost:9"),
         retryable=None,
-        never=["Max retries exceeded with url: / (Caused by NewConnectionError: test_a"],
+        never=[
+            "Max retries exceeded with url: / (Caused by NewConnectionError: test_a"
+        ],
         on_workers=True,
     ),
     Row(
@@ -169,7 +183,9 @@ CONNECTIONS: Final = (
             ),
             base="OSError",
         ),
-        one("the TLS certificate of shop.local:443 is not trusted: self-signed certificate"),
+        one(
+            "the TLS certificate of shop.local:443 is not trusted: self-signed certificate"
+        ),
     ),
     *(
         Row(
@@ -209,7 +225,9 @@ SERVICES: Final = (
             'connection failed: connection to server at "127.0.0.1", port 5432 failed: FATAL:  '
             'password authentication failed for user "shop"',
         ),
-        one('PostgreSQL at 127.0.0.1:5432: password authentication failed for user "shop"'),
+        one(
+            'PostgreSQL at 127.0.0.1:5432: password authentication failed for user "shop"'
+        ),
     ),
     Row(
         "postgresql-database",
@@ -490,7 +508,9 @@ IMPORTS: Final = (
         "two-files-of-one-name",
         {"a/test_x.py": "def test_a(): pass\n", "b/test_x.py": "def test_b(): pass\n"},
         ["two test files have one name: a/test_x.py and b/test_x.py"],
-        fixes=["add __init__.py to a and b, or rename one, or set --import-mode=importlib"],
+        fixes=[
+            "add __init__.py to a and b, or rename one, or set --import-mode=importlib"
+        ],
         args=["a", "b"],
     ),
     Row(
@@ -529,7 +549,12 @@ PYTEST: Final = (
         on_workers=True,
     ),
     Row("assertion-with-words", a_test("assert 0, 'no cart'"), one("no cart")),
-    Row("fail", a_test("pytest.fail('no cart')"), one("no cart"), never=["Failed: no cart: test"]),
+    Row(
+        "fail",
+        a_test("pytest.fail('no cart')"),
+        one("no cart"),
+        never=["Failed: no cart: test"],
+    ),
     Row("other", a_test("{}['x']"), one("KeyError: 'x'")),
     Row(
         "assertion-behind-another-exception",
@@ -606,16 +631,22 @@ PYTEST: Final = (
     Row(
         "breakpoint",
         a_test("breakpoint()"),
-        ["1 test failed: breakpoint left at test_a.py:3, and there is no terminal: test_a"]
+        [
+            "1 test failed: breakpoint left at test_a.py:3, and there is no terminal: test_a"
+        ]
         if sys.version_info >= (3, 12)
-        else one("a breakpoint was left, and there is no terminal", "test_a (test_a.py)"),
+        else one(
+            "a breakpoint was left, and there is no terminal", "test_a (test_a.py)"
+        ),
         fixes=["remove it"],
         never=["reading from stdin while output is captured! Consider: test_a"],
         on_workers=True,
     ),
     Row(
         "strict-xfail",
-        {"test_a.py": "import pytest\n@pytest.mark.xfail(strict=True)\ndef test_a(): pass\n"},
+        {
+            "test_a.py": "import pytest\n@pytest.mark.xfail(strict=True)\ndef test_a(): pass\n"
+        },
         one("marked as failing and passes", "test_a (test_a.py:2)"),
         fixes=["remove the xfail mark"],
         on_workers=True,
@@ -648,7 +679,10 @@ PYTEST: Final = (
     ),
     Row(
         "event-loop-closed",
-        a_test("loop = asyncio.new_event_loop(); loop.close()", "loop.run_until_complete(None)"),
+        a_test(
+            "loop = asyncio.new_event_loop(); loop.close()",
+            "loop.run_until_complete(None)",
+        ),
         one("the event loop is closed", IN_LINE_4),
     ),
     Row(
@@ -687,7 +721,12 @@ PYTEST: Final = (
         ["pytest does not know the setting asyncio_mode"],
         fixes=["pip install pytest-asyncio"],
     ),
-    Row("path", {"test_a.py": ""}, ["there is no file or folder nowhere"], args=["nowhere"]),
+    Row(
+        "path",
+        {"test_a.py": ""},
+        ["there is no file or folder nowhere"],
+        args=["nowhere"],
+    ),
     Row(
         "plugin",
         {"test_a.py": ""},
@@ -722,7 +761,9 @@ PYTEST: Final = (
         on_workers=True,
     ),
 )
-KILLED: Final = "import os, signal\n\n\ndef test_dies(): os.kill(os.getpid(), signal.SIGKILL)\n"
+KILLED: Final = (
+    "import os, signal\n\n\ndef test_dies(): os.kill(os.getpid(), signal.SIGKILL)\n"
+)
 ENDINGS: Final = (
     Row("nothing-collected", {"test_a.py": ""}, ["no test was found"], on_workers=True),
     Row(
@@ -1103,7 +1144,9 @@ OTHERS: Final = {
 }
 """Plugins by the names of their entry points, with their modules."""
 
-_VARIES: Final = re.compile(r" +\[[A-Z_]+ [a-z_.]+(, likely)?\]$|(?<=, )[0-9N][0-9.]* m?s(?=\))")
+_VARIES: Final = re.compile(
+    r" +\[[A-Z_]+ [a-z_.]+(, likely)?\]$|(?<=, )[0-9N][0-9.]* m?s(?=\))"
+)
 """The codes, and how long something has taken."""
 _TAG: Final = re.compile("<(style|script).*?</\\1>|<[^>]*>", re.DOTALL)
 
@@ -1141,7 +1184,9 @@ class Finished(NamedTuple):
     @property
     def causes(self) -> list[tuple[int, str, str | None]]:
         """How many, what and how to mend it, of each cause."""
-        return [(each["count"], each["what"], each["fix"]) for each in self.report["causes"]]
+        return [
+            (each["count"], each["what"], each["fix"]) for each in self.report["causes"]
+        ]
 
 
 def run(folder: Path, row: Row, port: int, *args: str) -> Finished:
@@ -1161,7 +1206,9 @@ def run(folder: Path, row: Row, port: int, *args: str) -> Finished:
     return Finished(done.told[1:], json.loads(path.read_text("utf-8")), path)
 
 
-def check(done: Finished, row: Row, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+def check(
+    done: Finished, row: Row, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Compare what a run says, on every face, with what it should; in the run's own folder."""
     says = [line.replace("PORT", str(port)) for line in row.says]
     assert [_plain(line) for line in done.block[: len(says)]] == says
@@ -1179,13 +1226,17 @@ def check(done: Finished, row: Row, port: int, capsys: pytest.CaptureFixture[str
         main([*command, str(done.path)])
         faces[name] = capsys.readouterr().out
     page = html.unescape(_TAG.sub(" ", faces.pop("html")))
-    assert (main(["show", "--retryable", str(done.path)]) == 0) is (row.retryable is True)
+    assert (main(["show", "--retryable", str(done.path)]) == 0) is (
+        row.retryable is True
+    )
     shown = [_plain(line) for line in faces["show"].splitlines()[1:-1]]
     assert shown == [_plain(line) for line in done.block[:-1]]
     for text in (*faces.values(), page):
         for words in (*row.never, NEVER):
             assert words not in text
-        assert "pip install" not in text or any("pip install" in (fix or "") for fix in row.fixes)
+        assert "pip install" not in text or any(
+            "pip install" in (fix or "") for fix in row.fixes
+        )
     assert not [code for code in CODES if code in page]
     for text in (faces["agent"], page):
         check_order(text, done)
@@ -1207,7 +1258,10 @@ def check_order(text: str, done: Finished) -> None:
     "row",
     [
         *(pytest.param(row, id=row.name) for row in (*PYTEST, *ENDINGS)),
-        *(pytest.param(row, id=row.name, marks=pytest.mark.slow) for row in OF_NO_VERSION),
+        *(
+            pytest.param(row, id=row.name, marks=pytest.mark.slow)
+            for row in OF_NO_VERSION
+        ),
     ],
 )
 def test_in_one_process(
@@ -1230,7 +1284,9 @@ def test_on_workers(
     done = run(tmp_path, row, port, "-n", "1" if is_one_test else "2")
     says = sorted(line.replace("PORT", str(port)) for line in row.says)
     assert sorted(_plain(line) for line in done.block[: len(says)]) == says
-    assert sorted(fix or "" for _, _, fix in done.causes) == sorted(fix or "" for fix in row.fixes)
+    assert sorted(fix or "" for _, _, fix in done.causes) == sorted(
+        fix or "" for fix in row.fixes
+    )
     main(["show", "--format", "agent", str(done.path)])
     check_order(capsys.readouterr().out, done)
 

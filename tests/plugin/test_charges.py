@@ -26,7 +26,11 @@ rules:
 @pytest.mark.parametrize(
     ("test", "stage", "charge_to"),
     [
-        ("import shop\ndef test_it(): assert shop.total() == 4\n", "final_test", "subject"),
+        (
+            "import shop\ndef test_it(): assert shop.total() == 4\n",
+            "final_test",
+            "subject",
+        ),
         ("import broken\n", "final_test", "subject"),
         ("def test_it(:\n", "final_test", "verifier"),
         ("from shop import ship\n", "final_test", "ambiguous"),
@@ -36,7 +40,9 @@ rules:
         ("def test_it(): pass\n", "baseline_run", "verifier"),
     ],
 )
-def test_whom_it_is_charged_to(runs: PytestRuns, test: str, stage: str, charge_to: str) -> None:
+def test_whom_it_is_charged_to(
+    runs: PytestRuns, test: str, stage: str, charge_to: str
+) -> None:
     """All causes and the verdict agree."""
     runs.write({**PROJECT, "tests/test_it.py": test})
     report = runs.run(f"--failure-taxonomy-stage={stage}").report

@@ -92,7 +92,10 @@ def draw_suite(random: Random, sorts: tuple[str, ...]) -> dict[str, str]:
     }
     for letter in "abc":
         drawn = random.sample(sorts, k=len(sorts) * 2 // 3)
-        tests = [sort.replace("{n}", f"{letter}{number}") for number, sort in enumerate(drawn)]
+        tests = [
+            sort.replace("{n}", f"{letter}{number}")
+            for number, sort in enumerate(drawn)
+        ]
         files[f"test_{letter}.py"] = FIXTURES + "".join(tests)
     return files
 
@@ -101,7 +104,9 @@ def count_of_testcases(run: FinishedRun) -> int:
     """Return how many tests pytest's JUnit file counts: one whose teardown breaks, once."""
     summary = run.report["summary"]
     names = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
-    failed = {each["nodeid"] for each in run.report["failures"] if each["phase"] == "call"}
+    failed = {
+        each["nodeid"] for each in run.report["failures"] if each["phase"] == "call"
+    }
     only_teardown: int = sum(
         each["phase"] == "teardown" and each["nodeid"] not in failed
         for each in run.report["failures"]
@@ -117,20 +122,31 @@ def test_counts_of_a_random_suite(runs: PytestRuns, seed: int) -> None:
     serial = runs.run("--continue-on-collection-errors")
     assert_counts_agree(serial)
     assert serial.outcomes is not None
-    assert serial.outcomes["errors"] > serial.report["summary"]["collection_errors"] == 1
-    if pytest.version_tuple >= (9, 2):  # earlier ones count a skip with a broken teardown twice
+    assert (
+        serial.outcomes["errors"] > serial.report["summary"]["collection_errors"] == 1
+    )
+    if pytest.version_tuple >= (
+        9,
+        2,
+    ):  # earlier ones count a skip with a broken teardown twice
         assert serial.junit["tests"] == count_of_testcases(serial)
     parallel = runs.run("-n", "2", plugins=["xdist"])
     assert_counts_agree(parallel)
     # Each worker may report the file that can't be collected and the one that skips itself.
     told_by_each = {"errors", "skipped", "warnings"}
-    assert {name: serial.counts[name] for name in serial.counts if name not in told_by_each} == {
-        name: parallel.counts[name] for name in parallel.counts if name not in told_by_each
+    assert {
+        name: serial.counts[name] for name in serial.counts if name not in told_by_each
+    } == {
+        name: parallel.counts[name]
+        for name in parallel.counts
+        if name not in told_by_each
     }
     assert len(serial.report["failures"]) == len(parallel.report["failures"])
 
 
-@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="subtests came with pytest 9.0")
+@pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="subtests came with pytest 9.0"
+)
 @pytest.mark.parametrize("args", [[], ["-vv"]], ids=["quiet", "verbose"])
 def test_counts_of_subtests(runs: PytestRuns, args: list[str]) -> None:
     """Subtests are counted as pytest's last line counts them, at every verbosity."""

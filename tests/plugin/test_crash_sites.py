@@ -36,7 +36,9 @@ WRITES: Final = (
     "    os.write(2, b'malloc(): \\xff corrupted\\x1b[0m\\n')\n"
 )
 CRASHES: Final = (
-    "import os, own\ndef test_a(): pass\ndef test_b():\n" + WRITES + "    own.deep({number})\n"
+    "import os, own\ndef test_a(): pass\ndef test_b():\n"
+    + WRITES
+    + "    own.deep({number})\n"
 )
 FATAL: Final = "Fatal Python error: "
 
@@ -45,7 +47,12 @@ def write(folder: Path, content: str, **files: str) -> None:
     """Write a configuration, a test file, and modules by their names."""
     folder.mkdir(exist_ok=True)
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n", "utf-8")
-    for name, text in {"own": LIBRARY, "conftest": NO_CORE, "test_it": content, **files}.items():
+    for name, text in {
+        "own": LIBRARY,
+        "conftest": NO_CORE,
+        "test_it": content,
+        **files,
+    }.items():
         (folder / f"{name}.py").write_text(text, "utf-8")
 
 
@@ -65,7 +72,10 @@ def final_report(folder: Path) -> dict[str, Any]:
 def stacks_of(run: ChildRun) -> list[str]:
     """Return the lines that faulthandler has written, without addresses and folders."""
     lines = run.stderr[run.stderr.index(FATAL) :].splitlines()
-    return [re.sub("0x[0-9a-f]+", "0xN", each).replace(str(run.folder), "") for each in lines]
+    return [
+        re.sub("0x[0-9a-f]+", "0xN", each).replace(str(run.folder), "")
+        for each in lines
+    ]
 
 
 def check_output(output: str) -> None:
@@ -93,7 +103,10 @@ def test_a_crash_of_pytest(tmp_path: Path, name: str) -> None:
     assert test["location"] == {"path": "own.py", "line": 3}
     check_output(test["output"])
     verdict = report["verdict"]
-    assert (verdict["kind"], verdict["nodeid"]) == ("process.crashed", "test_it.py::test_b")
+    assert (verdict["kind"], verdict["nodeid"]) == (
+        "process.crashed",
+        "test_it.py::test_b",
+    )
     assert [each["detail"].splitlines()[0] for each in verdict["evidence"]] == [
         f"test_it.py::test_b: {name} (own.py:3)",
         head,
@@ -105,7 +118,9 @@ def test_a_crash_of_pytest(tmp_path: Path, name: str) -> None:
         assert stacks_of(run) == stacks_of(plain)
         command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", REPORT]
         shown = run_child(tmp_path, command)
-        assert f"see: test_it.py::test_b: {name} (own.py:3)" in shown.stdout + shown.stderr
+        assert (
+            f"see: test_it.py::test_b: {name} (own.py:3)" in shown.stdout + shown.stderr
+        )
 
 
 def test_deaths_of_workers(tmp_path: Path) -> None:
@@ -143,7 +158,8 @@ def test_a_crash_under_run(tmp_path: Path, own_stderr: bool) -> None:
     if own_stderr:
         command = ["sh", "-c", 'exec "$@" 2>own-stderr', "sh", *command]
     run = run_child(
-        tmp_path, [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *command]
+        tmp_path,
+        [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *command],
     )
     assert run.status == -signal.SIGABRT
     (test,) = final_report(tmp_path)["in_flight"]
@@ -163,7 +179,9 @@ def test_a_crash_while_collecting(tmp_path: Path) -> None:
     run_pytest(tmp_path)
     verdict = final_report(tmp_path)["verdict"]
     assert verdict["nodeid"] == "test_it.py"
-    assert verdict["message"].endswith("crashed (SIGSEGV), while test_it.py was being collected")
+    assert verdict["message"].endswith(
+        "crashed (SIGSEGV), while test_it.py was being collected"
+    )
     assert verdict["evidence"][0]["detail"] == "test_it.py: SIGSEGV (own.py:3)"
     assert 'own.py", line 3, in deep' in verdict["evidence"][1]["detail"]
 
@@ -194,11 +212,15 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert (test["stack"], test["location"], test["output"]) == (None, None, None)
     assert FATAL not in run.stderr
     run = run_pytest(tmp_path, "-o", "failure_taxonomy_watcher=false")
-    assert run.stderr.count(FATAL) == 1, "nobody would read it, so it stays where it was"
+    assert run.stderr.count(FATAL) == 1, (
+        "nobody would read it, so it stays where it was"
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["{}", "{}; true"], ids=["leader", "leader's child"])
+@pytest.mark.parametrize(
+    "command", ["{}", "{}; true"], ids=["leader", "leader's child"]
+)
 def test_a_terminal_that_is_closed_at_once(tmp_path: Path, command: str) -> None:
     """Nobody could write to it after the crash, so faulthandler stays where it was."""
     write(tmp_path, CRASHES.format(number=int(signal.SIGSEGV)))

@@ -11,7 +11,11 @@ FAILING = "def test_fails(): assert 1 == 2\n"
 
 OUTCOMES = (
     pytest.param(
-        Ending(files={"test_it.py": PASSING}, exit_status=0, counts={"collected": 1, "passed": 1}),
+        Ending(
+            files={"test_it.py": PASSING},
+            exit_status=0,
+            counts={"collected": 1, "passed": 1},
+        ),
         id="passed",
     ),
     pytest.param(
@@ -102,7 +106,13 @@ OUTCOMES = (
                 "def test_mended(): pass\n"
             },
             exit_status=0,
-            counts={"collected": 5, "passed": 1, "skipped": 2, "xfailed": 1, "xpassed": 1},
+            counts={
+                "collected": 5,
+                "passed": 1,
+                "skipped": 2,
+                "xfailed": 1,
+                "xpassed": 1,
+            },
         ),
         id="skipped-xfailed-xpassed",
     ),

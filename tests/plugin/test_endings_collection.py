@@ -17,9 +17,17 @@ BROKEN: Final = {
         "test_bad.py",
         "ModuleNotFoundError",
     ),
-    "from": ({"test_bad.py": "from os import no_such_name\n"}, "test_bad.py", "ImportError"),
+    "from": (
+        {"test_bad.py": "from os import no_such_name\n"},
+        "test_bad.py",
+        "ImportError",
+    ),
     "syntax": ({"test_bad.py": "def test_it()\n"}, "test_bad.py", "SyntaxError"),
-    "indentation": ({"test_bad.py": "x = 1\n  y = 2\n"}, "test_bad.py", "IndentationError"),
+    "indentation": (
+        {"test_bad.py": "x = 1\n  y = 2\n"},
+        "test_bad.py",
+        "IndentationError",
+    ),
     "name": ({"test_bad.py": "no_such_name\n"}, "test_bad.py", "NameError"),
     "conftest-below": (
         {"sub/conftest.py": "import no_such_module\n", "sub/test_below.py": PASSING},
@@ -76,7 +84,9 @@ def test_collection_error(runs: PytestRuns, broken: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", ["import", "syntax", "indentation", "conftest-below"])
+@pytest.mark.parametrize(
+    "broken", ["import", "syntax", "indentation", "conftest-below"]
+)
 @pytest.mark.parametrize(("args", "counts"), MODES)
 def test_collection_error_with_exit_code_1(
     runs: PytestRuns, broken: str, args: Sequence[str], counts: Mapping[str, int] | None
@@ -89,7 +99,8 @@ OTHERS: Final = (
     pytest.param(
         Ending(
             files={
-                "test_it.py": PASSING + "import pytest\npytest.skip('no such argument given')\n"
+                "test_it.py": PASSING
+                + "import pytest\npytest.skip('no such argument given')\n"
             },
             exit_status=2,
             reason="INTERNAL_ERROR",

@@ -10,9 +10,13 @@ import pytest
 from tests.helpers.endings import Ending, check_ending
 from tests.helpers.runs import FinishedRun, PytestRuns
 
-pytestmark = pytest.mark.skipif(find_spec("pytest_cov") is None, reason="needs pytest-cov")
+pytestmark = pytest.mark.skipif(
+    find_spec("pytest_cov") is None, reason="needs pytest-cov"
+)
 
-SHOP: Final = "def total(prices):\n    if not prices:\n        return 0\n    return sum(prices)\n"
+SHOP: Final = (
+    "def total(prices):\n    if not prices:\n        return 0\n    return sum(prices)\n"
+)
 ALL: Final = "from shop import total\ndef test_all(): assert (total([]), total([1, 2])) == (0, 3)\n"
 SOME: Final = "from shop import total\ndef test_some(): assert total([1, 2]) == 3\n"
 FAILS: Final = "from shop import total\ndef test_fails(): assert total([1, 2]) == 4\n"
@@ -41,7 +45,9 @@ def test_a_threshold_that_is_missed(runs: PytestRuns, workers: list[str]) -> Non
     """The verdict says how much is covered and how much was asked for."""
     run = check_ending(
         runs,
-        ending(SOME, workers, exit_status=1, reason="TESTS_FAILED", kind="coverage.failed"),
+        ending(
+            SOME, workers, exit_status=1, reason="TESTS_FAILED", kind="coverage.failed"
+        ),
     )
     assert run.report["failures"] == []
     verdict = run.report["verdict"]

@@ -20,18 +20,44 @@ RAISING: Final = (
     pytest.param("pytest_sessionstart()", 3, "internal.error", {}, id="sessionstart"),
     pytest.param("pytest_report_header()", 3, "internal.error", {}, id="report_header"),
     pytest.param("pytest_collection()", 3, "internal.error", {}, id="collection"),
-    pytest.param("pytest_collection_modifyitems()", 3, "internal.error", NOT_RUN, id="modifyitems"),
-    pytest.param("pytest_collection_finish()", 3, "internal.error", None, id="collection_finish"),
+    pytest.param(
+        "pytest_collection_modifyitems()",
+        3,
+        "internal.error",
+        NOT_RUN,
+        id="modifyitems",
+    ),
+    pytest.param(
+        "pytest_collection_finish()", 3, "internal.error", None, id="collection_finish"
+    ),
     pytest.param("pytest_collectreport()", 3, "internal.error", {}, id="collectreport"),
-    pytest.param("pytest_runtestloop()", 3, "internal.error", NOT_RUN, id="runtestloop"),
-    pytest.param("pytest_runtest_protocol()", 3, "internal.error", NOT_RUN, id="runtest_protocol"),
-    pytest.param("pytest_runtest_logstart()", 3, "internal.error", RUNNING, id="logstart"),
-    pytest.param("pytest_runtest_makereport()", 3, "internal.error", RUNNING, id="makereport"),
-    pytest.param("pytest_runtest_logreport()", 3, "internal.error", None, id="logreport"),
-    pytest.param("pytest_report_teststatus()", 3, "internal.error", None, id="teststatus"),
-    pytest.param("pytest_runtest_logfinish()", 3, "internal.error", None, id="logfinish"),
-    pytest.param("pytest_sessionfinish()", 1, "plugin.error", PASSED, id="sessionfinish"),
-    pytest.param("pytest_terminal_summary()", 1, "plugin.error", PASSED, id="terminal_summary"),
+    pytest.param(
+        "pytest_runtestloop()", 3, "internal.error", NOT_RUN, id="runtestloop"
+    ),
+    pytest.param(
+        "pytest_runtest_protocol()", 3, "internal.error", NOT_RUN, id="runtest_protocol"
+    ),
+    pytest.param(
+        "pytest_runtest_logstart()", 3, "internal.error", RUNNING, id="logstart"
+    ),
+    pytest.param(
+        "pytest_runtest_makereport()", 3, "internal.error", RUNNING, id="makereport"
+    ),
+    pytest.param(
+        "pytest_runtest_logreport()", 3, "internal.error", None, id="logreport"
+    ),
+    pytest.param(
+        "pytest_report_teststatus()", 3, "internal.error", None, id="teststatus"
+    ),
+    pytest.param(
+        "pytest_runtest_logfinish()", 3, "internal.error", None, id="logfinish"
+    ),
+    pytest.param(
+        "pytest_sessionfinish()", 1, "plugin.error", PASSED, id="sessionfinish"
+    ),
+    pytest.param(
+        "pytest_terminal_summary()", 1, "plugin.error", PASSED, id="terminal_summary"
+    ),
     pytest.param("pytest_unconfigure()", 1, "plugin.error", PASSED, id="unconfigure"),
     pytest.param("pytest_cmdline_main()", 1, "plugin.error", {}, id="cmdline_main"),
     pytest.param("pytest_addoption()", 1, "plugin.error", {}, id="addoption"),
@@ -41,7 +67,11 @@ RAISING: Final = (
 @pytest.mark.slow
 @pytest.mark.parametrize(("hook", "exit_status", "kind", "counts"), RAISING)
 def test_hook_that_raises(
-    runs: PytestRuns, hook: str, exit_status: int, kind: str, counts: Mapping[str, int] | None
+    runs: PytestRuns,
+    hook: str,
+    exit_status: int,
+    kind: str,
+    counts: Mapping[str, int] | None,
 ) -> None:
     """What a hook raises is no test's failure; the report quotes it and where it came from."""
     run = check_ending(
@@ -60,7 +90,9 @@ def test_hook_that_raises(
     (error,) = run.report["internal_errors"]
     assert error["kind"] == kind
     name = hook.partition("(")[0]
-    assert error["message"] == f"RuntimeError: hook is broken (conftest.py:1, in {name})"
+    assert (
+        error["message"] == f"RuntimeError: hook is broken (conftest.py:1, in {name})"
+    )
     assert "conftest.py" in error["traceback"]
     assert "RuntimeError: hook is broken" in error["traceback"]
 
@@ -105,7 +137,9 @@ OTHERS: Final = (
     ),
     pytest.param(
         Ending(
-            files={"test_it.py": "import sys\ndef test_exits(): sys.exit(0)\n" + PASSING},
+            files={
+                "test_it.py": "import sys\ndef test_exits(): sys.exit(0)\n" + PASSING
+            },
             exit_status=1,
             reason="TESTS_FAILED",
             kind="test.failed",
@@ -149,11 +183,17 @@ def test_errors_of_other_sorts(runs: PytestRuns, ending: Ending) -> None:
     check_ending(runs, ending)
 
 
-LATE: Final = "import pytest\n@pytest.hookimpl({})\ndef pytest_sessionfinish(session):\n{}"
+LATE: Final = (
+    "import pytest\n@pytest.hookimpl({})\ndef pytest_sessionfinish(session):\n{}"
+)
 CHANGES: Final = (
-    pytest.param(LATE.format("trylast=True", "    session.exitstatus = 3\n"), 3, id="trylast"),
     pytest.param(
-        LATE.format("wrapper=True", "    yield\n    session.exitstatus = 77\n"), 77, id="wrapper"
+        LATE.format("trylast=True", "    session.exitstatus = 3\n"), 3, id="trylast"
+    ),
+    pytest.param(
+        LATE.format("wrapper=True", "    yield\n    session.exitstatus = 77\n"),
+        77,
+        id="wrapper",
     ),
     pytest.param(
         "import pytest\n@pytest.hookimpl(wrapper=True)\n"
@@ -201,7 +241,9 @@ def test_failures_that_a_plugin_forgives(runs: PytestRuns) -> None:
     runs.write({"conftest.py": conftest, "test_it.py": "def test_it(): assert 0\n"})
     run = runs.compare()
     assert (run.exit_status, run.verdict, run.kinds) == (0, (None, None), [])
-    assert [failure["nodeid"] for failure in run.report["failures"]] == ["test_it.py::test_it"]
+    assert [failure["nodeid"] for failure in run.report["failures"]] == [
+        "test_it.py::test_it"
+    ]
     (fault,) = run.report["extensions"]["pytest_failure_taxonomy"]["faults"]
     assert fault == (
         "pytest ended with exit code 0, so this is no verdict: "

@@ -67,7 +67,9 @@ INTERRUPTS: Final = (
         ("test_it.py::test_interrupted", "call"),
         id="after-a-failure",
     ),
-    pytest.param({"test_it.py": CTRL_C + PASSING + "press_ctrl_c()\n"}, {}, None, id="collection"),
+    pytest.param(
+        {"test_it.py": CTRL_C + PASSING + "press_ctrl_c()\n"}, {}, None, id="collection"
+    ),
     pytest.param(
         {
             "test_it.py": PASSING,
@@ -78,7 +80,10 @@ INTERRUPTS: Final = (
         id="hook",
     ),
     pytest.param(
-        {"test_it.py": PASSING, "conftest.py": CTRL_C + "def pytest_configure(): press_ctrl_c()\n"},
+        {
+            "test_it.py": PASSING,
+            "conftest.py": CTRL_C + "def pytest_configure(): press_ctrl_c()\n",
+        },
         {},
         None,
         id="configure",
@@ -104,7 +109,9 @@ def test_ctrl_c(
             reason="TESTS_FAILED" if has_failure else "INTERRUPTED",
             kind="test.failed" if has_failure else "interrupt.keyboard",
             also=["interrupt.keyboard"] if has_failure else [],
-            nodeid="test_it.py::test_fails" if has_failure else in_flight and in_flight[0],
+            nodeid="test_it.py::test_fails"
+            if has_failure
+            else in_flight and in_flight[0],
             counts=counts,
         ),
     )
@@ -169,20 +176,26 @@ EXITS: Final = (
         id="no-returncode",
     ),
     pytest.param(
-        {"test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=0)\n"},
+        {
+            "test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=0)\n"
+        },
         0,
         {"collected": 1, "in_flight": 1},
         id="returncode-0",
     ),
     pytest.param(
-        {"test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=-1)\n"},
+        {
+            "test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=-1)\n"
+        },
         255,
         {"collected": 1, "in_flight": 1},
         marks=pytest.mark.posix("a shell has 8 bits of it there, and 32 on Windows"),
         id="returncode-negative",
     ),
     pytest.param(
-        {"test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=256)\n"},
+        {
+            "test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=256)\n"
+        },
         0,
         {"collected": 1, "in_flight": 1},
         marks=pytest.mark.posix("a shell has 8 bits of it there, and 32 on Windows"),
@@ -284,7 +297,9 @@ def test_pytest_exit(
 
 STOPS: Final = (
     pytest.param("shouldstop", 2, "INTERRUPTED", "interrupt.stopped", id="shouldstop"),
-    pytest.param("shouldfail", 1, "TESTS_FAILED", "exit_status.changed", id="shouldfail"),
+    pytest.param(
+        "shouldfail", 1, "TESTS_FAILED", "exit_status.changed", id="shouldfail"
+    ),
 )
 
 

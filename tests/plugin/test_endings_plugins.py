@@ -11,10 +11,18 @@ from tests.helpers.endings import PASSING, Ending, check_ending
 from tests.helpers.runs import PytestRuns, assert_counts_agree
 
 HANGS: Final = "import time\ndef test_hangs(): time.sleep(30)\n"
-NEEDS_SIGNALS: Final = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGALRM")
+NEEDS_SIGNALS: Final = pytest.mark.skipif(
+    sys.platform == "win32", reason="needs SIGALRM"
+)
 
 TIMEOUTS: Final = (
-    pytest.param({"test_it.py": HANGS + PASSING}, ["--timeout=0.3"], "call", "passed", id="option"),
+    pytest.param(
+        {"test_it.py": HANGS + PASSING},
+        ["--timeout=0.3"],
+        "call",
+        "passed",
+        id="option",
+    ),
     pytest.param(
         {
             "test_it.py": "import pytest, time\n"
@@ -127,7 +135,9 @@ def test_time_limit_of_a_session(runs: PytestRuns, workers: list[str]) -> None:
     """A session that is out of time has no failed test, and those that were left are not run."""
     runs.write({"test_it.py": MANY})
     run = runs.run(
-        "--session-timeout=0.6", *workers, plugins=["timeout", *(["xdist"] if workers else [])]
+        "--session-timeout=0.6",
+        *workers,
+        plugins=["timeout", *(["xdist"] if workers else [])],
     )
     assert run.exit_status == run.report["exit"]["code"] == (2 if workers else 1)
     assert run.verdict == ("TIMEOUT", "session.timeout")
@@ -140,9 +150,7 @@ def test_time_limit_of_a_session(runs: PytestRuns, workers: list[str]) -> None:
     assert summary["passed"] + summary["in_flight"] + summary["not_run"] == 40
 
 
-FLAKY: Final = (
-    "import itertools\nattempts = itertools.count(1)\ndef test_flaky(): assert next(attempts) > 2\n"
-)
+FLAKY: Final = "import itertools\nattempts = itertools.count(1)\ndef test_flaky(): assert next(attempts) > 2\n"
 
 
 def test_rerun_until_it_passes(runs: PytestRuns) -> None:
@@ -230,8 +238,12 @@ SUBTESTS: Final = (
 )
 
 
-@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="subtests came with pytest 9.0")
-@pytest.mark.parametrize("args", [[], ["-v"], ["-n", "1"]], ids=["quiet", "verbose", "xdist"])
+@pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="subtests came with pytest 9.0"
+)
+@pytest.mark.parametrize(
+    "args", [[], ["-v"], ["-n", "1"]], ids=["quiet", "verbose", "xdist"]
+)
 def test_subtests(runs: PytestRuns, args: list[str]) -> None:
     """Each subtest that fails is a failure, and their test is one more, as pytest counts them."""
     run = check_ending(
@@ -249,13 +261,17 @@ def test_subtests(runs: PytestRuns, args: list[str]) -> None:
     )
     failures = run.report["failures"]
     assert {failure["nodeid"] for failure in failures} == {"test_it.py::test_parts"}
-    assert [failure["exception"] and failure["exception"]["type"] for failure in failures] == [
+    assert [
+        failure["exception"] and failure["exception"]["type"] for failure in failures
+    ] == [
         "AssertionError",
         "AssertionError",
         None,
     ]
     for number, failure in zip((0, 2), failures, strict=False):
-        head = failure["traceback"].splitlines()[0].replace("'", "")  # xdist sends a repr of them
+        head = (
+            failure["traceback"].splitlines()[0].replace("'", "")
+        )  # xdist sends a repr of them
         assert head == f"test_parts (number={number})"
     assert "contains 2 failed subtests" in failures[2]["traceback"]
 

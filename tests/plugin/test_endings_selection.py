@@ -22,10 +22,18 @@ FAIL_TWICE: Final = (
 NOTHING: Final = (
     pytest.param({}, [], "tests.none_collected", 0, id="no-file"),
     pytest.param(
-        {"test_it.py": "def check(): pass\n"}, [], "tests.none_collected", 0, id="no-test"
+        {"test_it.py": "def check(): pass\n"},
+        [],
+        "tests.none_collected",
+        0,
+        id="no-test",
     ),
-    pytest.param({"test_it.py": THREE}, ["-k", "zzz"], "tests.all_deselected", 3, id="keyword"),
-    pytest.param({"test_it.py": THREE}, ["-m", "slow"], "tests.all_deselected", 3, id="mark"),
+    pytest.param(
+        {"test_it.py": THREE}, ["-k", "zzz"], "tests.all_deselected", 3, id="keyword"
+    ),
+    pytest.param(
+        {"test_it.py": THREE}, ["-m", "slow"], "tests.all_deselected", 3, id="mark"
+    ),
     pytest.param(
         {"test_it.py": THREE},
         ["--deselect", "test_it.py"],
@@ -34,7 +42,11 @@ NOTHING: Final = (
         id="deselect",
     ),
     pytest.param(
-        {"test_it.py": THREE}, ["--ignore", "test_it.py"], "tests.none_collected", 0, id="ignore"
+        {"test_it.py": THREE},
+        ["--ignore", "test_it.py"],
+        "tests.none_collected",
+        0,
+        id="ignore",
     ),
 )
 
@@ -42,7 +54,11 @@ NOTHING: Final = (
 XDIST: Final = ["-n", "2"]
 NOTHING_UNDER_XDIST: Final = (
     pytest.param(
-        {"test_it.py": "def check(): pass\n"}, XDIST, "tests.none_collected", 0, id="no-test-xdist"
+        {"test_it.py": "def check(): pass\n"},
+        XDIST,
+        "tests.none_collected",
+        0,
+        id="no-test-xdist",
     ),
     pytest.param(
         {"test_it.py": THREE},
@@ -54,9 +70,15 @@ NOTHING_UNDER_XDIST: Final = (
 )
 
 
-@pytest.mark.parametrize(("files", "args", "kind", "deselected"), [*NOTHING, *NOTHING_UNDER_XDIST])
+@pytest.mark.parametrize(
+    ("files", "args", "kind", "deselected"), [*NOTHING, *NOTHING_UNDER_XDIST]
+)
 def test_nothing_to_run(
-    runs: PytestRuns, files: dict[str, str], args: Sequence[str], kind: str, deselected: int
+    runs: PytestRuns,
+    files: dict[str, str],
+    args: Sequence[str],
+    kind: str,
+    deselected: int,
 ) -> None:
     """A run without tests says whether there were none or whether options left none."""
     check_ending(
@@ -75,13 +97,17 @@ def test_nothing_to_run(
 
 LIMITS: Final = (
     pytest.param(["-x"], {"passed": 1, "failed": 1, "not_run": 3}, id="exitfirst"),
-    pytest.param(["--maxfail=2"], {"passed": 2, "failed": 2, "not_run": 1}, id="maxfail"),
+    pytest.param(
+        ["--maxfail=2"], {"passed": 2, "failed": 2, "not_run": 1}, id="maxfail"
+    ),
     pytest.param(["--maxfail=3"], {"passed": 3, "failed": 2}, id="maxfail-not-reached"),
 )
 
 
 @pytest.mark.parametrize(("args", "counts"), LIMITS)
-def test_limit_on_failures(runs: PytestRuns, args: Sequence[str], counts: dict[str, int]) -> None:
+def test_limit_on_failures(
+    runs: PytestRuns, args: Sequence[str], counts: dict[str, int]
+) -> None:
     """A run that stops at a failure fails for that, and the tests after it are not run."""
     run = check_ending(
         runs,
@@ -95,25 +121,37 @@ def test_limit_on_failures(runs: PytestRuns, args: Sequence[str], counts: dict[s
             counts={"collected": 5, **counts},
         ),
     )
-    left = [f"test_it.py::test_{name}" for name in "cde"[3 - counts.get("not_run", 0) :]]
+    left = [
+        f"test_it.py::test_{name}" for name in "cde"[3 - counts.get("not_run", 0) :]
+    ]
     assert run.report["not_run"]["nodeids"] == left
 
 
-@pytest.mark.parametrize("args", [["-x"], ["--maxfail=2"]], ids=["exitfirst", "maxfail"])
+@pytest.mark.parametrize(
+    "args", [["-x"], ["--maxfail=2"]], ids=["exitfirst", "maxfail"]
+)
 def test_limit_on_failures_under_xdist(runs: PytestRuns, args: Sequence[str]) -> None:
     """With several workers the tests that had not started when it stopped are not run."""
     slow = "import time\ndef test_{0}(): time.sleep(0.05)\n"
     tests = "".join(slow.format(f"slow{number}") for number in range(40))
     runs.write({"test_it.py": FAIL_TWICE + tests})
     run = runs.run(*args, "-n", "2", plugins=["xdist"])
-    assert run.exit_status == run.report["exit"]["code"] == 2  # that of Ctrl+C; serial it is 1
+    assert (
+        run.exit_status == run.report["exit"]["code"] == 2
+    )  # that of Ctrl+C; serial it is 1
     assert run.verdict == ("TESTS_FAILED", "test.failed")
     assert "interrupt.stopped" not in run.kinds
     assert_counts_agree(run)
     summary = run.report["summary"]
     assert summary["collected"] == 45
     assert summary["not_run"] > 0
-    assert summary["passed"] + summary["failed"] + summary["in_flight"] + summary["not_run"] == 45
+    assert (
+        summary["passed"]
+        + summary["failed"]
+        + summary["in_flight"]
+        + summary["not_run"]
+        == 45
+    )
 
 
 @pytest.mark.slow
@@ -135,7 +173,9 @@ def test_run_that_remembers_the_last_one(
     runs.run_plain(*(["--sw"] if option == "--sw" else []), cache=True)
     run = runs.run(option, cache=True)
     assert run.exit_status == run.report["exit"]["code"]
-    assert run.exit_status == (2 if option == "--sw" else 1), "stepwise has Ctrl+C's exit code"
+    assert run.exit_status == (2 if option == "--sw" else 1), (
+        "stepwise has Ctrl+C's exit code"
+    )
     assert_counts_agree(run)
     assert run.counts == counts
     assert run.kinds == ["test.failed"]
@@ -155,10 +195,14 @@ def test_some_deselected(runs: PytestRuns) -> None:
     )
 
 
-@pytest.mark.skipif(pytest.version_tuple < (9, 1), reason="--max-warnings came with pytest 9.1")
+@pytest.mark.skipif(
+    pytest.version_tuple < (9, 1), reason="--max-warnings came with pytest 9.1"
+)
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 @pytest.mark.parametrize("given", ["option", "ini"])
-def test_more_warnings_than_allowed(runs: PytestRuns, given: str, workers: list[str]) -> None:
+def test_more_warnings_than_allowed(
+    runs: PytestRuns, given: str, workers: list[str]
+) -> None:
     """Too many warnings have an exit code of their own, and no test failed."""
     ini = "max_warnings = 1\n" if given == "ini" else ""
     check_ending(

@@ -9,7 +9,9 @@ import pytest
 from tests.helpers.endings import PASSING
 from tests.helpers.runs import PytestRuns
 
-XDIST: Final = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
+XDIST: Final = pytest.mark.parametrize(
+    "workers", [[], ["-n", "2"]], ids=["serial", "xdist"]
+)
 FAILING: Final = "def test_fails(): assert 0\n"
 STATUS: Final = "def pytest_sessionfinish(session): session.exitstatus = {}\n"
 
@@ -26,7 +28,12 @@ ENDS: Final = (
     ("setup", PASSING, 2, ["SETUP_FAILED stage.setup_failed"]),
     ("setup", PASSING, 124, ["SETUP_TIMEOUT stage.setup_timeout"]),
     ("setup", PASSING, 137, ["SETUP_TIMEOUT stage.setup_timeout"]),
-    ("baseline_run", PASSING, None, ["BASELINE_NOT_FAILING stage.baseline_not_failing"]),
+    (
+        "baseline_run",
+        PASSING,
+        None,
+        ["BASELINE_NOT_FAILING stage.baseline_not_failing"],
+    ),
     ("baseline_run", PASSING, 124, ["TIMEOUT stage.timeout"]),
 )
 
@@ -49,18 +56,25 @@ def test_reason_of_a_stage(
     conftest = "" if status is None else STATUS.format(status)
     runs.write({"conftest.py": conftest, "test_it.py": test})
     run = runs.run(
-        f"--failure-taxonomy-stage={stage}", *workers, plugins=["xdist"] if workers else []
+        f"--failure-taxonomy-stage={stage}",
+        *workers,
+        plugins=["xdist"] if workers else [],
     )
     also = [] if test == PASSING else ["TESTS_FAILED test.failed"]
     expected = status if status is not None else int(test == FAILING)
     assert run.exit_status == run.report["exit"]["code"] == expected
-    assert [f"{each['reason']} {each['kind']}" for each in run.report["reasons"]] == [*held, *also]
+    assert [f"{each['reason']} {each['kind']}" for each in run.report["reasons"]] == [
+        *held,
+        *also,
+    ]
     assert " ".join(map(str, run.verdict)) == held[0]
     assert run.report["run"]["stage"] == stage
 
 
 @XDIST
-def test_time_limit_of_a_test_in_the_setup(runs: PytestRuns, workers: list[str]) -> None:
+def test_time_limit_of_a_test_in_the_setup(
+    runs: PytestRuns, workers: list[str]
+) -> None:
     """A test that ran out of time makes it the setup's time limit."""
     pytest.importorskip("pytest_timeout")
     runs.write({"test_it.py": "import time\ndef test_hangs(): time.sleep(30)\n"})

@@ -69,12 +69,16 @@ CONFTEST: Final = (
     pytest.param("def fixture()\n", "SyntaxError", id="syntax"),
     pytest.param("1 / 0\n", "ZeroDivisionError", id="exception"),
     pytest.param("import pytest; pytest.exit('no')\n", "Exit", id="exit"),
-    pytest.param("import pytest; raise pytest.UsageError('no')\n", "UsageError", id="usage"),
+    pytest.param(
+        "import pytest; raise pytest.UsageError('no')\n", "UsageError", id="usage"
+    ),
 )
 
 
 @pytest.mark.parametrize(("content", "exception"), CONFTEST)
-@pytest.mark.parametrize(("folder", "args"), [("", []), ("sub/", ["sub"])], ids=["root", "named"])
+@pytest.mark.parametrize(
+    ("folder", "args"), [("", []), ("sub/", ["sub"])], ids=["root", "named"]
+)
 def test_broken_conftest(
     runs: PytestRuns, folder: str, args: Sequence[str], content: str, exception: str
 ) -> None:
@@ -92,14 +96,21 @@ def test_broken_conftest(
     (error,) = run.report["internal_errors"]
     assert exception in error["message"]
     assert f"{folder}conftest.py" in error["traceback"]
-    assert "_pytest/" not in error["traceback"], "pytest's own frames are of no use to anybody"
+    assert "_pytest/" not in error["traceback"], (
+        "pytest's own frames are of no use to anybody"
+    )
 
 
 PLUGINS: Final = (
     pytest.param({}, ["-p", "nope"], "nope", id="option"),
-    pytest.param({"conftest.py": "pytest_plugins = ['nope']\n"}, [], "nope", id="conftest"),
     pytest.param(
-        {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n"}, [], "pytest-nope", id="ini"
+        {"conftest.py": "pytest_plugins = ['nope']\n"}, [], "nope", id="conftest"
+    ),
+    pytest.param(
+        {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n"},
+        [],
+        "pytest-nope",
+        id="ini",
     ),
     pytest.param({"broken.py": "1 / 0\n"}, ["-p", "broken"], "division", id="broken"),
     pytest.param(
@@ -124,16 +135,25 @@ def test_plugin_that_is_not_there(
     assert word in run.report["internal_errors"][0]["message"]
 
 
-ADDS: Final = "def pytest_addoption(parser): parser.addoption('--mine', action='store_true')\n"
+ADDS: Final = (
+    "def pytest_addoption(parser): parser.addoption('--mine', action='store_true')\n"
+)
 CONFLICTS: Final = (
     pytest.param(
-        {"a/conftest.py": ADDS, "b/conftest.py": ADDS, "pytest.ini": "[pytest]\ntestpaths = a b\n"},
+        {
+            "a/conftest.py": ADDS,
+            "b/conftest.py": ADDS,
+            "pytest.ini": "[pytest]\ntestpaths = a b\n",
+        },
         {},
         "--mine is added by a/conftest.py and by b/conftest.py",
         id="conftests",
     ),
     pytest.param(
-        {"one.py": ADDS.replace("addoption('", "getgroup('x').addoption('"), "two.py": ADDS},
+        {
+            "one.py": ADDS.replace("addoption('", "getgroup('x').addoption('"),
+            "two.py": ADDS,
+        },
         {"PYTEST_PLUGINS": "one,two"},
         "--mine is added by one and by two",
         id="plugins",
@@ -167,7 +187,13 @@ def test_an_option_that_is_added_twice(
 
 WITHOUT_OTHERS: Final = [
     part
-    for name in ("asyncio", "hypothesispytest", "metadata", "pytest_cov", "pytest_jsonreport")
+    for name in (
+        "asyncio",
+        "hypothesispytest",
+        "metadata",
+        "pytest_cov",
+        "pytest_jsonreport",
+    )
     for part in ("-p", f"no:{name}")
 ]
 """Plugins that take long to load, where they are installed."""
@@ -176,7 +202,10 @@ FOUND_BY_ITSELF: Final = (
     pytest.param({}, ["--no-such-option"], "usage.error", id="option"),
     pytest.param({"conftest.py": "1 / 0\n"}, [], "conftest.error", id="conftest"),
     pytest.param(
-        {"conftest.py": "pytest_plugins = ['nope']\n"}, [], "plugin.error", id="plugin-of-conftest"
+        {"conftest.py": "pytest_plugins = ['nope']\n"},
+        [],
+        "plugin.error",
+        id="plugin-of-conftest",
     ),
     pytest.param(
         {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n"},
@@ -207,7 +236,9 @@ def test_end_at_the_start_where_pytest_finds_us_by_itself(
 BEFORE_PLUGINS: Final = (
     pytest.param({}, ["--maxfail=many"], id="option-value"),
     pytest.param({"pytest.ini": "[pytest]\nminversion = 99\n"}, [], id="minversion"),
-    pytest.param({"pytest.ini": "[pytest]\naddopts = -p nope\n"}, [], id="missing-plugin-first"),
+    pytest.param(
+        {"pytest.ini": "[pytest]\naddopts = -p nope\n"}, [], id="missing-plugin-first"
+    ),
     pytest.param({"pytest.ini": "[pytest\n"}, [], id="broken-ini"),
 )
 

@@ -10,7 +10,9 @@ import pytest
 from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="needs deaths by signal"
+)
 
 MANY: Final = (
     "import os, signal, time, pytest\n"
@@ -36,7 +38,9 @@ DEATHS: Final = (
         id="segfault",
     ),
     pytest.param(
-        "os.kill(os.getpid(), signal.SIGKILL)", {"code": None, "signal": "SIGKILL"}, id="kill"
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        {"code": None, "signal": "SIGKILL"},
+        id="kill",
     ),
 )
 
@@ -56,7 +60,9 @@ def run_on(
 
 def dead_worker(run: FinishedRun) -> dict[str, Any]:
     """Return the only worker that went down on a test."""
-    (dead,) = [worker for worker in run.report["workers"] if worker["crashed_on"] is not None]
+    (dead,) = [
+        worker for worker in run.report["workers"] if worker["crashed_on"] is not None
+    ]
     return dict(dead)
 
 
@@ -73,7 +79,10 @@ def test_worker_dies(runs: PytestRuns, death: str, status: dict[str, Any]) -> No
     assert dead["exit"] == status
     assert dead["crashed_on"] == "test_it.py::test_dies"
     (failure,) = run.report["failures"]
-    assert (failure["nodeid"], failure["kind"]) == ("test_it.py::test_dies", "worker.crashed")
+    assert (failure["nodeid"], failure["kind"]) == (
+        "test_it.py::test_dies",
+        "worker.crashed",
+    )
     assert (failure["worker"], failure["exception"]) == (dead["id"], None)
     assert [worker["id"] for worker in run.report["workers"]] == ["gw0", "gw1"]
     assert run.report["workers"][1]["exit"] == {"code": 0, "signal": None}
@@ -86,9 +95,14 @@ def test_worker_dies(runs: PytestRuns, death: str, status: dict[str, Any]) -> No
     [
         pytest.param("time.sleep(60)", 0.5, "TIMEOUT", id="limit"),
         pytest.param("os._exit(1)", 60.0, "TESTS_FAILED", id="own-exit"),
-        pytest.param("time.sleep(0.6); os._exit(3)", 0.0, "TESTS_FAILED", id="no-limit"),
         pytest.param(
-            NO_CORE + "os.kill(os.getpid(), signal.SIGSEGV)", 60.0, "TESTS_FAILED", id="segfault"
+            "time.sleep(0.6); os._exit(3)", 0.0, "TESTS_FAILED", id="no-limit"
+        ),
+        pytest.param(
+            NO_CORE + "os.kill(os.getpid(), signal.SIGSEGV)",
+            60.0,
+            "TESTS_FAILED",
+            id="segfault",
         ),
     ],
 )
@@ -125,13 +139,18 @@ def test_faulthandler_ends_a_worker_of_a_controller_that_dies(runs: PytestRuns) 
     run = runs.run("-n", "1", *limit, plugins=["xdist"])
     assert run.exit_status == -9
     report = runs.wait_for_completion()
-    held = [(each["reason"], each["kind"], each["nodeids"]) for each in report["reasons"]]
+    held = [
+        (each["reason"], each["kind"], each["nodeids"]) for each in report["reasons"]
+    ]
     assert sorted(held) == [
         ("TIMEOUT", "process.killed", ["test_it.py::test_kills"]),
         ("TIMEOUT", "test.timeout", ["test_it.py::test_hangs"]),
     ]
     (failure,) = report["failures"]
-    assert (failure["nodeid"], failure["reason"]) == ("test_it.py::test_hangs", "TIMEOUT")
+    assert (failure["nodeid"], failure["reason"]) == (
+        "test_it.py::test_hangs",
+        "TIMEOUT",
+    )
     assert [worker["exit"]["code"] for worker in report["workers"]] == [1, None]
 
 
@@ -191,7 +210,9 @@ def test_worker_dies_beside_a_failure(runs: PytestRuns) -> None:
 
 def test_no_worker_is_started_again(runs: PytestRuns) -> None:
     """With `--max-worker-restart 0` a death ends the run, whatever the exit code then is."""
-    content = "import os\n" + "".join(f"def test_{number}(): os._exit(1)\n" for number in range(6))
+    content = "import os\n" + "".join(
+        f"def test_{number}(): os._exit(1)\n" for number in range(6)
+    )
     run = run_on(1, runs, content, "--max-worker-restart", "0", compare=True)
     assert run.verdict == ("TESTS_FAILED", "worker.crashed")
     assert run.report["summary"]["crashed"] >= 1
@@ -205,7 +226,9 @@ def test_workers_die_in_collection(runs: PytestRuns) -> None:
     run = run_on(1, runs, content, "--max-worker-restart", "1", compare=True)
     assert run.exit_status != 1, "no failed test, to pytest"
     assert run.verdict == ("TESTS_FAILED", "worker.crashed")
-    assert [(worker["exit"]["code"], worker["tests"]) for worker in run.report["workers"]] == [
+    assert [
+        (worker["exit"]["code"], worker["tests"]) for worker in run.report["workers"]
+    ] == [
         (1, 0),
         (1, 0),
     ]
@@ -241,7 +264,10 @@ def test_ctrl_c_in_the_controller(runs: PytestRuns) -> None:
     assert run.verdict == ("INTERRUPTED", "interrupt.keyboard")
     assert run.counts == {"collected": 2, "in_flight": 1, "not_run": 1}
     (running,) = run.report["in_flight"]
-    assert (running["nodeid"], running["worker"]) == ("test_it.py::test_interrupts", "gw0")
+    assert (running["nodeid"], running["worker"]) == (
+        "test_it.py::test_interrupts",
+        "gw0",
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,9 +277,15 @@ def test_ctrl_c_in_the_controller(runs: PytestRuns) -> None:
         pytest.param("'enough'", 2, [], id="no-code"),
     ],
 )
-@pytest.mark.parametrize("restarts", [("--max-worker-restart", "0"), ()], ids=["none", "any"])
+@pytest.mark.parametrize(
+    "restarts", [("--max-worker-restart", "0"), ()], ids=["none", "any"]
+)
 def test_pytest_exit_in_a_worker(
-    runs: PytestRuns, arguments: str, status: int, errors: list[str], restarts: tuple[str, ...]
+    runs: PytestRuns,
+    arguments: str,
+    status: int,
+    errors: list[str],
+    restarts: tuple[str, ...],
 ) -> None:
     """It is told as such; xdist makes an internal error of it, or a Ctrl+C and a crash."""
     content = f"import pytest\ndef test_exits(): pytest.exit({arguments})\n" + "".join(
@@ -271,7 +303,9 @@ def test_pytest_exit_in_a_worker(
 
 def test_every_worker_runs_all(runs: PytestRuns) -> None:
     """With `--dist each` every worker's tests count, as they do in pytest's last line."""
-    content = "def test_passes(): pass\ndef test_fails(): assert 0\ndef test_third(): pass\n"
+    content = (
+        "def test_passes(): pass\ndef test_fails(): assert 0\ndef test_third(): pass\n"
+    )
     run = run_on(2, runs, content, "--dist", "each", compare=True)
     assert run.exit_status == 1
     assert run.verdict == ("TESTS_FAILED", "test.failed")
@@ -321,4 +355,6 @@ def test_internal_error_on_a_worker(runs: PytestRuns) -> None:
     )
     run = run_on(1, runs, "def test_it(): pass\n", compare=True)
     assert run.verdict == ("INTERNAL_ERROR", "internal.error")
-    assert "RuntimeError: hook is broken" in run.report["internal_errors"][0]["traceback"]
+    assert (
+        "RuntimeError: hook is broken" in run.report["internal_errors"][0]["traceback"]
+    )

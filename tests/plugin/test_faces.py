@@ -46,7 +46,9 @@ def cases_in(path: Path) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for case in ElementTree.parse(path).iter("testcase"):
         place = (case.get("classname", ""), case.get("name", ""))
-        told = [each.tag for each in case if each.tag in ("failure", "error", "skipped")]
+        told = [
+            each.tag for each in case if each.tag in ("failure", "error", "skipped")
+        ]
         found.setdefault(place, []).extend(told)
     return found
 
@@ -58,11 +60,15 @@ def attributes_in(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_junit_beside_that_of_pytest(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_junit_beside_that_of_pytest(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """The same cases with the same ends, by the same names."""
     runs.write({"tests/test_it.py": SUITE})
     plugins = ("xdist",) if workers else ()
-    runs.run(f"{JUNIT}=out/ours.xml", "--junitxml=theirs.xml", *workers, plugins=plugins)
+    runs.run(
+        f"{JUNIT}=out/ours.xml", "--junitxml=theirs.xml", *workers, plugins=plugins
+    )
     ours, theirs = runs.path / "out" / "ours.xml", runs.path / "theirs.xml"
     assert cases_in(ours) == cases_in(theirs)
     assert attributes_in(ours) == attributes_in(theirs)
@@ -83,7 +89,9 @@ def test_junit_of_a_run_that_died(runs: PytestRuns, workers: tuple[str, ...]) ->
     end = "(os.kill(os.getppid(), 9), time.sleep(10))" if workers else "os.abort()"
     runs.write({"test_it.py": DEATH.replace("os.abort()", end)})
     plugins = ("xdist",) if workers else ()
-    runs.run_unchecked(f"{JUNIT}=ours.xml", "--junitxml=theirs.xml", *workers, plugins=plugins)
+    runs.run_unchecked(
+        f"{JUNIT}=ours.xml", "--junitxml=theirs.xml", *workers, plugins=plugins
+    )
     runs.wait_for_completion()
     assert not (runs.path / "theirs.xml").exists()
     found = cases_in(runs.path / "ours.xml")
@@ -129,13 +137,27 @@ def test_a_face_that_can_not_be_written(runs: PytestRuns) -> None:
                 "such as report.html"
             ),
         ),
-        (["--why-junit=sub"], "sub is a directory; give the name of a file such as report.xml"),
-        (["-o", "failure_taxonomy_html=x/"], "ini value failure_taxonomy_html: the path is a "),
-        (["--failure-taxonomy-github=yes"], "'yes' is unknown; give one of auto, on, off"),
-        (["--failure-taxonomy-summary=all"], "'all' is unknown; give one of short, groups, off"),
+        (
+            ["--why-junit=sub"],
+            "sub is a directory; give the name of a file such as report.xml",
+        ),
+        (
+            ["-o", "failure_taxonomy_html=x/"],
+            "ini value failure_taxonomy_html: the path is a ",
+        ),
+        (
+            ["--failure-taxonomy-github=yes"],
+            "'yes' is unknown; give one of auto, on, off",
+        ),
+        (
+            ["--failure-taxonomy-summary=all"],
+            "'all' is unknown; give one of short, groups, off",
+        ),
     ],
 )
-def test_options_that_mean_nothing(runs: PytestRuns, options: list[str], words: str) -> None:
+def test_options_that_mean_nothing(
+    runs: PytestRuns, options: list[str], words: str
+) -> None:
     """Each is refused in one line before any test."""
     runs.write({"test_it.py": SUITE, "sub/x": ""})
     run = runs.run_unchecked(*options)

@@ -68,7 +68,11 @@ def test_a_unittest_class(runs: PytestRuns, workers: int) -> None:
     found = failures_of(runs, {"test_it.py": body}, workers=workers)
     by_name = {failure["nodeid"].rpartition("::")[2]: failure for failure in found}
     types = {name: failure["exception"]["type"] for name, failure in by_name.items()}
-    assert types == {"test_a": "LookupError", "test_b": "LookupError", "test_c": "AssertionError"}
+    assert types == {
+        "test_a": "LookupError",
+        "test_b": "LookupError",
+        "test_c": "AssertionError",
+    }
     assert by_name["test_a"]["fingerprint"] == by_name["test_b"]["fingerprint"]
 
 
@@ -131,10 +135,17 @@ ONE: Final = {
 STYLES: Final = (
     (
         "auto",
-        [">       check(1)", "E       AssertionError: not two", "helper.py:2: AssertionError"],
+        [
+            ">       check(1)",
+            "E       AssertionError: not two",
+            "helper.py:2: AssertionError",
+        ],
     ),
     ("long", [">       check(1)", "value = 1", "E       AssertionError: not two"]),
-    ("short", ["test_it.py:4: in test_it", "    check(1)", "E   AssertionError: not two"]),
+    (
+        "short",
+        ["test_it.py:4: in test_it", "    check(1)", "E   AssertionError: not two"],
+    ),
     ("line", ["AssertionError: not two"]),
     ("native", ["Traceback (most recent call last):", "AssertionError: not two"]),
     ("no", ["AssertionError: not two"]),
@@ -142,7 +153,9 @@ STYLES: Final = (
 
 
 @pytest.mark.parametrize(("style", "lines"), STYLES, ids=[style for style, _ in STYLES])
-def test_traceback_in_each_style(runs: PytestRuns, style: str, lines: Sequence[str]) -> None:
+def test_traceback_in_each_style(
+    runs: PytestRuns, style: str, lines: Sequence[str]
+) -> None:
     """The traceback reads as pytest shows it, line by line, in whichever style it was asked for."""
     runs.write(ONE)
     run = runs.run(f"--tb={style}")
@@ -157,8 +170,12 @@ def test_traceback_in_each_style(runs: PytestRuns, style: str, lines: Sequence[s
 
 def section_of(stdout: Sequence[str], name: str) -> Sequence[str]:
     """Return what pytest prints of the failure of a test, the last one of its run."""
-    start = next(number for number, line in enumerate(stdout) if f"_ {name} _" in line) + 1
-    end = next(number for number, line in enumerate(stdout) if "generated xml file" in line)
+    start = (
+        next(number for number, line in enumerate(stdout) if f"_ {name} _" in line) + 1
+    )
+    end = next(
+        number for number, line in enumerate(stdout) if "generated xml file" in line
+    )
     return stdout[start:end]
 
 
@@ -196,7 +213,9 @@ def test_chained_exceptions(runs: PytestRuns, workers: int) -> None:
     text = failure["traceback"]
     cause = "The above exception was the direct cause of the following exception:"
     assert (
-        text.index("KeyError: 'absent'") < text.index(cause) < text.index("RuntimeError: no price")
+        text.index("KeyError: 'absent'")
+        < text.index(cause)
+        < text.index("RuntimeError: no price")
     )
 
 
@@ -257,7 +276,10 @@ def test_odd_exceptions(runs: PytestRuns, workers: int) -> None:
     """Whatever an exception does when it is asked, its failure is in the report."""
     content = "".join(code for code, _ in ODD.values())
     found = failures_of(runs, {"test_it.py": content}, workers=workers)
-    by_name = {failure["nodeid"].removeprefix("test_it.py::test_"): failure for failure in found}
+    by_name = {
+        failure["nodeid"].removeprefix("test_it.py::test_"): failure
+        for failure in found
+    }
     assert set(by_name) == set(ODD)
     for name, (_, (kind, module, message)) in ODD.items():
         failure = by_name[name]
@@ -274,7 +296,8 @@ def test_odd_exceptions(runs: PytestRuns, workers: int) -> None:
 def test_text_that_utf_8_can_not_hold(runs: PytestRuns) -> None:
     """Half a surrogate pair in a message is written out; under xdist it breaks xdist itself."""
     (failure,) = failures_of(
-        runs, {"test_it.py": "def test_it(): raise RuntimeError('half a \\ud800 pair')\n"}
+        runs,
+        {"test_it.py": "def test_it(): raise RuntimeError('half a \\ud800 pair')\n"},
     )
     assert failure["exception"]["message"] == "half a \\ud800 pair"
 
@@ -318,7 +341,10 @@ def test_doctest(runs: PytestRuns) -> None:
     assert failure["nodeid"] == "calc.py::calc"
     assert failure["exception"]["type"] in ("DocTestFailure", "MultipleDoctestFailures")
     assert "Expected:\n    3\nGot:\n    2" in failure["traceback"]
-    assert failure["location"] == {"path": "calc.py", "line": 2}  # of the example, as pytest says
+    assert failure["location"] == {
+        "path": "calc.py",
+        "line": 2,
+    }  # of the example, as pytest says
 
 
 @XDIST
@@ -373,7 +399,9 @@ def test_fixture_not_found(runs: PytestRuns) -> None:
     assert "fixture 'missing' not found" in failure["traceback"]
 
 
-def test_started_below_the_root(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_started_below_the_root(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Paths are relative to the root directory, wherever pytest was started."""
     runs.write({"sub/test_it.py": "def test_it():\n    assert 0\n"})
     monkeypatch.chdir(runs.path / "sub")
@@ -398,7 +426,11 @@ COLLECTION_ERRORS: Final = {
         {"path": "test_import.py", "line": 3},
     ),
     "test_syntax.py": ("SyntaxError", None, {"path": "test_syntax.py", "line": 4}),
-    "test_helper.py": ("RuntimeError", "not configured", {"path": "helper.py", "line": 3}),
+    "test_helper.py": (
+        "RuntimeError",
+        "not configured",
+        {"path": "helper.py", "line": 3},
+    ),
     "sub": (
         "ModuleNotFoundError",
         "No module named 'no_such_plugin'",
@@ -428,4 +460,9 @@ def test_collection_errors(runs: PytestRuns, workers: int) -> None:
         assert kind in error["traceback"]
         assert error["failure_type"] == "BROKEN_BUILD"
     if not workers:
-        assert list(found) == ["sub", "test_helper.py", "test_import.py", "test_syntax.py"]
+        assert list(found) == [
+            "sub",
+            "test_helper.py",
+            "test_import.py",
+            "test_syntax.py",
+        ]

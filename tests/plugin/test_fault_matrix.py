@@ -44,7 +44,8 @@ from tests.helpers.reports import assert_valid_report
 pytestmark = [
     pytest.mark.matrix,
     pytest.mark.skipif(
-        not sys.platform.startswith("linux"), reason="the watcher needs Linux, the deaths its /proc"
+        not sys.platform.startswith("linux"),
+        reason="the watcher needs Linux, the deaths its /proc",
     ),
 ]
 
@@ -70,7 +71,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             if is_plain and turn % 6:
                 continue  # how pytest ends by itself changes with pytest alone
             names = (names[turn % len(names)],)
-        cells += [pytest.param(fault, name, id=f"{fault.name}-{name}") for name in names]
+        cells += [
+            pytest.param(fault, name, id=f"{fault.name}-{name}") for name in names
+        ]
     metafunc.parametrize(("fault", "name"), cells)
 
 
@@ -108,7 +111,9 @@ def test_every_kind_of_a_cell_is_published() -> None:
 
 def skip_unless_possible(fault: Fault) -> None:
     """Skip a row that this machine can't have."""
-    release = tuple(int(number) for number in re.findall("[0-9]+", platform.release())[:2])
+    release = tuple(
+        int(number) for number in re.findall("[0-9]+", platform.release())[:2]
+    )
     version = tuple(int(number) for number in pytest.__version__.split(".")[:2])
     is_there = {
         "": True,
@@ -181,12 +186,15 @@ def check_end(outcome: Outcome, expected: End, configuration: Configuration) -> 
             "failed": expected.failed,
             "errors": expected.errors,
         },
-        "in flight": [("test_it.py::test_b", expected.in_flight)] if expected.in_flight else [],
+        "in flight": [("test_it.py::test_b", expected.in_flight)]
+        if expected.in_flight
+        else [],
         "not run": [f"test_it.py::test_{each}" for each in expected.not_run],
     }
     if expected.worker is not None:
         workers = {
-            str(each["exit"]["signal"] or each["exit"]["code"]) for each in report["workers"]
+            str(each["exit"]["signal"] or each["exit"]["code"])
+            for each in report["workers"]
         }
         assert expected.worker in workers
     if source == "finalize":
@@ -209,7 +217,9 @@ def check_remains(
     for name in fault.makes:
         content = (outcome.folder / name).read_bytes()
         # xdist writes what it means for its controller, which is nothing to us.
-        is_clean = not _OF_OURS.search(content) if configuration.on_workers else content == b""
+        is_clean = (
+            not _OF_OURS.search(content) if configuration.on_workers else content == b""
+        )
         assert is_clean, f"something of ours is in {name}"
 
 
@@ -226,13 +236,18 @@ def described(report: dict[str, Any]) -> dict[str, Any]:
     return {
         "verdict": verdict
         and {
-            **{name: verdict[name] for name in ("reason", "kind", "confidence", "nodeid")},
+            **{
+                name: verdict[name]
+                for name in ("reason", "kind", "confidence", "nodeid")
+            },
             "ambiguous": tuple(verdict["ambiguous"]),
         },
         "also": sorted(each["kind"] for each in report["reasons"][1:]),
         "completeness": report["completeness"],
         "exit": {name: end[name] for name in ("source", "observed", "code", "signal")},
-        "counts": {name: report["summary"][name] for name in ("passed", "failed", "errors")},
+        "counts": {
+            name: report["summary"][name] for name in ("passed", "failed", "errors")
+        },
         "in flight": [(each["nodeid"], each["phase"]) for each in report["in_flight"]],
         "not run": report["not_run"]["nodeids"],
     }
@@ -259,5 +274,9 @@ def expected_exit(expected: End, outcome: Outcome, source: str) -> dict[str, Any
     if code == -1:
         code = exit_code_from_returncode(expected.status)
     is_second = source not in ("pytest", "exception")
-    signal = signal_name(code - 128) if is_second and code is not None and code > 128 else None
+    signal = (
+        signal_name(code - 128)
+        if is_second and code is not None and code > 128
+        else None
+    )
     return {"source": source, "observed": is_second, "code": code, "signal": signal}

@@ -62,7 +62,9 @@ def commands(lines: list[str]) -> list[str]:
         pytest.param(("-n", "2"), ("xdist",), id="xdist"),
         pytest.param(("-q",), (), id="quiet"),
         pytest.param(("-qq",), (), id="as-quiet-as-can-be"),
-        pytest.param(("--failure-taxonomy-summary=off",), (), id="no-words-on-the-terminal"),
+        pytest.param(
+            ("--failure-taxonomy-summary=off",), (), id="no-words-on-the-terminal"
+        ),
     ],
 )
 def test_a_failing_run(
@@ -96,7 +98,11 @@ def test_a_run_that_passes(on_github: PytestRuns) -> None:
     """Nothing is annotated; the summary says that all is well, and no output is given."""
     run = on_github.run("-k", "ok")
     assert commands(run.stdout) == []
-    assert (on_github.path / SUMMARY).read_text("utf-8").startswith("## \u2705 pytest: no failure")
+    assert (
+        (on_github.path / SUMMARY)
+        .read_text("utf-8")
+        .startswith("## \u2705 pytest: no failure")
+    )
     assert not (on_github.path / OUTPUT).exists()
 
 
@@ -133,7 +139,9 @@ def test_several_runs_of_one_step(on_github: PytestRuns) -> None:
 def test_a_test_that_passed_on_a_rerun(on_github: PytestRuns) -> None:
     """It is counted in the summary and not annotated."""
     on_github.write(
-        {"test_it.py": "seen = []\ndef test_it():\n    seen.append(1)\n    assert len(seen) > 1\n"}
+        {
+            "test_it.py": "seen = []\ndef test_it():\n    seen.append(1)\n    assert len(seen) > 1\n"
+        }
     )
     run = on_github.run("--reruns=1", plugins=("rerunfailures",))
     assert (run.exit_status, commands(run.stdout)) == (0, [])
@@ -147,9 +155,14 @@ def test_a_test_that_passed_on_a_rerun(on_github: PytestRuns) -> None:
         pytest.param({}, (f"{MODE}=on",), True, id="on-elsewhere"),
         pytest.param({"GITHUB_ACTIONS": "false"}, (), False, id="not-true"),
         pytest.param({"GITHUB_ACTIONS": "true"}, (), True, id="there"),
-        pytest.param({"GITHUB_ACTIONS": "true"}, (f"{MODE}=off",), False, id="off-there"),
         pytest.param(
-            {"GITHUB_ACTIONS": "true"}, ("-o", "failure_taxonomy_github=off"), False, id="ini"
+            {"GITHUB_ACTIONS": "true"}, (f"{MODE}=off",), False, id="off-there"
+        ),
+        pytest.param(
+            {"GITHUB_ACTIONS": "true"},
+            ("-o", "failure_taxonomy_github=off"),
+            False,
+            id="ini",
         ),
         pytest.param({"GITHUB_ACTIONS": "true"}, (f"{MODE}=auto",), True, id="auto"),
     ],
@@ -240,7 +253,9 @@ def test_a_death(on_github: PytestRuns) -> None:
 def assert_crash(stderr: str, folder: Path, line_of: str = ",line=5") -> None:
     """Check the only annotation: the crash, on the line of the test that it happened in."""
     (line,) = commands(stderr.splitlines())
-    assert line.startswith(f"::error file={folder.name}/test_it.py{line_of},title=the pytest proc")
+    assert line.startswith(
+        f"::error file={folder.name}/test_it.py{line_of},title=the pytest proc"
+    )
     assert line.endswith("[UNKNOWN process.crashed]")
     assert "SIGABRT" in line
 
@@ -249,12 +264,23 @@ def assert_crash(stderr: str, folder: Path, line_of: str = ",line=5") -> None:
 @pytest.mark.posix("SIGABRT")
 @pytest.mark.parametrize(
     "how",
-    ["run", pytest.param("run-shell", marks=pytest.mark.linux("the watcher")), "finalize"],
+    [
+        "run",
+        pytest.param("run-shell", marks=pytest.mark.linux("the watcher")),
+        "finalize",
+    ],
 )
 def test_a_death_that_is_completed_by_a_command(runs: PytestRuns, how: str) -> None:
     """It prints the annotation itself, and writes the rest."""
     runs.write({"test_it.py": DEATH})
-    test = [sys.executable, "-m", "pytest", "-p", "failure_taxonomy", "--failure-taxonomy"]
+    test = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "failure_taxonomy",
+        "--failure-taxonomy",
+    ]
     if how == "finalize":
         test += ["-o", "failure_taxonomy_watcher=false"]
         run_child(runs.path, test, env=step(runs.path))

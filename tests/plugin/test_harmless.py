@@ -17,13 +17,21 @@ from pytest_failure_taxonomy.recorder import (
     worker,
 )
 from pytest_failure_taxonomy.run import lifecycle
-from tests.helpers.children import REPORT, SWITCH, run_child, run_plain_pytest, run_pytest
+from tests.helpers.children import (
+    REPORT,
+    SWITCH,
+    run_child,
+    run_plain_pytest,
+    run_pytest,
+)
 
 pytestmark = pytest.mark.slow
 
 PASSING: Final = "def test_passes(): pass\n"
 FAILING: Final = "def test_fails(): assert 0\n"
-FAULTY: Final = " failed inside pytest-failure-taxonomy: RuntimeError: broken here. The run is not"
+FAULTY: Final = (
+    " failed inside pytest-failure-taxonomy: RuntimeError: broken here. The run is not"
+)
 
 posix_only = pytest.mark.skipif("sys.platform == 'win32'", reason="of POSIX systems")
 
@@ -89,7 +97,12 @@ ORDINARY: Final = (
     1,
     "1 failed, 2 passed, 1 deselected, {} warning",
 )
-BROKEN_MODULE: Final = ({"test_it.py": "import no_such\n"}, (), 2, "{} warning, 1 error")
+BROKEN_MODULE: Final = (
+    {"test_it.py": "import no_such\n"},
+    (),
+    2,
+    "{} warning, 1 error",
+)
 CTRL_C: Final = (
     {"test_it.py": PASSING + "def test_it(): raise KeyboardInterrupt\n"},
     (),
@@ -104,14 +117,20 @@ INTERNAL: Final = (
 )
 LIMITED: Final = ({"test_it.py": PASSING}, ("--timeout=60",), 0, "1 passed, {} warning")
 DISTRIBUTED: Final = (
-    {"test_it.py": PASSING + FAILING + "def test_other(): pass\n", "test_no.py": "import no_such"},
+    {
+        "test_it.py": PASSING + FAILING + "def test_other(): pass\n",
+        "test_no.py": "import no_such",
+    },
     ("-n", "1", "--continue-on-collection-errors", "-k", "not other"),
     1,
     "1 failed, 1 passed, {} warning, 1 error",
 )
 
 EXITED: Final = (
-    {"test_it.py": PASSING + "def test_exits():\n    import pytest\n    pytest.exit('enough')\n"},
+    {
+        "test_it.py": PASSING
+        + "def test_exits():\n    import pytest\n    pytest.exit('enough')\n"
+    },
     ("-n", "1"),
     2,
     None,
@@ -164,7 +183,10 @@ WRAPPERS: Final = {
     "ActivityRecorder.pytest_sessionfinish",
 }
 """What these raise is what others have raised."""
-HAND_OVER: Final = {"WorkerRecorder.pytest_sessionfinish", "CrashDump.pytest_unconfigure"}
+HAND_OVER: Final = {
+    "WorkerRecorder.pytest_sessionfinish",
+    "CrashDump.pytest_unconfigure",
+}
 """A worker whose hand-over fails has no way left to say so; at the very end warnings are over."""
 
 
@@ -179,7 +201,10 @@ def test_each_of_our_hooks_is_broken_once() -> None:
         progress.CrashDump,
     ]
     hooks = {
-        f"{each.__name__}.{name}" for each in classes for name in vars(each) if "pytest_" in name
+        f"{each.__name__}.{name}"
+        for each in classes
+        for name in vars(each)
+        if "pytest_" in name
     }
     assert hooks - WRAPPERS - HAND_OVER == set(SCENARIOS)
 
@@ -203,7 +228,9 @@ def test_a_fault_in_a_hook_of_ours_is_one_warning(folder: Path, hook: str) -> No
     assert fault.startswith(hook.partition(".")[2] + FAULTY)
     if outcome is None:
         return  # pytest shows no warnings where it met an internal error
-    count = 1 + outcome.count("2 passed")  # the scenario with two has a warning of its own
+    count = 1 + outcome.count(
+        "2 passed"
+    )  # the scenario with two has a warning of its own
     expected = outcome.format(count).replace(
         f"{count} warning", f"{count} warning{'s'[: count - 1]}"
     )
@@ -216,8 +243,13 @@ def test_a_fault_in_a_hook_of_ours_is_one_warning(folder: Path, hook: str) -> No
 def test_a_worker_that_can_not_hand_over(folder: Path) -> None:
     """Its tests count all the same."""
     write(folder, {"test_it.py": PASSING + FAILING, "breaker.py": BREAKER})
-    environment = {"BROKEN": "WorkerRecorder.pytest_sessionfinish", "PYTHONPATH": str(folder)}
-    run = run_pytest(folder, "-p", "breaker", "-n", "2", plugins=("xdist",), env=environment)
+    environment = {
+        "BROKEN": "WorkerRecorder.pytest_sessionfinish",
+        "PYTHONPATH": str(folder),
+    }
+    run = run_pytest(
+        folder, "-p", "breaker", "-n", "2", plugins=("xdist",), env=environment
+    )
     assert (run.status, run.outcome) == (1, "1 failed, 1 passed")
     assert run.report()["summary"]["failed"] == 1
 
@@ -253,7 +285,14 @@ def test_a_fault_never_fails_a_run(
 ) -> None:
     """However strict a run is with warnings, a fault of ours is not its failure."""
     tests = "".join(f"def test_{number}(): pass\n" for number in range(3))
-    write(folder, {"pytest.ini": f"[pytest]\n{ini}\n", "test_it.py": tests, "conftest.py": BREAKS})
+    write(
+        folder,
+        {
+            "pytest.ini": f"[pytest]\n{ini}\n",
+            "test_it.py": tests,
+            "conftest.py": BREAKS,
+        },
+    )
     run = run_pytest(folder, *args)
     assert (run.status, run.outcome) == (0, outcome)
     assert run.stdout.count("failed inside pytest-failure-taxonomy") == told
@@ -317,7 +356,9 @@ def test_a_fault_at_the_start(folder: Path, name: str) -> None:
         "exec(compile(fault, lifecycle.__file__, 'exec'))\n"
         f"lifecycle.{name} = broken\n"
     )
-    write(folder, {"test_it.py": PASSING, "breaks.py": breaks, REPORT: "an earlier run's"})
+    write(
+        folder, {"test_it.py": PASSING, "breaks.py": breaks, REPORT: "an earlier run's"}
+    )
     run = run_pytest(folder, "-p", "breaks", env={"PYTHONPATH": str(folder)})
     assert (run.status, run.outcome) == (0, "1 passed, 1 warning")
     (line,) = run.stderr.splitlines()
@@ -499,11 +540,17 @@ def pytest_unconfigure(config):
 
 
 @pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_other_plugins_see_the_same_reports(folder: Path, args: tuple[str, ...]) -> None:
+def test_other_plugins_see_the_same_reports(
+    folder: Path, args: tuple[str, ...]
+) -> None:
     """No attribute of ours is on a report when another plugin looks at it on the controller."""
     write(
         folder,
-        {"test_it.py": PASSING + FAILING, "test_no.py": "import no_such\n", "conftest.py": SPY},
+        {
+            "test_it.py": PASSING + FAILING,
+            "test_no.py": "import no_such\n",
+            "conftest.py": SPY,
+        },
     )
     seen = []
     for runner in (run_plain_pytest, run_pytest):
@@ -523,7 +570,9 @@ def test_reportlog_has_nothing_of_ours(folder: Path, args: tuple[str, ...]) -> N
     write(folder, {"test_it.py": PASSING + FAILING, "test_no.py": "import no_such\n"})
     plugins = ("xdist", "pytest_reportlog")
     run_pytest(folder, *args, "--report-log=log", plugins=plugins)
-    lines = [json.loads(line) for line in (folder / "log").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in (folder / "log").read_text("utf-8").splitlines()
+    ]
     assert len(lines) >= 3
     assert not [key for line in lines for key in line if "taxonomy" in key]
 
@@ -579,7 +628,10 @@ def test_a_forked_child_that_goes_on(folder: Path) -> None:
     assert run.told == []
     assert run.stdout.count("failure taxonomy: ") == 1
     assert run.report()["summary"]["passed"] == 2
-    assert run.report("seen", completeness="running")["verdict"]["kind"] == "process.vanished"
+    assert (
+        run.report("seen", completeness="running")["verdict"]["kind"]
+        == "process.vanished"
+    )
 
 
 NEVER_PUT_BACK: Final = {
@@ -622,7 +674,9 @@ NEVER_PUT_BACK: Final = {
 
 @pytest.mark.usefixtures("nothing_imported")
 @posix_only
-@pytest.mark.parametrize("patch", [pytest.param(v, id=k) for k, v in NEVER_PUT_BACK.items()])
+@pytest.mark.parametrize(
+    "patch", [pytest.param(v, id=k) for k, v in NEVER_PUT_BACK.items()]
+)
 def test_what_a_test_patches_and_never_puts_back(folder: Path, patch: str) -> None:
     """A report is written with what was there at the start, at the place where it should be."""
     test = (
@@ -633,7 +687,9 @@ def test_what_a_test_patches_and_never_puts_back(folder: Path, patch: str) -> No
     run = run_pytest(folder)
     assert run.status == 1
     assert run.outcome.startswith("1 failed, 1 passed")
-    assert "failed inside" not in run.stdout, "a warning would change pytest's last line"
+    assert "failed inside" not in run.stdout, (
+        "a warning would change pytest's last line"
+    )
     report = run.report()
     assert report["verdict"]["kind"] == "test.failed"
     assert report["failures"][0]["location"] == {
@@ -647,21 +703,33 @@ def test_what_a_test_patches_and_never_puts_back(folder: Path, patch: str) -> No
 
 @pytest.mark.usefixtures("nothing_imported")
 @posix_only
-@pytest.mark.parametrize("imported", ["", "import jinja2, markupsafe\n"], ids=["", "imported"])
-def test_a_file_of_the_tests_with_the_name_of_a_library(folder: Path, imported: str) -> None:
+@pytest.mark.parametrize(
+    "imported", ["", "import jinja2, markupsafe\n"], ids=["", "imported"]
+)
+def test_a_file_of_the_tests_with_the_name_of_a_library(
+    folder: Path, imported: str
+) -> None:
     """What is imported at the end of a run is the library, and the tests have their own module."""
-    own = "".join(f"    assert {name}.MINE\n" for name in ("jinja2", "markupsafe") if imported)
+    own = "".join(
+        f"    assert {name}.MINE\n" for name in ("jinja2", "markupsafe") if imported
+    )
     test = f"{imported}def test_it():\n    assert True\n{own}"
-    write(folder, {"test_it.py": test, "jinja2.py": "MINE = 1\n", "markupsafe.py": "MINE = 1\n"})
+    write(
+        folder,
+        {"test_it.py": test, "jinja2.py": "MINE = 1\n", "markupsafe.py": "MINE = 1\n"},
+    )
     run = run_pytest(folder, "--failure-taxonomy-html=page.html")
     assert (run.status, run.outcome) == (0, "1 passed")
     assert "</html>" in (folder / "page.html").read_text("utf-8")
 
 
 @pytest.mark.skipif("not hasattr(__import__('signal'), 'SIGRTMIN')", reason="of Linux")
-@pytest.mark.parametrize("args", [(), ("--failure-taxonomy-end-stalled",)], ids=["", "end"])
 @pytest.mark.parametrize(
-    "number", ["signal.SIGRTMIN + 10", "signal.SIGRTMIN + 11", "signal.SIGURG", "signal.SIGUSR1"]
+    "args", [(), ("--failure-taxonomy-end-stalled",)], ids=["", "end"]
+)
+@pytest.mark.parametrize(
+    "number",
+    ["signal.SIGRTMIN + 10", "signal.SIGRTMIN + 11", "signal.SIGURG", "signal.SIGUSR1"],
 )
 def test_a_signal_that_a_test_sends_itself(
     folder: Path, number: str, args: tuple[str, ...]
@@ -679,7 +747,9 @@ def test_a_signal_that_a_test_sends_itself(
     [
         pytest.param("sys.stdout = None", ("-s",), id="none"),
         pytest.param("sys.stdout = object()", ("-s",), id="object"),
-        pytest.param("sys.stdout = sys.stderr = open(os.devnull)", ("-s",), id="not-writable"),
+        pytest.param(
+            "sys.stdout = sys.stderr = open(os.devnull)", ("-s",), id="not-writable"
+        ),
         pytest.param("sys.stdout.close()", ("-s",), id="closed"),
         pytest.param("os.close(1)", ("-s",), id="descriptor-closed"),
         pytest.param("os.close(2)", ("-s",), id="stderr-closed"),
@@ -688,7 +758,9 @@ def test_a_signal_that_a_test_sends_itself(
         pytest.param("sys.stdout = sys.__stdout__ = None", (), id="both-gone"),
     ],
 )
-def test_streams_that_a_test_has_spoiled(folder: Path, patch: str, args: tuple[str, ...]) -> None:
+def test_streams_that_a_test_has_spoiled(
+    folder: Path, patch: str, args: tuple[str, ...]
+) -> None:
     """The exit status is pytest's own, and the report is there."""
     write(folder, {"test_it.py": f"import os, sys\n\ndef test_it():\n    {patch}\n"})
     plain = run_plain_pytest(folder, *args)
@@ -754,19 +826,25 @@ def test_the_reports_mode(folder: Path, umask: int) -> None:
 def test_descriptors_that_are_used_up(folder: Path, is_failing: bool) -> None:
     """Where no file can be opened any more, a line says that there is no report, and no more."""
     limit = "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
-    test = f"import resource\n\ndef test_it():\n    {limit}\n    assert {not is_failing}\n"
+    test = (
+        f"import resource\n\ndef test_it():\n    {limit}\n    assert {not is_failing}\n"
+    )
     write(folder, {"test_it.py": test})
     plain = run_plain_pytest(folder, "--tb=native")
     run = run_pytest(folder, "--tb=native")
     assert (run.status, run.outcome) == (plain.status, plain.outcome)
     path = folder / REPORT
-    assert run.tail[-1] == f"report: could not be written to {path}: Too many open files"
+    assert (
+        run.tail[-1] == f"report: could not be written to {path}: Too many open files"
+    )
     assert run.report(completeness="running")["run"]["id"]
 
 
 @posix_only
 @pytest.mark.parametrize("args", [(), ("-s",)], ids=["", "s"])
-def test_a_test_that_closes_all_descriptors(folder: Path, args: tuple[str, ...]) -> None:
+def test_a_test_that_closes_all_descriptors(
+    folder: Path, args: tuple[str, ...]
+) -> None:
     """`os.closerange` can close nothing of ours, and the report is written."""
     write(folder, {"test_it.py": "import os\n\ndef test_it(): os.closerange(3, 256)\n"})
     plain = run_plain_pytest(folder, *args)
@@ -778,8 +856,25 @@ def test_a_test_that_closes_all_descriptors(folder: Path, args: tuple[str, ...])
 def test_an_interpreter_as_strict_as_can_be(folder: Path) -> None:
     """Nothing of ours warns, even where the interpreter makes every warning an error."""
     write(folder, {"test_it.py": FAILING})
-    pytest_ = ["-m", "pytest", "-p", "failure_taxonomy", SWITCH, "-p", "no:cacheprovider"]
-    command = [sys.executable, "-X", "dev", "-X", "warn_default_encoding", "-W", "error", *pytest_]
+    pytest_ = [
+        "-m",
+        "pytest",
+        "-p",
+        "failure_taxonomy",
+        SWITCH,
+        "-p",
+        "no:cacheprovider",
+    ]
+    command = [
+        sys.executable,
+        "-X",
+        "dev",
+        "-X",
+        "warn_default_encoding",
+        "-W",
+        "error",
+        *pytest_,
+    ]
     run = run_child(folder, command)
     assert (run.status, run.stderr) == (1, "")
     assert run.report()["summary"]["warnings"] == 0
@@ -798,14 +893,25 @@ def test_the_run_under_coverage(folder: Path) -> None:
     """A tracer that watches everything sees us do our work."""
     pytest.importorskip("coverage")
     write(folder, {"test_it.py": FAILING})
-    pytest_ = ["-m", "coverage", "run", "-m", "pytest", "-p", "failure_taxonomy", SWITCH]
+    pytest_ = [
+        "-m",
+        "coverage",
+        "run",
+        "-m",
+        "pytest",
+        "-p",
+        "failure_taxonomy",
+        SWITCH,
+    ]
     run = run_child(folder, [sys.executable, *pytest_])
     assert run.status == 1
     assert run.report()["verdict"]["kind"] == "test.failed"
 
 
 @pytest.mark.parametrize("args", [(), ("--assert=plain",)], ids=["rewrite", "plain"])
-def test_asserts_of_tests_are_rewritten_as_ever(folder: Path, args: tuple[str, ...]) -> None:
+def test_asserts_of_tests_are_rewritten_as_ever(
+    folder: Path, args: tuple[str, ...]
+) -> None:
     """Our own modules are imported past pytest's rewriting; those of the user are not."""
     write(
         folder,

@@ -84,7 +84,9 @@ ENDINGS: Final = (
             "[INTERNAL_ERROR usage.error]"
         ),
         ["fix: pip install pytest-django", "not run: 1 of 1 test; a retry won't help"],
-        files={"pytest.ini": "[pytest]\ndjango_find_project = 1\naddopts = --strict-config\n"},
+        files={
+            "pytest.ini": "[pytest]\ndjango_find_project = 1\naddopts = --strict-config\n"
+        },
     ),
     Ending(
         "path",
@@ -404,7 +406,10 @@ def test_the_words(pytester: pytest.Pytester, ending: Ending) -> None:
 
 def test_an_async_test_that_no_plugin_runs(pytester: pytest.Pytester) -> None:
     """The extra that runs it is named."""
-    write(pytester.path, Ending("async", "", files={"test_a.py": "async def test_a(): pass\n"}))
+    write(
+        pytester.path,
+        Ending("async", "", files={"test_a.py": "async def test_a(): pass\n"}),
+    )
     report = run_inside(pytester, "-p", "no:asyncio", "-p", "no:anyio").report()
     (cause,) = report["causes"]
     assert cause["what"].startswith("no plugin runs async tests: test_a")
@@ -429,7 +434,9 @@ def test_the_words_with_xdist(tmp_path: Path, ending: Ending) -> None:
 def test_secrets_in_a_headline(pytester: pytest.Pytester) -> None:
     """What the verdict names is searched for secrets as all is."""
     token = "ghp_" + "a1B2" * 9
-    content = f"def pytest_configure(): raise ValueError('no {token} {'x ' * 300}{token}')\n"
+    content = (
+        f"def pytest_configure(): raise ValueError('no {token} {'x ' * 300}{token}')\n"
+    )
     write(pytester.path, Ending("", "", files={"conftest.py": content}))
     run = run_inside(pytester, "-q")
     message = run.report()["verdict"]["message"]

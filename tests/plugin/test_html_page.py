@@ -28,7 +28,8 @@ PAGE = "--failure-taxonomy-html=page.html"
 def rows_of(path: Path) -> dict[str, list[list[object]]]:
     """Return the JSON that a page holds."""
     found = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', path.read_text("utf-8")
+        r'<script type="application/json" id="data">(.*?)</script>',
+        path.read_text("utf-8"),
     )
     assert found is not None
     rows: dict[str, list[list[object]]] = json.loads(found[1])
@@ -38,14 +39,20 @@ def rows_of(path: Path) -> dict[str, list[list[object]]]:
 @pytest.mark.slow
 @pytest.mark.versions
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
-def test_a_run_writes_its_page_with_every_test(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_run_writes_its_page_with_every_test(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """The page has the verdict and all tests, those that passed as well."""
     runs.write({"test_it.py": SUITE})
     runs.run(PAGE, *workers, plugins=("xdist",) if workers else ())
     page = runs.path / "page.html"
     assert "1 of 3 tests failed" in page.read_text("utf-8")
     assert "<script>alert(1)" not in page.read_text("utf-8")
-    assert sorted(str(test[2]) for test in rows_of(page)["tests"]) == ["failed", "passed", "passed"]
+    assert sorted(str(test[2]) for test in rows_of(page)["tests"]) == [
+        "failed",
+        "passed",
+        "passed",
+    ]
 
 
 @pytest.mark.slow
@@ -81,7 +88,9 @@ SAID = "the HTML page needs Jinja2, which is not installed; pip install jinja2"
 @pytest.mark.slow
 @pytest.mark.versions
 @pytest.mark.parametrize("flag", ["--failure-taxonomy-html", "--why-html"])
-def test_a_missing_jinja2_is_an_error_where_the_page_was_typed(runs: PytestRuns, flag: str) -> None:
+def test_a_missing_jinja2_is_an_error_where_the_page_was_typed(
+    runs: PytestRuns, flag: str
+) -> None:
     """No test runs, and the error says what to install."""
     runs.write({"test_it.py": "def test_fine(): pass", "absent.py": ABSENT})
     run = runs.run("-p", "absent", f"{flag}=page.html")
@@ -110,12 +119,16 @@ def test_a_missing_jinja2_is_a_warning_where_a_configuration_asks(
     run = runs.run("-p", "absent")
     assert run.exit_status == 0
     said = run.stdout.index(f"failure taxonomy: {by}: {SAID}")
-    assert said < next(at for at, line in enumerate(run.stdout) if line.startswith("test_it.py"))
+    assert said < next(
+        at for at, line in enumerate(run.stdout) if line.startswith("test_it.py")
+    )
     assert any("1 passed, 1 warning" in line for line in run.stdout)
     assert not (runs.path / "page.html").exists()
 
 
-def test_a_jinja2_that_is_lost_in_the_run_is_one_line_at_its_end(runs: PytestRuns) -> None:
+def test_a_jinja2_that_is_lost_in_the_run_is_one_line_at_its_end(
+    runs: PytestRuns,
+) -> None:
     """The run ends as it would, and the line says what to install."""
     runs.write({"test_it.py": "def test_fine(): pass", "conftest.py": ABSENT})
     run = runs.run(PAGE)
@@ -125,11 +138,15 @@ def test_a_jinja2_that_is_lost_in_the_run_is_one_line_at_its_end(runs: PytestRun
 
 
 def test_a_missing_jinja2_is_one_line_of_the_command(
-    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`convert` says what to install, too."""
     runs.write({"test_it.py": SUITE})
     runs.run()
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert main(["convert", str(runs.path / "failure-report.json"), "--to", "html"]) == 2
+    assert (
+        main(["convert", str(runs.path / "failure-report.json"), "--to", "html"]) == 2
+    )
     assert SAID in capsys.readouterr().err

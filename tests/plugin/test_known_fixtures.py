@@ -21,7 +21,9 @@ FIXTURES: Final = {
     if "fixtures" in added
 }
 MARKS: Final = {
-    name: added["marks"] for name, added in packaged_table("plugins").items() if "marks" in added
+    name: added["marks"]
+    for name, added in packaged_table("plugins").items()
+    if "marks" in added
 }
 MARK: Final = re.compile(r"@pytest\.mark\.(\w+)")
 NAME: Final = re.compile(r"(\w+)(?: \[\w+ scope\])? -- ")
@@ -44,7 +46,9 @@ def test_a_distribution_has_its_fixtures(tmp_path: Path, name: str) -> None:
         pytest.skip(f"{name} is not installed")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     run = run_plain_pytest(tmp_path, "--fixtures", "-v", plugins=plugins)
-    listed = {match[1] for line in run.stdout.splitlines() if (match := NAME.match(line))}
+    listed = {
+        match[1] for line in run.stdout.splitlines() if (match := NAME.match(line))
+    }
     if "tmp_path" not in listed:
         pytest.skip(f"{name} can't be loaded without another package")
     assert set(FIXTURES[name]) <= listed
@@ -58,7 +62,9 @@ def test_a_distribution_has_its_marks(tmp_path: Path, name: str) -> None:
         pytest.skip(f"{name} is not installed")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     run = run_plain_pytest(tmp_path, "--markers", plugins=plugins)
-    listed = {match[1] for line in run.stdout.splitlines() if (match := MARK.match(line))}
+    listed = {
+        match[1] for line in run.stdout.splitlines() if (match := MARK.match(line))
+    }
     if "parametrize" not in listed:
         pytest.skip(f"{name} can't be loaded without another package")
     assert set(MARKS[name]) <= listed
@@ -71,7 +77,9 @@ def test_one_name_in_two_plugins() -> None:
     assert distributions_with("fixtures", "shop") == ()
 
 
-@pytest.mark.parametrize("name", ["app", "browser", "client", "db", "fs", "page", "settings"])
+@pytest.mark.parametrize(
+    "name", ["app", "browser", "client", "db", "fs", "page", "settings"]
+)
 def test_an_everyday_name_is_nobodys(name: str) -> None:
     """The project has its own, perhaps in another folder."""
     assert distributions_with("fixtures", name) == ()

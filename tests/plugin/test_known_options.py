@@ -39,7 +39,9 @@ def test_a_distribution_has_its_options(tmp_path: Path) -> None:
     And none is pytest's own: what it has itself is never missing.
     """
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
-    installed = {name: plugins for name in sorted(OPTIONS) if (plugins := plugins_of(name))}
+    installed = {
+        name: plugins for name in sorted(OPTIONS) if (plugins := plugins_of(name))
+    }
     if not installed:
         pytest.skip("none of the distributions is installed")
     plugins = [plugin for each in installed.values() for plugin in each]
@@ -49,7 +51,12 @@ def test_a_distribution_has_its_options(tmp_path: Path) -> None:
         assert known & listed, name
         assert known <= listed or is_older(name), name
     own = names_in_help(run_plain_pytest(tmp_path, "--help").stdout)
-    known = {each for table in (OPTIONS, INI_NAMES) for names in table.values() for each in names}
+    known = {
+        each
+        for table in (OPTIONS, INI_NAMES)
+        for names in table.values()
+        for each in names
+    }
     assert own.isdisjoint(known)
 
 

@@ -205,7 +205,9 @@ LEFT: Final[dict[str, tuple[str, ...]]] = {
 
 
 @pytest.mark.slow
-def test_what_is_left_behind(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_behind(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fixtures, mocks and failures leave nothing; what the usual polluters leave is named."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -215,7 +217,14 @@ def test_what_is_left_behind(pytester: pytest.Pytester, monkeypatch: pytest.Monk
     found: dict[str, Any] = json.loads((pytester.path / "found.json").read_text())
     for name, (keys, left) in found.items():
         # Python's own modules note what they are asked for first.
-        own = ("shop.", "test_", "the environment", "the logging", "the state", "the working")
+        own = (
+            "shop.",
+            "test_",
+            "the environment",
+            "the logging",
+            "the state",
+            "the working",
+        )
         others = {key for key in keys if key.startswith(own)}
         assert others <= {*LEFT.get(name, ())} <= {*keys}, name
         assert left == [], name
@@ -256,10 +265,16 @@ def test_what_is_left_in_fixtures_that_tests_share(runs: PytestRuns) -> None:
     """It is put back to how the fixture began, which the first test has set up."""
     runs.write({"test_it.py": SHARED})
     setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
-    with Experiments(setup, until=time.monotonic() + 60, limit_seconds=60) as experiments:
+    with Experiments(
+        setup, until=time.monotonic() + 60, limit_seconds=60
+    ) as experiments:
         for polluter, victim, text in (
             ("test_user", "test_nobody", "fixtures.cart.user = 'ada' (was None)"),
-            ("test_append", "test_rows", "fixtures.rows = {'a': [1, 2]} (was {'a': [1]})"),
+            (
+                "test_append",
+                "test_rows",
+                "fixtures.rows = {'a': [1, 2]} (was {'a': [1]})",
+            ),
             (
                 "TestCart::test_add",
                 "TestCart::test_empty",
@@ -267,7 +282,9 @@ def test_what_is_left_in_fixtures_that_tests_share(runs: PytestRuns) -> None:
             ),
         ):
             of_victim = Victim(
-                nodeid=f"test_it.py::{victim}", fingerprints=frozenset(), endings=frozenset()
+                nodeid=f"test_it.py::{victim}",
+                fingerprints=frozenset(),
+                endings=frozenset(),
             )
             found = experiments.find_state(of_victim, [f"test_it.py::{polluter}"])
             assert [each for _, each in found.answer("mended")] == [text]

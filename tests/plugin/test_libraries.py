@@ -12,11 +12,19 @@ from tests.helpers.runs import PytestRuns
 
 QUOTA: Final = "Error code: 429 - {'error': {'code': 'insufficient_quota'}}"
 LONG: Final = "Error code: 400 - prompt is too long: 200001 tokens > 200000 maximum"
-GIT: Final = "Cmd('git') failed due to: exit code(128)\n  cmdline: git {}\n  stderr: 'fatal'"
+GIT: Final = (
+    "Cmd('git') failed due to: exit code(128)\n  cmdline: git {}\n  stderr: 'fatal'"
+)
 
 # module, exception, message, reason, kind
 RAISED: Final = (
-    ("docker.errors", "APIError", "409 Client Error: Conflict", "SANDBOX_ERROR", "sandbox.docker"),
+    (
+        "docker.errors",
+        "APIError",
+        "409 Client Error: Conflict",
+        "SANDBOX_ERROR",
+        "sandbox.docker",
+    ),
     ("docker.errors", "ImageNotFound", "404", "SANDBOX_ERROR", "sandbox.docker"),
     ("aiodocker.exceptions", "DockerError", "gone", "SANDBOX_ERROR", "sandbox.docker"),
     (
@@ -40,7 +48,13 @@ RAISED: Final = (
         "SANDBOX_ERROR",
         "sandbox.kubernetes",
     ),
-    ("podman.errors.exceptions", "ContainerError", "exit 1", "SANDBOX_ERROR", "sandbox.podman"),
+    (
+        "podman.errors.exceptions",
+        "ContainerError",
+        "exit 1",
+        "SANDBOX_ERROR",
+        "sandbox.podman",
+    ),
     (
         "testcontainers.core.exceptions",
         "ContainerStartException",
@@ -51,12 +65,30 @@ RAISED: Final = (
     ("openai", "RateLimitError", "slow down", "LLM_ERROR", "llm.rate_limited"),
     ("openai", "RateLimitError", QUOTA, "LLM_ERROR", "llm.quota_exceeded"),
     ("openai", "APITimeoutError", "Request timed out.", "LLM_ERROR", "llm.timeout"),
-    ("openai", "APIConnectionError", "Connection error.", "LLM_ERROR", "llm.unavailable"),
+    (
+        "openai",
+        "APIConnectionError",
+        "Connection error.",
+        "LLM_ERROR",
+        "llm.unavailable",
+    ),
     ("openai", "OpenAIError", "something else", "LLM_ERROR", "llm.error"),
-    ("anthropic", "AuthenticationError", "invalid key", "LLM_ERROR", "llm.authentication"),
+    (
+        "anthropic",
+        "AuthenticationError",
+        "invalid key",
+        "LLM_ERROR",
+        "llm.authentication",
+    ),
     ("anthropic", "BadRequestError", LONG, "LLM_ERROR", "llm.context_exceeded"),
     ("anthropic", "OverloadedError", "Overloaded", "LLM_ERROR", "llm.unavailable"),
-    ("litellm.exceptions", "BadRequestError", "no such field", "LLM_ERROR", "llm.bad_request"),
+    (
+        "litellm.exceptions",
+        "BadRequestError",
+        "no such field",
+        "LLM_ERROR",
+        "llm.bad_request",
+    ),
     (
         "litellm.exceptions",
         "ContextWindowExceededError",
@@ -71,7 +103,13 @@ RAISED: Final = (
         "LLM_ERROR",
         "llm.rate_limited",
     ),
-    ("google.genai.errors", "ServerError", "503 UNAVAILABLE", "LLM_ERROR", "llm.unavailable"),
+    (
+        "google.genai.errors",
+        "ServerError",
+        "503 UNAVAILABLE",
+        "LLM_ERROR",
+        "llm.unavailable",
+    ),
     (
         "google.api_core.exceptions",
         "ResourceExhausted",
@@ -93,16 +131,38 @@ RAISED: Final = (
         "GIT_CHECKOUT_FAILED",
         "git.checkout_failed",
     ),
-    ("git.exc", "GitCommandError", GIT.format("fetch origin"), "TOOL_ERROR", "tool.git"),
+    (
+        "git.exc",
+        "GitCommandError",
+        GIT.format("fetch origin"),
+        "TOOL_ERROR",
+        "tool.git",
+    ),
     ("git.exc", "InvalidGitRepositoryError", "/tmp/x", "TOOL_ERROR", "tool.git"),  # noqa: S108 - no file
     ("gitdb.exc", "BadObject", "BadObject: b'01'", "TOOL_ERROR", "tool.git"),
     # What only looks like one.
-    ("mydocker.errors", "APIError", "409 Client Error: Conflict", "TESTS_FAILED", "test.failed"),
-    ("google.api_core.exceptions", "NotFound", "404 a bucket", "TESTS_FAILED", "test.failed"),
+    (
+        "mydocker.errors",
+        "APIError",
+        "409 Client Error: Conflict",
+        "TESTS_FAILED",
+        "test.failed",
+    ),
+    (
+        "google.api_core.exceptions",
+        "NotFound",
+        "404 a bucket",
+        "TESTS_FAILED",
+        "test.failed",
+    ),
 )
 COMMANDS: Final = (
     (["git", "clone", "u", "d"], "GIT_CLONE_FAILED", "git.clone_failed"),
-    (["git", "-C", "d", "switch", "main"], "GIT_CHECKOUT_FAILED", "git.checkout_failed"),
+    (
+        ["git", "-C", "d", "switch", "main"],
+        "GIT_CHECKOUT_FAILED",
+        "git.checkout_failed",
+    ),
     (["git", "push"], "TOOL_ERROR", "tool.git"),
     (["make", "clone"], "TESTS_FAILED", "test.failed"),
 )
@@ -140,10 +200,20 @@ def test_libraries_are_known(runs: PytestRuns, workers: list[str]) -> None:
     """Each exception has the reason and kind of its library, and so has the run."""
     runs.write({**dict(modules()), "test_it.py": "".join(suite())})
     run = runs.run(*workers, plugins=["xdist"] if workers else [])
-    rows = [*((row[-2], row[-1]) for row in RAISED), *((row[-2], row[-1]) for row in COMMANDS)]
-    found = {each["nodeid"]: (each["reason"], each["kind"]) for each in run.report["failures"]}
-    assert found == {f"test_it.py::test_{number}": row for number, row in enumerate(rows)}
-    held = [(each["reason"], each["kind"], each["count"]) for each in run.report["reasons"]]
+    rows = [
+        *((row[-2], row[-1]) for row in RAISED),
+        *((row[-2], row[-1]) for row in COMMANDS),
+    ]
+    found = {
+        each["nodeid"]: (each["reason"], each["kind"])
+        for each in run.report["failures"]
+    }
+    assert found == {
+        f"test_it.py::test_{number}": row for number, row in enumerate(rows)
+    }
+    held = [
+        (each["reason"], each["kind"], each["count"]) for each in run.report["reasons"]
+    ]
     assert sorted(held) == sorted((*row, count) for row, count in Counter(rows).items())
     assert run.verdict == ("GIT_CLONE_FAILED", "git.clone_failed")
 
@@ -151,7 +221,11 @@ def test_libraries_are_known(runs: PytestRuns, workers: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "row",
-    [row for number, row in enumerate(RAISED) if number in (0, 3, 6, 7, 8, 13, 16, 18, 22, 23)],
+    [
+        row
+        for number, row in enumerate(RAISED)
+        if number in (0, 3, 6, 7, 8, 13, 16, 18, 22, 23)
+    ],
     ids=lambda row: f"{row[0]}-{row[4]}",
 )
 def test_a_library_alone(runs: PytestRuns, row: tuple[str, str, str, str, str]) -> None:
@@ -170,11 +244,16 @@ def test_a_library_alone(runs: PytestRuns, row: tuple[str, str, str, str, str]) 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_the_marker_of_a_test_failure(runs: PytestRuns, workers: list[str]) -> None:
     """An agent's word stands among the reasons, after what was seen."""
-    raises = "raise type('APIError', (Exception,), {'__module__': 'docker.errors'})('409')"
+    raises = (
+        "raise type('APIError', (Exception,), {'__module__': 'docker.errors'})('409')"
+    )
     body = f"def test_it():\n    print('[GZA_FAILURE:TEST_FAILURE]')\n    {raises}\n"
     runs.write({"test_it.py": body})
     run = runs.run(*workers, plugins=["xdist"] if workers else [])
     held = [(each["reason"], each["kind"]) for each in run.report["reasons"]]
-    assert held == [("SANDBOX_ERROR", "sandbox.docker"), ("TESTS_FAILED", "marker.test_failure")]
+    assert held == [
+        ("SANDBOX_ERROR", "sandbox.docker"),
+        ("TESTS_FAILED", "marker.test_failure"),
+    ]
     assert [each["marker"] for each in run.report["failures"]] == ["TEST_FAILURE"]
     assert run.verdict == ("SANDBOX_ERROR", "sandbox.docker")

@@ -51,7 +51,9 @@ LIMIT_BYTES: Final = 160 << 20
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
-def test_a_memory_error_near_a_limit(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_memory_error_near_a_limit(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """It is the sandbox's where hardly anything was left of RLIMIT_AS, else the test's own."""
     runs.write({"test_it.py": NEAR_AND_FAR})
     run = runs.run(*workers, plugins=["xdist"] if workers else [])
@@ -61,7 +63,9 @@ def test_a_memory_error_near_a_limit(runs: PytestRuns, workers: tuple[str, ...])
     ]
     assert run.verdict == ("SANDBOX_ERROR", "sandbox.memory")
     near, far = (cause["what"] for cause in run.report["causes"])
-    assert re.fullmatch(r"the memory ran out: .* MiB that RLIMIT_AS allows: test_near .*", near)
+    assert re.fullmatch(
+        r"the memory ran out: .* MiB that RLIMIT_AS allows: test_near .*", near
+    )
     assert far.startswith("more memory was asked for than can be had: ")
     assert ": test_far " in far
     memory = run.report["environment"]["memory"]
@@ -93,7 +97,9 @@ def group() -> Iterator[Path]:
         pytest.skip(f"{KERNEL_LOG} can't be read: {error.strerror}")
     found = find_control_group()
     if not records or found is None:
-        pytest.skip("there is no kernel log or no control group with a limit for memory")
+        pytest.skip(
+            "there is no kernel log or no control group with a limit for memory"
+        )
     parent = Path(found.folder)
     made = parent / f"taxonomy-{uuid.uuid4().hex}"
     is_v1 = (parent / "memory.limit_in_bytes").exists()
@@ -109,7 +115,9 @@ def group() -> Iterator[Path]:
 
     def is_removed() -> bool:
         with contextlib.suppress(OSError):
-            for process_id in (made / "cgroup.procs").read_text(encoding="ascii").split():
+            for process_id in (
+                (made / "cgroup.procs").read_text(encoding="ascii").split()
+            ):
                 (parent / "cgroup.procs").write_text(process_id, encoding="ascii")
             made.rmdir()
         return not made.exists()
@@ -133,8 +141,14 @@ def test_the_oom_killer(runs: PytestRuns, group: Path) -> None:
     report = run_in(group, runs)
     verdict = report["verdict"]
     assert (verdict["reason"], verdict["kind"]) == ("SANDBOX_ERROR", "process.oom")
-    assert (verdict["confidence"], verdict["nodeid"]) == ("certain", "test_it.py::test_hog")
-    assert "of its control group: this process by itself was too large" in verdict["message"]
+    assert (verdict["confidence"], verdict["nodeid"]) == (
+        "certain",
+        "test_it.py::test_hog",
+    )
+    assert (
+        "of its control group: this process by itself was too large"
+        in verdict["message"]
+    )
     memory = report["environment"]["memory"]
     assert memory["limit_bytes"] == LIMIT_BYTES
     assert memory["peak_rss_bytes"] > LIMIT_BYTES // 2

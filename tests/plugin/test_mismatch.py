@@ -12,7 +12,9 @@ from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
 from tests.helpers.warm_pytest import Switch
 
-IS_SECOND: Final = "import os\nIS_SECOND = os.environ.get('PYTEST_XDIST_WORKER') == 'gw1'\n"
+IS_SECOND: Final = (
+    "import os\nIS_SECOND = os.environ.get('PYTEST_XDIST_WORKER') == 'gw1'\n"
+)
 RANDOM: Final = (
     "import uuid, pytest\n"
     "@pytest.mark.parametrize('x', [uuid.uuid4()], ids=str)\n"
@@ -24,9 +26,7 @@ OF_A_SET: Final = (
     "@pytest.mark.parametrize('x', {f'value-{number}' for number in range(40)})\n"
     "def test_set(x): pass\n"
 )
-ONLY_ONE: Final = (
-    f"{IS_SECOND}def test_everywhere(): pass\nif IS_SECOND:\n    def test_only(): pass\n"
-)
+ONLY_ONE: Final = f"{IS_SECOND}def test_everywhere(): pass\nif IS_SECOND:\n    def test_only(): pass\n"
 REVERSED: Final = (
     f"{IS_SECOND}def pytest_collection_modifyitems(items):\n"
     "    if IS_SECOND:\n"
@@ -42,7 +42,10 @@ def mismatch_of(run: FinishedRun) -> tuple[str, str]:
     assert run.kinds == ["collection.mismatch"]
     verdict, (error,) = run.report["verdict"], run.report["internal_errors"]
     assert (verdict["failure_type"], verdict["retryable"]) == ("UNKNOWN", False)
-    assert (error["kind"], error["message"]) == ("collection.mismatch", verdict["message"])
+    assert (error["kind"], error["message"]) == (
+        "collection.mismatch",
+        verdict["message"],
+    )
     assert [each["detail"] for each in verdict["evidence"]] == [error["traceback"]]
     assert run.report["collection_errors"] == []
     summary = run.report["summary"]
@@ -100,7 +103,9 @@ def test_workers_that_disagree(
 ) -> None:
     """The verdict says which of the three it is and names tests, whichever worker came first."""
     if files == {"test_it.py": OF_A_SET}:
-        monkeypatch.setattr(Switch, "is_on", False)  # forks of one process order sets alike
+        monkeypatch.setattr(
+            Switch, "is_on", False
+        )  # forks of one process order sets alike
     runs.write(files)
     run = runs.compare("-n", "2", "--dist", dist, plugins=["xdist"])
     message, text = mismatch_of(run)
@@ -146,5 +151,8 @@ def test_it_is_on_disk_before_the_end(runs: PytestRuns) -> None:
     report = runs.read_report()
     kinds = [held["kind"] for held in report["reasons"]]
     assert kinds == ["collection.mismatch", "process.exited"]
-    assert "the parameters of test_it.py::test_secret differ" in report["verdict"]["message"]
+    assert (
+        "the parameters of test_it.py::test_secret differ"
+        in report["verdict"]["message"]
+    )
     assert token not in json.dumps(report)

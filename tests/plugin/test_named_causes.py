@@ -12,12 +12,18 @@ import pytest
 from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns
 
-WORKERS: Final = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
+WORKERS: Final = pytest.mark.parametrize(
+    "workers", [[], ["-n", "2"]], ids=["serial", "xdist"]
+)
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
 
 
 def run(
-    runs: PytestRuns, files: dict[str, str], workers: list[str], *args: str, **given: Any
+    runs: PytestRuns,
+    files: dict[str, str],
+    workers: list[str],
+    *args: str,
+    **given: Any,
 ) -> FinishedRun:
     """Run a project, in one process or on workers."""
     runs.write(files)
@@ -27,9 +33,14 @@ def run(
 
 def own_lines(done: FinishedRun) -> list[str]:
     """Return the lines that say why the run failed, without the last one, which has the path."""
-    lines = [*done.stderr, *done.stdout]  # pytest prints nowhere else where it can't start
+    lines = [
+        *done.stderr,
+        *done.stdout,
+    ]  # pytest prints nowhere else where it can't start
     start = next(i for i, line in enumerate(lines) if "= why this run failed =" in line)
-    end = next(i for i, line in enumerate(lines) if i > start and line.startswith("report: "))
+    end = next(
+        i for i, line in enumerate(lines) if i > start and line.startswith("report: ")
+    )
     return lines[start + 1 : end]
 
 
@@ -61,7 +72,9 @@ def test_a_forked_test_that_crashes(runs: PytestRuns, workers: list[str]) -> Non
         "  1 x its process exited with status 7: test_leaves (test_it.py:7)",
     ]
     failures = done.report["failures"]
-    assert {(each["kind"], each["phase"]) for each in failures} == {("test.crashed", "call")}
+    assert {(each["kind"], each["phase"]) for each in failures} == {
+        ("test.crashed", "call")
+    }
     summary = done.report["summary"]
     assert (summary["failed"], summary["crashed"], summary["in_flight"]) == (2, 2, 0)
     assert {worker["crashed_on"] for worker in done.report["workers"]} <= {None}
@@ -81,7 +94,9 @@ def test_a_test_that_runs_out_of_memory(runs: PytestRuns, workers: list[str]) ->
 @pytest.mark.slow
 @pytest.mark.versions
 @WORKERS
-def test_several_files_that_could_not_be_collected(runs: PytestRuns, workers: list[str]) -> None:
+def test_several_files_that_could_not_be_collected(
+    runs: PytestRuns, workers: list[str]
+) -> None:
     """The headline counts them, and each that lacks something else is a cause of its own."""
     names = "abcdefghijkl"
     files = {f"test_{name}.py": f"import no_such_{name}\n" for name in names}
@@ -89,7 +104,8 @@ def test_several_files_that_could_not_be_collected(runs: PytestRuns, workers: li
     message = done.report["verdict"]["message"]
     assert message == "12 test files can't be collected, 12 causes"
     assert [cause["what"] for cause in done.report["causes"]] == [
-        f"no_such_{name} is not installed: test_{name}.py can't be imported" for name in names
+        f"no_such_{name} is not installed: test_{name}.py can't be imported"
+        for name in names
     ]
 
 
@@ -100,7 +116,9 @@ def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
     package = runs.path / "site-packages" / "broken"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("def f(:\n", encoding="utf-8")
-    imports = f"import sys; sys.path.insert(0, {str(package.parent)!r})\nimport broken\n"
+    imports = (
+        f"import sys; sys.path.insert(0, {str(package.parent)!r})\nimport broken\n"
+    )
     in_a_test = "def test_it():\n    " + imports.replace("\n", "\n    ") + "pass\n"
     place = str(package / "__init__.py").replace("\\", "/")
     for files, args in (
@@ -111,10 +129,16 @@ def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
         done = run(runs, files, [], *args)
         said = "\n".join(own_lines(done)).replace("\\", "/")
         relative = Path(place).relative_to(runs.path).as_posix()
-        assert f"{place}, line 1" in said or f"{relative}:1" in said or f"{place}:1" in said
+        assert (
+            f"{place}, line 1" in said
+            or f"{relative}:1" in said
+            or f"{place}:1" in said
+        )
 
 
-UNRAISABLE: Final = "def test_it():\n    files = [open(__file__)]\n    files.append(files)\n"
+UNRAISABLE: Final = (
+    "def test_it():\n    files = [open(__file__)]\n    files.append(files)\n"
+)
 
 
 def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
@@ -129,7 +153,9 @@ def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
     assert own_lines(done)[0].startswith("ResourceWarning as an error: unclosed file <")
 
 
-TIMEOUT: Final = "import time\ndef test_passes(): pass\ndef test_hangs(): time.sleep(60)\n"
+TIMEOUT: Final = (
+    "import time\ndef test_passes(): pass\ndef test_hangs(): time.sleep(60)\n"
+)
 
 
 @pytest.mark.slow
@@ -151,4 +177,7 @@ def test_a_thread_timeout_on_a_worker(runs: PytestRuns) -> None:
     assert (summary["timed_out"], summary["crashed"]) == (1, 1)
     (evidence,) = verdict["evidence"]
     assert evidence["detail"].startswith("worker gw")
-    assert "of the 2 s that pytest-timeout (thread) allows were used up" in evidence["detail"]
+    assert (
+        "of the 2 s that pytest-timeout (thread) allows were used up"
+        in evidence["detail"]
+    )

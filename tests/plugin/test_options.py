@@ -36,7 +36,14 @@ EVER_LOADED: Final = [
 ]
 """Modules that a run loads because of us without the option, too."""
 
-SLOW_TO_IMPORT: Final = {"jsonschema", "numpy", "pydantic", "scipy", "sqlalchemy", "yaml"}
+SLOW_TO_IMPORT: Final = {
+    "jsonschema",
+    "numpy",
+    "pydantic",
+    "scipy",
+    "sqlalchemy",
+    "yaml",
+}
 
 NOTES_MODULES: Final = """
 import atexit, json, os, pathlib, sys
@@ -102,7 +109,9 @@ def test_without_the_option_nothing_is_loaded_printed_or_written(
     """With the option absent only the entry module is imported, and nothing is left behind."""
     write(folder, {"test_it.py": test, "conftest.py": NOTES_MODULES})
     before = files_in(folder)
-    plugins = ("xdist",)  # pytest reads the metadata of whatever plugin it loads, not of ours alone
+    plugins = (
+        "xdist",
+    )  # pytest reads the metadata of whatever plugin it loads, not of ours alone
     plain = run_plain_pytest(folder, *args, plugins=plugins)
     loaded_anyway = set().union(*take_notes(folder))
     run = run_pytest(folder, *args, switch=(), plugins=plugins)
@@ -153,19 +162,29 @@ def test_with_the_option_nothing_slow_is_loaded(
         pytest.param((), "", id="nothing"),
         pytest.param((), "failure_taxonomy = false", id="ini"),
         pytest.param(
-            (), "failure_taxonomy = false\nfailure_taxonomy_report = r.json", id="ini-with-path"
+            (),
+            "failure_taxonomy = false\nfailure_taxonomy_report = r.json",
+            id="ini-with-path",
         ),
         pytest.param(
-            ("-o", "failure_taxonomy=false"), "failure_taxonomy = true", id="override-of-ini"
+            ("-o", "failure_taxonomy=false"),
+            "failure_taxonomy = true",
+            id="override-of-ini",
         ),
         pytest.param(("--failure-taxonomy-stage=setup",), "", id="stage-alone"),
         pytest.param((), "failure_taxonomy_stage = setup", id="ini-stage-alone"),
-        pytest.param(("--failure-taxonomy-strict-baseline",), "", id="strict-baseline-alone"),
         pytest.param(
-            ("--failure-taxonomy-rules=x.yaml", "--failure-taxonomy-end-stalled"), "", id="others"
+            ("--failure-taxonomy-strict-baseline",), "", id="strict-baseline-alone"
+        ),
+        pytest.param(
+            ("--failure-taxonomy-rules=x.yaml", "--failure-taxonomy-end-stalled"),
+            "",
+            id="others",
         ),
         pytest.param(("-q", "--failure-taxonomy-stall-seconds=3"), "", id="quiet"),
-        pytest.param(("--why-html=x.html", "--failure-taxonomy-junit=x.xml"), "", id="short"),
+        pytest.param(
+            ("--why-html=x.html", "--failure-taxonomy-junit=x.xml"), "", id="short"
+        ),
     ],
 )
 def test_ways_to_stay_off(
@@ -176,7 +195,9 @@ def test_ways_to_stay_off(
     before = files_in(folder)
     run = run_inside(pytester, *args, switch=())
     given = [
-        arg.partition("=")[0] for arg in args if arg.startswith(("--failure-taxonomy-", "--why-"))
+        arg.partition("=")[0]
+        for arg in args
+        if arg.startswith(("--failure-taxonomy-", "--why-"))
     ]
     given = sorted(given, key=lambda name: name.endswith("html"))  # as in the table
     have = "have" if given[1:] else "has"
@@ -195,11 +216,15 @@ def test_ways_to_stay_off(
         pytest.param((f"{TO}=r.json",), "", "", "r.json", id="path"),
         pytest.param((TO, "r.json"), "", "", "r.json", id="path-apart"),
         pytest.param((), "failure_taxonomy = true", "", REPORT, id="ini"),
-        pytest.param((), "failure_taxonomy_report = r.json", "", "r.json", id="ini-path"),
+        pytest.param(
+            (), "failure_taxonomy_report = r.json", "", "r.json", id="ini-path"
+        ),
         pytest.param((), f"addopts = {TO}='r.json'", "", "r.json", id="addopts"),
         pytest.param((), "", SWITCH, REPORT, id="PYTEST_ADDOPTS"),
         pytest.param(("--why",), "", "", REPORT, id="short"),
-        pytest.param((), "addopts = --why-report='r.json'", "", "r.json", id="short-path"),
+        pytest.param(
+            (), "addopts = --why-report='r.json'", "", "r.json", id="short-path"
+        ),
         pytest.param((), "", "", "", id="off"),
         pytest.param((SWITCH, "--help"), "", "", "", id="help"),
     ],
@@ -319,14 +344,20 @@ def test_ways_to_switch_on(
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        pytest.param("pyproject.toml", "[tool.pytest.ini_options]\n{}", id="pyproject-ini_options"),
+        pytest.param(
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\n{}",
+            id="pyproject-ini_options",
+        ),
         pytest.param("tox.ini", "[pytest]\n{}", id="tox"),
         pytest.param("setup.cfg", "[tool:pytest]\n{}", id="setup.cfg"),
         pytest.param(
             "pyproject.toml",
             "[tool.pytest]\n{}",
             id="pyproject-native",
-            marks=pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="new in pytest 9"),
+            marks=pytest.mark.skipif(
+                pytest.version_tuple < (9, 0), reason="new in pytest 9"
+            ),
         ),
     ],
 )
@@ -357,22 +388,30 @@ NATIVE: Final = {
 """By the type of an option: what TOML can say of its ini value."""
 
 
-@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9")
-def test_every_ini_value_takes_types_of_toml(pytester: pytest.Pytester, folder: Path) -> None:
+@pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9"
+)
+def test_every_ini_value_takes_types_of_toml(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """Each option of the tables takes what TOML has for it, and the text that it took before."""
     (folder / "pytest.ini").unlink()
     options = (*OPTIONS.values(), *BENCH_OPTIONS.values())
     for option in (each for each in options if not each.is_flag_alone):
         for value in NATIVE[option.type] or [f'"{each}"' for each in option.choices]:
             write(folder, {"pytest.toml": f"[pytest]\n{option.dest} = {value}\n"})
-            config = pytester.parseconfig("-p", "failure_taxonomy", "-p", "failure_taxonomy_bench")
+            config = pytester.parseconfig(
+                "-p", "failure_taxonomy", "-p", "failure_taxonomy_bench"
+            )
             read = config.getini(option.dest)
             assert type(read) in (str, bool, list), (option.dest, value)
             assert read or value == "false"
             assert "{" not in value or read == "calls=100,tokens=1000000.0"
 
 
-@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9")
+@pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9"
+)
 @pytest.mark.parametrize("name", ["pytest.toml", "pyproject.toml"])
 def test_types_of_toml_mean_what_texts_mean(folder: Path, name: str) -> None:
     """A number, a truth value and a list, in both files of their own types."""
@@ -382,7 +421,13 @@ def test_types_of_toml_mean_what_texts_mean(folder: Path, name: str) -> None:
         'failure_taxonomy_history = true\nfailure_taxonomy_redact = ["p.ss"]\n'
     )
     section = "[pytest]" if name == "pytest.toml" else "[tool.pytest]"
-    write(folder, {name: f"{section}\n{values}", "test_it.py": "def test_it(): assert 'pass'*0\n"})
+    write(
+        folder,
+        {
+            name: f"{section}\n{values}",
+            "test_it.py": "def test_it(): assert 'pass'*0\n",
+        },
+    )
     run = run_pytest(folder, switch=())
     assert run.status == 1
     assert "[REDACTED" in json.dumps(run.report())
@@ -409,7 +454,9 @@ SHORT: Final = ("", "-report", "-html", "-junit", "-history", "-known", "-prove"
 def test_short_forms_are_in_the_help(pytester: pytest.Pytester, folder: Path) -> None:
     """Those of the options that people type; nothing is short for another one."""
     run = run_inside(pytester, "--help", switch=(), env={"COLUMNS": "200"})
-    shown = [line.split() for line in run.stdout.splitlines() if line.startswith("  --why")]
+    shown = [
+        line.split() for line in run.stdout.splitlines() if line.startswith("  --why")
+    ]
     assert sorted(shown) == sorted(
         [f"--why{end}", "Short", "for", f"--failure-taxonomy{end}"] for end in SHORT
     )
@@ -493,7 +540,9 @@ def test_where_a_short_name_may_stand(
 
 def test_words_that_another_plugin_adds_stay(folder: Path) -> None:
     """A hook that changes the command line, as pytest's documentation has it, still does."""
-    adds = "def pytest_load_initial_conftests(args): args[:] = ['-k', 'nothing', *args]\n"
+    adds = (
+        "def pytest_load_initial_conftests(args): args[:] = ['-k', 'nothing', *args]\n"
+    )
     write(folder, {"adds.py": adds})
     run = run_pytest(folder, "-p", "adds", "--why", switch=())
     assert (run.status, run.outcome) == (5, "1 deselected")
@@ -502,8 +551,14 @@ def test_words_that_another_plugin_adds_stay(folder: Path) -> None:
 
 def test_a_short_name_in_a_start_that_fails_early(folder: Path) -> None:
     """What ends pytest before its first hook is reported, too; not if the name is another's."""
-    write(folder, {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n", "other.py": OTHER})
-    assert run_pytest(folder, "--why", switch=()).report()["verdict"]["kind"] == "plugin.error"
+    write(
+        folder,
+        {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n", "other.py": OTHER},
+    )
+    assert (
+        run_pytest(folder, "--why", switch=()).report()["verdict"]["kind"]
+        == "plugin.error"
+    )
     (folder / REPORT).unlink()
     assert run_pytest(folder, "-p", "other", "--why", switch=()).status == 4
     assert not (folder / REPORT).exists()
@@ -514,7 +569,13 @@ def test_a_short_name_in_a_start_that_fails_early(folder: Path) -> None:
 def test_short_forms_mean_the_same(folder: Path) -> None:
     """With workers, too, which get the command line of their controller."""
     write(folder, {"test_it.py": FAILING, "known.yaml": "- nodeid: '*'\n"})
-    shorts = ("--why", "--why-junit=j.xml", "--why-history=h.db", "--why-known", "known.yaml")
+    shorts = (
+        "--why",
+        "--why-junit=j.xml",
+        "--why-history=h.db",
+        "--why-known",
+        "known.yaml",
+    )
     run = run_pytest(folder, *shorts, "-n", "2", switch=(), plugins=("xdist",))
     assert run.status == 0
     assert {REPORT, "j.xml", "h.db"} < files_in(folder)
@@ -535,12 +596,16 @@ def test_short_forms_mean_the_same(folder: Path) -> None:
         pytest.param("sub/../r.json", "r.json", id="dots"),
         pytest.param("~/r.json", "home/r.json", id="home"),
         pytest.param("$PLACE/r.json", "elsewhere/r.json", id="variable"),
-        pytest.param("${PLACE}-1/r.json", "elsewhere-1/r.json", id="variable-in-braces"),
+        pytest.param(
+            "${PLACE}-1/r.json", "elsewhere-1/r.json", id="variable-in-braces"
+        ),
         pytest.param("$UNKNOWN/r.json", "$UNKNOWN/r.json", id="unknown-variable"),
     ],
 )
 @pytest.mark.parametrize("how", ["option", "ini"])
-def test_paths(pytester: pytest.Pytester, folder: Path, given: str, place: str, how: str) -> None:
+def test_paths(
+    pytester: pytest.Pytester, folder: Path, given: str, place: str, how: str
+) -> None:
     """Missing folders are made; `~`, variables, blanks and any script of the world are fine."""
     environment = {"HOME": str(folder / "home"), "PLACE": str(folder / "elsewhere")}
     if how == "ini":
@@ -568,7 +633,9 @@ def test_a_path_that_is_no_text(folder: Path) -> None:
     command = [*pytest_command(), b"--failure-taxonomy-report=caf\xe9.json"]
     run = run_child(folder, command, env={"LC_ALL": "C.UTF-8"})  # type: ignore[arg-type]  # bytes, too
     assert run.status == 0
-    assert run.tail == ["failure taxonomy: no failure (1 passed); report: caf\\udce9.json"]
+    assert run.tail == [
+        "failure taxonomy: no failure (1 passed); report: caf\\udce9.json"
+    ]
     assert run.report("caf\udce9.json")["verdict"] is None
 
 
@@ -577,13 +644,20 @@ def test_a_relative_option_starts_where_pytest_was_started(folder: Path) -> None
     write(folder, {"sub/test_sub.py": PASSING})
     run = run_pytest(folder / "sub", f"{TO}=r.json", switch=())
     assert run.report("r.json")["run"]["invocation"]["rootdir"] == str(folder)
-    assert files_in(folder) == {"pytest.ini", "test_it.py", "sub/test_sub.py", "sub/r.json"}
+    assert files_in(folder) == {
+        "pytest.ini",
+        "test_it.py",
+        "sub/test_sub.py",
+        "sub/r.json",
+    }
 
 
 def test_the_default_report_stands_where_pytest_was_started(folder: Path) -> None:
     """Without a path, the report is in the current folder, whatever the root is."""
     write(folder, {"sub/test_sub.py": PASSING})
-    assert run_pytest(folder / "sub").report()["run"]["invocation"]["rootdir"] == str(folder)
+    assert run_pytest(folder / "sub").report()["run"]["invocation"]["rootdir"] == str(
+        folder
+    )
 
 
 def test_a_relative_ini_path_starts_at_the_ini_file(folder: Path) -> None:
@@ -758,7 +832,10 @@ def test_a_run_inside_a_run_with_the_same_path(folder: Path, how: str) -> None:
     report = run.report()
     assert report["verdict"] is None
     assert report["run"]["invocation"]["rootdir"] == str(folder)
-    assert {name for name, count in report["summary"].items() if count} == {"collected", "passed"}
+    assert {name for name, count in report["summary"].items() if count} == {
+        "collected",
+        "passed",
+    }
 
 
 @pytest.mark.slow
@@ -803,14 +880,18 @@ def test_every_stage_can_be_given(
     option = (f"--failure-taxonomy-stage={stage}",) if how == "option" else ()
     write(
         folder,
-        {"pytest.ini": f"[pytest]\n{'' if option else f'failure_taxonomy_stage = {stage}'}\n"},
+        {
+            "pytest.ini": f"[pytest]\n{'' if option else f'failure_taxonomy_stage = {stage}'}\n"
+        },
     )
     run = run_inside(pytester, *option)
     assert run.status == 0
     assert run.report()["run"]["stage"] == stage
 
 
-def test_the_default_stage_is_the_final_test(pytester: pytest.Pytester, folder: Path) -> None:
+def test_the_default_stage_is_the_final_test(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """A run that names no stage is a final test."""
     assert run_inside(pytester).report()["run"]["stage"] == "final_test"
 
@@ -833,8 +914,12 @@ BASELINE: Final = "--failure-taxonomy-stage=baseline_run"
         pytest.param((), "", PASSING, "stage.baseline_not_failing", 0, id="passing"),
         pytest.param((), "", "", None, 1, id="no-tests"),
         pytest.param((STRICT,), "", FAILING, None, 0, id="strict-failing"),
-        pytest.param((STRICT,), "", "", "tests.none_collected", 0, id="strict-no-tests"),
-        pytest.param((), "true", "", "tests.none_collected", 0, id="ini-strict-no-tests"),
+        pytest.param(
+            (STRICT,), "", "", "tests.none_collected", 0, id="strict-no-tests"
+        ),
+        pytest.param(
+            (), "true", "", "tests.none_collected", 0, id="ini-strict-no-tests"
+        ),
         pytest.param((), "false", "", None, 1, id="ini-not-strict"),
     ],
 )
@@ -873,7 +958,9 @@ ADDS: Final = "def pytest_failure_taxonomy_report(report):\n    "
 @pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["alone", "xdist"])
 def test_a_conftest_adds_to_the_extensions(folder: Path, args: tuple[str, ...]) -> None:
     """What the hook returns stands in the report, made from the whole report."""
-    body = "return {'shop': {'failed': report['summary']['failed'], 'word': '\\u00e9'}}\n"
+    body = (
+        "return {'shop': {'failed': report['summary']['failed'], 'word': '\\u00e9'}}\n"
+    )
     write(folder, {"conftest.py": ADDS + body, "test_it.py": FAILING})
     run = run_pytest(folder, *args, plugins=("xdist",))
     assert run.status == 1
@@ -904,9 +991,14 @@ def test_the_hook_may_stand_there_with_the_option_off(
     assert (run.status, run.outcome) == (0, "1 passed")
 
 
-def test_the_hook_can_not_change_the_report(pytester: pytest.Pytester, folder: Path) -> None:
+def test_the_hook_can_not_change_the_report(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """It is given a copy."""
-    write(folder, {"conftest.py": ADDS + "report['summary'].clear(); report['verdict'] = 1\n"})
+    write(
+        folder,
+        {"conftest.py": ADDS + "report['summary'].clear(); report['verdict'] = 1\n"},
+    )
     report = run_inside(pytester).report()
     assert report["verdict"] is None
     assert report["summary"]["passed"] == 1
@@ -947,9 +1039,14 @@ def test_a_hook_that_fails_or_returns_rubbish(
     assert "pytest_failure_taxonomy_report" in fault
 
 
-def test_rubbish_does_not_spoil_what_others_return(pytester: pytest.Pytester, folder: Path) -> None:
+def test_rubbish_does_not_spoil_what_others_return(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """One bad answer is left out; the good one beside it stays."""
-    write(folder, {"conftest.py": ADDS + "return 3\n", "one.py": ADDS + "return {'one': 1}\n"})
+    write(
+        folder,
+        {"conftest.py": ADDS + "return 3\n", "one.py": ADDS + "return {'one': 1}\n"},
+    )
     pytester.syspathinsert()
     run = run_inside(pytester, "-p", "one")
     assert run.report()["extensions"]["one"] == 1
@@ -991,7 +1088,9 @@ def test_a_time_that_is_none_is_refused(pytester: pytest.Pytester, given: str) -
     )
 
 
-def test_a_time_in_the_ini_file_that_is_none_is_refused(pytester: pytest.Pytester) -> None:
+def test_a_time_in_the_ini_file_that_is_none_is_refused(
+    pytester: pytest.Pytester,
+) -> None:
     """The ini value is checked like the option."""
     (pytester.path / "pytest.ini").write_text(
         "[pytest]\nfailure_taxonomy_stall_seconds = a while\n", "utf-8"
@@ -999,4 +1098,6 @@ def test_a_time_in_the_ini_file_that_is_none_is_refused(pytester: pytest.Pyteste
     (pytester.path / "test_it.py").write_text(PASSING, "utf-8")
     run = run_inside(pytester)
     assert run.status == 4
-    assert "ini value failure_taxonomy_stall_seconds: 'a while' is no number" in run.stderr
+    assert (
+        "ini value failure_taxonomy_stall_seconds: 'a while' is no number" in run.stderr
+    )

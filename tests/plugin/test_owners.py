@@ -80,7 +80,9 @@ RULES: Final = (
 
 def seen(entry: dict[str, Any]) -> tuple[Any, ...]:
     """Return what is checked of an origin."""
-    return tuple(entry["origin"][name] for name in ("owner", "package", "path", "function"))
+    return tuple(
+        entry["origin"][name] for name in ("owner", "package", "path", "function")
+    )
 
 
 @pytest.mark.slow
@@ -93,7 +95,9 @@ def seen(entry: dict[str, Any]) -> tuple[Any, ...]:
             ("-n", "2"),
             ("xdist",),
             id="xdist",
-            marks=pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist"),
+            marks=pytest.mark.skipif(
+                find_spec("xdist") is None, reason="needs pytest-xdist"
+            ),
         ),
     ],
 )
@@ -112,10 +116,14 @@ def test_every_failure_has_an_owner(
         *args,
         plugins=plugins,
     )
-    failures = {each["nodeid"].partition("::test_")[2]: each for each in run.report["failures"]}
+    failures = {
+        each["nodeid"].partition("::test_")[2]: each for each in run.report["failures"]
+    }
     assert {name: seen(each) for name, each in failures.items()} == OWNERS
     errors = {each["nodeid"]: each for each in run.report["collection_errors"]}
-    assert {name: seen(errors[f"tests/test_{name}.py"]) for name in COLLECTION} == COLLECTION
+    assert {
+        name: seen(errors[f"tests/test_{name}.py"]) for name in COLLECTION
+    } == COLLECTION
     by_kind = {name: each["kind"] for name, each in failures.items()}
     assert by_kind["plugin"] == by_kind["asks"] == "rule.tool_error"
     assert by_kind["dependency"] == "rule.llm_error"

@@ -56,14 +56,20 @@ def test_a_retry_can_help_where_a_test_is_flaky(runs: PytestRuns) -> None:
         broken.unlink()
         assert runs.run(HISTORY).exit_status == 0
     assert [each["retryable"] for each in advice] == [False, False, True]
-    assert [each["recovery_action"] for each in advice] == ["escalate", "escalate", "retry"]
+    assert [each["recovery_action"] for each in advice] == [
+        "escalate",
+        "escalate",
+        "retry",
+    ]
     broken.touch()
     worse.touch()
     assert not runs.run(HISTORY).report["verdict"]["retryable"]
 
 
 @pytest.mark.slow
-def test_a_run_says_what_has_changed(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_says_what_has_changed(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A test that fails for the first time has passed before, with other versions."""
     installed = runs.path / "lib"
     monkeypatch.setenv("PYTHONPATH", str(installed))
@@ -74,7 +80,9 @@ def test_a_run_says_what_has_changed(runs: PytestRuns, monkeypatch: pytest.Monke
     (runs.path / "broken").touch()
     run = runs.run(HISTORY)
     assert "since the last pass: shop 2.3.1 -> 2.4.0" in own_lines(run.stdout)
-    assert run.report["causes"][0]["history"]["distributions_changed"] == ["shop 2.3.1 -> 2.4.0"]
+    assert run.report["causes"][0]["history"]["distributions_changed"] == [
+        "shop 2.3.1 -> 2.4.0"
+    ]
 
 
 @pytest.mark.slow
@@ -84,7 +92,11 @@ def test_a_run_says_what_the_history_knows(runs: PytestRuns) -> None:
     first = runs.run(HISTORY)
     assert "[new]" in "\n".join(own_lines(first.stdout))
     assert first.report["groups"][0]["history"]["state"] == "new"
-    assert [each["outcome"] for each in first.report["tests"]] == ["passed", "failed", "passed"]
+    assert [each["outcome"] for each in first.report["tests"]] == [
+        "passed",
+        "failed",
+        "passed",
+    ]
     second = runs.run(HISTORY, "-n", "2", plugins=("xdist",))
     assert "[known since 20" in "\n".join(own_lines(second.stdout))
     assert second.report["groups"][0]["history"]["runs"] == 1
@@ -106,7 +118,9 @@ def test_a_run_says_what_the_history_knows(runs: PytestRuns) -> None:
 @pytest.mark.linux("the watcher")
 def test_a_run_that_died_is_recorded(runs: PytestRuns) -> None:
     """By the process that completes its report."""
-    runs.write({"test_it.py": "import os, signal\ndef test_it(): os.kill(os.getpid(), 9)\n"})
+    runs.write(
+        {"test_it.py": "import os, signal\ndef test_it(): os.kill(os.getpid(), 9)\n"}
+    )
     runs.run_unchecked(HISTORY)
     report = runs.wait_for_completion()
     assert report["verdict"]["kind"] == "process.killed"
@@ -117,7 +131,9 @@ def test_a_run_that_died_is_recorded(runs: PytestRuns) -> None:
 @pytest.mark.linux("SIGKILL")
 def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
     """No group of failures has it; what counts is the same end in the same test."""
-    runs.write({"test_it.py": "import os\ndef test_it(): os.path.exists('x') or os.abort()\n"})
+    runs.write(
+        {"test_it.py": "import os\ndef test_it(): os.path.exists('x') or os.abort()\n"}
+    )
     supervised = [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--"]
     seen = []
     for number in range(4):
@@ -125,7 +141,9 @@ def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
             (runs.path / "x").touch()
         run = run_child(runs.path, [*supervised, *pytest_command(HISTORY)])
         (runs.path / "x").unlink(missing_ok=True)
-        headlines = [line for line in run.stderr.splitlines() if " process.crashed" in line]
+        headlines = [
+            line for line in run.stderr.splitlines() if " process.crashed" in line
+        ]
         said = [line.rpartition("  [")[0].rpartition(" [")[2] for line in headlines]
         seen += [words.split(" 20")[0] for words in said]
     assert seen == ["new]", "known since", "came back, first seen"]
@@ -134,9 +152,7 @@ def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
 WITHOUT_SQLALCHEMY = """
 raise ModuleNotFoundError("No module named 'sqlalchemy'", name="sqlalchemy")
 """
-WHAT_TO_INSTALL = (
-    'history: sqlalchemy is not installed; pip install "pytest-failure-taxonomy[history]"'
-)
+WHAT_TO_INSTALL = 'history: sqlalchemy is not installed; pip install "pytest-failure-taxonomy[history]"'
 
 
 @pytest.mark.slow
@@ -154,7 +170,12 @@ def test_without_the_extra(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) ->
     "words",
     [
         *([], ["list"], ["top"], ["flaky"], ["stats"], ["tasks"], ["unmerged"]),
-        *(["add", "r.json"], ["new", "r.json"], ["since", "abc"], ["prune", "--before", "1d"]),
+        *(
+            ["add", "r.json"],
+            ["new", "r.json"],
+            ["since", "abc"],
+            ["prune", "--before", "1d"],
+        ),
     ],
     ids=lambda words: " ".join(words) or "none",
 )
@@ -164,20 +185,26 @@ def test_commands_without_the_extra(
     """Each says it in one line, and never by a traceback."""
     runs.write({"absent/sqlalchemy.py": WITHOUT_SQLALCHEMY})
     monkeypatch.setenv("PYTHONPATH", str(runs.path / "absent"))
-    run = run_child(runs.path, [sys.executable, "-m", "pytest_failure_taxonomy", "history", *words])
+    run = run_child(
+        runs.path, [sys.executable, "-m", "pytest_failure_taxonomy", "history", *words]
+    )
     assert run.status == 2
     assert run.stderr == f"failure-taxonomy: {WHAT_TO_INSTALL}\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("url", ["me:geh3im-Pw@127.0.0.1:1/x", "127.0.0.1:1/x?Password=geh3im-Pw"])
+@pytest.mark.parametrize(
+    "url", ["me:geh3im-Pw@127.0.0.1:1/x", "127.0.0.1:1/x?Password=geh3im-Pw"]
+)
 def test_a_history_that_cannot_be_reached(runs: PytestRuns, url: str) -> None:
     """One line says so, without the password, and the run is as it would be without it."""
     (runs.path / "broken").touch()
     run = runs.run_unchecked(f"{HISTORY}=postgresql://{url}")
     assert run.exit_status == 1
     (line,) = (line for line in run.stdout if "is not in the history" in line)
-    assert line.endswith("; add it by: failure-taxonomy history add failure-report.json")
+    assert line.endswith(
+        "; add it by: failure-taxonomy history add failure-report.json"
+    )
     assert "geh3im-Pw" not in "\n".join(run.stdout) + json.dumps(run.report)
     assert run.report["groups"][0]["history"] is None
 
@@ -186,12 +213,16 @@ def test_a_history_in_the_form_of_libpq(runs: PytestRuns) -> None:
     """It is refused and not quoted, and no file has its name."""
     run = runs.run(f"{HISTORY}=host=127.0.0.1 port=1 password=geheim dbname=x")
     assert run.exit_status == 4
-    assert f"{HISTORY}: it is a connection string of libpq; give a URL" in "\n".join(run.stderr)
+    assert f"{HISTORY}: it is a connection string of libpq; give a URL" in "\n".join(
+        run.stderr
+    )
     assert "geheim" not in "\n".join([*run.stdout, *run.stderr])
     assert [path.name for path in runs.path.iterdir() if "geheim" in path.name] == []
 
 
-def test_a_history_that_is_slow(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_is_slow(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is waited for no longer than is allowed."""
     monkeypatch.setenv("FAILURE_TAXONOMY_HISTORY_SECONDS", "0.01")
     run = runs.run(f"{HISTORY}=my (own).db")
@@ -217,25 +248,37 @@ def test_known_failures_pass(runs: PytestRuns, args: tuple[str, ...]) -> None:
     (runs.path / "broken").touch()
     (runs.path / "worse").touch()
     plugins = ("xdist",) if args else ()
-    run = known_run(runs, "- nodeid: 'test_it.py::test_*'\n  owner: me\n", *args, plugins=plugins)
+    run = known_run(
+        runs, "- nodeid: 'test_it.py::test_*'\n  owner: me\n", *args, plugins=plugins
+    )
     assert run.exit_status == 0
     assert run.report["verdict"] is None
     assert run.report["exit"]["code"] == 0
     said = "\n".join(own_lines(run.stdout))
-    assert "2 failures, which are all known (known.yaml), so the exit status is 0" in said
+    assert (
+        "2 failures, which are all known (known.yaml), so the exit status is 0" in said
+    )
 
 
 @pytest.mark.parametrize(
     ("entries", "args", "words"),
     [
-        ("- nodeid: test_it.py::test_bad\n", (), "not known by known.yaml: 1 of them: test_it.py"),
+        (
+            "- nodeid: test_it.py::test_bad\n",
+            (),
+            "not known by known.yaml: 1 of them: test_it.py",
+        ),
         (
             "- nodeid: test_it.py::test_*\n  expires: 2020-01-31\n",
             (),
             "known.yaml:1: expired on 2020-01-31: test_it.py::test_*",
         ),
         ("- nodeid: test_it.py::test_*\n", ("-x",), ""),
-        ("- nodeid: '*'\n- nodeid: '*test_ok'\n", ("-x",), "known.yaml:2: fails no more: *test_ok"),
+        (
+            "- nodeid: '*'\n- nodeid: '*test_ok'\n",
+            ("-x",),
+            "known.yaml:2: fails no more: *test_ok",
+        ),
     ],
 )
 def test_other_failures_fail(
@@ -329,7 +372,9 @@ def test_failed_again(): assert 0
         }
     )
     run = runs.run(HISTORY, plugins=("rerunfailures",))
-    found = {test["nodeid"].partition("::test_")[2]: test for test in run.report["tests"]}
+    found = {
+        test["nodeid"].partition("::test_")[2]: test for test in run.report["tests"]
+    }
     outcomes = {name: test["outcome"] for name, test in found.items()}
     assert outcomes == {
         "passed": "passed",
@@ -364,14 +409,20 @@ def test_too_many_tests_are_not_kept_in_part() -> None:
 
 @pytest.mark.linux("a SIGKILL")
 def test_shards_of_real_runs_are_merged(
-    runs: PytestRuns, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: PytestRuns,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that died without a watcher is completed first, and one that is missing is told."""
     monkeypatch.chdir(runs.path)
     runs.write({"test_die.py": "import os\ndef test_die(): os.kill(os.getpid(), 9)\n"})
     runs.run("--failure-taxonomy-shard=1/3", "test_it.py")
     (runs.path / "failure-report.json").rename("1.json")
-    settings = ("-o", "failure_taxonomy_watcher=false", "--failure-taxonomy-report=2.json")
+    settings = (
+        "-o",
+        "failure_taxonomy_watcher=false",
+        "--failure-taxonomy-report=2.json",
+    )
     runs.run_unchecked("--failure-taxonomy-shard=2/3", *settings, "test_die.py")
     assert main(["merge", "1.json", "2.json", "-o", "all.json"]) == 1
     said = capsys.readouterr().err
@@ -398,9 +449,19 @@ def test_shards_of_real_runs_are_merged(
         (None, {}, {"CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "4"}, (2, 4)),
         (None, {}, {"CIRCLE_NODE_INDEX": "0", "CIRCLE_NODE_TOTAL": "4"}, (1, 4)),
         (None, {}, {"CIRCLE_NODE_INDEX": "0", "CIRCLE_NODE_TOTAL": "1"}, None),
-        (None, {}, {"BUILDKITE_PARALLEL_JOB": "3", "BUILDKITE_PARALLEL_JOB_COUNT": "4"}, (4, 4)),
+        (
+            None,
+            {},
+            {"BUILDKITE_PARALLEL_JOB": "3", "BUILDKITE_PARALLEL_JOB_COUNT": "4"},
+            (4, 4),
+        ),
         (None, {}, {"CI_NODE_INDEX": "x", "CI_NODE_TOTAL": "4"}, None),
-        ("1/2", {"splits": 3, "group": 2}, {"CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "9"}, (1, 2)),
+        (
+            "1/2",
+            {"splits": 3, "group": 2},
+            {"CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "9"},
+            (1, 2),
+        ),
     ],
 )
 def test_the_shard_is_found_out(
@@ -433,7 +494,12 @@ def test_the_commit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ci = ContinuousIntegration(provider="gitlab", commit="c" * 40, ref="topic")
     state, repository = find_commit(tmp_path, ci)
     assert state is not None
-    assert (state.commit, state.branch, state.dirty, repository) == ("c" * 40, "topic", None, None)
+    assert (state.commit, state.branch, state.dirty, repository) == (
+        "c" * 40,
+        "topic",
+        None,
+        None,
+    )
     assert find_commit(tmp_path, None) == (None, None)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     folder = tmp_path / "shop"

@@ -98,7 +98,9 @@ class Proofs:
 
 @pytest.fixture
 def proofs(
-    runs: PytestRuns, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: PytestRuns,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Proofs:
     """Return what runs and proves in the folder of the test, without looking along axes."""
     monkeypatch.chdir(runs.path)
@@ -132,7 +134,9 @@ def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:
         process.send_signal(signal.SIGTERM)  # as Ctrl+C
         _, said = process.communicate()
     assert process.returncode == 130
-    assert "interrupted; what is proven so far is in the report, --resume goes on" in said
+    assert (
+        "interrupted; what is proven so far is in the report, --resume goes on" in said
+    )
     assert "the recorded order is not known" not in "\n".join(lines)
     shop = "test_shop.py::test_"
     first, second = (cause["proof"] for cause in proofs.runs.read_report()["causes"])
@@ -161,11 +165,18 @@ def experiments_alive() -> list[str]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                command = Path("/proc", entry, "cmdline").read_bytes().decode(errors="replace")
+                command = (
+                    Path("/proc", entry, "cmdline")
+                    .read_bytes()
+                    .decode(errors="replace")
+                )
                 working = os.readlink(f"/proc/{entry}/cwd")
             except OSError:
                 continue
-            if "pytest_failure_taxonomy.prove.inside" in command and working == os.getcwd():
+            if (
+                "pytest_failure_taxonomy.prove.inside" in command
+                and working == os.getcwd()
+            ):
                 found.append(command)
     return found
 
@@ -202,7 +213,10 @@ def test_crash(): os.kill(os.getpid(), signal.SIGSEGV)
     assert code == 1
     assert out[2].startswith("every experiment takes a process of its own: ")
     assert f"   {nodeid} is not collected any more" in out
-    assert out[-1] == "1 cause not proven; to go on: failure-taxonomy prove --resume --budget 10m"
+    assert (
+        out[-1]
+        == "1 cause not proven; to go on: failure-taxonomy prove --resume --budget 10m"
+    )
 
 
 def test_what_is_known_of_the_collected_tests(runs: PytestRuns) -> None:
@@ -214,15 +228,26 @@ def test_what_is_known_of_the_collected_tests(runs: PytestRuns) -> None:
         }
     )
     setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
-    with Experiments(setup, until=time.monotonic() + 60, limit_seconds=60) as experiments:
+    with Experiments(
+        setup, until=time.monotonic() + 60, limit_seconds=60
+    ) as experiments:
         experiments.start()
-        assert experiments.nodeids == ("test_it.py::test_user", "test_it.py::test_login")
+        assert experiments.nodeids == (
+            "test_it.py::test_user",
+            "test_it.py::test_login",
+        )
         assert experiments.natural == experiments.nodeids[::-1]
         victim = Victim(
-            nodeid="test_it.py::test_user", fingerprints=frozenset(), endings=frozenset()
+            nodeid="test_it.py::test_user",
+            fingerprints=frozenset(),
+            endings=frozenset(),
         )
         outcome = experiments.run(victim, experiments.nodeids[1:])
-        assert (outcome.result, experiments.fresh_runs, experiments.forks) == ("passed", 1, 0)
+        assert (outcome.result, experiments.fresh_runs, experiments.forks) == (
+            "passed",
+            1,
+            0,
+        )
 
 
 @pytest.mark.versions
@@ -234,9 +259,15 @@ def test_forks_and_fresh_processes_give_the_same_answers(runs: PytestRuns) -> No
     report = runs.run("test_a.py", "test_b.py", "test_it.py").report
     (victim,) = recorded.victims_of(report, report["causes"][0])
     setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
-    with Experiments(setup, until=time.monotonic() + 60, limit_seconds=60) as experiments:
+    with Experiments(
+        setup, until=time.monotonic() + 60, limit_seconds=60
+    ) as experiments:
         experiments.start()
-        before = [each for each in experiments.nodeids if each.startswith(("test_a", "test_b"))]
+        before = [
+            each
+            for each in experiments.nodeids
+            if each.startswith(("test_a", "test_b"))
+        ]
         for is_fresh in (False, True):
             assert experiments.run(victim, is_fresh=is_fresh).result == "passed"
             assert experiments.run(victim, before, is_fresh=is_fresh).result == "failed"
@@ -288,14 +319,23 @@ def test_no_file_of_an_option_is_written(proofs: Proofs) -> None:
     """Whether pytest, a plugin or a conftest writes it, and whoever names it, and where."""
     proofs.runs.write(WRITES)
     proofs.runs.run("--log-file=typed.log", "--junit-xml", "typed.xml")
-    names = ["typed.log", "typed.xml", "debug.log", "reports", "opened.txt", "page.html"]
+    names = [
+        "typed.log",
+        "typed.xml",
+        "debug.log",
+        "reports",
+        "opened.txt",
+        "page.html",
+    ]
     assert all((proofs.runs.path / name).exists() for name in names)
     names += ["nightly.txt", "run.log", "junit.xml"]
     for name in names:
         (proofs.runs.path / name).write_text("mine")
     code, out, _ = proofs.prove("--fixed")
     assert (code, out[-1]) == (1, "   not fixed: failed in run 1")
-    changed = [name for name in names if (proofs.runs.path / name).read_text() != "mine"]
+    changed = [
+        name for name in names if (proofs.runs.path / name).read_text() != "mine"
+    ]
     assert changed == []
 
 

@@ -16,7 +16,9 @@ from tests.helpers.runs import REPORT, PytestRuns
 
 pytestmark = pytest.mark.slow
 
-WRONG: Final = "SEEN = []\ndef test_first(): SEEN.append(1)\ndef test_it(): assert not SEEN\n"
+WRONG: Final = (
+    "SEEN = []\ndef test_first(): SEEN.append(1)\ndef test_it(): assert not SEEN\n"
+)
 MENDED: Final = "SEEN = []\ndef test_first(): pass\ndef test_it(): assert not SEEN\n"
 BOUND: Final = "exclude a failure rate of 45.1% or more (at 95%)"
 
@@ -29,7 +31,9 @@ def folder(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> Path:
     return runs.path
 
 
-def prove(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str], str]:
+def prove(
+    capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, list[str], str]:
     """Return exit code and lines of the command, and what it says besides."""
     capsys.readouterr()
     code = main(["prove", *words])
@@ -58,7 +62,10 @@ def test_it_is_fixed_once_it_passes_in_the_order_in_which_it_failed(
         "command": "pytest",
     }
     (folder / REPORT).write_text(json.dumps(report))
-    assert prove(capsys, "--fixed")[:2] == (1, [out[0], "   not fixed: failed in run 1"])
+    assert prove(capsys, "--fixed")[:2] == (
+        1,
+        [out[0], "   not fixed: failed in run 1"],
+    )
     runs.write({"test_state.py": MENDED})
     code, lines, _ = prove(capsys, "--fixed")
     assert code == 0
@@ -78,13 +85,18 @@ def test_new_tests_are_repeated_and_earlier_ones_are_not(
     runs.run(*given)
     history = ("--new", "--history", "history.db", "--budget", "5m")
     code, _, err = prove(capsys, *history)
-    assert (code, "so every test would be new; add earlier ones by" in err) == (2, True), err
+    assert (code, "so every test would be new; add earlier ones by" in err) == (
+        2,
+        True,
+    ), err
     assert prove(capsys, "--new", "--history", "none.db")[0] == 2
     runs.write({"test_sound.py": "def test_sound(): pass\n"})
     runs.run(*given)
     code, out, _ = prove(capsys, *history)
     assert (code, out[0]) == (0, "1 new test of 2")
-    assert out[1].startswith("1 test passed each time: 20 passes in a row exclude a failure rate ")
+    assert out[1].startswith(
+        "1 test passed each time: 20 passes in a row exclude a failure rate "
+    )
     runs.write(
         {
             "test_coin.py": """\

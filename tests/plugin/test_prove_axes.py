@@ -42,13 +42,17 @@ def test_memory():
 
 
 @pytest.fixture
-def experiments(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> Iterator[Experiments]:
+def experiments(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Experiments]:
     """Return what runs tests in the folder of the test."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
     until = time.monotonic() + 300
-    with Experiments(setup, until=until, limit_seconds=60, allows_effects=True) as experiments:
+    with Experiments(
+        setup, until=until, limit_seconds=60, allows_effects=True
+    ) as experiments:
         yield experiments
 
 
@@ -80,9 +84,15 @@ def test_a_condition_decides(runs: PytestRuns, experiments: Experiments) -> None
             not_tried[name] = axis.why_not
             continue
         (conditions,) = (each for each in axis.conditions if words in each.words)
-        assert experiments.run(victim, conditions=conditions, is_fresh=True).result == "passed"
+        assert (
+            experiments.run(victim, conditions=conditions, is_fresh=True).result
+            == "passed"
+        )
         outcome = experiments.run(victim)
-        assert (outcome.result, outcome.answer("uses_random")) == ("other", name == "random_seed")
+        assert (outcome.result, outcome.answer("uses_random")) == (
+            "other",
+            name == "random_seed",
+        )
         if name == "random_seed":  # a fork can have it, too
             outcome = experiments.run(victim, conditions=conditions)
             assert (outcome.result, outcome.answer("uses_random")) == ("passed", True)
@@ -113,7 +123,10 @@ def test_it():
     victim = victim_of("test_lock.py::test_it")
     found = axes_of(experiments, victim, "passes", uses_random=False)
     together, repeated = (
-        conditions for each in found if each.name == "parallel" for conditions in each.conditions
+        conditions
+        for each in found
+        if each.name == "parallel"
+        for conditions in each.conditions
     )
     assert together.words == "the same test at the same time"
     assert repeated.words == "the same test beside it, again and again"

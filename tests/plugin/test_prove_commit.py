@@ -61,7 +61,11 @@ class Repository:
     def git(self, *words: str) -> str:
         """Return what git prints."""
         done = subprocess.run(
-            ["git", *words], cwd=self.folder, capture_output=True, text=True, check=False
+            ["git", *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -96,7 +100,13 @@ class Repository:
     def state(self) -> list[str]:
         """Return all that git knows of the user's own checkout."""
         asked = (
-            *("status --porcelain", "stash list", "branch --all", "worktree list", "diff"),
+            *(
+                "status --porcelain",
+                "stash list",
+                "branch --all",
+                "worktree list",
+                "diff",
+            ),
             *("diff --cached", "rev-parse HEAD", "reflog"),
         )
         return [self.git(*words.split()) for words in asked]
@@ -159,7 +169,10 @@ def test_the_commit_is_found_on_a_merged_branch(
     for name, text in installed(tmp_path, repository.folder / "src", at="9").items():
         monkeypatch.setenv(name, text)
     report = repository.run()
-    assert report["environment"]["git"] is None or report["environment"]["git"]["dirty"] is False
+    assert (
+        report["environment"]["git"] is None
+        or report["environment"]["git"]["dirty"] is False
+    )
     repository.write(src__shop__cart="stashed = True\n")
     repository.git("stash")
     repository.write(src__shop__cart="mine = True\n", src__shop__untracked="")
@@ -168,7 +181,9 @@ def test_the_commit_is_found_on_a_merged_branch(
     hook.write_text(f"#!/bin/sh\ntouch '{tmp_path}/hook-has-run'\n")
     hook.chmod(0o755)
     before = repository.state()
-    monkeypatch.setenv("GIT_INDEX_FILE", str(repository.folder / ".git/index"))  # as in a hook
+    monkeypatch.setenv(
+        "GIT_INDEX_FILE", str(repository.folder / ".git/index")
+    )  # as in a hook
 
     code, out, err = call(
         capsys, "prove", "--good", good, "--budget", "10m", str(repository.report)
@@ -178,7 +193,9 @@ def test_the_commit_is_found_on_a_merged_branch(
     short = repository.git("rev-parse", "--short", culprit)
     assert (code, err) == (0, "")
     assert out[0].startswith("1. 1 x assert 4 == 3: ")
-    assert out[1] == f"   9 commits since {good[: len(short)]} Ada: begin: about 3 steps"
+    assert (
+        out[1] == f"   9 commits since {good[: len(short)]} Ada: begin: about 3 steps"
+    )
     assert out[-2] == (
         f"   commit {short} Ada: cart: add 1 {{for}} nothing, proven: fails at it (5 of 5), "
         "passes at its parent (5 of 5)"
@@ -213,7 +230,9 @@ def test_code_that_is_not_the_commits_is_refused(
         monkeypatch.setenv(name, text)
     repository.run()
     before = repository.state()
-    code, _, err = call(capsys, "prove", "--commit", "--good", good, str(repository.report))
+    code, _, err = call(
+        capsys, "prove", "--commit", "--good", good, str(repository.report)
+    )
     assert code == 2
     assert f" is imported from {repository.folder}/src/shop/" in err
     assert ", and not from the commit's files; " in err
@@ -229,7 +248,10 @@ def test_what_is_missing_is_said(
     repository.run()
     path = str(repository.report)
     code, out, _ = call(capsys, "prove", "--commit", path)
-    assert (code, out[-1][:53]) == (1, "   it is not known where it passed; give a commit by ")
+    assert (code, out[-1][:53]) == (
+        1,
+        "   it is not known where it passed; give a commit by ",
+    )
     for words, expected in (
         (("--good", "nope"), "fatal: Not a valid object name nope; "),
         (("--good", "HEAD"), "no commit lies after HEAD up to "),
@@ -244,7 +266,10 @@ def test_what_is_missing_is_said(
     code, _, err = call(capsys, "prove", "--good", "HEAD", path)
     assert code == 2
     assert err.count("\n") == 1
-    assert f"{repository.folder} is in no git repository; a commit is looked for where " in err
+    assert (
+        f"{repository.folder} is in no git repository; a commit is looked for where "
+        in err
+    )
 
 
 @pytest.mark.versions
@@ -255,7 +280,9 @@ def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
 
     A fault of our own is shown as such, with its place.
     """
-    repository.commit("begin", shop____init__="", shop__cart=CULPRIT, tests__test_cart=TEST)
+    repository.commit(
+        "begin", shop____init__="", shop__cart=CULPRIT, tests__test_cart=TEST
+    )
     repository.run()
     repository.write(conftest=OUR_FAULT)
     fault = "pytest ended with 3: ZeroDivisionError: division by zero (conftest.py:2)"
@@ -295,7 +322,9 @@ def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
 
 def test_git_bisect_run_asks_it(repository: Repository) -> None:
     """The first commit with this failure is named, though an earlier one fails otherwise."""
-    good = repository.commit("begin", shop____init__="", shop__cart=CART, tests__test_cart=TEST)
+    good = repository.commit(
+        "begin", shop____init__="", shop__cart=CART, tests__test_cart=TEST
+    )
     repository.commit("another", shop__cart=DIVIDES)
     repository.commit("mended", shop__cart=CART)
     culprit = repository.commit("cart: wrong", shop__cart=CULPRIT)

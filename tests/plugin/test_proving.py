@@ -48,7 +48,11 @@ def test_total():
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with a failing test, in which Python is a stand-in once pytest has ended."""
-    for name, text in (("python", PYTHON), ("conftest.py", CONFTEST), ("test_it.py", FAILING)):
+    for name, text in (
+        ("python", PYTHON),
+        ("conftest.py", CONFTEST),
+        ("test_it.py", FAILING),
+    ):
         (tmp_path / name).write_text(text, "utf-8")
     (tmp_path / "python").chmod(0o755)
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
@@ -71,7 +75,9 @@ def test_a_run_that_failed(folder: Path) -> None:
     assert run.tail[-2:] == [f"report: {REPORT}", "this is proving"]
     command = f"-P -m pytest_failure_taxonomy prove {folder / REPORT} --budget 5m"
     assert proved(run) == [command, "1 nothing"]
-    (folder / "pytest.ini").write_text("[pytest]\nfailure_taxonomy_prove = 90\n", "utf-8")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nfailure_taxonomy_prove = 90\n", "utf-8"
+    )
     assert proved(run_pytest(folder))[0].endswith("--budget 90")
     interrupted = run_pytest(folder, env={"INTERRUPT": "1"}, start_new_session=True)
     assert len(proved(interrupted)) == 2
@@ -98,7 +104,9 @@ def test_workers_prove_nothing(folder: Path) -> None:
         ([], {"FAILURE_TAXONOMY_PROVING": "1"}),
     ],
 )
-def test_where_nothing_is_proven(folder: Path, args: list[str], env: dict[str, str]) -> None:
+def test_where_nothing_is_proven(
+    folder: Path, args: list[str], env: dict[str, str]
+) -> None:
     """Where no test has failed, all are known or have to fail, or another pytest runs this one."""
     (folder / "known.yaml").write_text("- {nodeid: '*', owner: me}\n", "utf-8")
     assert proved(run_pytest(folder, PROVE, *args, env=env)) == []
@@ -109,7 +117,10 @@ def test_what_is_no_time(folder: Path) -> None:
     for text in ("", "0m", "5 minutes", "-1", "1d"):
         run = run_pytest(folder, f"--why-prove={text}")
         assert run.status == 4
-        assert f"--why-prove: {text!r} is no time; give a time such as 90s, 5m or 1h" in run.stderr
+        assert (
+            f"--why-prove: {text!r} is no time; give a time such as 90s, 5m or 1h"
+            in run.stderr
+        )
 
 
 @pytest.mark.slow
@@ -118,7 +129,10 @@ def test_what_is_proven_is_known_in_the_next_run(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     (tmp_path / "shop.py").write_text("RATE = 0.2\n", "utf-8")
     (tmp_path / "test_it.py").write_text(SHOP, "utf-8")
-    env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    env = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+    }
     options = ("--why-history=h.db", "--why-html=report.html", "-p", "no:cacheprovider")
     run = run_pytest(tmp_path, "--why-prove=2m", *options, env=env)
     assert run.status == 1
@@ -130,10 +144,14 @@ def test_what_is_proven_is_known_in_the_next_run(tmp_path: Path) -> None:
     assert (cause["proof"]["type"], cause["retryable"]) == ("order.polluted", False)
     assert told in (tmp_path / "report.html").read_text("utf-8")
     _, proofs = (tmp_path / "summary.md").read_text("utf-8").split("### Proofs\n\n")
-    assert proofs.startswith("#### 1 x `assert 0.19 == 0.2: test_total (test_it.py:8)`\n\norder-")
+    assert proofs.startswith(
+        "#### 1 x `assert 0.19 == 0.2: test_total (test_it.py:8)`\n\norder-"
+    )
     assert proofs.rstrip().endswith("test_it.py::test_default test_it.py::test_total`")
     later = run_pytest(tmp_path, "--why-history=h.db")
     started_at = report["run"]["started_at"]
-    assert words.format(f" on {started_at[:10]}", "test_it.py::test_default") in later.told
+    assert (
+        words.format(f" on {started_at[:10]}", "test_it.py::test_default") in later.told
+    )
     (cause,) = later.report()["causes"]
     assert cause["proof"]["known_since"][:19] == started_at[:19]

@@ -48,7 +48,9 @@ def port() -> int:
 def test_one_address_is_one_cause(runs: PytestRuns, port: int) -> None:
     """Whichever library wanted to connect, and however it says so."""
     there = [name for name in CLIENTS if not name or find_spec(name)]
-    files = {f"test_{name or 'python'}.py": CLIENTS[name].format(port=port) for name in there}
+    files = {
+        f"test_{name or 'python'}.py": CLIENTS[name].format(port=port) for name in there
+    }
     runs.write(files)
     report = runs.run().report
     (cause,) = report["causes"]
@@ -74,7 +76,10 @@ def test_the_users_own_words_stay(runs: PytestRuns, port: int) -> None:
     )
     report = runs.run().report
     said = [cause["what"] for cause in report["causes"]]
-    assert [each.partition(":")[0] for each in said] == ["the shop is closed", "no such user"]
+    assert [each.partition(":")[0] for each in said] == [
+        "the shop is closed",
+        "no such user",
+    ]
 
 
 def test_async_tests_without_their_mark(runs: PytestRuns) -> None:

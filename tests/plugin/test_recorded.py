@@ -18,7 +18,9 @@ from pytest_failure_taxonomy.recorder.machine import list_distributions
 from pytest_failure_taxonomy.taxonomy.order import digest_of, read_ranges
 from tests.helpers.runs import REPORT, PytestRuns
 
-POSIX: Final = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
+POSIX: Final = pytest.mark.skipif(
+    sys.platform == "win32", reason="needs deaths by signal"
+)
 TESTS: Final = """\
 import os, signal, time
 from pathlib import Path
@@ -52,7 +54,9 @@ def write(runs: PytestRuns, body: str, **files: str) -> None:
     runs.write({"test_it.py": TESTS.replace("BODY", body), **named})
 
 
-def order_in(runs: PytestRuns, report: dict[str, Any], nodeids: list[str]) -> dict[str, Any]:
+def order_in(
+    runs: PytestRuns, report: dict[str, Any], nodeids: list[str]
+) -> dict[str, Any]:
     """Return the order in a report, once it agrees with what the tests themselves have written."""
     order: dict[str, Any] = report["order"]
     assert (order["tests"], order["digest"]) == (len(nodeids), digest_of(nodeids))
@@ -83,7 +87,9 @@ def test_a_passing_run_has_none(runs: PytestRuns) -> None:
     assert runs.run().report["order"] is None
 
 
-def test_a_run_that_was_shuffled(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_shuffled(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Numbers are places after all plugins have reordered and deselected; seeds are kept."""
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     write(runs, "assert 0", conftest=SHUFFLED)
@@ -147,8 +153,13 @@ def test_a_controller_that_was_killed(runs: PytestRuns, mode: str) -> None:
     assert (order["tests"], order["distribution"]) == (12, mode)
     assert order["digest"] == digest_of(NODEIDS)
     told = {worker: read_ranges(text) for worker, text in order["workers"].items()}
-    started = [line.split() for line in (runs.path / "started").read_text("utf-8").splitlines()]
-    for worker, numbers in told.items():  # it may have ended before the test did anything, or later
+    started = [
+        line.split() for line in (runs.path / "started").read_text("utf-8").splitlines()
+    ]
+    for (
+        worker,
+        numbers,
+    ) in told.items():  # it may have ended before the test did anything, or later
         written = [int(number) for name, number in started if name == worker]
         both = min(len(written), len(numbers))
         assert written[:both] == numbers[:both]
@@ -203,7 +214,9 @@ def assert_looked_at(environment: dict[str, Any]) -> None:
 
 
 @POSIX
-def test_commit_and_distributions(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_and_distributions(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are looked at where something failed; a run that passed starts no git."""
     write(runs, "assert 0")
     calls = with_repository(runs, monkeypatch)
@@ -215,7 +228,9 @@ def test_commit_and_distributions(runs: PytestRuns, monkeypatch: pytest.MonkeyPa
 
 
 @POSIX
-def test_commit_of_a_run_that_was_killed(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_a_run_that_was_killed(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who has seen its death looks at them; who comes later does not, for they may have changed."""
     write(runs, "os.kill(os.getpid(), signal.SIGKILL)")
     with_repository(runs, monkeypatch)
@@ -230,24 +245,42 @@ def test_commit_of_a_run_that_was_killed(runs: PytestRuns, monkeypatch: pytest.M
 def test_distributions_are_told_by_the_names_of_folders(tmp_path: Path) -> None:
     """Nothing in them is read, and of two with one name the first on the path counts."""
     for name in (
-        *("a/numpy-2.3.1.dist-info", "a/jaraco.text-4.0.dist-info", "a/zope_event-5.0.dist-info"),
-        *("b/NumPy-1.0.dist-info", "b/old_one-1.0-py3.11.egg-info", "b/linked.egg-info"),
+        *(
+            "a/numpy-2.3.1.dist-info",
+            "a/jaraco.text-4.0.dist-info",
+            "a/zope_event-5.0.dist-info",
+        ),
+        *(
+            "b/NumPy-1.0.dist-info",
+            "b/old_one-1.0-py3.11.egg-info",
+            "b/linked.egg-info",
+        ),
         *("b/no-version.txt", "b/torch-2.6.0+cu124.dist-info"),
     ):
         (tmp_path / name).mkdir(parents=True)
     folders = [str(tmp_path / name) for name in ("a", "none", "b")]
     assert list_distributions(folders) == (
-        *("jaraco.text-4.0", "numpy-2.3.1", "old-one-1.0", "torch-2.6.0+cu124", "zope-event-5.0"),
+        *(
+            "jaraco.text-4.0",
+            "numpy-2.3.1",
+            "old-one-1.0",
+            "torch-2.6.0+cu124",
+            "zope-event-5.0",
+        ),
     )
 
 
-def test_where_pytest_was_started(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_pytest_was_started(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The folder is told where it is not the root directory."""
     write(runs, "assert 0")
     own = runs.run().report["extensions"]["pytest_failure_taxonomy"]
     assert (own["surroundings"]["folder"], own["surroundings"]["path"]) == (None, ".")
     (runs.path / "inner").mkdir()
     monkeypatch.chdir(runs.path / "inner")
-    runs.run_unchecked("--failure-taxonomy-report=../failure-report.json", "../test_it.py")
+    runs.run_unchecked(
+        "--failure-taxonomy-report=../failure-report.json", "../test_it.py"
+    )
     own = runs.read_report()["extensions"]["pytest_failure_taxonomy"]
     assert own["surroundings"]["folder"] == str(runs.path / "inner")

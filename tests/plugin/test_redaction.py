@@ -90,7 +90,9 @@ def test_no_secret_is_in_a_report(
     assert run.exit_status == 1
     assert len(run.report["failures"]) == 7
     assert secrets_in(json.dumps(run.report)) == []
-    first = run.stdout.index(next(line for line in run.stdout if "why this run failed" in line))
+    first = run.stdout.index(
+        next(line for line in run.stdout if "why this run failed" in line)
+    )
     assert secrets_in("\n".join(run.stdout[first:])) == []
     removed = run.report["extensions"]["pytest_failure_taxonomy"]["redacted"]
     assert {"github-token", "url-password", "env:OUR_API_KEY"} <= removed.keys()
@@ -113,7 +115,15 @@ def test_a_secret_argument_of_its_own_goes(runs: PytestRuns, workers: int) -> No
         }
     )
     on = ["-n", str(workers)] if workers else []
-    given = ["-k", "test_it", "--db-password", "just a word", "--api-token", PASSWORD, *on]
+    given = [
+        "-k",
+        "test_it",
+        "--db-password",
+        "just a word",
+        "--api-token",
+        PASSWORD,
+        *on,
+    ]
     run = runs.run_unchecked(*given, plugins=["xdist"] if workers else [])
     args = " ".join(run.report["run"]["invocation"]["args"])
     shown = "-k test_it --db-password [REDACTED:password] --api-token [REDACTED:token]"
@@ -155,7 +165,10 @@ def test_what_a_hook_adds_is_searched(runs: PytestRuns) -> None:
         "log": "sent [REDACTED:github-token]",
         "n": [1, "[REDACTED:github-token]"],
     }
-    assert extensions["pytest_failure_taxonomy"]["redacted"] == {"field": 1, "github-token": 2}
+    assert extensions["pytest_failure_taxonomy"]["redacted"] == {
+        "field": 1,
+        "github-token": 2,
+    }
 
 
 def test_more_secrets(runs: PytestRuns) -> None:
@@ -174,7 +187,9 @@ def test_more_secrets(runs: PytestRuns) -> None:
     assert "pin " in message
 
 
-def test_a_pattern_with_several_repeats_leaves_the_report_whole(runs: PytestRuns) -> None:
+def test_a_pattern_with_several_repeats_leaves_the_report_whole(
+    runs: PytestRuns,
+) -> None:
     """It is searched as any other: only what it matches goes, of the message and the traceback."""
     body = (
         "def test_it():\n"
@@ -191,9 +206,7 @@ def test_a_pattern_with_several_repeats_leaves_the_report_whole(runs: PytestRuns
 
 def test_regex_is_imported_for_a_pattern_alone(runs: PytestRuns) -> None:
     """A run without patterns of the user's doesn't pay for the library that searches them."""
-    body = (
-        "import sys\ndef test_it(): raise ValueError('token=a1b2c3d4e5', 'regex' in sys.modules)\n"
-    )
+    body = "import sys\ndef test_it(): raise ValueError('token=a1b2c3d4e5', 'regex' in sys.modules)\n"
     runs.write({"test_it.py": body})
     assert "False" in runs.run().report["failures"][0]["exception"]["message"]
 
@@ -203,27 +216,40 @@ def test_a_wrong_pattern(runs: PytestRuns) -> None:
     runs.write({"test_it.py": "def test_it(): pass\n"})
     run = runs.run("--failure-taxonomy-redact=(oops")
     assert run.exit_status == 4
-    assert any("--failure-taxonomy-redact" in line and "(oops" in line for line in run.stderr)
+    assert any(
+        "--failure-taxonomy-redact" in line and "(oops" in line for line in run.stderr
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
+@pytest.mark.skipif(
+    os.name != "posix", reason="the record outlives its process on POSIX alone"
+)
 def test_no_secret_outlives_pytest(tmp_path: Path) -> None:
     """What a dead run leaves on disk holds no secret; nor does its report."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nfailure_taxonomy_watcher = false\n")
     (tmp_path / "test_it.py").write_text(SUITE + "\ndef test_last(): os._exit(9)\n")
     run = run_pytest(
-        tmp_path, "--failure-taxonomy-redact=sent", env={"OUR_API_KEY": FROM_ENVIRONMENT}
+        tmp_path,
+        "--failure-taxonomy-redact=sent",
+        env={"OUR_API_KEY": FROM_ENVIRONMENT},
     )
     assert run.status == 9
     left = "".join(
-        path.read_bytes().decode("latin-1") for path in tmp_path.glob(".failure-report.json.*/*")
+        path.read_bytes().decode("latin-1")
+        for path in tmp_path.glob(".failure-report.json.*/*")
     )
     assert "test_message" in left
     assert secrets_in(left) == []
     run_child(
         tmp_path,
-        [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", "failure-report.json"],
+        [
+            sys.executable,
+            "-m",
+            "pytest_failure_taxonomy",
+            "finalize",
+            "failure-report.json",
+        ],
     )
     report = run.report(completeness="reconstructed")
     assert len(report["failures"]) == 7
@@ -236,16 +262,27 @@ def test_no_secret_of_a_command_is_in_its_report(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit(3)", "--api-key", PASSWORD]
     command += [f"--password={PASSWORD}", TOKEN]
     run = run_child(
-        tmp_path, [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *command]
+        tmp_path,
+        [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *command],
     )
     assert run.status == 3
     report = run.report(completeness="reconstructed")
     assert secrets_in(json.dumps(report)) == []
     args = report["run"]["invocation"]["args"]
-    assert args[-4:-1] == ["--api-key", "[REDACTED:api-key]", "--password=[REDACTED:password]"]
+    assert args[-4:-1] == [
+        "--api-key",
+        "[REDACTED:api-key]",
+        "--password=[REDACTED:password]",
+    ]
 
 
-WORDS_OF_OURS: Final = ("[0-9a-f]{32}", "full|running|reconstructed", "test", "T[A-Z_]+", r"\d+")
+WORDS_OF_OURS: Final = (
+    "[0-9a-f]{32}",
+    "full|running|reconstructed",
+    "test",
+    "T[A-Z_]+",
+    r"\d+",
+)
 
 
 @pytest.mark.slow
@@ -259,11 +296,16 @@ def test_a_pattern_that_matches_words_of_ours(runs: PytestRuns, pattern: str) ->
     runs.write({"test_it.py": f"{suite}def test_3(): os._exit(1)\n"})
     runs.run_unchecked(f"--failure-taxonomy-redact={pattern}")
     report = runs.wait_for_completion()
-    assert (report["verdict"]["kind"], report["summary"]["passed"]) == ("test.failed", 1)
+    assert (report["verdict"]["kind"], report["summary"]["passed"]) == (
+        "test.failed",
+        1,
+    )
     assert "unsearchable" not in json.dumps(report)
 
 
-@pytest.mark.parametrize("password", ["final_test", "test.failed", "TESTS_FAILED", "certain_"])
+@pytest.mark.parametrize(
+    "password", ["final_test", "test.failed", "TESTS_FAILED", "certain_"]
+)
 def test_a_password_that_is_a_word_of_ours(
     runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, password: str
 ) -> None:

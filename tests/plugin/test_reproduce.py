@@ -59,7 +59,15 @@ def said_of(report: dict[str, Any], nodeid: str) -> str:
     [
         ("--env=staging", "--size", "3 x", "--slow", "tests"),
         ("--slow", "tests/test_it.py", "-o", "xfail_strict=true", "-k", "env or ini"),
-        ("-qx", "--size", "7", "--maxfail", "3", "--junitxml=j.xml", "tests/test_it.py::test_env"),
+        (
+            "-qx",
+            "--size",
+            "7",
+            "--maxfail",
+            "3",
+            "--junitxml=j.xml",
+            "tests/test_it.py::test_env",
+        ),
     ],
 )
 def test_the_command_sees_the_same_failure(folder: Path, args: tuple[str, ...]) -> None:
@@ -144,7 +152,8 @@ def test_a_dead_pytest_is_started_in_the_same_way(tmp_path: Path) -> None:
     assert report["completeness"] == "reconstructed"
     program = "failure-taxonomy run -- python -m pytest -p failure_taxonomy"
     assert (
-        reproduction_of(report).command("test_it.py::test_it") == f"{program} test_it.py::test_it"
+        reproduction_of(report).command("test_it.py::test_it")
+        == f"{program} test_it.py::test_it"
     )
 
 
@@ -164,9 +173,14 @@ def test_an_experiment_starts_pytest_in_the_same_way(
     (tmp_path / "test_dir/test_it.py").write_text(IN_FOLDER)
     (tmp_path / "here.py").write_text("NUMBER = 1\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    run_child(tmp_path, [str(BIN / name), *words, "-p", "failure_taxonomy", "--failure-taxonomy"])
+    run_child(
+        tmp_path,
+        [str(BIN / name), *words, "-p", "failure_taxonomy", "--failure-taxonomy"],
+    )
     report = read_report(tmp_path / "failure-report.json")
     (victim,) = victims_of(report, report["causes"][0])
-    with Experiments(setup_of(report), until=time.monotonic() + 60, limit_seconds=30) as runs:
+    with Experiments(
+        setup_of(report), until=time.monotonic() + 60, limit_seconds=30
+    ) as runs:
         runs.start()
         assert runs.run(victim, is_fresh=True).result == "failed"

@@ -16,7 +16,14 @@ SCRIPTS: Final = Path(sysconfig.get_path("scripts"))
 STARTS: Final = {
     "module": [sys.executable, "-m", "pytest"],
     "script": [str(SCRIPTS / "pytest")],
-    "run": [str(SCRIPTS / "failure-taxonomy"), "run", "--", sys.executable, "-m", "pytest"],
+    "run": [
+        str(SCRIPTS / "failure-taxonomy"),
+        "run",
+        "--",
+        sys.executable,
+        "-m",
+        "pytest",
+    ],
 }
 CASES: Final = {
     "conftest": ("import nowhere_to_be_found", (), "ModuleNotFoundError"),
@@ -31,7 +38,12 @@ CASES: Final = {
 @pytest.mark.versions
 @pytest.mark.parametrize(
     ("case", "start"),
-    [*((case, "module") for case in CASES), ("option", "script"), ("bug", "run"), ("path", "run")],
+    [
+        *((case, "module") for case in CASES),
+        ("option", "script"),
+        ("bug", "run"),
+        ("path", "run"),
+    ],
 )
 def test_the_verdict_comes_last(tmp_path: Path, case: str, start: str) -> None:
     """After pytest's own error and Python's traceback, in a terminal or one file for both."""

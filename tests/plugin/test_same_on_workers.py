@@ -66,7 +66,10 @@ UNSORTED: Final = ("failures", "collection_errors")
 def write_project(runs: PytestRuns, *, timeout: bool) -> None:
     """Write a project of every sort of failure that does not end a process."""
     sorts = (*SORTS, SUBTESTS) if pytest.version_tuple >= (9, 0) else SORTS
-    files = {"test_broken.py": "import no_such_module\n", "test_syntax.py": "def broken(:\n"}
+    files = {
+        "test_broken.py": "import no_such_module\n",
+        "test_syntax.py": "def broken(:\n",
+    }
     for number, reason in enumerate(("TESTS_FAILED", "UNKNOWN", "TESTS_FAILED")):
         turned = sorts[number * 4 :] + sorts[: number * 4]
         tests = "".join(each.replace("{n}", str(number)) for each in turned)
@@ -82,7 +85,9 @@ def in_substance(run: FinishedRun) -> dict[str, Any]:
     Each worker tells pytest of a file that can't be collected, so the count of errors goes, too.
     """
     report = {
-        name: each for name, each in run.report.items() if name not in ("run", "workers", "order")
+        name: each
+        for name, each in run.report.items()
+        if name not in ("run", "workers", "order")
     }
     summary = dict(report["summary"])
     del summary["errors"], summary["warnings"]
@@ -128,7 +133,9 @@ def test_the_report_of_one_project_is_the_same(
     if not timeout and pytestconfig.getoption("matrix") == "some":
         del ways[1:]  # the other project has the same failures, and one more
     for dealt in ways:
-        parallel = in_substance(runs.run("-n", *dealt, *args, plugins=["xdist", *plugins]))
+        parallel = in_substance(
+            runs.run("-n", *dealt, *args, plugins=["xdist", *plugins])
+        )
         for name, said in serial.items():
             assert parallel[name] == said, name
 
@@ -145,7 +152,10 @@ def test_as_many_setups_as_calls(runs: PytestRuns) -> None:
     for args, plugins in (((), []), (("-n", "2"), ["xdist"]), (("-n", "2"), ["xdist"])):
         report = runs.run(*args, plugins=plugins).report
         verdict = report["verdict"]
-        assert (verdict["kind"], verdict["message"]) == ("test.failed", "60 tests failed, 2 causes")
+        assert (verdict["kind"], verdict["message"]) == (
+            "test.failed",
+            "60 tests failed, 2 causes",
+        )
         assert verdict["nodeid"] == "test_it.py::test_fails[0]"
         kinds = [(held["kind"], held["count"]) for held in report["reasons"]]
         assert kinds == [("test.failed", 30), ("test.setup_error", 30)]

@@ -17,7 +17,13 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.record.write import find_py_spy
-from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_child
+from tests.helpers.children import (
+    REPORT,
+    SWITCH,
+    child_environment,
+    pytest_command,
+    run_child,
+)
 from tests.helpers.reports import assert_valid_report
 from tests.helpers.waiting import wait_until
 
@@ -27,7 +33,8 @@ if sys.platform == "win32":  # its names for signals are needed below
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not hasattr(os, "pidfd_open") or not Path("/proc/self/stat").exists(), reason="needs Linux"
+        not hasattr(os, "pidfd_open") or not Path("/proc/self/stat").exists(),
+        reason="needs Linux",
     ),
 ]
 
@@ -95,7 +102,9 @@ class Hanging:
     def report(self) -> dict[str, Any]:
         """Return its report as it is now."""
         try:
-            report: dict[str, Any] = json.loads((self.folder / REPORT).read_text("ascii"))
+            report: dict[str, Any] = json.loads(
+                (self.folder / REPORT).read_text("ascii")
+            )
         except (FileNotFoundError, ValueError):
             return {"in_flight": [], "stalls": [], "completeness": "none"}
         return report
@@ -118,7 +127,9 @@ class Hanging:
             told = {name for name, stall in stalls.items() if stall["state"] != "busy"}
             return stalls if told >= set(names) else None
 
-        told: dict[str, dict[str, Any]] = wait_until(found, f"the stall of {', '.join(names)}")
+        told: dict[str, dict[str, Any]] = wait_until(
+            found, f"the stall of {', '.join(names)}"
+        )
         assert_valid_report(self.report())
         return told
 
@@ -166,7 +177,10 @@ def hanging(
     (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
     (folder / "conftest.py").write_text(conftest, "utf-8")
     (folder / "test_it.py").write_text(content, "utf-8")
-    plugins = ("failure_taxonomy", *(["xdist", "xdist.looponfail"] if "-n" in args else []))
+    plugins = (
+        "failure_taxonomy",
+        *(["xdist", "xdist.looponfail"] if "-n" in args else []),
+    )
     command = pytest_command(SWITCH, f"{SECONDS}={seconds}", *args, plugins=plugins)
     with (folder / "output").open("ab") as output:
         process = subprocess.Popen(
@@ -194,24 +208,39 @@ def test_workers(tmp_path: Path) -> None:
     with hanging(tmp_path, content, "-n", count, seconds=1) as run:
         found = run.wait_for(*names, "test_teardown")
         lines = re.compile(r"^(stalled|polling for) ", re.MULTILINE)
-        wait_until(lambda: len(lines.findall(run.output())) >= len(names) + 1, "the lines")
+        wait_until(
+            lambda: len(lines.findall(run.output())) >= len(names) + 1, "the lines"
+        )
         report = run.end(signal.SIGTERM)
         output = run.output()
-    states = {name: each["state"] for name, each in found.items() if name != "test_computes"}
+    states = {
+        name: each["state"] for name, each in found.items() if name != "test_computes"
+    }
     frozen = {name for name, state in states.items() if state == "frozen"}
     assert frozen - {"test_held"} == {"test_stopped"}
-    assert "test_held" in frozen or not has_py_spy()  # else it takes the right to read its memory
-    assert {name for name, state in states.items() if state == "polling"} == {"test_polls"}
+    assert (
+        "test_held" in frozen or not has_py_spy()
+    )  # else it takes the right to read its memory
+    assert {name for name, state in states.items() if state == "polling"} == {
+        "test_polls"
+    }
     assert set(states.values()) == {"blocked", "frozen", "polling"}
     assert found["test_child"]["children"] == ["sleep 1000"]
-    readable = names if has_py_spy() else [name for name in names if name != "test_stopped"]
+    readable = (
+        names if has_py_spy() else [name for name in names if name != "test_stopped"]
+    )
     for name in readable:
         place = f"(test_it.py:{line_of(content, name)})"
         assert found[name]["where"].endswith(place), found[name]["where"]
-        assert f'test_it.py", line {line_of(content, name)}, in {name}' in found[name]["stack"]
+        assert (
+            f'test_it.py", line {line_of(content, name)}, in {name}'
+            in found[name]["stack"]
+        )
         pattern = f"stalled [0-9]+ s: test_it.py::{name} {states[name]} in .* {re.escape(place)}"
         if name == "test_polls":
-            pattern = f"polling for [0-9]+ s: test_it.py::{name}, {place[1:-1]} in {name}"
+            pattern = (
+                f"polling for [0-9]+ s: test_it.py::{name}, {place[1:-1]} in {name}"
+            )
         assert re.search(f"^{pattern}$", output, re.MULTILINE)
     assert found["test_lock"]["where"].startswith("acquire ")
     assert found["test_teardown"]["where"].startswith("wait ")
@@ -225,8 +254,16 @@ def test_workers(tmp_path: Path) -> None:
 def test_serial(tmp_path: Path, number: int) -> None:
     """A run that is ended while something hangs has that as its verdict, however it is ended."""
     cases = {
-        "test_lock": (module("test_lock"), "", ("test.stalled", "acquire (test_it.py:6)")),
-        "test_teardown": (IMPORTS + FIXTURE, "", ("test.stalled", "wait (test_it.py:8)")),
+        "test_lock": (
+            module("test_lock"),
+            "",
+            ("test.stalled", "acquire (test_it.py:6)"),
+        ),
+        "test_teardown": (
+            IMPORTS + FIXTURE,
+            "",
+            ("test.stalled", "wait (test_it.py:8)"),
+        ),
         "collection": (
             IMPORTS + "threading.Event().wait()\n",
             "",
@@ -235,11 +272,17 @@ def test_serial(tmp_path: Path, number: int) -> None:
         "session": (
             "def test_it(): pass\n",
             "import threading\ndef pytest_sessionfinish(): threading.Event().wait()\n",
-            ("session.stalled", "pytest_sessionfinish (conftest.py): wait (conftest.py:2)"),
+            (
+                "session.stalled",
+                "pytest_sessionfinish (conftest.py): wait (conftest.py:2)",
+            ),
         ),
     }
     if number != signal.SIGINT:
-        del cases["test_teardown"], cases["collection"]  # how they end differs for no signal
+        del (
+            cases["test_teardown"],
+            cases["collection"],
+        )  # how they end differs for no signal
         # SIGINT would let the session end.
         cases["test_under_run"] = (
             IMPORTS + f"def test_under_run():\n    {WAYS['test_lock']}\n",
@@ -281,21 +324,23 @@ def test_end_of_what_hangs(tmp_path: Path) -> None:
     """With --failure-taxonomy-end-stalled a hanging run ends, with a whole report."""
     more = "\ndef test_first(): pass\ndef test_last(): pass\n"
     content = module("test_lock", more=more)
-    stopped = (
-        "import os, signal\ndef pytest_sessionfinish(): os.kill(os.getpid(), signal.SIGSTOP)\n"
-    )
+    stopped = "import os, signal\ndef pytest_sessionfinish(): os.kill(os.getpid(), signal.SIGSTOP)\n"
     xdist = ("-n", "2", "--max-worker-restart=4")
     with (
         hanging(tmp_path / "serial", content, END) as serial,
         hanging(tmp_path / "workers", content, END, *xdist, seconds=1) as workers,
         hanging(tmp_path / "under", content, END, launcher=RUN) as under,
-        hanging(tmp_path / "frozen", more, END, launcher=RUN, conftest=stopped) as frozen,
+        hanging(
+            tmp_path / "frozen", more, END, launcher=RUN, conftest=stopped
+        ) as frozen,
         hanging(tmp_path / "killed", more, END, conftest=stopped) as killed,
     ):
         for run in (serial, workers, under, frozen, killed):
             report = run.last_report()
             name = run.folder.name
-            assert run.process.returncode == (-signal.SIGKILL if name == "killed" else 1), name
+            assert run.process.returncode == (
+                -signal.SIGKILL if name == "killed" else 1
+            ), name
             kind = "session.stalled" if name in ("frozen", "killed") else "test.stalled"
             assert report["verdict"]["kind"] == kind
             assert report["verdict"]["confidence"] == "certain"
@@ -309,7 +354,8 @@ def test_end_of_what_hangs(tmp_path: Path) -> None:
 def test_end_of_what_resists(tmp_path: Path) -> None:
     """A test that catches the end, and workers that would hang again, end the run all the same."""
     caught = (
-        IMPORTS + "def test_it():\n    try: threading.Event().wait()\n    except Exception: pass\n"
+        IMPORTS
+        + "def test_it():\n    try: threading.Event().wait()\n    except Exception: pass\n"
         "def test_never(): pass\n"
     )
     on_worker = "'PYTEST_XDIST_WORKER' in os.environ and threading.Event().wait()"
@@ -317,9 +363,17 @@ def test_end_of_what_resists(tmp_path: Path) -> None:
     at_end = f"import os, threading\ndef pytest_sessionfinish():\n    {on_worker}\n"
     with (
         hanging(tmp_path / "caught", caught, END) as run_of_caught,
-        hanging(tmp_path / "import", at_import, END, "-n", "2", seconds=1) as run_of_import,
         hanging(
-            tmp_path / "end", "def test_it(): pass\n", END, "-n", "2", seconds=1, conftest=at_end
+            tmp_path / "import", at_import, END, "-n", "2", seconds=1
+        ) as run_of_import,
+        hanging(
+            tmp_path / "end",
+            "def test_it(): pass\n",
+            END,
+            "-n",
+            "2",
+            seconds=1,
+            conftest=at_end,
         ) as run_of_end,
     ):
         for run, kind, passed in (
@@ -329,7 +383,9 @@ def test_end_of_what_resists(tmp_path: Path) -> None:
         ):
             report = run.last_report()
             output = run.output()
-            assert (run.process.returncode, report["verdict"]["kind"]) == (1, kind), output
+            assert (run.process.returncode, report["verdict"]["kind"]) == (1, kind), (
+                output
+            )
             assert report["verdict"]["confidence"] == "certain"
             assert "blocked in" in report["verdict"]["message"]
             assert report["summary"]["passed"] == passed
@@ -358,28 +414,43 @@ def test_what_moves_is_not_ended(tmp_path: Path) -> None:
     )
     limit = ("-p", "pytest_timeout", "--timeout=3")
     with (
-        hanging(tmp_path / "works", works, END, "-n", str(len(MOVES)), seconds=1) as run_of_works,
+        hanging(
+            tmp_path / "works", works, END, "-n", str(len(MOVES)), seconds=1
+        ) as run_of_works,
         hanging(tmp_path / "polls", module("test_polls"), END, seconds=1) as polls,
         hanging(tmp_path / "heartbeat", heartbeat, END, seconds=1) as run_of_heartbeat,
-        hanging(tmp_path / "limit", module("test_lock"), END, *limit, seconds=1) as limited,
+        hanging(
+            tmp_path / "limit", module("test_lock"), END, *limit, seconds=1
+        ) as limited,
     ):
         for run, state in ((polls, "polling"), (run_of_heartbeat, "blocked")):
             report = run.last_report()
             verdict = report["verdict"]
-            assert (run.process.returncode, verdict["kind"]) == (1, "test.stalled"), run.output()
+            assert (run.process.returncode, verdict["kind"]) == (1, "test.stalled"), (
+                run.output()
+            )
             assert verdict["confidence"] == "likely"
             assert f"{state} in " in verdict["message"]
             assert "\nended: " in run.output()
         assert re.search(
-            r"^polling for [0-9]+ s: test_it.py::test_polls, ", polls.output(), re.MULTILINE
+            r"^polling for [0-9]+ s: test_it.py::test_polls, ",
+            polls.output(),
+            re.MULTILINE,
         )
-        assert float(re.findall("for ([0-9]+) s", polls.report()["verdict"]["message"])[0]) >= 5
-        assert limited.last_report()["verdict"]["kind"] == "test.timeout", limited.output()
+        assert (
+            float(re.findall("for ([0-9]+) s", polls.report()["verdict"]["message"])[0])
+            >= 5
+        )
+        assert limited.last_report()["verdict"]["kind"] == "test.timeout", (
+            limited.output()
+        )
         assert "\nended: " not in limited.output()
         report = run_of_works.last_report()
         assert report["summary"]["passed"] == len(MOVES), run_of_works.output()
         told = re.findall(
-            "^(?:stalled|polling for) .*::([a-z_]+)", run_of_works.output(), re.MULTILINE
+            "^(?:stalled|polling for) .*::([a-z_]+)",
+            run_of_works.output(),
+            re.MULTILINE,
         )
         assert set(told) <= {"test_polls", "test_sends"}
 
@@ -410,7 +481,10 @@ def watchers_of(process_id: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"process.py" in b" ".join(words[3:4]) and str(process_id).encode() in words:
+            if (
+                b"process.py" in b" ".join(words[3:4])
+                and str(process_id).encode() in words
+            ):
                 found.append(int(entry.name))
     return found
 
@@ -427,10 +501,14 @@ def test_work(tmp_path: Path, given: dict[str, Any], *, is_told: bool) -> None:
     """What works is told from twice the limit on, where that is wanted; SIGTERM tells the place."""
     content = "def work():\n    while True: pass\ndef test_it(): work()\n"
     environment = given.get("environment")
-    with hanging(tmp_path, content, *given.get("args", ()), environment=environment) as run:
+    with hanging(
+        tmp_path, content, *given.get("args", ()), environment=environment
+    ) as run:
         wait_until(lambda: "test_it" in run.stalls(), "the test")
         if is_told:
-            place = ", test_it.py:2 in work" if has_py_spy() else ""  # else it is not disturbed
+            place = (
+                ", test_it.py:2 in work" if has_py_spy() else ""
+            )  # else it is not disturbed
             run.wait_for_output(f" s: test_it.py::test_it{place}\n")
         assert ("\nstill running " in run.output()) == is_told
         report = run.end(signal.SIGTERM)
@@ -441,7 +519,9 @@ def test_work(tmp_path: Path, given: dict[str, Any], *, is_told: bool) -> None:
 
 
 @pytest.mark.parametrize("launcher", [(), RUN], ids=["alone", "under run"])
-def test_interpreter_that_does_not_end(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+def test_interpreter_that_does_not_end(
+    tmp_path: Path, launcher: tuple[str, ...]
+) -> None:
     """The thread that keeps the interpreter from ending is named, and explains a kill after that.
 
     A daemon does not keep it from that, and one that has ended by then does not, either.
@@ -454,7 +534,9 @@ def test_interpreter_that_does_not_end(tmp_path: Path, launcher: tuple[str, ...]
         "    threading.Thread(target=waits, args=[threading.Event()], name='server').start()\n"
         "ended = threading.Event()\n"
     )
-    conftest = "def pytest_unconfigure():\n    import test_it\n    test_it.ended.set()\n"
+    conftest = (
+        "def pytest_unconfigure():\n    import test_it\n    test_it.ended.set()\n"
+    )
     where = "waits for thread server, test_it.py:5"
     with hanging(tmp_path, content, conftest=conftest, launcher=launcher) as run:
         run.wait_for_output(f"s: the interpreter's end {where}\n")
@@ -469,7 +551,9 @@ def test_interpreter_that_does_not_end(tmp_path: Path, launcher: tuple[str, ...]
     assert_valid_report(report)
     assert report["verdict"]["kind"] == "shutdown.stalled"
     assert where in report["verdict"]["message"]
-    assert [(each["what"], each["where"]) for each in report["stalls"]] == [("shutdown", where)]
+    assert [(each["what"], each["where"]) for each in report["stalls"]] == [
+        ("shutdown", where)
+    ]
 
 
 SHELL: Final = """
@@ -497,7 +581,9 @@ while True:
 class OnTerminal(Hanging):
     """A pytest in the foreground of a terminal."""
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes], terminal: int) -> None:
+    def __init__(
+        self, folder: Path, process: subprocess.Popen[bytes], terminal: int
+    ) -> None:
         super().__init__(folder, process)
         self.terminal = terminal
         self._read = b""
@@ -563,7 +649,9 @@ def test_what_waits_for_the_user(tmp_path: Path) -> None:
             runs[name].wait_for_output(shown)
         runs["quiet"].wait_for("test_lock")
         runs["hangs"].wait_for("test_lock")
-        wait_until(lambda: runs["hangs"].output().count("stalled ") > 2, "the third line")
+        wait_until(
+            lambda: runs["hangs"].output().count("stalled ") > 2, "the third line"
+        )
         for name, run in runs.items():
             stalls = run.stalls()
             assert stalls.keys() <= {"test_computes", "test_lock"}, name
@@ -596,4 +684,8 @@ def line_of(content: str, name: str) -> int:
     if name == "test_pool":  # the end of a `with` block is at its first line
         return first + 2
     rest = lines[first + 1 :]
-    return first + 1 + next((i for i, line in enumerate(rest) if not line.startswith(" ")), 1)
+    return (
+        first
+        + 1
+        + next((i for i, line in enumerate(rest) if not line.startswith(" ")), 1)
+    )

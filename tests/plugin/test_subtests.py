@@ -17,7 +17,9 @@ needs_reruns = pytest.mark.skipif(
     find_spec("pytest_rerunfailures") is None, reason="needs pytest-rerunfailures"
 )
 
-WORKERS: Final = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
+WORKERS: Final = pytest.mark.parametrize(
+    "workers", [[], ["-n", "2"]], ids=["serial", "xdist"]
+)
 
 ONE: Final = "def test_one(subtests):\n    with subtests.test('part'): assert 0\n"
 THREE_AND_OWN: Final = (
@@ -44,7 +46,9 @@ ONCE: Final = (
 )
 
 
-def run_reruns(runs: PytestRuns, content: str, workers: list[str], *args: str) -> FinishedRun:
+def run_reruns(
+    runs: PytestRuns, content: str, workers: list[str], *args: str
+) -> FinishedRun:
     """Run a file whose tests are run again up to twice when they fail."""
     runs.write({"test_it.py": content})
     plugins = ["rerunfailures", *(["xdist"] if workers else [])]
@@ -68,8 +72,12 @@ def last_line(run: FinishedRun) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("content", "message", "failed", "causes"),
     [
-        pytest.param(ONE, "1 test failed: assert 0: test_one (test_it.py:2)", 2, [1], id="one"),
-        pytest.param(THREE_AND_OWN, "1 test failed, 2 causes", 4, [3, 1], id="three-and-own"),
+        pytest.param(
+            ONE, "1 test failed: assert 0: test_one (test_it.py:2)", 2, [1], id="one"
+        ),
+        pytest.param(
+            THREE_AND_OWN, "1 test failed, 2 causes", 4, [3, 1], id="three-and-own"
+        ),
         pytest.param(
             OF_UNITTEST,
             "1 test failed: False is not true: TestParts::test_parts (test_it.py:5)",
@@ -92,7 +100,9 @@ def test_one_test_with_failed_subtests_is_one_test(
     run = runs.compare(*workers, plugins=["xdist"] if workers else [])
     report = run.report
     assert report["verdict"]["message"] == message
-    assert [(held["kind"], held["count"]) for held in report["reasons"]] == [("test.failed", 1)]
+    assert [(held["kind"], held["count"]) for held in report["reasons"]] == [
+        ("test.failed", 1)
+    ]
     assert report["summary"]["failed"] == last_line(run)["failed"] == failed
     assert [group["count"] for group in report["groups"]] == causes
     assert [cause["count"] for cause in report["causes"]] == causes
@@ -137,7 +147,9 @@ def test_a_subtest_that_passes_on_the_rerun(
 
 @needs_reruns
 @WORKERS
-def test_a_subtest_that_fails_in_every_attempt(runs: PytestRuns, workers: list[str]) -> None:
+def test_a_subtest_that_fails_in_every_attempt(
+    runs: PytestRuns, workers: list[str]
+) -> None:
     """The last attempt alone counts: one test, one subtest, however often it was tried."""
     run = run_reruns(runs, ONCE.format(failing=9, second="1", own="1"), workers)
     assert run.verdict == ("TESTS_FAILED", "test.failed")
@@ -152,7 +164,12 @@ def test_a_subtest_that_fails_in_every_attempt(runs: PytestRuns, workers: list[s
 def test_the_record_knows_which_attempt_was_made_again(runs: PytestRuns) -> None:
     """A run that dies later is told without the subtests of an attempt that was made again."""
     dies = "import os\ndef test_last(): os._exit(3)\n"
-    runs.write({"test_it.py": ONCE.format(failing=1, second="1", own="1"), "test_last.py": dies})
+    runs.write(
+        {
+            "test_it.py": ONCE.format(failing=1, second="1", own="1"),
+            "test_last.py": dies,
+        }
+    )
     run = runs.run_unchecked("--reruns", "2", plugins=["rerunfailures"])
     report = runs.wait_for_completion()
     assert run.exit_status == 3

@@ -21,7 +21,9 @@ from tests.helpers.children import (
     run_pytest,
 )
 
-TITLE: Final = "============================= why this run failed =============================="
+TITLE: Final = (
+    "============================= why this run failed =============================="
+)
 IT: Final = "test_it.py::test_it"
 WROTE: Final = "report: failure-report.json"
 PASSING: Final = "def test_passes(): pass\n"
@@ -215,7 +217,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             id="plugin.error",
         ),
         pytest.param(
-            {"test_it.py": PASSING, "conftest.py": "def pytest_runtest_logreport(): 1 / 0\n"},
+            {
+                "test_it.py": PASSING,
+                "conftest.py": "def pytest_runtest_logreport(): 1 / 0\n",
+            },
             (),
             (),
             [
@@ -277,7 +282,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             id="interrupt.keyboard",
         ),
         pytest.param(
-            {"test_it.py": "import pytest\n\ndef test_it(): pytest.exit('enough', 9)\n" + MORE},
+            {
+                "test_it.py": "import pytest\n\ndef test_it(): pytest.exit('enough', 9)\n"
+                + MORE
+            },
             (),
             (),
             [
@@ -314,7 +322,9 @@ def write(folder: Path, files: dict[str, str]) -> None:
                 "a retry won't help",
             ],
             id="warnings.exceeded",
-            marks=pytest.mark.skipif(pytest.version_tuple < (9, 1), reason="new in pytest 9.1"),
+            marks=pytest.mark.skipif(
+                pytest.version_tuple < (9, 1), reason="new in pytest 9.1"
+            ),
         ),
         pytest.param(
             {"test_it.py": FAILING + PASSING + MORE},
@@ -360,7 +370,9 @@ def shortened(lines: list[str], model: list[str]) -> list[str]:
     for index, words in enumerate(model, start=1):
         start, found, end = words.partition("…")
         if found and index < len(lines) and lines[index].startswith(start):
-            shown[index] = f"{start}…{end}" if lines[index].endswith(end) else lines[index]
+            shown[index] = (
+                f"{start}…{end}" if lines[index].endswith(end) else lines[index]
+            )
     return shown
 
 
@@ -376,7 +388,12 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
         folder,
         {
             "test_a.py": "import no_such\n",
-            "test_b.py": body + FAILING + FAILING.replace("fails", "too") + PASSING + stop + MORE,
+            "test_b.py": body
+            + FAILING
+            + FAILING.replace("fails", "too")
+            + PASSING
+            + stop
+            + MORE,
         },
     )
     run = run_inside(pytester, "--continue-on-collection-errors")
@@ -417,7 +434,11 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
     ],
 )
 def test_the_line_for_success(
-    pytester: pytest.Pytester, folder: Path, test: str, args: tuple[str, ...], words: str
+    pytester: pytest.Pytester,
+    folder: Path,
+    test: str,
+    args: tuple[str, ...],
+    words: str,
 ) -> None:
     """Success is one line with its counts and the report's place."""
     write(folder, {"test_it.py": test})
@@ -426,7 +447,9 @@ def test_the_line_for_success(
     assert run.told == []
 
 
-def test_a_baseline_without_a_test_says_so(pytester: pytest.Pytester, folder: Path) -> None:
+def test_a_baseline_without_a_test_says_so(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """A baseline that counts as valid though nothing ran is a success with a note."""
     run = run_inside(pytester, "--failure-taxonomy-stage=baseline_run")
     assert run.status == 5
@@ -444,12 +467,20 @@ def test_a_baseline_without_a_test_says_so(pytester: pytest.Pytester, folder: Pa
 @pytest.mark.parametrize(
     ("option", "lines"),
     [
-        pytest.param("-v", [TITLE, "VERDICT", "ADVICE", "CAUSE", "TEST", WROTE], id="v"),
-        pytest.param("-vv", [TITLE, "VERDICT", "ADVICE", "CAUSE", "TEST", WROTE], id="vv"),
+        pytest.param(
+            "-v", [TITLE, "VERDICT", "ADVICE", "CAUSE", "TEST", WROTE], id="v"
+        ),
+        pytest.param(
+            "-vv", [TITLE, "VERDICT", "ADVICE", "CAUSE", "TEST", WROTE], id="vv"
+        ),
         pytest.param("-q", ["VERDICT", WROTE], id="q"),
         pytest.param("--verbosity=-1", ["VERDICT", WROTE], id="verbosity"),
-        pytest.param("--no-summary", [TITLE, "VERDICT", "ADVICE", WROTE], id="no-summary"),
-        pytest.param("--no-header", [TITLE, "VERDICT", "ADVICE", WROTE], id="no-header"),
+        pytest.param(
+            "--no-summary", [TITLE, "VERDICT", "ADVICE", WROTE], id="no-summary"
+        ),
+        pytest.param(
+            "--no-header", [TITLE, "VERDICT", "ADVICE", WROTE], id="no-header"
+        ),
         pytest.param("--tb=no", [TITLE, "VERDICT", "ADVICE", WROTE], id="tb-no"),
     ],
 )
@@ -469,7 +500,9 @@ def test_quiet_and_loud(
 
 
 @pytest.mark.parametrize("option", ["-qq", "-qqq"])
-def test_very_quiet_is_silent(pytester: pytest.Pytester, folder: Path, option: str) -> None:
+def test_very_quiet_is_silent(
+    pytester: pytest.Pytester, folder: Path, option: str
+) -> None:
     """With `-qq` the report alone tells why."""
     write(folder, {"test_it.py": FAILING})
     run = run_inside(pytester, option)
@@ -479,7 +512,9 @@ def test_very_quiet_is_silent(pytester: pytest.Pytester, folder: Path, option: s
 
 
 @pytest.mark.parametrize("option", ["-q", "-qq"])
-def test_quiet_success_is_silent(pytester: pytest.Pytester, folder: Path, option: str) -> None:
+def test_quiet_success_is_silent(
+    pytester: pytest.Pytester, folder: Path, option: str
+) -> None:
     """With `-q`, nothing failed and nothing is said."""
     write(folder, {"test_it.py": PASSING})
     run = run_inside(pytester, option)
@@ -511,7 +546,11 @@ def test_no_terminal_no_lines(folder: Path, files: dict[str, str]) -> None:
     write(folder, files)
     plain = run_plain_pytest(folder, "-p", "no:terminal")
     run = run_pytest(folder, "-p", "no:terminal")
-    assert (run.status, run.stdout, run.stderr) == (plain.status, plain.stdout, plain.stderr)
+    assert (run.status, run.stdout, run.stderr) == (
+        plain.status,
+        plain.stdout,
+        plain.stderr,
+    )
     assert run.report()["completeness"] == "full"
 
 
@@ -583,9 +622,13 @@ def test_a_report_elsewhere_is_named(folder: Path, tmp_path: Path) -> None:
         pytest.param((), {"FORCE_COLOR": "1"}, True, id="FORCE_COLOR"),
         pytest.param((), {"PY_COLORS": "1"}, True, id="PY_COLORS"),
         pytest.param((), {"NO_COLOR": "1"}, False, id="NO_COLOR"),
-        pytest.param((), {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False, id="NO_COLOR-first"),
+        pytest.param(
+            (), {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False, id="NO_COLOR-first"
+        ),
         pytest.param(("--color=no",), {"FORCE_COLOR": "1"}, False, id="color-no"),
-        pytest.param(("--color=yes",), {"NO_COLOR": "1"}, True, id="color-yes-over-NO_COLOR"),
+        pytest.param(
+            ("--color=yes",), {"NO_COLOR": "1"}, True, id="color-yes-over-NO_COLOR"
+        ),
     ],
 )
 def test_colours_are_pytests(
@@ -593,7 +636,9 @@ def test_colours_are_pytests(
 ) -> None:
     """Our lines are coloured exactly where pytest's own are."""
     write(folder, {"test_it.py": FAILING})
-    assert_coloured(run_pytest(folder, *args, env=env).stdout, "TESTS_FAILED", is_coloured)
+    assert_coloured(
+        run_pytest(folder, *args, env=env).stdout, "TESTS_FAILED", is_coloured
+    )
 
 
 @pytest.mark.parametrize(
@@ -602,7 +647,9 @@ def test_colours_are_pytests(
         pytest.param((), {}, False, id="no-terminal"),
         pytest.param((), {"FORCE_COLOR": "1"}, True, id="FORCE_COLOR"),
         pytest.param(("--color=no",), {"FORCE_COLOR": "1"}, False, id="color-no"),
-        pytest.param(("--color=yes",), {"NO_COLOR": "1"}, True, id="color-yes-over-NO_COLOR"),
+        pytest.param(
+            ("--color=yes",), {"NO_COLOR": "1"}, True, id="color-yes-over-NO_COLOR"
+        ),
     ],
 )
 def test_colours_on_stderr(
@@ -610,7 +657,9 @@ def test_colours_on_stderr(
 ) -> None:
     """The same rules hold where pytest did not start."""
     write(folder, {"conftest.py": "1 / 0\n"})
-    assert_coloured(run_pytest(folder, *args, env=env).stderr, "INTERNAL_ERROR", is_coloured)
+    assert_coloured(
+        run_pytest(folder, *args, env=env).stderr, "INTERNAL_ERROR", is_coloured
+    )
 
 
 def assert_coloured(output: str, reason: str, is_coloured: bool) -> None:
@@ -643,9 +692,7 @@ HOSTILE: Final = {
     "invisible": "a\u200b\u00ad\ufeff\U000e0041\ufe01\u3164b",
 }
 
-RAW_IDS: Final = (
-    "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
-)
+RAW_IDS: Final = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
 
 CONTROL: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\u200b\u200f"
@@ -653,9 +700,13 @@ CONTROL: Final = re.compile(
 )
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in HOSTILE.items()])
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=name) for name, text in HOSTILE.items()]
+)
 @pytest.mark.parametrize("where", ["id", "message", "exit"])
-def test_hostile_text(pytester: pytest.Pytester, folder: Path, text: str, where: str) -> None:
+def test_hostile_text(
+    pytester: pytest.Pytester, folder: Path, text: str, where: str
+) -> None:
     """What a test's name or message holds is shown as escapes, and every line stays one line."""
     shown = ascii(text)
     tests = {
@@ -663,7 +714,10 @@ def test_hostile_text(pytester: pytest.Pytester, folder: Path, text: str, where:
         "message": f"def test_it(): raise RuntimeError({shown})\n",
         "exit": f"def test_it(): pytest.exit({shown})\n",
     }
-    write(folder, {"pytest.ini": RAW_IDS, "test_it.py": f"import pytest\n\n{tests[where]}"})
+    write(
+        folder,
+        {"pytest.ini": RAW_IDS, "test_it.py": f"import pytest\n\n{tests[where]}"},
+    )
     run = run_inside(pytester, "--tb=no", "--no-summary")
     report = run.report()
     assert_untouched(run, report)
@@ -681,7 +735,10 @@ def assert_untouched(run: ChildRun, report: dict[str, Any]) -> None:
 
 def test_the_escapes_can_be_read(pytester: pytest.Pytester, folder: Path) -> None:
     """A control character is shown by its code."""
-    write(folder, {"test_it.py": "def test_it(): raise OSError('\\x1b[2J \\u202e \\ud800')\n"})
+    write(
+        folder,
+        {"test_it.py": "def test_it(): raise OSError('\\x1b[2J \\u202e \\ud800')\n"},
+    )
     run = run_inside(pytester)
     assert run.told[1] == (
         "1 test failed: OSError: \\x1b[2J \\u202e \\ud800: test_it (test_it.py:1) "
@@ -716,7 +773,8 @@ def test_hostile_names_without_escaping_in_a_child(folder: Path) -> None:
     assert run.status == 1
     assert_untouched(run, run.report())
     assert {each["nodeid"] for each in run.report()["failures"]} == {
-        f"test_it.py::test_it[{text}]".replace("\ud800", "\\ud800") for text in HOSTILE.values()
+        f"test_it.py::test_it[{text}]".replace("\ud800", "\\ud800")
+        for text in HOSTILE.values()
     }
 
 
@@ -730,14 +788,22 @@ def test_hostile_names_without_escaping_in_a_child(folder: Path) -> None:
     [
         pytest.param({"PYTHONIOENCODING": "ascii"}, id="ascii"),
         pytest.param({"PYTHONIOENCODING": "latin-1"}, id="latin-1"),
-        pytest.param({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, id="C-locale"),
+        pytest.param(
+            {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+            id="C-locale",
+        ),
     ],
 )
 @pytest.mark.parametrize("started", [True, False], ids=["stdout", "stderr"])
-def test_a_stream_that_is_not_utf_8(folder: Path, env: dict[str, str], started: bool) -> None:
+def test_a_stream_that_is_not_utf_8(
+    folder: Path, env: dict[str, str], started: bool
+) -> None:
     """What the stream can't hold is escaped, and the lines are all there."""
     if started:
-        write(folder, {"test_it.py": "def test_it(): raise OSError('größer \\u2713 報告')\n"})
+        write(
+            folder,
+            {"test_it.py": "def test_it(): raise OSError('größer \\u2713 報告')\n"},
+        )
         run = run_pytest(folder, env=env)
     else:
         run = run_pytest(folder, "--größer-✓-報告", env={"LC_ALL": "C.UTF-8", **env})
@@ -756,7 +822,9 @@ def test_a_stream_that_is_not_utf_8(folder: Path, env: dict[str, str], started: 
 @posix_only
 @pytest.mark.parametrize("test", [PASSING, FAILING], ids=["passing", "failing"])
 @pytest.mark.parametrize("how", ["from-the-start", "head", "closed-descriptor"])
-def test_a_closed_stdout_changes_no_exit_status(folder: Path, test: str, how: str) -> None:
+def test_a_closed_stdout_changes_no_exit_status(
+    folder: Path, test: str, how: str
+) -> None:
     """A reader that goes away early, as `head` does, gets pytest's own exit status and no noise."""
     many = "".join(test.replace("():", f"_{number}():") for number in range(40))
     write(folder, {"test_it.py": many})
@@ -767,19 +835,29 @@ def test_a_closed_stdout_changes_no_exit_status(folder: Path, test: str, how: st
     assert (folder / REPORT).exists()
 
 
-def run_with_closed_stdout(folder: Path, command: list[str], how: str) -> tuple[int, bytes]:
+def run_with_closed_stdout(
+    folder: Path, command: list[str], how: str
+) -> tuple[int, bytes]:
     """Run a command whose output nobody reads to its end; return its status and its stderr."""
     if how == "closed-descriptor":
         command = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
         done = subprocess.run(
-            command, cwd=folder, env=child_environment(), check=False, stderr=subprocess.PIPE
+            command,
+            cwd=folder,
+            env=child_environment(),
+            check=False,
+            stderr=subprocess.PIPE,
         )
         return done.returncode, done.stderr
     reader, writer = os.pipe()
     if how == "from-the-start":
         os.close(reader)
     child = subprocess.Popen(
-        command, cwd=folder, env=child_environment(), stdout=writer, stderr=subprocess.PIPE
+        command,
+        cwd=folder,
+        env=child_environment(),
+        stdout=writer,
+        stderr=subprocess.PIPE,
     )
     os.close(writer)
     if how == "head":

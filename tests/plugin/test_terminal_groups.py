@@ -75,8 +75,12 @@ def test_how_much_is_told(
     assert run.exit_status == 1
     told = [re.sub(r" +\[TESTS_FAILED [^\]]+\]$", "", line) for line in run.stdout]
     assert any("why this run failed" in line for line in told) is title
-    assert any(line.startswith("3 tests failed, 2 causes") for line in told) is (groups is not None)
-    assert [line for line in told if line in CAUSES] == (ordered(told) if groups else [])
+    assert any(line.startswith("3 tests failed, 2 causes") for line in told) is (
+        groups is not None
+    )
+    assert [line for line in told if line in CAUSES] == (
+        ordered(told) if groups else []
+    )
     if groups is not None:
         assert told[-1] == "report: failure-report.json"
 
@@ -86,7 +90,10 @@ def test_how_much_is_told(
     [((), True), ((f"{SUMMARY}=short",), False), (("-q",), False), (("-v",), True)],
 )
 def test_the_log_of_gitlab_folds_the_groups(
-    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], is_folded: bool
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    is_folded: bool,
 ) -> None:
     """They stand in a section there, which is closed until somebody clicks on it."""
     monkeypatch.setenv("GITLAB_CI", "true")
@@ -187,7 +194,9 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.touch()
     failure = make_failure(location=make_failure().location)
-    report = make_report(make_run(failures=(failure,)), context=make_context(rootdir=str(tmp_path)))
+    report = make_report(
+        make_run(failures=(failure,)), context=make_context(rootdir=str(tmp_path))
+    )
     report["failures"][0]["location"] = {"path": "tests/a test.py", "line": 7}
     path = tmp_path / "r.json"
     targets = link_targets(report, AS_REPORTED, path, "r.json")
@@ -196,7 +205,12 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
         line = linked(text, targets)
         assert line != text
         assert LINK.sub(r"\2", line) == text
-    for text in ("report: other.json", "tests/a test.py:77", "xtests/a test.py:7", "r.json.old/x"):
+    for text in (
+        "report: other.json",
+        "tests/a test.py:77",
+        "xtests/a test.py:7",
+        "r.json.old/x",
+    ):
         assert LINK.sub(r"\2", linked(text, targets)) == text
     assert linked("tests/a test.py:77", targets) == "tests/a test.py:77"
 
@@ -213,7 +227,9 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
         pytest.param({**KITTY, "NO_COLOR": "1"}, False, id="no-colour"),
     ],
 )
-def test_a_real_terminal(runs: PytestRuns, variables: dict[str, str], has_links: bool) -> None:
+def test_a_real_terminal(
+    runs: PytestRuns, variables: dict[str, str], has_links: bool
+) -> None:
     """There the report can be clicked on, and the line of the failure."""
     unset = dict.fromkeys(name for name, _ in KNOWN)
     said = run_in_terminal(runs.path, {**unset, "TMUX": None, "STY": None, **variables})
@@ -259,7 +275,9 @@ def read_or_end(terminal: int) -> bytes:
         return b""
 
 
-def test_a_file_gets_no_links(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_gets_no_links(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even where colours were asked for: nothing says who reads it."""
     for name, text in KITTY.items():
         monkeypatch.setenv(name, text)

@@ -31,7 +31,12 @@ def run_from(
     write(folder / PROJECT, {"pytest.ini": "[pytest]\n", **files})
     xdist = ("-n", str(workers)) if workers else ()
     started_in = folder / start
-    rootdir = ("-c", str(folder / PROJECT / "pytest.ini"), "--rootdir", str(folder / PROJECT))
+    rootdir = (
+        "-c",
+        str(folder / PROJECT / "pytest.ini"),
+        "--rootdir",
+        str(folder / PROJECT),
+    )
     return run_pytest(started_in, *rootdir, *args, *xdist, plugins=("xdist",))
 
 
@@ -53,8 +58,13 @@ def names_of_pytest(run: ChildRun) -> list[str]:
 )
 def test_a_failed_test(tmp_path: Path, start: str, shown: str, workers: int) -> None:
     """Node id and place are those that pytest prints; the report keeps the root directory's."""
-    files = {"tests/test_a.py": "\n\ndef test_it(): assert 0, 'no'\n", "docs/index.txt": ""}
-    run = run_from(tmp_path, files, str(tmp_path / PROJECT), start=start, workers=workers)
+    files = {
+        "tests/test_a.py": "\n\ndef test_it(): assert 0, 'no'\n",
+        "docs/index.txt": "",
+    }
+    run = run_from(
+        tmp_path, files, str(tmp_path / PROJECT), start=start, workers=workers
+    )
     assert run.told[1].startswith(f"1 test failed: no: test_it ({shown}:3) [")
     assert names_of_pytest(run) == [f"{shown}::test_it"]
     report = run.report()
@@ -95,8 +105,13 @@ def test_a_group_and_a_test_in_flight(tmp_path: Path) -> None:
     )
     run = run_from(tmp_path, {"test_a.py": content}, PROJECT)
     assert "then the run was interrupted from the keyboard [" in run.told[1]
-    assert any("2 x OSError: x" in line and "(my project/test_a.py:3)" in line for line in run.told)
-    assert any("in flight: my project/test_a.py::test_stop" in line for line in run.told)
+    assert any(
+        "2 x OSError: x" in line and "(my project/test_a.py:3)" in line
+        for line in run.told
+    )
+    assert any(
+        "in flight: my project/test_a.py::test_stop" in line for line in run.told
+    )
 
 
 DIES: Final = "import os, signal\ndef test_it(): os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -110,7 +125,14 @@ def test_what_the_commands_print(tmp_path: Path, command: str) -> None:
     """A report that a command completes is told from where the command was started."""
     write(tmp_path / PROJECT, {"pytest.ini": "[pytest]\n", "test_a.py": DIES})
     ours = [sys.executable, "-m", "pytest_failure_taxonomy"]
-    pytest_run = [sys.executable, "-m", "pytest", "--rootdir", PROJECT, f"{PROJECT}/test_a.py"]
+    pytest_run = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--rootdir",
+        PROJECT,
+        f"{PROJECT}/test_a.py",
+    ]
     on = ["-p", "failure_taxonomy", "--failure-taxonomy"]
     if command == "run":
         run = run_child(tmp_path, [*ours, "run", "--", *pytest_run, *on])

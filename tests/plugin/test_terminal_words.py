@@ -20,7 +20,9 @@ XDIST: Final = pytest.mark.parametrize("workers", [0, 2], ids=["serial", "xdist"
 posix_only = pytest.mark.skipif("sys.platform == 'win32'", reason="of POSIX systems")
 
 
-def run_files(folder: Path, files: dict[str, str], *args: str, workers: int = 0) -> ChildRun:
+def run_files(
+    folder: Path, files: dict[str, str], *args: str, workers: int = 0
+) -> ChildRun:
     """Write files, and run pytest on them: in one process, or with workers."""
     for name, content in {"pytest.ini": "[pytest]\n", **files}.items():
         path = folder / name
@@ -34,7 +36,11 @@ def run_files(folder: Path, files: dict[str, str], *args: str, workers: int = 0)
 
 def why(run: ChildRun) -> str:
     """Return the line that says why the run failed: the headline, where no other line says more."""
-    more = [line for line in run.told[2:] if line.startswith(("because: ", "see: ", "first: "))]
+    more = [
+        line
+        for line in run.told[2:]
+        if line.startswith(("because: ", "see: ", "first: "))
+    ]
     headline = run.told[1].rpartition(" [")[0]
     return more[0] if more else f"because: {headline}"
 
@@ -53,11 +59,19 @@ def error_of(run: ChildRun) -> Any:
     [
         pytest.param("import sys\nsys.exit(3)\n", f"SystemExit: 3 {PLACE}", id="exit"),
         pytest.param("import sys\nsys.exit()\n", f"{ENDED} {PLACE}", id="exit-silent"),
-        pytest.param("import pytest\npytest.skip('x')\n", f"Skipped: x {PLACE}", id="skip"),
-        pytest.param("\n1 / 0\n", f"ZeroDivisionError: division by zero {PLACE}", id="exception"),
-        pytest.param("\ndef x(:\n", f"SyntaxError: invalid syntax {PLACE}", id="syntax"),
         pytest.param(
-            "\nimport own\n", "ValueError: no (own.py:1, from conftest.py)", id="in-an-import"
+            "import pytest\npytest.skip('x')\n", f"Skipped: x {PLACE}", id="skip"
+        ),
+        pytest.param(
+            "\n1 / 0\n", f"ZeroDivisionError: division by zero {PLACE}", id="exception"
+        ),
+        pytest.param(
+            "\ndef x(:\n", f"SyntaxError: invalid syntax {PLACE}", id="syntax"
+        ),
+        pytest.param(
+            "\nimport own\n",
+            "ValueError: no (own.py:1, from conftest.py)",
+            id="in-an-import",
         ),
         pytest.param(
             "\nimport json; json.loads('')\n",
@@ -65,14 +79,22 @@ def error_of(run: ChildRun) -> Any:
             id="in-a-library",
         ),
         pytest.param(
-            "\nraise ValueError('two\\nlines')\n", f"ValueError: two {PLACE}", id="two-lines"
+            "\nraise ValueError('two\\nlines')\n",
+            f"ValueError: two {PLACE}",
+            id="two-lines",
         ),
     ],
 )
 @XDIST
-def test_a_conftest_that_leaves(tmp_path: Path, content: str, words: str, workers: int) -> None:
+def test_a_conftest_that_leaves(
+    tmp_path: Path, content: str, words: str, workers: int
+) -> None:
     """However the root conftest ends its own loading, the file and the line are named."""
-    files = {"conftest.py": content, "own.py": "raise ValueError('no')\n", "test_it.py": PASSING}
+    files = {
+        "conftest.py": content,
+        "own.py": "raise ValueError('no')\n",
+        "test_it.py": PASSING,
+    }
     run = run_files(tmp_path, files, workers=workers)
     assert run.told[1].endswith(" [INTERNAL_ERROR conftest.error]")
     assert why(run) == f"because: {words}"
@@ -105,7 +127,9 @@ def test_a_plugin_of_a_conftest(tmp_path: Path) -> None:
 def test_a_hook_that_raises(tmp_path: Path, hook: str, workers: int) -> None:
     """Where a hook broke is said once, on the terminal and in the report."""
     content = f"def {hook}():\n    raise ValueError('hook broke')\n"
-    run = run_files(tmp_path, {"conftest.py": content, "test_it.py": PASSING}, workers=workers)
+    run = run_files(
+        tmp_path, {"conftest.py": content, "test_it.py": PASSING}, workers=workers
+    )
     words = f"ValueError: hook broke (conftest.py:2, in {hook})"
     assert why(run) == f"because: {words}"
     report = run.report()
@@ -117,9 +141,7 @@ def test_a_hook_that_raises(tmp_path: Path, hook: str, workers: int) -> None:
 
 def test_a_wrapper_around_what_raises(tmp_path: Path) -> None:
     """A hook wrapper that lets another's exception pass is not where it comes from."""
-    wrapper = (
-        "import pytest\n@pytest.hookimpl(wrapper=True)\ndef pytest_unconfigure(): return (yield)\n"
-    )
+    wrapper = "import pytest\n@pytest.hookimpl(wrapper=True)\ndef pytest_unconfigure(): return (yield)\n"
     hidden = "def pytest_unconfigure(): raise ValueError('hook broke')\n"
     files = {
         "conftest.py": wrapper,
@@ -128,7 +150,10 @@ def test_a_wrapper_around_what_raises(tmp_path: Path) -> None:
         "test_it.py": PASSING,
     }
     run = run_files(tmp_path, files)
-    assert why(run) == "because: ValueError: hook broke (foreign.py:1, in pytest_unconfigure)"
+    assert (
+        why(run)
+        == "because: ValueError: hook broke (foreign.py:1, in pytest_unconfigure)"
+    )
 
 
 @XDIST
@@ -138,7 +163,9 @@ def test_exit_at_import(tmp_path: Path, workers: int) -> None:
     run = run_files(tmp_path, files, workers=workers)
     assert run.told[1].endswith(" [INTERNAL_ERROR internal.error]")
     assert why(run) == "because: SystemExit: leaving (test_it.py:2)"
-    error = run.report()["internal_errors"][0]  # xdist may stumble over itself afterwards
+    error = run.report()["internal_errors"][
+        0
+    ]  # xdist may stumble over itself afterwards
     assert error["message"] == "SystemExit: leaving (test_it.py:2)"
     assert "test_it.py" in error["traceback"]
 
@@ -151,7 +178,9 @@ def test_a_test_that_quotes_a_traceback(tmp_path: Path) -> None:
         "    raise RuntimeError(text + 'KeyError: 1\\nnote')\n"
     )
     run = run_files(tmp_path, {"test_it.py": content})
-    assert why(run) == ("because: 1 test failed: RuntimeError: KeyError: 1: test_it (test_it.py:3)")
+    assert why(run) == (
+        "because: 1 test failed: RuntimeError: KeyError: 1: test_it (test_it.py:3)"
+    )
 
 
 def test_a_syntax_error_names_its_place_once(tmp_path: Path) -> None:
@@ -201,15 +230,25 @@ def pytest_configure(config):
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
-        pytest.param("Coverage()", "coverage 63.16 % is below the required 100 %", id="as-it-is"),
+        pytest.param(
+            "Coverage()", "coverage 63.16 % is below the required 100 %", id="as-it-is"
+        ),
         pytest.param(
             "type('C', (Coverage,), {'cov_total': 99.999})()",
             "coverage 99.999 % is below the required 100 %",
             id="nearly",
         ),
-        pytest.param("type('C', (Coverage,), {'cov_total': 100.0})()", "exit code 1", id="reached"),
-        pytest.param("type('C', (Coverage,), {'cov_total': None})()", "exit code 1", id="none"),
-        pytest.param("type('C', (Coverage,), {'options': None})()", "exit code 1", id="other"),
+        pytest.param(
+            "type('C', (Coverage,), {'cov_total': 100.0})()",
+            "exit code 1",
+            id="reached",
+        ),
+        pytest.param(
+            "type('C', (Coverage,), {'cov_total': None})()", "exit code 1", id="none"
+        ),
+        pytest.param(
+            "type('C', (Coverage,), {'options': None})()", "exit code 1", id="other"
+        ),
         pytest.param(
             "type('C', (Coverage,), {'cov_total': property(lambda self: 1 / 0)})()",
             "exit code 1",
@@ -257,7 +296,9 @@ def test_a_skipped_module(tmp_path: Path, workers: int) -> None:
     ("tests", "words"),
     [
         pytest.param(
-            "def test_a(): assert 0\n", "valid baseline: 1 test failed, as it should", id="one"
+            "def test_a(): assert 0\n",
+            "valid baseline: 1 test failed, as it should",
+            id="one",
         ),
         pytest.param(
             "def test_a(): assert 0\ndef test_b(): assert 0\n" + PASSING,
@@ -270,7 +311,8 @@ def test_a_skipped_module(tmp_path: Path, workers: int) -> None:
             id="none",
         ),
         pytest.param(
-            PASSING + "import pytest\n@pytest.fixture\ndef bad(): 1 / 0\ndef test_b(bad): pass\n",
+            PASSING
+            + "import pytest\n@pytest.fixture\ndef bad(): 1 / 0\ndef test_b(bad): pass\n",
             "valid baseline (1 passed, 1 error)",
             id="error",
         ),
@@ -278,7 +320,9 @@ def test_a_skipped_module(tmp_path: Path, workers: int) -> None:
 )
 def test_a_valid_baseline(tmp_path: Path, tests: str, words: str) -> None:
     """That tests fail is what a baseline is for, and the line says so."""
-    run = run_files(tmp_path, {"test_it.py": tests}, "--failure-taxonomy-stage=baseline_run")
+    run = run_files(
+        tmp_path, {"test_it.py": tests}, "--failure-taxonomy-stage=baseline_run"
+    )
     assert run.tail == [f"failure taxonomy: {words}; report: failure-report.json"]
 
 
@@ -289,7 +333,9 @@ def test_a_valid_baseline(tmp_path: Path, tests: str, words: str) -> None:
 @pytest.mark.versions
 @XDIST
 @pytest.mark.parametrize("style", ["auto", "short", "long"])
-def test_the_place_of_a_failure_in_a_library(tmp_path: Path, workers: int, style: str) -> None:
+def test_the_place_of_a_failure_in_a_library(
+    tmp_path: Path, workers: int, style: str
+) -> None:
     """A failure is placed where the user's code called what raised, on a worker, too."""
     content = (
         "import json, unittest, own, foreign\n\n"
@@ -335,16 +381,26 @@ def test_a_place_that_no_entry_shows(tmp_path: Path) -> None:
 
 DOCTESTS: Final = (
     pytest.param(">>> 1 + 3\n3", "DocTestFailure: expected 3, got 4", id="other"),
-    pytest.param(">>> 1 + 3", "DocTestFailure: expected nothing, got 4", id="not-expected"),
-    pytest.param(">>> None\n3", "DocTestFailure: expected 3, got nothing", id="not-got"),
-    pytest.param(">>> print('a\\\\nb')\na\nc", "DocTestFailure: expected a …, got a …", id="lines"),
+    pytest.param(
+        ">>> 1 + 3", "DocTestFailure: expected nothing, got 4", id="not-expected"
+    ),
+    pytest.param(
+        ">>> None\n3", "DocTestFailure: expected 3, got nothing", id="not-got"
+    ),
+    pytest.param(
+        ">>> print('a\\\\nb')\na\nc",
+        "DocTestFailure: expected a …, got a …",
+        id="lines",
+    ),
     pytest.param(
         ">>> 'x' * 9999\n3",
         re.compile(r"DocTestFailure: expected 3, got 'x{50,300} ?…"),
         id="long",
     ),
     pytest.param(
-        ">>> 1 / 0\n3", "UnexpectedException: ZeroDivisionError: division by zero", id="raises"
+        ">>> 1 / 0\n3",
+        "UnexpectedException: ZeroDivisionError: division by zero",
+        id="raises",
     ),
 )
 

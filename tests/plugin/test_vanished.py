@@ -13,7 +13,9 @@ from tests.helpers.runs import PytestRuns, own_lines
 
 UNWATCHED: Final = ("-o", "failure_taxonomy_watcher=false")
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
-POSIX: Final = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
+POSIX: Final = pytest.mark.skipif(
+    sys.platform == "win32", reason="needs deaths by signal"
+)
 
 
 def with_test(body: str) -> dict[str, str]:
@@ -25,9 +27,19 @@ def with_test(body: str) -> dict[str, str]:
 DEATHS: Final = (
     pytest.param(with_test("os._exit(0)"), [], 0, id="exit-0"),
     pytest.param(with_test("os._exit(7)"), [], 7, id="exit-7"),
-    pytest.param(with_test("os.kill(os.getpid(), signal.SIGKILL)"), [], -9, id="kill", marks=POSIX),
     pytest.param(
-        with_test("os.kill(os.getpid(), signal.SIGTERM)"), [], -15, id="term", marks=POSIX
+        with_test("os.kill(os.getpid(), signal.SIGKILL)"),
+        [],
+        -9,
+        id="kill",
+        marks=POSIX,
+    ),
+    pytest.param(
+        with_test("os.kill(os.getpid(), signal.SIGTERM)"),
+        [],
+        -15,
+        id="term",
+        marks=POSIX,
     ),
     pytest.param(
         with_test(f"{NO_CORE}os.kill(os.getpid(), signal.SIGSEGV)"),
@@ -36,9 +48,14 @@ DEATHS: Final = (
         id="segfault",
         marks=POSIX,
     ),
-    pytest.param(with_test("os.execv('/bin/true', ['true'])"), [], 0, id="exec", marks=POSIX),
     pytest.param(
-        {"test_it.py": "import os\nos._exit(0)\n" + PASSING}, [], 0, id="exit-in-collection"
+        with_test("os.execv('/bin/true', ['true'])"), [], 0, id="exec", marks=POSIX
+    ),
+    pytest.param(
+        {"test_it.py": "import os\nos._exit(0)\n" + PASSING},
+        [],
+        0,
+        id="exit-in-collection",
     ),
     pytest.param(
         {"test_it.py": PASSING, "conftest.py": "import os\nos._exit(0)\n"},
@@ -76,7 +93,8 @@ DEATHS: Final = (
         1,
         id="faulthandler",
         marks=pytest.mark.skipif(
-            pytest.version_tuple < (9, 0), reason="faulthandler_exit_on_timeout came with 9.0"
+            pytest.version_tuple < (9, 0),
+            reason="faulthandler_exit_on_timeout came with 9.0",
         ),
     ),
 )

@@ -90,7 +90,9 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
     return result
 
 
-def final_report(folder: Path, is_final: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def final_report(
+    folder: Path, is_final: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
     """Wait until the report is what it has to become, and return it after checking it."""
 
     def read() -> dict[str, Any] | None:
@@ -109,7 +111,9 @@ def left_in(folder: Path) -> list[str]:
     return sorted(
         path.name
         for path in folder.iterdir()
-        if path.name.startswith(".failure") or path.suffix == ".json" or path.suffix == ".tmp"
+        if path.name.startswith(".failure")
+        or path.suffix == ".json"
+        or path.suffix == ".tmp"
     )
 
 
@@ -173,7 +177,10 @@ def test_nobodys_child(tmp_path: Path) -> None:
 
 def test_a_pipe_ends_with_pytest(tmp_path: Path) -> None:
     """Who reads pytest's output through a pipe sees its end when pytest ends, however it ends."""
-    write(tmp_path, "import os, signal\ndef test_it(): os.kill(os.getpid(), signal.SIGKILL)\n")
+    write(
+        tmp_path,
+        "import os, signal\ndef test_it(): os.kill(os.getpid(), signal.SIGKILL)\n",
+    )
     with subprocess.Popen(
         pytest_command(SWITCH, "-s"),
         cwd=tmp_path,
@@ -189,7 +196,11 @@ def test_a_pipe_ends_with_pytest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [PASSING, "def test_fails(): assert 0\n", "import os\ndef test_exits(): os._exit(7)\n"],
+    [
+        PASSING,
+        "def test_fails(): assert 0\n",
+        "import os\ndef test_exits(): os._exit(7)\n",
+    ],
     ids=["passes", "fails", "exits"],
 )
 def test_it_goes_when_pytest_has_gone(tmp_path: Path, content: str) -> None:
@@ -279,7 +290,9 @@ def test_a_test_finds_its_process_as_without_us(tmp_path: Path, capture: str) ->
     plain = run_child(tmp_path, command, env={"SEEN": "plain.txt"})
     ours = run_pytest(tmp_path, capture, env={"SEEN": "ours.txt"})
     assert (plain.status, ours.status) == (0, 0)
-    seen = [json.loads((tmp_path / name).read_text()) for name in ("plain.txt", "ours.txt")]
+    seen = [
+        json.loads((tmp_path / name).read_text()) for name in ("plain.txt", "ours.txt")
+    ]
     assert seen[1] == seen[0]
 
 
@@ -307,7 +320,9 @@ def test_a_crash_at_exit_corrects_a_success(tmp_path: Path) -> None:
 
 def test_another_exit_code_corrects_a_success(tmp_path: Path) -> None:
     """What changes the exit status after pytest has returned is seen, too."""
-    write(tmp_path, PASSING, conftest="import atexit, os\natexit.register(os._exit, 5)\n")
+    write(
+        tmp_path, PASSING, conftest="import atexit, os\natexit.register(os._exit, 5)\n"
+    )
     run = run_pytest(tmp_path)
     assert run.status == 5
     report = final_report(tmp_path, is_observed)
@@ -327,7 +342,9 @@ def test_an_end_as_the_session_said_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGUSR1]
+)
 def test_a_signal_from_outside(tmp_path: Path, number: signal.Signals) -> None:
     """A signal that another process sends is named; the test that ran, too; SIGTERM leaves what
     each thread was at, down to the line.
@@ -344,7 +361,10 @@ def test_a_signal_from_outside(tmp_path: Path, number: signal.Signals) -> None:
         "def test_last(): pass\n",
     )
     with subprocess.Popen(
-        pytest_command(SWITCH), cwd=tmp_path, env=child_environment(), stdout=subprocess.DEVNULL
+        pytest_command(SWITCH),
+        cwd=tmp_path,
+        env=child_environment(),
+        stdout=subprocess.DEVNULL,
     ) as child:
         wait_until((tmp_path / "up").exists, "the test")
         time.sleep(0.1)
@@ -354,7 +374,10 @@ def test_a_signal_from_outside(tmp_path: Path, number: signal.Signals) -> None:
     kind = "process.killed" if number == signal.SIGKILL else "process.terminated"
     assert report["verdict"]["kind"] == kind
     assert report["verdict"]["nodeid"] == "test_it.py::test_waits"
-    assert (report["exit"]["code"], report["exit"]["signal"]) == (128 + number, number.name)
+    assert (report["exit"]["code"], report["exit"]["signal"]) == (
+        128 + number,
+        number.name,
+    )
     assert (report["summary"]["passed"], report["not_run"]["nodeids"]) == (
         1,
         ["test_it.py::test_last"],
@@ -425,7 +448,10 @@ def test_a_timer_that_ends_the_process(tmp_path: Path, args: Sequence[str]) -> N
     assert verdict["nodeid"] == "test_it.py::test_hangs"
     assert verdict["kind"] == "test.timeout"
     (evidence, *_) = verdict["evidence"]
-    assert "s of the 0.5 s that pytest-timeout (thread) allows were used up" in evidence["detail"]
+    assert (
+        "s of the 0.5 s that pytest-timeout (thread) allows were used up"
+        in evidence["detail"]
+    )
     assert report["completeness"] == ("full" if args else "reconstructed")
     if not args:
         assert report["in_flight"][0]["elapsed_seconds"] >= 0.49
@@ -435,7 +461,9 @@ def test_an_early_exit_is_not_the_timers(tmp_path: Path) -> None:
     """A test's own `os._exit(1)` under a timer that has hardly run is not taken for a timeout."""
     pytest.importorskip("pytest_timeout")
     write(tmp_path, "import os\ndef test_exits(): os._exit(1)\n")
-    run_pytest(tmp_path, "--timeout=300", "--timeout-method=thread", plugins=("timeout",))
+    run_pytest(
+        tmp_path, "--timeout=300", "--timeout-method=thread", plugins=("timeout",)
+    )
     report = final_report(tmp_path, is_completed)
     assert (report["verdict"]["kind"], report["exit"]["code"]) == ("process.exited", 1)
 
@@ -460,9 +488,12 @@ def test_a_test_that_removes_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "death", ["pass", "assert 0", "os._exit(3)", "os.kill(os.getpid(), 9)", "os.abort()"]
+    "death",
+    ["pass", "assert 0", "os._exit(3)", "os.kill(os.getpid(), 9)", "os.abort()"],
 )
-def test_nothing_is_written_outside_of_the_reports_folder(tmp_path: Path, death: str) -> None:
+def test_nothing_is_written_outside_of_the_reports_folder(
+    tmp_path: Path, death: str
+) -> None:
     """Neither the temporary folder, nor the home, nor the folder of the tests gets a file."""
     folders = {name: tmp_path / name for name in ("tests", "out", "tmp", "home")}
     for folder in folders.values():
@@ -478,8 +509,15 @@ def test_nothing_is_written_outside_of_the_reports_folder(tmp_path: Path, death:
         env={"TMPDIR": str(folders["tmp"]), "HOME": str(folders["home"])},
     )
     wait_until(lambda: watchers_below(tmp_path) == [], "the watcher's end")
-    left = {name: sorted(path.name for path in folders[name].rglob("*")) for name in folders}
-    assert left == {"tests": ["pytest.ini", "test_it.py"], "out": ["r.json"], "tmp": [], "home": []}
+    left = {
+        name: sorted(path.name for path in folders[name].rglob("*")) for name in folders
+    }
+    assert left == {
+        "tests": ["pytest.ini", "test_it.py"],
+        "out": ["r.json"],
+        "tmp": [],
+        "home": [],
+    }
     assert read_report(folders["out"] / "r.json")["completeness"] != "running"
 
 

@@ -24,10 +24,13 @@ def refused(
     **given: Any,
 ) -> list[str]:
     """Return the problems of options in a project, without the folder's own path."""
-    options: dict[str, Any] = dict.fromkeys((*(f"failure_taxonomy_{name}" for name in OURS),))
+    options: dict[str, Any] = dict.fromkeys(
+        (*(f"failure_taxonomy_{name}" for name in OURS),)
+    )
     options |= {"bench_json": None, "bench_baseline": None, "bench_storage": None}
     options |= {
-        f"failure_taxonomy_{name}" if name in OURS else name: each for name, each in given.items()
+        f"failure_taxonomy_{name}" if name in OURS else name: each
+        for name, each in given.items()
     }
     config = SimpleNamespace(
         known_args_namespace=Namespace(**options),
@@ -38,7 +41,8 @@ def refused(
     )
     found = refused_files(config, None if report is None else folder / report)
     return [
-        each.replace(f"{folder}{os.sep}", "").replace("--failure-taxonomy", "-") for each in found
+        each.replace(f"{folder}{os.sep}", "").replace("--failure-taxonomy", "-")
+        for each in found
     ]
 
 
@@ -122,7 +126,9 @@ def test_spellings_of_one_file(folder: Path, html: str, junit: str) -> None:
         ({"html": "a\0", "junit": "a\0"}, []),
     ],
 )  # fmt: skip
-def test_pairs_of_options(folder: Path, options: dict[str, Any], expected: list[str]) -> None:
+def test_pairs_of_options(
+    folder: Path, options: dict[str, Any], expected: list[str]
+) -> None:
     """All problems are told at once; what is no file, and what is none of ours, is none."""
     given: dict[str, Any] = {
         name: each.format(folder=folder) if isinstance(each, str) else each
@@ -165,13 +171,19 @@ def test_options_are_named_as_they_were_typed(folder: Path) -> None:
     ]
 
 
-def test_a_file_system_that_ignores_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_ignores_case(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two names that differ in case alone are of one file, even before it is there."""
     exists, samefile = os.path.exists, os.path.samefile
     spelled = {str(folder).swapcase(): str(folder)}
-    monkeypatch.setattr(os.path, "exists", lambda path: exists(spelled.get(str(path), str(path))))
     monkeypatch.setattr(
-        os.path, "samefile", lambda one, other: samefile(spelled.get(str(one), str(one)), other)
+        os.path, "exists", lambda path: exists(spelled.get(str(path), str(path)))
+    )
+    monkeypatch.setattr(
+        os.path,
+        "samefile",
+        lambda one, other: samefile(spelled.get(str(one), str(one)), other),
     )
     (line,) = refused(folder, html="New.html", junit="new.HTML")
     assert line.startswith("--junit and --html both name ")

@@ -26,7 +26,13 @@ from tests.helpers.rubrics import (
     mixed_severity_rubric,
     unknown_failure_mode_rubric,
 )
-from tests.helpers.suts import DeterministicSUT, RaisingSUT, SleepingSUT, System, multi_sut
+from tests.helpers.suts import (
+    DeterministicSUT,
+    RaisingSUT,
+    SleepingSUT,
+    System,
+    multi_sut,
+)
 
 PASSING = DeterministicSUT.passing()
 
@@ -46,12 +52,21 @@ def test_a_system_that_takes_too_long_is_a_timeout() -> None:
         SleepingSUT(seconds=NEVER_SECONDS), timeout_per_case_seconds=SOON_SECONDS
     ).score
     mode = only_mode(score)
-    assert (mode.code, mode.detail) == ("sut.timeout", f"was not done within {SOON_SECONDS:g} s")
+    assert (mode.code, mode.detail) == (
+        "sut.timeout",
+        f"was not done within {SOON_SECONDS:g} s",
+    )
     assert (score.score, score.breakdown) == (0.0, {})
-    assert SOON_SECONDS * 1000 <= score.wall_clock_ms <= (time.perf_counter() - began) * 1000
+    assert (
+        SOON_SECONDS * 1000
+        <= score.wall_clock_ms
+        <= (time.perf_counter() - began) * 1000
+    )
 
 
-@pytest.mark.parametrize("error_type", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+@pytest.mark.parametrize(
+    "error_type", [KeyboardInterrupt, SystemExit, asyncio.CancelledError]
+)
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_what_is_meant_for_the_run_is_no_score(
     error_type: type[BaseException], is_plain: bool
@@ -76,14 +91,22 @@ def test_what_is_meant_for_the_run_is_no_score(
 
 def test_a_banned_breakdown_key_blocks() -> None:
     """A key that the class doesn't list is `rubric.unknown_breakdown_key`; only the cost stays."""
-    answer = {"passed": True, "score": 1.0, "breakdown": {"llm_confidence": 0.9}, "cost_usd": 0.25}
+    answer = {
+        "passed": True,
+        "score": 1.0,
+        "breakdown": {"llm_confidence": 0.9},
+        "cost_usd": 0.25,
+    }
     for rubric, cost in [
         (banned_breakdown_key_rubric("llm_confidence"), 0.0),
         (answering_rubric(answer), 0.25),
     ]:
         score = outcome_of(PASSING, rubric).score
         mode = only_mode(score)
-        assert (mode.code, mode.detail) == ("rubric.unknown_breakdown_key", "llm_confidence")
+        assert (mode.code, mode.detail) == (
+            "rubric.unknown_breakdown_key",
+            "llm_confidence",
+        )
         assert (score.score, score.breakdown, score.cost_usd) == (0.0, {}, cost)
 
 
@@ -94,30 +117,43 @@ def test_a_code_that_the_class_does_not_list_is_replaced() -> None:
         unknown_failure_mode_rubric(emitted_code="some.typoed.code"),
         failure_mode_taxonomy={"validator.build_failed": "block"},
     )
-    assert (mode.code, mode.detail) == ("rubric.unknown_failure_mode", "some.typoed.code")
+    assert (mode.code, mode.detail) == (
+        "rubric.unknown_failure_mode",
+        "some.typoed.code",
+    )
 
 
 def test_the_class_says_how_severe_a_code_is() -> None:
     """A rubric's own severity doesn't count, and a known code doesn't change `passed`."""
     score = outcome_of(
         PASSING,
-        unknown_failure_mode_rubric(emitted_code="recipe.unused_field", emitted_severity="block"),
+        unknown_failure_mode_rubric(
+            emitted_code="recipe.unused_field", emitted_severity="block"
+        ),
         failure_mode_taxonomy={"recipe.unused_field": "warn"},
     ).score
     (mode,) = score.failure_modes
-    assert (mode.code, mode.severity, score.passed) == ("recipe.unused_field", "warn", True)
+    assert (mode.code, mode.severity, score.passed) == (
+        "recipe.unused_field",
+        "warn",
+        True,
+    )
 
 
 def test_no_failure_ends_the_run() -> None:
     """Three cases that fail in three ways are all in a complete report."""
-    plan = make_stub_plan(case_ids=["a", "b", "c"], timeout_per_case_seconds=SOON_SECONDS)
+    plan = make_stub_plan(
+        case_ids=["a", "b", "c"], timeout_per_case_seconds=SOON_SECONDS
+    )
     systems: dict[str, System] = {
         "a": RaisingSUT(error=ValueError("boom")),
         "b": SleepingSUT(seconds=NEVER_SECONDS),
         "c": PASSING,
     }
     report = execute(
-        plan, multi_sut(systems.__getitem__), banned_breakdown_key_rubric("llm_confidence")
+        plan,
+        multi_sut(systems.__getitem__),
+        banned_breakdown_key_rubric("llm_confidence"),
     )
     assert codes_by_case(report) == {
         "a": ("sut.exception",),
@@ -131,7 +167,11 @@ def test_the_report_lists_codes_that_block_once_and_sorted() -> None:
     """Codes of severity `block` are listed once each, sorted; others are not."""
     plan = make_stub_plan(
         case_ids=["a", "b", "c"],
-        failure_mode_taxonomy={"z.late": "block", "b.built": "block", "recipe.unused": "warn"},
+        failure_mode_taxonomy={
+            "z.late": "block",
+            "b.built": "block",
+            "recipe.unused": "warn",
+        },
     )
     rubric = mixed_severity_rubric(
         {

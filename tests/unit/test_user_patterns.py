@@ -19,16 +19,76 @@ ENDLESS: Final = "(a|a)*$"
 BAIT: Final = "a" * 40 + "b"
 
 PATTERNS: Final = (
-    *("refused", "could not connect|Connection refused", "(?i)timed? ?out", "could not .* server"),
-    *(r"error (\d{3}): .*", r"\bfoo\b", "(?:ab)*c", "^.*$", "(a|b){1,3}c", "[^:]+: it", "a{,2}b"),
-    *(r"(a)\1", "(?<=a)b", "(?=a*b)a", "(?>a*)b", "a++", "[[a-z]", r"[^\W_]+", r"\N{DIGIT ONE}"),
-    *("x{error}", "foo{e}", "foo{e<=1}", "{i,s,d}", "{}", "a{1", "a{x,2}", r"\{e}", "[{e}]"),
+    *(
+        "refused",
+        "could not connect|Connection refused",
+        "(?i)timed? ?out",
+        "could not .* server",
+    ),
+    *(
+        r"error (\d{3}): .*",
+        r"\bfoo\b",
+        "(?:ab)*c",
+        "^.*$",
+        "(a|b){1,3}c",
+        "[^:]+: it",
+        "a{,2}b",
+    ),
+    *(
+        r"(a)\1",
+        "(?<=a)b",
+        "(?=a*b)a",
+        "(?>a*)b",
+        "a++",
+        "[[a-z]",
+        r"[^\W_]+",
+        r"\N{DIGIT ONE}",
+    ),
+    *(
+        "x{error}",
+        "foo{e}",
+        "foo{e<=1}",
+        "{i,s,d}",
+        "{}",
+        "a{1",
+        "a{x,2}",
+        r"\{e}",
+        "[{e}]",
+    ),
     *(r"(?P<n>a)(?(n)b|c)", "(?s-i:a.b)", r"\Aa", r"b\Z"),
 )
 TEXTS: Final = (
-    *("", "refused", "could not reach the server", "Timed out", "error 404: none", "foo.foo"),
-    *("ababc", "a\nb", "aabbc", "x: it", "aa ab", "1b", "x{error}", "foo{e}", "foo{e<=1} fo"),
-    *("{i,s,d}", "{}", "a{1", "a{x,2}", "{e}", "a b", "ac", "[", "\ud800 port \0 9", "baab a"),
+    *(
+        "",
+        "refused",
+        "could not reach the server",
+        "Timed out",
+        "error 404: none",
+        "foo.foo",
+    ),
+    *(
+        "ababc",
+        "a\nb",
+        "aabbc",
+        "x: it",
+        "aa ab",
+        "1b",
+        "x{error}",
+        "foo{e}",
+        "foo{e<=1} fo",
+    ),
+    *(
+        "{i,s,d}",
+        "{}",
+        "a{1",
+        "a{x,2}",
+        "{e}",
+        "a b",
+        "ac",
+        "[",
+        "\ud800 port \0 9",
+        "baab a",
+    ),
 )
 
 
@@ -73,10 +133,16 @@ def test_what_was_found_before_is_kept() -> None:
 def test_a_search_leaves_the_process_as_it_is() -> None:
     """No thread is left behind, and none is needed to search; signals are not touched."""
     signal = pytest.importorskip("signal")
-    before = threading.active_count(), [signal.getsignal(each) for each in signal.valid_signals()]
+    before = (
+        threading.active_count(),
+        [signal.getsignal(each) for each in signal.valid_signals()],
+    )
     with pytest.raises(TimeoutError):
         next(UserPattern(ENDLESS).matches(BAIT, 0.05))
-    after = threading.active_count(), [signal.getsignal(each) for each in signal.valid_signals()]
+    after = (
+        threading.active_count(),
+        [signal.getsignal(each) for each in signal.valid_signals()],
+    )
     assert after == before
 
 
@@ -107,7 +173,9 @@ def test_regex_is_imported_with_the_first_pattern() -> None:
         "import sys, pytest_failure_taxonomy.redaction.user_patterns as patterns;"
         "print('regex' in sys.modules); patterns.UserPattern('a'); print('regex' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["False", "True"]
 
 
@@ -127,18 +195,32 @@ def test_regex_is_imported_with_the_first_pattern() -> None:
             "(?:(?=a)){9999999}",
             "x(y(z{300}){300}){300}",
         ),
-        *("a{9999999,}", "(a|b){100000}", "(?i:a{200}){200}", r"(\){20}){2000}", "[)]{99999}"),
+        *(
+            "a{9999999,}",
+            "(a|b){100000}",
+            "(?i:a{200}){200}",
+            r"(\){20}){2000}",
+            "[)]{99999}",
+        ),
     ],
 )
 def test_a_pattern_that_would_be_compiled_for_hours_is_refused(pattern: str) -> None:
     """Compiling can't be stopped. Repetitions in one another multiply."""
-    with pytest.raises(OverflowError, match=r"its repetitions have [0-9,]+ parts, at most 20,000"):
+    with pytest.raises(
+        OverflowError, match=r"its repetitions have [0-9,]+ parts, at most 20,000"
+    ):
         compile_quietly(pattern)
 
 
 @pytest.mark.parametrize(
     "pattern",
-    ["[0-9a-f]{2048}", "(?:[0-9a-f]{2}:){31}", "a{0,9999999}", "a{,9999999}", r"\{[(]{3}\)a{9}x"],
+    [
+        "[0-9a-f]{2048}",
+        "(?:[0-9a-f]{2}:){31}",
+        "a{0,9999999}",
+        "a{,9999999}",
+        r"\{[(]{3}\)a{9}x",
+    ],
 )
 def test_a_pattern_with_ordinary_repetitions_is_compiled(pattern: str) -> None:
     """What may be left out takes no room."""

@@ -1,5 +1,7 @@
 from pytest_failure_taxonomy.bench.answers import Answer as Answer
-from pytest_failure_taxonomy.bench.load.task_class import load_task_class as load_task_class
+from pytest_failure_taxonomy.bench.load.task_class import (
+    load_task_class as load_task_class,
+)
 from pytest_failure_taxonomy.bench.models import BenchCase as BenchCase
 from pytest_failure_taxonomy.bench.models import BenchRunReport as BenchRunReport
 from pytest_failure_taxonomy.bench.models import BenchScore as BenchScore

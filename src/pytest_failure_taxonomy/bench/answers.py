@@ -62,7 +62,9 @@ def _check_amount(where: str, name: str, amount: object, most: float) -> None:
         raise TypeError(f"{where}: {name} is {amount!r}; give a number")
     if not amount >= 0:
         raise ValueError(f"{where}: {name} is {amount!r}; give a number of at least 0")
-    if amount > most:  # without the amount: Python refuses to write a number that is very long
+    if (
+        amount > most
+    ):  # without the amount: Python refuses to write a number that is very long
         raise ValueError(f"{where}: {name} is too large; give at most {most:,.0f}")
 
 
@@ -166,11 +168,16 @@ def read_output(count: OnSpend, value: object) -> Answer:
     answer = value if isinstance(value, Answer) else Answer(output=value)
     if answer.cost_usd or answer.usage:
         count(answer.cost_usd, dict(answer.usage or {}))
-    for where, given in (("", answer.output), ("in the transcript: ", answer.transcript)):
+    for where, given in (
+        ("", answer.output),
+        ("in the transcript: ", answer.transcript),
+    ):
         problem = json_problem(given)
         if problem is not None:
             kind, _, why = problem.partition(": ")
-            raise raised_elsewhere({"type": kind, "message": where + why, "traceback": ""})
+            raise raised_elsewhere(
+                {"type": kind, "message": where + why, "traceback": ""}
+            )
     told = [answer.output, answer.transcript]
     output, transcript = told if is_plain(told) else json.loads(_encode(told))
     return Answer(output, transcript=transcript)
@@ -192,7 +199,9 @@ def json_problem(value: object) -> str | None:
     try:
         _encode(value)
     except RecursionError:
-        return _find(value) or "RecursionError: $ is nested too deep to be written as JSON"
+        return (
+            _find(value) or "RecursionError: $ is nested too deep to be written as JSON"
+        )
     except Exception as error:  # noqa: BLE001 - the value's own methods may raise anything
         return _find(value) or f"{type(error).__name__}: $ can't be written as JSON"
     if isinstance(value, _CONTAINERS) and _has_odd_key(value):
@@ -237,7 +246,9 @@ def _search(value: object, path: str, above: tuple[int, ...]) -> str | None:
 
 
 def _search_container(
-    value: dict[Any, Any] | list[Any] | tuple[Any, ...], path: str, above: tuple[int, ...]
+    value: dict[Any, Any] | list[Any] | tuple[Any, ...],
+    path: str,
+    above: tuple[int, ...],
 ) -> str | None:
     if id(value) in above:
         return f"ValueError: {path} contains itself{_CANT}"

@@ -32,7 +32,9 @@ CLOPPER_PEARSON: Final = "clopper-pearson"
 """For scores that are all 0 or 1: the exact bound of a binomial share."""
 GAFFKE: Final = "gaffke"
 """For any scores from 0 to 1: the bound that extends Clopper and Pearson's to them."""
-NO_SCIPY: Final = 'none: scipy is not installed; pip install "pytest-failure-taxonomy[bench]"'
+NO_SCIPY: Final = (
+    'none: scipy is not installed; pip install "pytest-failure-taxonomy[bench]"'
+)
 TOO_FEW: Final = f"none: fewer than {FEWEST_SCORES} cases"
 TOO_FEW_CLUSTERS: Final = f"none: fewer than {FEWEST_SCORES} clusters"
 
@@ -112,7 +114,10 @@ def difference_interval_95(
     if not method:
         try:
             # Rounded, so that a computed 1e-12 is not taken for a proof of a difference.
-            ends = (round(2 * _gaffke(each, EACH_SIDE) - 1, _DIGITS) for each in (ups, downs))
+            ends = (
+                round(2 * _gaffke(each, EACH_SIDE) - 1, _DIGITS)
+                for each in (ups, downs)
+            )
             low, high, method = next(ends) + 0.0, -next(ends) + 0.0, GAFFKE
             tails = (_share_below(1 / 2, *_spread(each)) for each in (ups, downs))
             p_value = min(1.0, 2 * max(0.0, min(tails)))
@@ -142,7 +147,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def interval_95(scores: Sequence[float], clusters: Clusters = ()) -> tuple[float, float]:
+def interval_95(
+    scores: Sequence[float], clusters: Clusters = ()
+) -> tuple[float, float]:
     """Return the two-sided confidence interval of the mean; for zeros and ones it is exact.
 
     Args:
@@ -205,7 +212,9 @@ def standard_error(scores: Sequence[float], clusters: Clusters = ()) -> float | 
 def grouped(scores: Sequence[float], clusters: Clusters) -> list[list[float]]:
     """Return the scores of each unit: those of a cluster, or one that stands by itself."""
     groups: dict[object, list[float]] = {}
-    for unit, score in zip(units_of(clusters or [None] * len(scores)), scores, strict=True):
+    for unit, score in zip(
+        units_of(clusters or [None] * len(scores)), scores, strict=True
+    ):
         groups.setdefault(unit, []).append(score)
     return list(groups.values())
 
@@ -221,7 +230,9 @@ def _units(
     """Return the units that scores are of; and how many, where some are clusters."""
     groups = grouped(scores, clusters)
     units = sorted((round(fmean(group), _DIGITS), len(group)) for group in groups)
-    return Counter(units), len(units) if any(name is not None for name in clusters) else None
+    return Counter(units), len(units) if any(
+        name is not None for name in clusters
+    ) else None
 
 
 def _why_too_few(cases: int, clusters: int | None) -> str:
@@ -271,7 +282,9 @@ def _gaffke(units: Units, alpha: float) -> float:
     )
 
     def excess(bound: float) -> float:
-        return (_share_below(bound, values, sizes, weights) if bound > 0 else 0.0) - alpha
+        return (
+            _share_below(bound, values, sizes, weights) if bound > 0 else 0.0
+        ) - alpha
 
     # At its expectation what is weighted has at least 1/e of its distribution below it, because
     # the distribution is log-concave (Grünbaum's inequality).
@@ -327,7 +340,8 @@ def _share_below(bound: float, values: Floats, sizes: Floats, weights: Floats) -
         blocks = np.array_split(points, -(-at.size * values.size // _MOST_AT_ONCE))
         # Without BLAS, as `@` has it: its threads cost ten times what they save at these sizes.
         logs = [
-            np.einsum("ij,j->i", np.log1p(-np.outer(block, distances)), weights) for block in blocks
+            np.einsum("ij,j->i", np.log1p(-np.outer(block, distances)), weights)
+            for block in blocks
         ]
         slopes: Floats = (np.exp(-np.concatenate(logs)) / points).real * np.cosh(at)
         return slopes
@@ -351,6 +365,8 @@ def _saddle(distances: Floats, weights: Floats, pole: float) -> float:
     # Any place between gives the same integral; a near one is good enough.
     for _ in range(30):
         middle = (low + high) / 2
-        slope = float((weights * distances / (1 - middle * distances)).sum()) - 1 / middle
+        slope = (
+            float((weights * distances / (1 - middle * distances)).sum()) - 1 / middle
+        )
         low, high = (middle, high) if slope < 0 else (low, middle)
     return (low + high) / 2

@@ -30,8 +30,16 @@ from pytest_failure_taxonomy.bench.bounds import (
 )
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.report import DistinctCase, difference_words, distinct_name_of
-from pytest_failure_taxonomy.documents.content import parse_json, read_content, why_no_file
+from pytest_failure_taxonomy.bench.report import (
+    DistinctCase,
+    difference_words,
+    distinct_name_of,
+)
+from pytest_failure_taxonomy.documents.content import (
+    parse_json,
+    read_content,
+    why_no_file,
+)
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX
@@ -43,7 +51,11 @@ NOT_COMPLETE: Final = "none: a run is not complete"
 _ONLY_COMMON: Final = "--only-common compares the cases that both have"
 _MAX_NAMES: Final = 5
 _SAME: Final = 1e-9
-_FLIPS: Final[dict[int, models.Flip | None]] = {-1: "now_fails", 0: None, 1: "now_passes"}
+_FLIPS: Final[dict[int, models.Flip | None]] = {
+    -1: "now_fails",
+    0: None,
+    1: "now_passes",
+}
 _UNKNOWN: Final = models.BenchDigests(taxonomy=None, rubric=None)
 
 
@@ -84,7 +96,9 @@ def compared_run(
     """
     counts = report.counts
     name_of = distinct_name_of(report)
-    digest_of = {name_of(case_id): digest for case_id, digest in (digests or {}).items()}
+    digest_of = {
+        name_of(case_id): digest for case_id, digest in (digests or {}).items()
+    }
     groups: dict[str, list[models.BenchScore]] = {}
     for case_id, score in report.per_case:
         groups.setdefault(name_of(case_id), []).append(score)
@@ -95,7 +109,9 @@ def compared_run(
         system=report.system_label,
         cases={
             name: DistinctCase(
-                runs=scores, digest=digest_of.get(name), cluster=report.clusters.get(name)
+                runs=scores,
+                digest=digest_of.get(name),
+                cluster=report.clusters.get(name),
             )
             for name, scores in sorted(groups.items())
         },
@@ -129,8 +145,12 @@ def compare(
     pairs = []
     for run in new:
         before = [each for each in old if each.task_class == run.task_class]
-        is_single = len(before) == 1 == sum(each.task_class == run.task_class for each in new)
-        pairs += [(each, run) for each in before if is_single or each.system == run.system]
+        is_single = (
+            len(before) == 1 == sum(each.task_class == run.task_class for each in new)
+        )
+        pairs += [
+            (each, run) for each in before if is_single or each.system == run.system
+        ]
     if not pairs:
         what = f"is of {names_in_words(run.name for run in new)}, and {old[0].where} of"
         what += f" {names_in_words(run.name for run in old)}"
@@ -154,7 +174,11 @@ def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def refusals(
-    old: ComparedRun, new: ComparedRun, *, only_common: bool = False, right: str = _ONLY_COMMON
+    old: ComparedRun,
+    new: ComparedRun,
+    *,
+    only_common: bool = False,
+    right: str = _ONLY_COMMON,
 ) -> list[str]:
     """Return why two runs of a class must not be compared; an empty list if they may be.
 
@@ -179,13 +203,17 @@ def refusals(
         and None not in (case.digest, before := old.cases[case_id].digest)
         and case.digest != before
     ]
-    if changed or (_have_comparable_digests(old, new) and old.digests.cases != new.digests.cases):
+    if changed or (
+        _have_comparable_digests(old, new) and old.digests.cases != new.digests.cases
+    ):
         what = f"{_cases(changed) if changed else 'cases'} {'was' if len(changed) == 1 else 'were'}"
         what += f" changed since {old.where}"
         reasons.append(f"{where}: {what}; run both with the same cases")
     common = old.cases.keys() & new.cases.keys()
     if not common:
-        reasons.append(f"{where}: no case is in {old.where}, too; give two runs of the same cases")
+        reasons.append(
+            f"{where}: no case is in {old.where}, too; give two runs of the same cases"
+        )
     elif not only_common:  # the mean of the other cases is no mean of the class
         incomplete = [
             f"{run.where}: {shown(run.name)}: is not complete, {run.missing}"
@@ -197,14 +225,18 @@ def refusals(
         if (only_old := old.cases.keys() - new.cases.keys()) and not incomplete:
             reasons.append(f"{where}: lacks {_cases(only_old)} of {old.where}; {right}")
         if (only_new := new.cases.keys() - old.cases.keys()) and not incomplete:
-            reasons.append(f"{where}: has {_cases(only_new)} that {old.where} lacks; {right}")
+            reasons.append(
+                f"{where}: has {_cases(only_new)} that {old.where} lacks; {right}"
+            )
     return reasons
 
 
 def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
     """Return whether the digests of all cases can only differ where a case was changed."""
     is_known = None not in (old.digests.cases, new.digests.cases)
-    have_same_ids = not old.missing and not new.missing and old.cases.keys() == new.cases.keys()
+    have_same_ids = (
+        not old.missing and not new.missing and old.cases.keys() == new.cases.keys()
+    )
     return is_known and have_same_ids
 
 
@@ -250,7 +282,9 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         why = NOT_COMPLETE
     # Those of the newer run: the class may name clusters since.
     clusters = [two.cluster or one.cluster for one, two in pairs]
-    interval = difference_interval_95([two.mean - one.mean for one, two in pairs], why, clusters)
+    interval = difference_interval_95(
+        [two.mean - one.mean for one, two in pairs], why, clusters
+    )
     # Of a cluster that has several flips, most of them count, once.
     net: Counter[object] = Counter()
     for unit, flip in zip(units_of(clusters), flips, strict=True):
@@ -296,10 +330,19 @@ def _mean_system_ms(scores: Sequence[models.BenchScore]) -> float | None:
     return fmean(measured) if len(measured) == len(scores) else None
 
 
-def _finding(interval: models.DifferenceInterval, adjusted_p: float | None) -> models.Finding:
-    if interval.low is None or interval.high is None or adjusted_p is None or adjusted_p >= ALPHA:
+def _finding(
+    interval: models.DifferenceInterval, adjusted_p: float | None
+) -> models.Finding:
+    if (
+        interval.low is None
+        or interval.high is None
+        or adjusted_p is None
+        or adjusted_p >= ALPHA
+    ):
         return "undecided"
-    return "worse" if interval.high < 0 else "better" if interval.low > 0 else "undecided"
+    return (
+        "worse" if interval.high < 0 else "better" if interval.low > 0 else "undecided"
+    )
 
 
 def adjusted(found: Sequence[models.BenchComparison]) -> list[models.BenchComparison]:
@@ -309,7 +352,11 @@ def adjusted(found: Sequence[models.BenchComparison]) -> list[models.BenchCompar
     in 18 % of runs. The intervals stay, each for itself.
     """
     changed = list(found)
-    tested = [number for number, each in enumerate(found) if each.interval_95.p_value is not None]
+    tested = [
+        number
+        for number, each in enumerate(found)
+        if each.interval_95.p_value is not None
+    ]
     p_values = holm([found[number].interval_95.p_value or 0.0 for number in tested])
     for number, p_value in zip(tested, p_values, strict=True):
         changes = {
@@ -336,8 +383,14 @@ def compare_systems(
         for before in range(now)
         if name is not None and name == classes[before]
     ]
-    runs = {number: compared_run(reports[number], _THIS_RUN) for number in {*sum(pairs, ())}}
-    pairs = [pair for pair in pairs if runs[pair[0]].cases.keys() & runs[pair[1]].cases.keys()]
+    runs = {
+        number: compared_run(reports[number], _THIS_RUN) for number in {*sum(pairs, ())}
+    }
+    pairs = [
+        pair
+        for pair in pairs
+        if runs[pair[0]].cases.keys() & runs[pair[1]].cases.keys()
+    ]
     found = adjusted([compare_runs(runs[before], runs[now]) for before, now in pairs])
     others: list[list[models.BenchComparison]] = [[] for _ in reports]
     for (_, now), each in zip(pairs, found, strict=True):
@@ -370,9 +423,13 @@ def compare_with_baseline(
     if new.was_picked:
         return PICKED
     if new.missing:
-        cases = f"{new.missing} {'case has' if new.missing == 1 else 'cases have'} no score"
+        cases = (
+            f"{new.missing} {'case has' if new.missing == 1 else 'cases have'} no score"
+        )
         return f"this run is not complete: {cases}"
-    if reasons := repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE):
+    if reasons := repeated_classes(baseline) or refusals(
+        baseline[0], new, right=_NEW_BASELINE
+    ):
         subject = f"{_THIS_RUN}: {shown(new.name)}: "
         return "; ".join(each.removeprefix(subject) for each in reasons)
     return compare_runs(baseline[0], new)
@@ -407,19 +464,27 @@ def evaluate_against_baseline(
             verdict = "FAIL"
             reason = f"worse than the baseline: the mean {difference_words(found)}"
     if why_not:
-        verdict, reason = "INCOMPLETE", f"can't be compared with the baseline: {why_not}"
+        verdict, reason = (
+            "INCOMPLETE",
+            f"can't be compared with the baseline: {why_not}",
+        )
     before = report.gate or models.GateResult(verdict="PASS", reasons=())
     given = (*before.reasons, reason) if reason else before.reasons
     if _RANK[verdict] > _RANK[before.verdict]:
         given = (reason, *before.reasons)  # what decides comes first
     gate = models.GateResult.model_validate(
-        {"verdict": max(before.verdict, verdict, key=_RANK.__getitem__), "reasons": given}
+        {
+            "verdict": max(before.verdict, verdict, key=_RANK.__getitem__),
+            "reasons": given,
+        }
     )
     return report.model_copy(update={"gate": gate}), reason if why_not else ""
 
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
-_RIGHT: Final = "give a kept run, a file of --bench-json, or a report of --failure-taxonomy"
+_RIGHT: Final = (
+    "give a kept run, a file of --bench-json, or a report of --failure-taxonomy"
+)
 
 
 def read_earlier_runs(
@@ -441,10 +506,14 @@ def read_earlier_runs(
     if path.name.endswith(RUN_SUFFIX) and why_no_file(path) is None:
         return [_compared_kept(run_file.read_run(path, has_outputs=False))]
     is_there = False
-    with suppress(OSError, ValueError):  # a name that is too long, or has a null character
+    with suppress(
+        OSError, ValueError
+    ):  # a name that is too long, or has a null character
         is_there = path.exists()
     found = [] if is_there else run_file.find_runs(given, run_file.run_paths(storage))
-    if len({run_file.session_of(path) for path in found}) > 1 or (given == LATEST and not found):
+    if len({run_file.session_of(path) for path in found}) > 1 or (
+        given == LATEST and not found
+    ):
         run_file.find_run(given, storage)  # which says what is wrong
     if found:
         kept = [run_file.read_run(each, has_outputs=False) for each in found]
@@ -462,12 +531,16 @@ def read_earlier_runs(
     if not reports:
         raise BenchError(f"{where}: no task class ran; {_RIGHT} of a run with cases")
     try:
-        return [compared_run(BenchRunReport.model_validate(each), where) for each in reports]
+        return [
+            compared_run(BenchRunReport.model_validate(each), where) for each in reports
+        ]
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, problem["loc"]))
         what = shown(f"{place}: {problem['msg']}" if place else problem["msg"])
-        raise BenchError(f"{where}: no run of a task class ({what}); {_RIGHT}") from None
+        raise BenchError(
+            f"{where}: no run of a task class ({what}); {_RIGHT}"
+        ) from None
 
 
 def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
@@ -485,7 +558,9 @@ def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
     runs = [run for run in runs if name in ("", run.task_class)]
     if len(runs) != 1:
         what = f"has {len(runs)} runs" + (f" of {shown(name)}" if name else "")
-        raise BenchError(f"{shown(given)}: {what}; name one, by the path of its file or its id")
+        raise BenchError(
+            f"{shown(given)}: {what}; name one, by the path of its file or its id"
+        )
     (run,) = runs
     if run.missing or run.was_picked or not run.cases:
         what = "has not run all cases of its class, and those that it has are no sample"
@@ -538,7 +613,11 @@ def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[Compar
                 header = header_of(path)
                 is_whole = not header.test and header.shard is None
                 is_own = header.run_id == report.run_id.removeprefix(models.PARTIAL)
-                if is_whole and not is_own and (header.task_class, header.system.label) == own:
+                if (
+                    is_whole
+                    and not is_own
+                    and (header.task_class, header.system.label) == own
+                ):
                     found = _compared_kept(run_file.read_run(path, has_outputs=False))
                     if not found.missing and not found.was_picked:
                         return [found]

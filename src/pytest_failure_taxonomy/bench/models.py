@@ -13,7 +13,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel
@@ -237,7 +243,9 @@ _AtLeastOne = Annotated[int, Field(ge=1)]
 
 def _check_cap(cap: float) -> float:
     if cap <= 0:
-        raise WrongError(f"a cap of {cap:g} lets no case run; give more than 0, or leave it out")
+        raise WrongError(
+            f"a cap of {cap:g} lets no case run; give more than 0, or leave it out"
+        )
     return cap
 
 
@@ -324,8 +332,12 @@ class BenchCase(ClosedModel):
         """Accept keyword arguments of any name, and fill `fields`."""
         if not isinstance(given, dict) or "fields" in given:
             return given
-        known = {name: value for name, value in given.items() if name in cls.model_fields}
-        fields = {name: value for name, value in given.items() if name not in _NOT_IN_FILES}
+        known = {
+            name: value for name, value in given.items() if name in cls.model_fields
+        }
+        fields = {
+            name: value for name, value in given.items() if name not in _NOT_IN_FILES
+        }
         return {**known, "fields": {"id": given.get("case_id"), **fields}}
 
     @property
@@ -336,7 +348,9 @@ class BenchCase(ClosedModel):
     def __getitem__(self, name: str) -> Any:
         """Return a field of the case's file."""
         if name in self._hidden:
-            raise KeyError(f"{name} is hidden from the system; see `hidden:` of bench.yaml")
+            raise KeyError(
+                f"{name} is hidden from the system; see `hidden:` of bench.yaml"
+            )
         return self.fields[name]
 
     def as_repetition(self, number: int) -> Self:
@@ -362,7 +376,9 @@ class BenchCase(ClosedModel):
             spending: Where `spend` adds what was spent.
             is_suspect: Whether an earlier call for it may have killed what other cases needed.
         """
-        fields = {name: given for name, given in self.fields.items() if name not in hidden}
+        fields = {
+            name: given for name, given in self.fields.items() if name not in hidden
+        }
         update: dict[str, Any] = {"fields": deepcopy(fields)}
         if self.input is self.fields.get("input"):
             update["input"] = update["fields"].get("input")
@@ -370,7 +386,11 @@ class BenchCase(ClosedModel):
             update["input"] = deepcopy(self.input)
         if hidden:
             own = BenchCase.model_fields
-            update |= {name: own[name].default for name in ("path", "line", *hidden) if name in own}
+            update |= {
+                name: own[name].default
+                for name in ("path", "line", *hidden)
+                if name in own
+            }
         case = self.as_in_file().model_copy(update=update).spending_to(spending)
         case._hidden = frozenset(hidden)  # noqa: SLF001 - of the same class
         case._is_suspect = is_suspect  # noqa: SLF001 - likewise
@@ -454,7 +474,11 @@ def _check_kinds(pattern: str) -> str:
     if any(fnmatchcase(kind, pattern) for kind in known_kinds()):
         return pattern
     near = nearest(pattern, known_kinds())
-    right = f"near it are {', '.join(near)}" if near else "write kinds such as llm.rate_limited"
+    right = (
+        f"near it are {', '.join(near)}"
+        if near
+        else "write kinds such as llm.rate_limited"
+    )
     raise WrongError(f"{quoted(pattern)} is no kind of failure; {right}")
 
 
@@ -469,7 +493,8 @@ class RetrySettings(ClosedModel):
     """When the system is called again for a case whose call failed."""
 
     on: Annotated[
-        Listed[Annotated[str, AfterValidator(_check_kinds)]], AfterValidator(_refuse_none)
+        Listed[Annotated[str, AfterValidator(_check_kinds)]],
+        AfterValidator(_refuse_none),
     ]
     """Kinds of the exceptions to try again on; `*` stands for any text, as in `sandbox.*`."""
     attempts: _AtLeastOne = 3
@@ -533,11 +558,13 @@ class TaskClass(ClosedModel):
 
     name: Annotated[str, Field(min_length=1)]
     """The folder's name."""
-    breakdown_keys: Annotated[frozenset[str], BeforeValidator(_as_frozenset)] = frozenset()
-    """The keys that a breakdown may have."""
-    breakdown_ranges: Mapping[str, Annotated[tuple[float, float], Field(strict=False)]] = Field(
-        default_factory=dict
+    breakdown_keys: Annotated[frozenset[str], BeforeValidator(_as_frozenset)] = (
+        frozenset()
     )
+    """The keys that a breakdown may have."""
+    breakdown_ranges: Mapping[
+        str, Annotated[tuple[float, float], Field(strict=False)]
+    ] = Field(default_factory=dict)
     """The least and the greatest value of keys that are not from 0 to 1."""
     failure_mode_taxonomy: Mapping[str, Severity] = Field(default_factory=dict)
     """The severity of each code that the rubric may give."""
@@ -608,12 +635,16 @@ class RunPlan(ClosedModel):
         seen: set[str] = set()
         for case in self.cases:
             if case.case_id in seen:
-                raise ValueError(f"two cases have the id {case.case_id!r}; each needs its own")
+                raise ValueError(
+                    f"two cases have the id {case.case_id!r}; each needs its own"
+                )
             seen.add(case.case_id)
         return self
 
     @classmethod
-    def of(cls, task_class: TaskClass, cases: tuple[BenchCase, ...] | None = None) -> "RunPlan":
+    def of(
+        cls, task_class: TaskClass, cases: tuple[BenchCase, ...] | None = None
+    ) -> "RunPlan":
         """Return the plan that a task class's own settings ask for.
 
         Args:

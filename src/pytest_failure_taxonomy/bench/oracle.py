@@ -61,7 +61,11 @@ def why_wrong(example: OracleExample, score: BenchScore) -> str:
     """Return how a rubric's score is not what an example expects; empty if it is."""
     if score.passed == (example.expect == "gold"):
         return ""
-    return "null: must not pass, and passed" if score.passed else "gold: must pass, and did not"
+    return (
+        "null: must not pass, and passed"
+        if score.passed
+        else "gold: must pass, and did not"
+    )
 
 
 # Agreement with people.
@@ -70,7 +74,9 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 _SUFFIX: Final = ".judge.json"
 
 
-def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.RubricAgreement:
+def measure(
+    task_class: TaskClass, scores: Mapping[str, BenchScore]
+) -> models.RubricAgreement:
     """Return how far the rubric agrees with the labels of the examples that it has graded.
 
     Args:
@@ -80,18 +86,28 @@ def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.R
     Raises:
         ImportError: scipy is not installed.
     """
-    labels = {example.example_id: example.label for example in task_class.oracle if example.label}
+    labels = {
+        example.example_id: example.label
+        for example in task_class.oracle
+        if example.label
+    }
     says = {name: "pass" if scores[name].passed else "fail" for name in labels}
     wrong = {name: label for name, label in labels.items() if says[name] != label}
 
     def rate(*of: str) -> models.MeasuredRate | None:
-        agrees = [float(name not in wrong) for name, label in labels.items() if label in of]
+        agrees = [
+            float(name not in wrong) for name, label in labels.items() if label in of
+        ]
         if not agrees:
             return None
         low, high = interval_95(agrees)
-        return models.MeasuredRate(value=fmean(agrees), low=low, high=high, n=len(agrees))
+        return models.MeasuredRate(
+            value=fmean(agrees), low=low, high=high, n=len(agrees)
+        )
 
-    base_rate, passed = (fmean(each == "pass" for each in of.values()) for of in (labels, says))
+    base_rate, passed = (
+        fmean(each == "pass" for each in of.values()) for of in (labels, says)
+    )
     by_chance = base_rate * passed + (1 - base_rate) * (1 - passed)
     observed = 1 - len(wrong) / len(labels)
     return models.RubricAgreement.model_validate(
@@ -101,11 +117,17 @@ def measure(task_class: TaskClass, scores: Mapping[str, BenchScore]) -> models.R
             "measured_at": now(),
             "base_rate": base_rate,
             "agreement": rate("pass", "fail"),
-            "kappa": (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None,
+            "kappa": (observed - by_chance) / (1 - by_chance)
+            if by_chance < 1
+            else None,
             "true_positive_rate": rate("pass"),
             "true_negative_rate": rate("fail"),
-            "wrongly_passed": [name for name, label in wrong.items() if label == "fail"],
-            "wrongly_failed": [name for name, label in wrong.items() if label == "pass"],
+            "wrongly_passed": [
+                name for name, label in wrong.items() if label == "fail"
+            ],
+            "wrongly_failed": [
+                name for name, label in wrong.items() if label == "pass"
+            ],
         }
     )
 
@@ -122,11 +144,15 @@ def keep(found: models.RubricAgreement, storage: Path) -> Path:
         replace_file(path, found.model_dump_json(indent=2).encode())
     except OSError as error:
         why = error.strerror or error
-        raise BenchError(f"{path}: can't be written ({why}); name another --storage") from None
+        raise BenchError(
+            f"{path}: can't be written ({why}); name another --storage"
+        ) from None
     return path
 
 
-def with_agreement(report: models.BenchRunReport, storage: Path) -> models.BenchRunReport:
+def with_agreement(
+    report: models.BenchRunReport, storage: Path
+) -> models.BenchRunReport:
     """Return a report with what is kept of its rubric's agreement with people, if anything is."""
     with suppress(WrongError, ValueError):
         content = read_content(storage / f"{report.task_class}{_SUFFIX}", _MAX_BYTES)

@@ -46,7 +46,9 @@ def shares_of(scores: Sequence[float]) -> Shares:
 
 def _added(shares: Iterable[tuple[float, float]]) -> Shares:
     found: dict[float, float] = {}
-    for score, share in sorted((round(score, 9) + 0.0, share) for score, share in shares):
+    for score, share in sorted(
+        (round(score, 9) + 0.0, share) for score, share in shares
+    ):
         found[score] = found.get(score, 0.0) + share
     return found
 
@@ -84,9 +86,13 @@ def with_mean(shares: Shares, mean: float) -> Shares:
 
 def _draw(shares: Shares, n: int) -> Iterable[Counter[float]]:
     """Yield samples of n scores: how often each score occurs in it."""
-    drawn = np.random.default_rng(_SEED).multinomial(n, [*shares.values()], size=SAMPLES)
+    drawn = np.random.default_rng(_SEED).multinomial(
+        n, [*shares.values()], size=SAMPLES
+    )
     for sample in drawn:
-        yield Counter({score: int(k) for score, k in zip(shares, sample, strict=True) if k})
+        yield Counter(
+            {score: int(k) for score, k in zip(shares, sample, strict=True) if k}
+        )
 
 
 def plan(
@@ -144,7 +150,9 @@ def plan(
                 {
                     "cases": count,
                     "truth": truth,
-                    "chance_of_gate": None if gate is None else chance_of_gate(shares, count, gate),
+                    "chance_of_gate": None
+                    if gate is None
+                    else chance_of_gate(shares, count, gate),
                     "least_loss": least_loss(find, count, power, most),
                     "least_loss_if_none_improves": easiest,
                 }
@@ -176,7 +184,10 @@ def chance_of_gate(shares: Shares, n: int, gate: GateSettings) -> float:
     least = gate.lower_bound_95
     passing = sum(
         sample.total() - sample[0.0] >= _needed_passes(gate)
-        and (least is None or (n >= bounds.FEWEST_SCORES and bounds.proves(sample, least)))
+        and (
+            least is None
+            or (n >= bounds.FEWEST_SCORES and bounds.proves(sample, least))
+        )
         for sample in _draw(shares, n)
     )
     return passing / SAMPLES
@@ -184,13 +195,16 @@ def chance_of_gate(shares: Shares, n: int, gate: GateSettings) -> float:
 
 def _needed_passes(gate: GateSettings) -> int:
     return max(
-        gate.min_passed_cases or 1, 1 if gate.lower_bound_95 is None else bounds.FEWEST_SCORES
+        gate.min_passed_cases or 1,
+        1 if gate.lower_bound_95 is None else bounds.FEWEST_SCORES,
     )
 
 
 def _exact_chances(truth: float, n: NDArray[Any], gate: GateSettings) -> NDArray[Any]:
     needed: Any = _needed_passes(gate)
-    if gate.lower_bound_95 is not None:  # passes that so low a share exceeds in 5 % of samples
+    if (
+        gate.lower_bound_95 is not None
+    ):  # passes that so low a share exceeds in 5 % of samples
         needed = np.maximum(needed, binom.isf(bounds.ALPHA, n, gate.lower_bound_95) + 1)
     return np.asarray(binom.sf(needed - 1, n, truth))
 
@@ -209,7 +223,9 @@ def cases_needed(shares: Shares, gate: GateSettings, power: float) -> int | None
 
         def suffices(n: int) -> bool:
             passing = round(chance_of_gate(shares, n, gate) * SAMPLES)
-            noisy = bounds.lower_bound_95([1.0] * passing + [0.0] * (SAMPLES - passing)).value
+            noisy = bounds.lower_bound_95(
+                [1.0] * passing + [0.0] * (SAMPLES - passing)
+            ).value
             return noisy is not None and noisy >= power
 
         most = bisect_left(range(1, MOST_CASES + 1), x=True, key=suffices)
@@ -233,9 +249,13 @@ def least_loss(
     Returns:
         `None` if even the greatest is shown less often.
     """
-    losses = [number / _THOUSAND for number in range(1, int(most * _THOUSAND + _SAME) + 1)]
+    losses = [
+        number / _THOUSAND for number in range(1, int(most * _THOUSAND + _SAME) + 1)
+    ]
     found = bisect_left(
-        losses, x=True, key=lambda loss: chance_of_finding(differences(loss), pairs) >= power
+        losses,
+        x=True,
+        key=lambda loss: chance_of_finding(differences(loss), pairs) >= power,
     )
     return losses[found] if found < len(losses) else None
 
@@ -250,7 +270,9 @@ def chance_of_finding(differences: Shares, pairs: int) -> float:
         differ = min(1.0, worse + better)
         if not differ:
             return 0.0
-        most = binom.isf(bounds.EACH_SIDE, flips, 1 / 2)  # losses that still prove nothing
+        most = binom.isf(
+            bounds.EACH_SIDE, flips, 1 / 2
+        )  # losses that still prove nothing
         shown = binom.sf(most, flips, worse / differ)
         return float(binom.pmf(flips, pairs, differ) @ shown)
     return (

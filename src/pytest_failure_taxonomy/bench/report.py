@@ -39,10 +39,17 @@ from pytest_failure_taxonomy.bench.bounds import (
 )
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import cost_words, counted, listed, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import (
+    cost_words,
+    counted,
+    listed,
+    seconds_words,
+)
 
 RIGHT_REDUCERS: Final = "write mean, majority, pass@K, pass^K or best@K"
-_NAME: Final = re.compile(r"mean|majority|(pass@|pass\^|best@)([1-9][0-9]{0,3})", re.ASCII)
+_NAME: Final = re.compile(
+    r"mean|majority|(pass@|pass\^|best@)([1-9][0-9]{0,3})", re.ASCII
+)
 
 
 _LOST: Final = models.BenchScore(passed=False, score=0.0)
@@ -127,7 +134,11 @@ def reduce_runs(
         k, n, mean = needed_runs(name), len(cases), None
         short = sum(len(case.runs) < k for case in cases)
         if short or not cases:
-            why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
+            why = (
+                f"{short} of {n} cases ran fewer than {k} times"
+                if cases
+                else "no case ran"
+            )
             bound = models.LowerBound(value=None, method=f"none: {why}", n=n)
             proven: dict[str, Any] = {"lower_bound_95": bound}
         else:
@@ -198,7 +209,11 @@ def scores_by_key(
     """
     # Repetitions of a case are alike, as the cases of a cluster are.
     of_cases = units_of([case.cluster for case in cases])
-    runs = [(unit, run) for unit, case in zip(of_cases, cases, strict=True) for run in case.runs]
+    runs = [
+        (unit, run)
+        for unit, case in zip(of_cases, cases, strict=True)
+        for run in case.runs
+    ]
     found = []
     for key in sorted({key for _, run in runs for key in run.breakdown}):
         given = [
@@ -266,7 +281,9 @@ def aggregate(
     begun = sorted({*(started or ()), *scores})
     unknown = sorted(set(begun) - {case.case_id for case in plan.cases})
     if unknown:
-        raise ValueError(f"no case of the plan has the id {', '.join(map(repr, unknown))}")
+        raise ValueError(
+            f"no case of the plan has the id {', '.join(map(repr, unknown))}"
+        )
     runs = {key: scores.get(key, _LOST) for key in begun}
     passed = sum(run.passed for run in runs.values())
     values = [run.counted_score for run in runs.values()]
@@ -305,11 +322,14 @@ def aggregate(
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
         passed_count=passed,
-        total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
+        total_cost_usd=math.fsum(
+            [lost_cost_usd, *(score.cost_usd for score in scores.values())]
+        ),
         usage=usage,
         stopped=stopped,
         lost_to_provider=tuple(
-            models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(losses.items())
+            models.ProviderLoss(kind=kind, cases=count)
+            for kind, count in sorted(losses.items())
         ),
         block_severity_failure_modes=tuple(
             sorted({mode.code for mode in modes if mode.severity == "block"})
@@ -318,7 +338,11 @@ def aggregate(
         reduced=reduce_runs(plan.task_class.settings.reducers, distinct, why_none),
         by_tag=scores_by_tag(distinct, why_none),
         by_breakdown_key=scores_by_key(distinct, why_none),
-        clusters={name: each.cluster for name, each in groups.items() if each.cluster is not None},
+        clusters={
+            name: each.cluster
+            for name, each in groups.items()
+            if each.cluster is not None
+        },
         digests=digests,
         system=system,
         shard=None
@@ -326,7 +350,9 @@ def aggregate(
         else models.BenchShard(
             **plan.shard.model_dump(),
             scheduled=tuple(
-                models.ShardCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+                models.ShardCase(
+                    case_id=case.case_id, repetition=case.repetition, tags=case.tags
+                )
                 for case in plan.cases
             ),
             unscored=tuple(case_id for case_id in begun if case_id not in scores),
@@ -378,15 +404,22 @@ def evaluate_gate(
     missing = _missing(report)
     settings = settings or models.GateSettings()
     if is_selection:
-        settings = models.GateSettings()  # what the class has to reach, some of its cases have not
+        settings = (
+            models.GateSettings()
+        )  # what the class has to reach, some of its cases have not
     elif missing:
-        settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
+        settings = settings.model_copy(
+            update={"lower_bound_95": None}
+        )  # there is no bound
     failing = tuple(_failures(report, settings))
     if report.shard is not None:
         part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
         missing = (part, *missing)
     elif is_selection:
-        missing = ("not all cases of the class were selected; a gate needs them all", *missing)
+        missing = (
+            "not all cases of the class were selected; a gate needs them all",
+            *missing,
+        )
     elif report.block_severity_failure_modes:
         return models.GateResult(verdict="FAIL", reasons=(*failing, *missing))
     if missing:
@@ -394,7 +427,9 @@ def evaluate_gate(
     return models.GateResult(verdict="FAIL" if failing else "PASS", reasons=failing)
 
 
-def _failures(report: models.BenchRunReport, settings: models.GateSettings) -> Iterator[str]:
+def _failures(
+    report: models.BenchRunReport, settings: models.GateSettings
+) -> Iterator[str]:
     """Yield why the cases that ran are not good enough, the most important reason first."""
     if report.block_severity_failure_modes:
         blocked = sum(
@@ -413,9 +448,13 @@ def _failures(report: models.BenchRunReport, settings: models.GateSettings) -> I
     # Cases that failed don't count: otherwise a class with one case too few would pass as soon as
     # it got another one that fails.
     needed = max(settings.min_passed_cases or 1, 1 if asked is None else FEWEST_SCORES)
-    name_of = distinct_name_of(report)  # repetitions count once, where other counts have each
+    name_of = distinct_name_of(
+        report
+    )  # repetitions count once, where other counts have each
     unit = "case" if name_of is str else "distinct case"
-    passed = len({name_of(case_id) for case_id, score in report.per_case if score.passed})
+    passed = len(
+        {name_of(case_id) for case_id, score in report.per_case if score.passed}
+    )
     if passed < needed == 1:
         yield "no case passed"
     elif passed < needed:
@@ -447,7 +486,9 @@ def _codes_words(report: models.BenchRunReport, severity: str) -> str:
     found = Counter(
         code
         for _, score in report.per_case
-        for code in {mode.code for mode in score.failure_modes if mode.severity == severity}
+        for code in {
+            mode.code for mode in score.failure_modes if mode.severity == severity
+        }
     )
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{code} ({count})" for code, count in ranked)
@@ -488,7 +529,9 @@ def summary_lines(
         detail: Whether to list failure modes of severity `warn` and `info`, too.
     """
     counts, part = report.counts, ""
-    outcome = ", ".join([f"{counts.passed} of {counts.scheduled} passed", *_missing_words(report)])
+    outcome = ", ".join(
+        [f"{counts.passed} of {counts.scheduled} passed", *_missing_words(report)]
+    )
     if report.mean_score is not None:
         # What a stop has left over says nothing of the whole class.
         of = "" if report.complete else f" of the {counts.started} that were started"
@@ -525,14 +568,18 @@ def table_of_systems(
             + (f" of {counts.started}" if counts.not_run else ""),
             "-" if bound is None else cut_share(bound),
             cost_words(report.total_cost_usd),
-            seconds_words(math.fsum(measured) / len(measured) / 1_000) if measured else "",
+            seconds_words(math.fsum(measured) / len(measured) / 1_000)
+            if measured
+            else "",
             "" if report.gate is None else report.gate.verdict,
         )
         rows.append(cells)
     # What no system has, such as a cost, needs no column.
     used = [n for n, column in enumerate(zip(*rows, strict=True)) if any(column[1:])]
     widths = {n: max(len(row[n]) for row in rows) for n in used}
-    title = f"bench {reports[0].task_class}{test and f' in {test}'}: {len(reports)} systems"
+    title = (
+        f"bench {reports[0].task_class}{test and f' in {test}'}: {len(reports)} systems"
+    )
     lines = ("  ".join(row[n].ljust(widths[n]) for n in used) for row in rows)
     pairs = _lines_of_pairs(reports) if has_pairs else ()
     return [title, *(f"  {line.rstrip()}" for line in lines), *pairs]
@@ -549,10 +596,16 @@ def lines_of_system(
         brief: Whether to say only why it is not good enough, in a single line; none if it is.
     """
     if brief:
-        why = "; ".join(report.gate.reasons) if report.gate is not None else report.stopped
+        why = (
+            "; ".join(report.gate.reasons)
+            if report.gate is not None
+            else report.stopped
+        )
         return [f"  {report.system_label}: {why}"] if why else []
     bound = report.lower_bound_95
-    lines = [f"cases: {', '.join(missing)}"] if (missing := _missing_words(report)) else []
+    lines = (
+        [f"cases: {', '.join(missing)}"] if (missing := _missing_words(report)) else []
+    )
     if bound.value is None and report.mean_score is not None:
         lines.append(_bound(bound))
     lines += _facts(report, detail=detail, has_cost=False)
@@ -583,10 +636,14 @@ def adjusted_words(found: models.BenchComparison) -> str:
 
 def name_with_system(report: models.BenchRunReport) -> str:
     """Return the name of a run's class, with the label of its system if there are several."""
-    return report.task_class + (f"[{report.system_label}]" if report.system_label else "")
+    return report.task_class + (
+        f"[{report.system_label}]" if report.system_label else ""
+    )
 
 
-def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True) -> list[str]:
+def _facts(
+    report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
+) -> list[str]:
     """Return the other facts of a run, a line for each, which begins with its name."""
     severities = ("block", "warn", "info") if detail else ("block",)
     facts = [(severity, _codes_words(report, severity)) for severity in severities]
@@ -599,16 +656,28 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         facts.append((reduced.name, words))
     for tag in report.by_tag if detail else ():
         mean = mean_words(tag.mean_score, tag.standard_error)
-        words = f"{tag.passed} of {tag.n} passed; mean {mean}; {_bound(tag.lower_bound_95)}"
+        words = (
+            f"{tag.passed} of {tag.n} passed; mean {mean}; {_bound(tag.lower_bound_95)}"
+        )
         facts.append((f"tag {tag.tag}", words))
     for key in report.by_breakdown_key if detail else ():
         mean = mean_words(key.mean, key.standard_error)
-        facts.append((f"key {key.key}", f"mean {mean}, least {key.least:.3f}, n={key.n}"))
+        facts.append(
+            (f"key {key.key}", f"mean {mean}, least {key.least:.3f}, n={key.n}")
+        )
     facts.append(("partial credit", _partial_words(report)))
     facts.append(("judge", _agreement_words(report.rubric_agreement)))
-    times_ms = {case_id: score.system_ms for case_id, score in report.per_case if score.system_ms}
-    slowest = sorted(times_ms, key=lambda case_id: (-times_ms[case_id], case_id))[:_SLOWEST]
-    times = (f"{case_id} {seconds_words(times_ms[case_id] / 1_000)}" for case_id in slowest)
+    times_ms = {
+        case_id: score.system_ms
+        for case_id, score in report.per_case
+        if score.system_ms
+    }
+    slowest = sorted(times_ms, key=lambda case_id: (-times_ms[case_id], case_id))[
+        :_SLOWEST
+    ]
+    times = (
+        f"{case_id} {seconds_words(times_ms[case_id] / 1_000)}" for case_id in slowest
+    )
     facts.append(("slowest", ", ".join(times)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
@@ -616,7 +685,9 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
     facts.append(("usage", ", ".join(usage)))
     if report.baseline is not None:
         found = report.baseline
-        said = [f"mean {difference_words(found)}, {found.finding}{adjusted_words(found)}"]
+        said = [
+            f"mean {difference_words(found)}, {found.finding}{adjusted_words(found)}"
+        ]
         for flip, verb in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
             names = [each.case_id for each in found.changes if each.flip == flip]
             if names:
@@ -625,20 +696,28 @@ def _facts(report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
         facts.append(("baseline", "; ".join(said)))
     if report.gate is not None:
         reasons = "; ".join(report.gate.reasons)
-        facts.append(("gate", report.gate.verdict + (f": {reasons}" if reasons else "")))
+        facts.append(
+            ("gate", report.gate.verdict + (f": {reasons}" if reasons else ""))
+        )
     elif blocked := sum(
         score.passed and any(mode.severity == "block" for mode in score.failure_modes)
         for _, score in report.per_case
     ):
         passed = "1 case passed" if blocked == 1 else f"{blocked} cases passed"
-        facts.append(("no gate", f"{passed} with a code of severity block; a gate would fail"))
+        facts.append(
+            ("no gate", f"{passed} with a code of severity block; a gate would fail")
+        )
     return [f"{name}: {words}" for name, words in facts if words]
 
 
 def _partial_words(report: models.BenchRunReport) -> str:
     """Return how many scores count 0 because their cases failed; '' where there are none."""
     scored = sum(score.score > score.counted_score for _, score in report.per_case)
-    return f"{counted(scored, 'failed case')} scored above 0; each counts 0" if scored else ""
+    return (
+        f"{counted(scored, 'failed case')} scored above 0; each counts 0"
+        if scored
+        else ""
+    )
 
 
 def _agreement_words(found: models.RubricAgreement | None) -> str:
@@ -650,8 +729,10 @@ def _agreement_words(found: models.RubricAgreement | None) -> str:
     words = f"agrees with {found.agreement.value:.3f} of {found.agreement.n} labels"
     rates = {
         "kappa": found.kappa,
-        "true positive rate": found.true_positive_rate and found.true_positive_rate.value,
-        "true negative rate": found.true_negative_rate and found.true_negative_rate.value,
+        "true positive rate": found.true_positive_rate
+        and found.true_positive_rate.value,
+        "true negative rate": found.true_negative_rate
+        and found.true_negative_rate.value,
     }
     parts = (f"{name} {each:.3f}" for name, each in rates.items() if each is not None)
     return ", ".join([words, *parts])
@@ -680,7 +761,9 @@ def _bound(bound: models.LowerBound) -> str:
 
 def _units(found: models.LowerBound | models.DifferenceInterval) -> str:
     """Return how many cases a figure is computed from, and their clusters if they have some."""
-    return f"n={found.n}" + (f" in {found.clusters} clusters" if found.clusters is not None else "")
+    return f"n={found.n}" + (
+        f" in {found.clusters} clusters" if found.clusters is not None else ""
+    )
 
 
 def difference_words(found: models.BenchComparison) -> str:

@@ -26,7 +26,12 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode, TaskClass
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchScore,
+    FailureMode,
+    TaskClass,
+)
 from pytest_failure_taxonomy.bench.user_code import ToldError, Traceback, describe, safe
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
@@ -139,7 +144,10 @@ def _counts_0(score: BenchScore) -> str:
 
 
 def failure_lines(
-    task_class: str, case: BenchCase, outcome: CaseOutcome, descriptions: Mapping[str, str]
+    task_class: str,
+    case: BenchCase,
+    outcome: CaseOutcome,
+    descriptions: Mapping[str, str],
 ) -> list[str]:
     """Return the lines that show a failed case: score, failure modes, traceback and output."""
     score = outcome.score
@@ -199,7 +207,9 @@ class AnsweredMode(ClosedModel):
 
 _GivenMode = Annotated[
     AnsweredMode,
-    BeforeValidator(lambda given: vars(given) if isinstance(given, FailureMode) else given),
+    BeforeValidator(
+        lambda given: vars(given) if isinstance(given, FailureMode) else given
+    ),
 ]
 
 
@@ -241,9 +251,13 @@ def read_answer(given: object) -> Verdict:
         problems = []
         for problem in error.errors(include_url=False):
             where = ".".join(str(part)[:_MAX_VALUE] for part in problem["loc"])
-            says = packaged_table("wrong_values")["in_answers"].get(problem["type"], _OTHER)
+            says = packaged_table("wrong_values")["in_answers"].get(
+                problem["type"], _OTHER
+            )
             words = says.format(
-                value=_show(problem["input"]), message=problem["msg"], **problem.get("ctx", {})
+                value=_show(problem["input"]),
+                message=problem["msg"],
+                **problem.get("ctx", {}),
             )
             problems.append(safe(f"{where}: {words}" if where else words))
         text = "; ".join(problems)
@@ -253,7 +267,9 @@ def read_answer(given: object) -> Verdict:
         raise
     except Exception as error:  # the methods of the mapping may raise anything
         raise RubricError(describe(error)) from error
-    raise RubricError(f"the answer is of type {type(given).__name__}; a mapping would be right")
+    raise RubricError(
+        f"the answer is of type {type(given).__name__}; a mapping would be right"
+    )
 
 
 def read_verdict(given: object) -> tuple[Verdict, str]:
@@ -303,7 +319,9 @@ def failed_score(
     )
 
 
-def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
+def graded_score(
+    answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float
+) -> BenchScore:
     """Return the score of a case whose rubric answered in the right shape.
 
     A listed failure mode of severity `block` does not change `passed`: the rubric decides that. A
@@ -318,20 +336,30 @@ def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float
             wrong = models.RUBRIC_MALFORMED_OUTPUT
             why = f"breakdown.{key}: {number:g} is not from {low:g} to {high:g}"
     if offending:  # the smallest, so that the detail doesn't depend on their order
-        wrong, why = models.RUBRIC_UNKNOWN_BREAKDOWN_KEY, safe(min(offending))[:_MAX_NAME]
+        wrong, why = (
+            models.RUBRIC_UNKNOWN_BREAKDOWN_KEY,
+            safe(min(offending))[:_MAX_NAME],
+        )
     if wrong:
-        return failed_score(wrong, why, wall_clock_ms=wall_clock_ms, cost_usd=answer.cost_usd)
+        return failed_score(
+            wrong, why, wall_clock_ms=wall_clock_ms, cost_usd=answer.cost_usd
+        )
     taxonomy = task_class.failure_mode_taxonomy
     modes = []
     for mode in answer.failure_modes:
-        code, detail, severity = mode.code, mode.detail, taxonomy.get(mode.code, "block")
+        code, detail, severity = (
+            mode.code,
+            mode.detail,
+            taxonomy.get(mode.code, "block"),
+        )
         if code not in taxonomy:
             code, detail = models.RUBRIC_UNKNOWN_FAILURE_MODE, safe(code)[:_MAX_NAME]
         elif code in models.RUNNER_CODES:
             severity = "block"
         modes.append(FailureMode(code=code, severity=severity, detail=detail))
     return BenchScore(
-        passed=answer.passed and all(mode.code in taxonomy for mode in answer.failure_modes),
+        passed=answer.passed
+        and all(mode.code in taxonomy for mode in answer.failure_modes),
         score=answer.score,
         breakdown=answer.breakdown,
         failure_modes=tuple(modes),
@@ -359,7 +387,9 @@ def check_variables(task_class: TaskClass, where: str) -> None:
         BenchError: One is not set, or empty, as a secret that a CI job doesn't have.
     """
     declare_secret_variables(task_class.settings.rubric_env)
-    missing = [name for name in task_class.settings.rubric_env if not os.environ.get(name)]
+    missing = [
+        name for name in task_class.settings.rubric_env if not os.environ.get(name)
+    ]
     if missing:
         are = "is" if len(missing) == 1 else "are"
         raise BenchError(
@@ -373,7 +403,9 @@ class CombinedRubrics:
 
     is_isolated = True
 
-    def __init__(self, rubrics: Mapping[str, IsolatedRubric], task_class: TaskClass) -> None:
+    def __init__(
+        self, rubrics: Mapping[str, IsolatedRubric], task_class: TaskClass
+    ) -> None:
         """Take the rubrics by name, and their class, which says what each weighs."""
         self._rubrics = {name: rubrics[name] for name in sorted(rubrics)}
         self._task_class = task_class
@@ -386,7 +418,8 @@ class CombinedRubrics:
             RubricError: A rubric that counts gave no verdict.
         """
         given = await asyncio.gather(
-            *(rubric(case, output) for rubric in self._rubrics.values()), return_exceptions=True
+            *(rubric(case, output) for rubric in self._rubrics.values()),
+            return_exceptions=True,
         )
         answers: dict[str, Verdict] = {}
         errors: dict[str, RubricError] = {}
@@ -402,7 +435,9 @@ class CombinedRubrics:
                 errors[name] = error
             printed += f"{name}: {shown}\n" if shown else ""
         task_class = self._task_class
-        answer = combine(answers, weights_of(task_class), task_class.breakdown_keys, errors)
+        answer = combine(
+            answers, weights_of(task_class), task_class.breakdown_keys, errors
+        )
         text = answer.model_dump_json(exclude={"wall_clock_ms"})
         return RubricAnswer(json=text.encode(), printed=printed)
 
@@ -439,10 +474,14 @@ def combine(
     counting = {name: error for name, error in sorted(errors.items()) if weights[name]}
     if counting:
         first = next(iter(counting.values()))
-        kind = RubricTimeoutError if isinstance(first, RubricTimeoutError) else RubricError
+        kind = (
+            RubricTimeoutError if isinstance(first, RubricTimeoutError) else RubricError
+        )
         raise kind(
             "; ".join(f"{name}: {error}" for name, error in counting.items()),
-            traceback=next(filter(None, (each.traceback for each in counting.values())), ""),
+            traceback=next(
+                filter(None, (each.traceback for each in counting.values())), ""
+            ),
             printed="".join(each.printed for each in counting.values()),
             cost_usd=cost_usd,
         )
@@ -456,7 +495,9 @@ def combine(
             elif key in givers:
                 problem = f"is given by {givers[key]}, too"
             if problem:
-                raise RubricError(f"{name}: the breakdown key {key!r} {problem}", cost_usd=cost_usd)
+                raise RubricError(
+                    f"{name}: the breakdown key {key!r} {problem}", cost_usd=cost_usd
+                )
             givers[key] = name
     total = math.fsum(weights[name] for name in deciding)
     score = math.fsum(weights[name] / total * answers[name].score for name in deciding)
@@ -469,8 +510,13 @@ def combine(
     return Verdict(
         passed=all(answers[name].passed for name in deciding),
         score=min(1.0, score),
-        breakdown={**breakdown, **{name: answers[name].score for name in sorted(answers)}},
-        failure_modes=tuple(mode for name in deciding for mode in answers[name].failure_modes),
+        breakdown={
+            **breakdown,
+            **{name: answers[name].score for name in sorted(answers)},
+        },
+        failure_modes=tuple(
+            mode for name in deciding for mode in answers[name].failure_modes
+        ),
         cost_usd=cost_usd,
     )
 
@@ -479,7 +525,10 @@ Grade = Callable[[dict[str, Any], object], dict[str, Any]]
 
 
 def grade_in_process(
-    grades: Mapping[str, Grade], task_class: TaskClass, case: dict[str, Any], output: object
+    grades: Mapping[str, Grade],
+    task_class: TaskClass,
+    case: dict[str, Any],
+    output: object,
 ) -> Verdict:
     """Return the answer of some of a class's rubrics in this process; what they raise is raised.
 

@@ -27,7 +27,9 @@ _NO_PART_OF_A_RUBRIC: Final = ("conftest.py", "breakdown_keys.py", "cases.py")
 _HEX_DIGITS: Final = 32
 
 
-def digests_of(task_class: TaskClass, cases: Iterable[BenchCase] | None = None) -> BenchDigests:
+def digests_of(
+    task_class: TaskClass, cases: Iterable[BenchCase] | None = None
+) -> BenchDigests:
     """Return the digests of a task class as it is now.
 
     Args:
@@ -45,7 +47,11 @@ def case_digest(case: BenchCase) -> str:
     """Return the digest of everything that a case's file says of it."""
     try:
         text = json.dumps(case.fields, sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError):  # keys of several types, for example
+    except (
+        TypeError,
+        ValueError,
+        RecursionError,
+    ):  # keys of several types, for example
         text = repr(case.fields)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -85,7 +91,9 @@ def taxonomy_digest(task_class: TaskClass) -> str:
         sorted(task_class.failure_mode_taxonomy.items()),
         sorted(task_class.breakdown_keys),
     ]
-    if task_class.breakdown_ranges:  # the digests of classes without stay what they were
+    if (
+        task_class.breakdown_ranges
+    ):  # the digests of classes without stay what they were
         content.append(sorted(task_class.breakdown_ranges.items()))
     return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()
 
@@ -99,7 +107,10 @@ def rubric_digest(task_class: TaskClass) -> str | None:
     Returns:
         `None` for a class without a rubric of its own.
     """
-    rubrics = {*task_class.rubrics.values(), *([task_class.rubric] if task_class.rubric else [])}
+    rubrics = {
+        *task_class.rubrics.values(),
+        *([task_class.rubric] if task_class.rubric else []),
+    }
     if not rubrics:
         return None
     digest = hashlib.sha256()
@@ -110,8 +121,14 @@ def rubric_digest(task_class: TaskClass) -> str | None:
     try:
         for path in _files_of(rubrics):
             content = path.read_bytes()
-            name = f"{path.parent.name}/{path.name}" if path.parent.name == RUBRICS else path.name
-            digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+            name = (
+                f"{path.parent.name}/{path.name}"
+                if path.parent.name == RUBRICS
+                else path.name
+            )
+            digest.update(
+                f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape")
+            )
             digest.update(content)
     except OSError:
         return None
@@ -146,11 +163,15 @@ def parse_shard(given: str, where: str) -> tuple[int, int]:
     found = _SHARD.fullmatch(given)
     index, total = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= index <= total <= _MOST_SHARDS:
-        raise BenchError(f"{where}: {given!r} is no part of a bench; give one such as 2/4")
+        raise BenchError(
+            f"{where}: {given!r} is no part of a bench; give one such as 2/4"
+        )
     return index, total
 
 
-def ids_of_shard(task_class: models.TaskClass, index: int, total: int) -> frozenset[str]:
+def ids_of_shard(
+    task_class: models.TaskClass, index: int, total: int
+) -> frozenset[str]:
     """Return the ids of the cases of a task class that belong to a shard.
 
     The cases are counted in the order of their files, so that all machines agree. The repetitions
@@ -204,12 +225,16 @@ def join_shards(reports: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for each in reports:
         report = models.BenchRunReport.model_validate(each)
         if report.shard is None:
-            raise ValueError(f"the report of {report.task_class} is not that of a shard")
+            raise ValueError(
+                f"the report of {report.task_class} is not that of a shard"
+            )
         by_source.setdefault(report.shard.source, []).append((report.shard, report))
     problems = [problem for group in by_source.values() for problem in _problems(group)]
     if problems:
         raise BenchError("\n".join(problems))
-    return [_join(group).model_dump(mode="json") for _, group in sorted(by_source.items())]
+    return [
+        _join(group).model_dump(mode="json") for _, group in sorted(by_source.items())
+    ]
 
 
 _Part = tuple[models.BenchShard, models.BenchRunReport]
@@ -239,22 +264,30 @@ def _problems(parts: Sequence[_Part]) -> Iterator[str]:
 def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     """Return the report of the run that shards are parts of."""
     shards, reports = zip(*sorted(parts, key=lambda part: part[0].index), strict=True)
-    missing = sorted(set(range(1, shards[0].total + 1)) - {each.index for each in shards})
+    missing = sorted(
+        set(range(1, shards[0].total + 1)) - {each.index for each in shards}
+    )
     away = [f"shard {index} of {shards[0].total} is missing" for index in missing]
     scores = [scored for report in reports for scored in report.per_case]
     unscored = {case_id for each in shards for case_id in each.unscored}
     stopped = [report.stopped for report in reports if report.stopped]
     digests = reports[0].digests
     if digests is not None:
-        known = (None if (each := run.digests) is None else each.cases for run in reports)
+        known = (
+            None if (each := run.digests) is None else each.cases for run in reports
+        )
         digests = digests.model_copy(update={"cases": joined_cases_digest(known)})
     # The same for the same runs.
     ids = "".join(report.run_id for report in reports)
     run_id = blake2b(ids.encode(), digest_size=16).hexdigest()
     is_partial = any(report.run_id.startswith(models.PARTIAL) for report in reports)
-    clusters = {case_id: name for report in reports for case_id, name in report.clusters.items()}
+    clusters = {
+        case_id: name for report in reports for case_id, name in report.clusters.items()
+    }
     cases = tuple(
-        models.BenchCase(**vars(case), cluster=clusters.get(distinct_name_of(report)(case.case_id)))
+        models.BenchCase(
+            **vars(case), cluster=clusters.get(distinct_name_of(report)(case.case_id))
+        )
         for report, each in zip(reports, shards, strict=True)
         for case in each.scheduled
     )
@@ -286,9 +319,12 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     for each in (loss for report in reports for loss in report.lost_to_provider):
         lost[each.kind] += each.cases
     losses = tuple(
-        models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items())
+        models.ProviderLoss(kind=kind, cases=count)
+        for kind, count in sorted(lost.items())
     )
-    agreements = (each.rubric_agreement for each in reports if each.rubric_agreement is not None)
+    agreements = (
+        each.rubric_agreement for each in reports if each.rubric_agreement is not None
+    )
     return joined.model_copy(
         update={"lost_to_provider": losses, "rubric_agreement": next(agreements, None)}
     )

@@ -63,7 +63,9 @@ def import_callable(target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]  # callable() says no more of it
 
 
-def load_rubric(path: Path, name: str) -> Callable[[dict[str, Any], object], dict[str, Any]]:
+def load_rubric(
+    path: Path, name: str
+) -> Callable[[dict[str, Any], object], dict[str, Any]]:
     """Return the function `grade` of a rubric, loaded into this process.
 
     The rubric is not isolated here, and is loaded again at each call.
@@ -165,7 +167,10 @@ class Traceback:
         """Take the traceback without our own frames; nothing of the frames is kept alive."""
         with suppress(BaseException):  # methods of the exception are called
             begin = error.__traceback__
-            while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
+            while (
+                begin is not None
+                and begin.tb_frame.f_globals.get("__name__", "") in _OURS
+            ):
                 begin = begin.tb_next
             return cls(traceback.TracebackException(type(error), error, begin))
         return cls()
@@ -219,14 +224,21 @@ def kind_of(error: BaseException) -> str | None:
             if len(named) <= _MAX_KIND and named.isprintable():
                 return named
         else:
-            bases = tuple(f"{one.__module__}.{one.__qualname__}" for one in type(each).__mro__[:-1])
+            bases = tuple(
+                f"{one.__module__}.{one.__qualname__}"
+                for one in type(each).__mro__[:-1]
+            )
             module, _, name = bases[0].rpartition(".")
             found = classify_exception(
-                RaisedException(type=name, module=module, message=_message_of(each), bases=bases)
+                RaisedException(
+                    type=name, module=module, message=_message_of(each), bases=bases
+                )
             )
             if found is not None:
                 return found[1]
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        each = each.__cause__ or (
+            None if each.__suppress_context__ else each.__context__
+        )
     return None
 
 
@@ -257,7 +269,9 @@ def fingerprint(code: str, words: str, name: str = "") -> str:
     return blake2b(told, digest_size=8).hexdigest()
 
 
-def pause_seconds(retry: RetrySettings | None, number: int, error: ToldError) -> float | None:
+def pause_seconds(
+    retry: RetrySettings | None, number: int, error: ToldError
+) -> float | None:
     """Return how long to wait before a case's system is called again.
 
     The pause doubles with each call. A pause that the server asked for is kept if it is longer.
@@ -336,7 +350,9 @@ class ToldError(Exception):
         printed: str = "",
     ) -> None:
         super().__init__(message)
-        self.traceback = Traceback(traceback) if isinstance(traceback, str) else traceback
+        self.traceback = (
+            Traceback(traceback) if isinstance(traceback, str) else traceback
+        )
         self.printed = printed
 
     @property
@@ -370,7 +386,9 @@ def told(error: BaseException) -> ToldError:
     if issubclass(type(error), ToldError):  # `isinstance` would ask the exception
         known: ToldError = error.with_traceback(None)  # type: ignore[assignment]
         return known
-    name = type.__dict__["__name__"].__get__(type(error))  # past a metaclass that has its own
+    name = type.__dict__["__name__"].__get__(
+        type(error)
+    )  # past a metaclass that has its own
     said: dict[str, Any] = {"type": name, "message": _message_of(error)}
     with suppress(BaseException):
         said.update(facts_of(error))
@@ -385,7 +403,9 @@ def raised_elsewhere(said: Mapping[str, Any], printed: str = "") -> ToldError:
         printed: What its process printed.
     """
     kind = type(said["type"], (ToldError,), {"__module__": __name__})
-    error: ToldError = kind(said["message"], traceback=said["traceback"], printed=printed)
+    error: ToldError = kind(
+        said["message"], traceback=said["traceback"], printed=printed
+    )
     for name in said.keys() & FACTS:
         setattr(error, name, said[name])
     return error

@@ -19,7 +19,11 @@ from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
 from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
 from pytest_failure_taxonomy.bench.load.folder import write_starter
-from pytest_failure_taxonomy.bench.models import RUNNER_CODES, BenchRunReport, GateSettings
+from pytest_failure_taxonomy.bench.models import (
+    RUNNER_CODES,
+    BenchRunReport,
+    GateSettings,
+)
 from pytest_failure_taxonomy.bench.oracle import with_agreement
 from pytest_failure_taxonomy.bench.report import (
     adjusted_words,
@@ -37,7 +41,12 @@ from pytest_failure_taxonomy.report.markup import as_words
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import change_texts, encodable, safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.words import cost_words, counted, listed, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import (
+    cost_words,
+    counted,
+    listed,
+    seconds_words,
+)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
@@ -74,7 +83,9 @@ def _load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptR
         BenchError: There is no such run, or its file can't be read.
     """
     try:
-        run = read_run(run_file.find_run(options.run, options.storage), has_outputs=has_outputs)
+        run = read_run(
+            run_file.find_run(options.run, options.storage), has_outputs=has_outputs
+        )
     except BenchError as error:  # it names files, whose names may hold anything
         raise BenchError(safe_text(str(error), MAX_LINE)) from None
     for problem in run.problems:
@@ -137,7 +148,9 @@ def list_runs(options: argparse.Namespace) -> int:
     elif rows:
         answer_lines(_table("runs", rows))
     elif not code:
-        tell(f"there is no run in {safe_text(str(options.storage))}; name a folder by --storage")
+        tell(
+            f"there is no run in {safe_text(str(options.storage))}; name a folder by --storage"
+        )
     return code
 
 
@@ -180,7 +193,9 @@ def _missing(run: KeptRun, report: BenchRunReport) -> str:
 
 
 def _system(row: dict[str, Any]) -> str:
-    return " ".join(str(row[name]) for name in ("system", "version", "label") if row[name])
+    return " ".join(
+        str(row[name]) for name in ("system", "version", "label") if row[name]
+    )
 
 
 def _name(found: BenchComparison) -> str:
@@ -218,7 +233,9 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
 
 
 def _table(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[Line]:
-    return output.table_lines(output.columns_of(packaged_table("bench")[name], _WORDS), rows)
+    return output.table_lines(
+        output.columns_of(packaged_table("bench")[name], _WORDS), rows
+    )
 
 
 # One run.
@@ -256,7 +273,9 @@ def show(options: argparse.Namespace) -> int:
         }
         answer(shown.json_text(facts) + "\n")
     else:
-        answer_lines(run_lines(run) if options.case is None else case_lines(run, options.case))
+        answer_lines(
+            run_lines(run) if options.case is None else case_lines(run, options.case)
+        )
     return 0
 
 
@@ -268,7 +287,9 @@ def _refuse_unknown(run: KeptRun, case_id: str) -> None:
     right = f"near it are {', '.join(near)}" if near else "the run has no cases"
     if repeated:
         right = f"it was repeated, so name {' or '.join(repeated)}"
-    raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", MAX_LINE))
+    raise BenchError(
+        safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", MAX_LINE)
+    )
 
 
 def run_lines(run: KeptRun) -> Iterator[Line]:
@@ -304,9 +325,15 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
     if header.shard:
         yield "shard", f"{header.shard.index} of {header.shard.total}"
     if header.regraded_from:
-        yield "regraded", f"the outputs of {header.regraded_from}; the system was not called"
+        yield (
+            "regraded",
+            f"the outputs of {header.regraded_from}; the system was not called",
+        )
     rubric = (digests.rubric or "none")[:_DIGITS]
-    yield "digests", f"rubric {rubric}, taxonomy {(digests.taxonomy or 'none')[:_DIGITS]}"
+    yield (
+        "digests",
+        f"rubric {rubric}, taxonomy {(digests.taxonomy or 'none')[:_DIGITS]}",
+    )
     given = header.settings.get("rubric_env")
     if isinstance(given, list) and given:
         yield "secrets", f"the rubric was given {', '.join(map(str, given))}"
@@ -363,7 +390,11 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
     score = last.score
     if score is None:
         return
-    cost = f", of the rubric {cost_words(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
+    cost = (
+        f", of the rubric {cost_words(last.rubric_cost_usd)}"
+        if last.rubric_cost_usd
+        else ""
+    )
     money = f"{cost_words(score.cost_usd)}{cost}" if score.cost_usd else ""
     facts = filter(None, (f"score {score.score:.3f}", _time(score.system_ms), money))
     yield Line(text=f"  {', '.join(facts)}")
@@ -380,7 +411,9 @@ def _content_lines(last: KeptAttempt) -> Iterator[Line]:
     for name in last.truncated:
         yield Line(text=f"  {name}: was too long to be kept", color="yellow")
     if last.is_redacted:
-        yield Line(text="  secrets were removed from what is shown below", color="yellow")
+        yield Line(
+            text="  secrets were removed from what is shown below", color="yellow"
+        )
     if last.has_output:
         yield Line(text="output", bold=True)
         yield from _indented(shown.text_of(last.output), 2)
@@ -401,7 +434,9 @@ def _content_lines(last: KeptAttempt) -> Iterator[Line]:
 def _indented(text: str, by: int) -> Iterator[Line]:
     """Yield all lines of a text, whatever their length, with control characters escaped."""
     for line in text.split("\n") if text else ():
-        yield Line(text=" " * by + safe_text(line.expandtabs(), 6 * len(line.expandtabs()) + 1))
+        yield Line(
+            text=" " * by + safe_text(line.expandtabs(), 6 * len(line.expandtabs()) + 1)
+        )
 
 
 # A run as a table.
@@ -424,7 +459,8 @@ def export(options: argparse.Namespace) -> int:
 def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as CSV holds it: JSON for what may be anything, nothing for what is missing."""
     cells = {
-        name: str(each).lower() if isinstance(each, bool) else each for name, each in row.items()
+        name: str(each).lower() if isinstance(each, bool) else each
+        for name, each in row.items()
     }
     transcript, output = row["transcript"], row["output"]
     cells["transcript"] = None if transcript is None else json.dumps(transcript)
@@ -440,7 +476,8 @@ def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
 def compare(options: argparse.Namespace) -> int:
     """Print how the runs differ."""
     old, new = (
-        comparing.read_earlier_runs(each, options.storage) for each in (options.old, options.new)
+        comparing.read_earlier_runs(each, options.storage)
+        for each in (options.old, options.new)
     )
     found = comparing.compare(old, new, only_common=options.only_common)
     if options.format == "json":
@@ -451,7 +488,9 @@ def compare(options: argparse.Namespace) -> int:
         answer_lines(line for each in found for line in _lines(each))
     for each in found:
         if each.old_run_id == each.new_run_id and not each.changes:
-            tell(f"{safe_text(_name(each))}: the run {each.new_run_id} is compared with itself")
+            tell(
+                f"{safe_text(_name(each))}: the run {each.new_run_id} is compared with itself"
+            )
     for runs, compared in (
         (old, {(each.task_class, each.old_system_label) for each in found}),
         (new, {(each.task_class, each.new_system_label) for each in found}),
@@ -459,16 +498,24 @@ def compare(options: argparse.Namespace) -> int:
         for run in runs:
             if (run.task_class, run.system) not in compared:
                 name = safe_text(run.name)
-                tell(f"{run.where}: {name} was not compared; the other file has no run of it")
+                tell(
+                    f"{run.where}: {name} was not compared; the other file has no run of it"
+                )
     return _FAILED if any(each.finding == "worse" for each in found) else 0
 
 
 def _lines(found: BenchComparison) -> Iterator[Line]:
-    words = f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
+    words = (
+        f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
+    )
     yield Line(text=safe_text(f"bench {_name(found)}: {words}"), bold=True)
-    is_apart = found.interval_95.p_value is not None and found.interval_95.p_value < ALPHA
+    is_apart = (
+        found.interval_95.p_value is not None and found.interval_95.p_value < ALPHA
+    )
     is_chance = is_apart and found.finding == "undecided"
-    finding, *color = packaged_table("bench")["findings"]["chance" if is_chance else found.finding]
+    finding, *color = packaged_table("bench")["findings"][
+        "chance" if is_chance else found.finding
+    ]
     yield Line(
         text=f"  {finding}{adjusted_words(found)}",
         color=next(iter(color), None),
@@ -483,19 +530,35 @@ def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
     for flip, name in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
         flipped = [each for each in found.changes if each.flip == flip]
         if flipped:
-            yield f"{name} ({len(flipped)})", _listed([each.case_id for each in flipped])
+            yield (
+                f"{name} ({len(flipped)})",
+                _listed([each.case_id for each in flipped]),
+            )
     moved = [each for each in found.changes if each.flip is None]
     if moved:
-        changes = (f"{each.case_id} {each.old_score:.3f} -> {each.new_score:.3f}" for each in moved)
+        changes = (
+            f"{each.case_id} {each.old_score:.3f} -> {each.new_score:.3f}"
+            for each in moved
+        )
         yield f"other changes ({len(moved)})", _listed([*changes])
     if any(each.flip for each in found.changes):
-        of = "" if found.interval_95.clusters is None else " (a cluster counts as one flip)"
+        of = (
+            ""
+            if found.interval_95.clusters is None
+            else " (a cluster counts as one flip)"
+        )
         yield "McNemar's exact test", f"p = {found.mcnemar_p:.3g}{of}"
     if found.old_cost_usd or found.new_cost_usd:
-        costs = (cost_words(each) or "$0" for each in (found.old_cost_usd, found.new_cost_usd))
+        costs = (
+            cost_words(each) or "$0"
+            for each in (found.old_cost_usd, found.new_cost_usd)
+        )
         yield "cost", " -> ".join(costs)
     if found.old_system_ms is not None and found.new_system_ms is not None:
-        yield "time of a case", f"{_time(found.old_system_ms)} -> {_time(found.new_system_ms)}"
+        yield (
+            "time of a case",
+            f"{_time(found.old_system_ms)} -> {_time(found.new_system_ms)}",
+        )
     for what, names in (("older", found.only_old), ("newer", found.only_new)):
         if names:
             yield f"only in the {what} run ({len(names)})", _listed(names)
@@ -508,7 +571,9 @@ def _as_markdown(found: Sequence[BenchComparison]) -> str:
     columns = output.columns_of(packaged_table("bench")["comparisons"], _WORDS)
     text = output.markdown_table(columns, found)
     for each in found:
-        facts = [f"- {name}: {as_words(words)}" for name, words in _comparison_facts(each)]
+        facts = [
+            f"- {name}: {as_words(words)}" for name, words in _comparison_facts(each)
+        ]
         if facts:
             text += "\n".join(["", f"**{as_words(_name(each))}**", "", *facts, ""])
     return text
@@ -530,7 +595,9 @@ def regrade(options: argparse.Namespace) -> int:
     header = regrading.new_header(plan)
     path = run.path.with_name(f"{header.run_id}{RUN_SUFFIX}")
     cases = [run_file.scheduled(case) for case in plan.cases.values()]
-    file = run_file.RunFile(path, cases, lambda given: change_texts(given, secrets.redact))
+    file = run_file.RunFile(
+        path, cases, lambda given: change_texts(given, secrets.redact)
+    )
     file.create(header)
     problem = file.problem
     if problem:
@@ -539,7 +606,9 @@ def regrade(options: argparse.Namespace) -> int:
     try:
         asyncio.run(regrading.regrade(plan, file))
     except KeyboardInterrupt:
-        tell(f"interrupted; what was graded is in {safe_text(os.fspath(path), MAX_LINE)}")
+        tell(
+            f"interrupted; what was graded is in {safe_text(os.fspath(path), MAX_LINE)}"
+        )
         return _INTERRUPTED
     finally:
         file.close()
@@ -553,7 +622,9 @@ def regrade(options: argparse.Namespace) -> int:
     return 0 if is_good and not is_failed else _FAILED
 
 
-def _regraded_lines(plan: Regrading, new: KeptRun, report: BenchRunReport) -> Iterator[Line]:
+def _regraded_lines(
+    plan: Regrading, new: KeptRun, report: BenchRunReport
+) -> Iterator[Line]:
     graded = plan.having("graded")
     run_id = plan.run.header.run_id
     yield _line(f"regraded {counted(len(graded), 'case')} of {run_id}", bold=True)
@@ -614,9 +685,16 @@ def plan(options: argparse.Namespace) -> int:
     task_class = None if options.folder is None else load_task_class(options.folder)
     name = "" if task_class is None else task_class.name
     if len(options.source) > 2:
-        raise BenchError(f"--from: {len(options.source)} runs are given; give one, or two")
-    runs = [comparing.read_earlier_run(each, options.storage, name) for each in options.source]
-    gate = _with_options(None if task_class is None else task_class.settings.gate, options)
+        raise BenchError(
+            f"--from: {len(options.source)} runs are given; give one, or two"
+        )
+    runs = [
+        comparing.read_earlier_run(each, options.storage, name)
+        for each in options.source
+    ]
+    gate = _with_options(
+        None if task_class is None else task_class.settings.gate, options
+    )
     scores = comparing.scores_of_units(runs[0]) if runs else []
     differences = comparing.differences_of_units(*runs) if len(runs) > 1 else []
     cases = () if task_class is None else task_class.cases
@@ -627,7 +705,9 @@ def plan(options: argparse.Namespace) -> int:
     units = len(set(units_of(clusters)))
     counts = options.cases or [units] * bool(units)
     if gate is not None and of_clusters and gate.min_passed_cases is not None:
-        tell("min_passed_cases is not planned for: it counts cases, and clusters are the units")
+        tell(
+            "min_passed_cases is not planned for: it counts cases, and clusters are the units"
+        )
         gate = gate.model_copy(update={"min_passed_cases": None})
     if gate is None and not counts:
         raise BenchError(
@@ -659,7 +739,9 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def _with_options(gate: GateSettings | None, options: argparse.Namespace) -> GateSettings | None:
+def _with_options(
+    gate: GateSettings | None, options: argparse.Namespace
+) -> GateSettings | None:
     """Return a gate with what the options ask for; the same one if they ask for nothing."""
     asked = {name: getattr(options, name) for name in _ASKED}
     given = {name: each for name, each in asked.items() if each is not None}
@@ -676,7 +758,9 @@ def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
     units = f"{found['unit']}s"
     if found["gate"] is not None:
         asked = ", ".join(
-            f"{name} {found['gate'][name]:g}" for name in _ASKED if found["gate"][name] is not None
+            f"{name} {found['gate'][name]:g}"
+            for name in _ASKED
+            if found["gate"][name] is not None
         )
         yield f"to pass the gate ({asked or 'a passed case'}) {chance} it takes"
     for needed in found["cases_needed"]:
@@ -688,8 +772,16 @@ def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {words} if the true mean is {needed['truth']:.3g}"
     for able in found["with_cases"]:
         loss, easiest = able["least_loss"], able["least_loss_if_none_improves"]
-        words = "can't show a loss of any size" if loss is None else f"show a loss of {loss:.3f}"
-        words += "" if easiest is None else f" ({easiest:.3f} if no {found['unit']} improves)"
+        words = (
+            "can't show a loss of any size"
+            if loss is None
+            else f"show a loss of {loss:.3f}"
+        )
+        words += (
+            ""
+            if easiest is None
+            else f" ({easiest:.3f} if no {found['unit']} improves)"
+        )
         yield f"{able['cases']:,} {units}, if the true mean is {able['truth']:.3g}"
         if able["chance_of_gate"] is not None:
             yield f"  pass the gate with a chance of {_percent(able['chance_of_gate'])}"
@@ -719,7 +811,9 @@ def judge(options: argparse.Namespace) -> int:
     if find_spec("scipy") is None:
         raise BenchError(f"bench judge: {NO_SCIPY.removeprefix('none: ')}")
     outcomes = oracle.grade_examples(task_class, labelled)
-    found = oracle.measure(task_class, {name: each.score for name, each in outcomes.items()})
+    found = oracle.measure(
+        task_class, {name: each.score for name, each in outcomes.items()}
+    )
     kept = oracle.keep(found, options.storage)
     if options.format == "json":
         output.answer_json({"agreement": found.model_dump(mode="json")})
@@ -743,8 +837,13 @@ def _agreement_lines(found: RubricAgreement) -> Iterator[str]:
             interval = f"95 % between {rate.low:.3f} and {rate.high:.3f}"
             words = f"{rate.value:.3f} ({interval}, n={rate.n})"
         yield f"  {name}: {words}"
-    kappa = "not known: all say the same" if found.kappa is None else f"{found.kappa:.3f}"
+    kappa = (
+        "not known: all say the same" if found.kappa is None else f"{found.kappa:.3f}"
+    )
     yield f"  Cohen's kappa: {kappa}, where people pass {found.base_rate:.3f}"
-    for name, ids in (("passes", found.wrongly_passed), ("fails", found.wrongly_failed)):
+    for name, ids in (
+        ("passes", found.wrongly_passed),
+        ("fails", found.wrongly_failed),
+    ):
         if ids:
             yield f"  {name} against the label ({len(ids)}): {_listed(ids)}"

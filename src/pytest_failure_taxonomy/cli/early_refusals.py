@@ -39,7 +39,9 @@ _BEFORE_A_SESSION: Final = (0, 1, 3)
 """The exit codes of a pytest that one of the first plugins has ended, whatever was raised."""
 
 _OURS: Final = ("failure_taxonomy", "pytest_failure_taxonomy")
-_OUR_FLAGS: Final = frozenset(name for option in OPTIONS.values() for name in option.names)
+_OUR_FLAGS: Final = frozenset(
+    name for option in OPTIONS.values() for name in option.names
+)
 
 
 def early_refusal(
@@ -65,7 +67,9 @@ def early_refusal(
         shown: the errors that pytest has printed, as far as they can be read.
     """
     words = list(command)
-    arguments = words[words.index("pytest") + 1 :] if "pytest" in words[1:] else words[1:]
+    arguments = (
+        words[words.index("pytest") + 1 :] if "pytest" in words[1:] else words[1:]
+    )
     try:
         file, addopts = _configuration(arguments, folder)
     except (pytest.UsageError, pytest.fail.Exception) as error:
@@ -99,11 +103,20 @@ def early_refusal(
                 unknown = f"unrecognized arguments: {option}{place}"
                 return RunError(origin="usage", message=unknown)
     given = {word for _, words in written for word in words}
-    is_without_us = any(map(_IS_WITHOUT_US.fullmatch, given)) or environment.get(OFF_SWITCH)
-    if is_elsewhere or is_without_us or not (named or code) or code not in _BEFORE_A_SESSION:
+    is_without_us = any(map(_IS_WITHOUT_US.fullmatch, given)) or environment.get(
+        OFF_SWITCH
+    )
+    if (
+        is_elsewhere
+        or is_without_us
+        or not (named or code)
+        or code not in _BEFORE_A_SESSION
+    ):
         return None
     files = {_file_of(name, folder): f"{name}{place}" for place, name in named}
-    return RunError(origin="plugin", message=_words_of_first_plugins(files, code, shown, folder))
+    return RunError(
+        origin="plugin", message=_words_of_first_plugins(files, code, shown, folder)
+    )
 
 
 def _words_of_first_plugins(
@@ -118,7 +131,9 @@ def _words_of_first_plugins(
     # From 9.2 on pytest ends with 3 where the import of a plugin raises.
     twice = words_of_conflict(files, said) if code == 1 else ""
     names = " or ".join(files.values()) or "something"
-    return twice or said or f"{names} ended pytest with status {code} before any test ran"
+    return (
+        twice or said or f"{names} ended pytest with status {code} before any test ran"
+    )
 
 
 def _configuration(arguments: list[str], folder: Path) -> tuple[str, list[str]]:
@@ -133,13 +148,17 @@ def _configuration(arguments: list[str], folder: Path) -> tuple[str, list[str]]:
         path: Path | None = folder / named[-1]
         values = load_config_dict_from_file(folder / named[-1])
     else:
-        paths = [folder / each.partition("::")[0] for each in arguments if each[:1] != "-"]
+        paths = [
+            folder / each.partition("::")[0] for each in arguments if each[:1] != "-"
+        ]
         start = next((path for path in paths if path.exists()), folder)
         _, path, values, *_ = locate_config(folder, [start])
     if path is None or not values:
         return "", []
     addopts: Any = values.get("addopts", "")
-    addopts = getattr(addopts, "value", addopts)  # a text or a list itself before pytest 9
+    addopts = getattr(
+        addopts, "value", addopts
+    )  # a text or a list itself before pytest 9
     words = _words(addopts) if isinstance(addopts, str) else [*map(str, addopts)]
     return os.path.relpath(path, folder), words
 
@@ -185,6 +204,10 @@ def _is_importable(name: str, folder: Path) -> bool:
     first = name.partition(".")[0]
     beside = (folder / first).is_dir() or (folder / f"{first}.py").is_file()
     with suppress(ImportError, ValueError, AttributeError):
-        if beside or find_spec(first) is not None or find_spec(f"_pytest.{name}") is not None:
+        if (
+            beside
+            or find_spec(first) is not None
+            or find_spec(f"_pytest.{name}") is not None
+        ):
             return True
     return any(each.name == name for each in entry_points(group="pytest11"))

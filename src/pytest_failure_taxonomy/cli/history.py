@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import Column, answer, tell
 from pytest_failure_taxonomy.cli.reports import load, reports_in
-from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError, ReportError
+from pytest_failure_taxonomy.errors import (
+    FailureTaxonomyError,
+    HistoryError,
+    ReportError,
+)
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.interpreter import our_command
@@ -56,7 +60,13 @@ def worded(ask: Callable[P, T]) -> Callable[P, T]:
         require_libraries()
         try:
             return ask(*args, **given)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise HistoryError(
                 "history: the database holds what this program has not written "
                 f"({safe_text(str(error))}); give another one by --history"
@@ -74,7 +84,9 @@ def _open(options: argparse.Namespace, *, create: bool = False) -> History:
 def _wanted(options: argparse.Namespace) -> Wanted:
     from pytest_failure_taxonomy.history.questions import Wanted
 
-    return Wanted(**{name: getattr(options, name, None) for name in Wanted.__annotations__})
+    return Wanted(
+        **{name: getattr(options, name, None) for name in Wanted.__annotations__}
+    )
 
 
 @worded
@@ -85,7 +97,9 @@ def add(options: argparse.Namespace) -> int:
     added = known = 0
     problems: list[str] = []
     others: list[str] = []
-    watchers = running_watchers()  # looked for once: that takes as long as to read a report
+    watchers = (
+        running_watchers()
+    )  # looked for once: that takes as long as to read a report
     with _open(options, create=True) as history, history.adding() as take_in:
         for path in options.reports:
             for file in reports_in(path, problems, others):
@@ -102,9 +116,16 @@ def add(options: argparse.Namespace) -> int:
         tell(problem)
     if others:
         names = listed([safe_text(each) for each in others], _MAX_NAMES)
-        tell(f"{counted(len(others), 'other JSON file')} in the folders, no reports: {names}")
+        tell(
+            f"{counted(len(others), 'other JSON file')} in the folders, no reports: {names}"
+        )
     if getattr(options, "format", "table") == "json":
-        counts = {"added": added, "known": known, "refused": len(problems), "others": len(others)}
+        counts = {
+            "added": added,
+            "known": known,
+            "refused": len(problems),
+            "others": len(others),
+        }
         answer(json.dumps(counts) + "\n")
     else:
         answer(f"{counted(added, 'run')} added, {known:,} known already\n")
@@ -147,7 +168,10 @@ def rows(options: argparse.Namespace, name: str) -> int:
     with _open(options) as history:
         found = ask(history, **given)
         if table.get("leaves_out_storms", False):
-            from pytest_failure_taxonomy.history.questions import count_trials, list_runs
+            from pytest_failure_taxonomy.history.questions import (
+                count_trials,
+                list_runs,
+            )
 
             storms = list_runs(history, given["wanted"], limit=_STORMS, storms=True)
             trials = count_trials(history, given["wanted"])
@@ -156,9 +180,12 @@ def rows(options: argparse.Namespace, name: str) -> int:
         tell(f"run {run.id:.8}: {_WORDS['storm'](run)}; not counted")
     if trials:
         words = (
-            f"{counted(trials, 'trial')} of harnesses not counted, as no two are of the same code"
+            f"{counted(trials, 'trial')} of harnesses not counted, "
+            "as no two are of the same code"
         )
-        tell(f"{words}; failure-taxonomy history rates --by task says how often they passed")
+        tell(
+            f"{words}; failure-taxonomy history rates --by task says how often they passed"
+        )
     return _FAILED if found and table.get("fails", False) else 0
 
 
@@ -182,9 +209,13 @@ def rates(options: argparse.Namespace) -> int:
     _print(options, _table("compared"), rows)
     for name, count in ((first, rows[0].only_first), (second, rows[0].only_second)):
         if count:
-            tell(f"not compared: {counted(count, 'task')} that only {safe_text(name)} has tried")
+            tell(
+                f"not compared: {counted(count, 'task')} that only {safe_text(name)} has tried"
+            )
     if len(rows) > 1 and all(row.share is None for row in rows):
-        tell("it is not decided that they differ, so no share of a difference is explained")
+        tell(
+            "it is not decided that they differ, so no share of a difference is explained"
+        )
     return 0
 
 
@@ -219,7 +250,9 @@ def since(options: argparse.Namespace) -> int:
             # It may be the key of a cause of the report in this folder, if there is one.
             path = Path(DEFAULT_REPORT)
             causes = _load(path)[0]["causes"] if path.is_file() else ()
-            names = next((each["fingerprints"] for each in causes if each["key"] == name), [name])
+            names = next(
+                (each["fingerprints"] for each in causes if each["key"] == name), [name]
+            )
             rows = [find_since(history, each, project=project) for each in names]
         else:
             rows = [*find_since_of_test(history, name, project=project)]
@@ -229,7 +262,9 @@ def since(options: argparse.Namespace) -> int:
     blocks = []
     for row in rows:
         told = lines_of("since", row)
-        blocks.append("".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in told))
+        blocks.append(
+            "".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in told)
+        )
     answer("\n".join(blocks))
     return 0
 
@@ -249,7 +284,10 @@ def prune(options: argparse.Namespace) -> int:
 
     with _open(options) as history:
         removed = prune(
-            history, before=options.before, project=options.project, dry_run=options.dry_run
+            history,
+            before=options.before,
+            project=options.project,
+            dry_run=options.dry_run,
         )
     verb = "would be removed" if options.dry_run else "removed"
     answer(f"{counted(removed, 'run')} {verb}\n")
@@ -257,12 +295,16 @@ def prune(options: argparse.Namespace) -> int:
 
 
 def _table(name: str) -> dict[str, Any]:
-    text = files("pytest_failure_taxonomy.cli").joinpath("history.toml").read_text("utf-8")
+    text = (
+        files("pytest_failure_taxonomy.cli").joinpath("history.toml").read_text("utf-8")
+    )
     table: dict[str, Any] = tomllib.loads(text)[name]
     return table
 
 
-def _print(options: argparse.Namespace, table: Mapping[str, Any], rows: Sequence[Any]) -> None:
+def _print(
+    options: argparse.Namespace, table: Mapping[str, Any], rows: Sequence[Any]
+) -> None:
     """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field."""
     chosen = getattr(options, "format", "table")
     if chosen == "json":
@@ -284,7 +326,9 @@ def _print(options: argparse.Namespace, table: Mapping[str, Any], rows: Sequence
 
 
 def _plain(row: Any) -> dict[str, Any]:
-    row = getattr(row, "_mapping", row)  # of the database, and no tuple in a running program
+    row = getattr(
+        row, "_mapping", row
+    )  # of the database, and no tuple in a running program
     plain = dict(row) if isinstance(row, Mapping) else to_dict(row)
     for name, each in plain.items():
         if isinstance(each, datetime):
@@ -319,7 +363,9 @@ def _rate(rate: float | None, low: float | None, high: float | None) -> str:
     return f"{rate:.1%}" + ("" if low is None else f" ({low:.1%} to {high:.1%})")
 
 
-def _points(difference: float | None, low: float | None, high: float | None, method: str) -> str:
+def _points(
+    difference: float | None, low: float | None, high: float | None, method: str
+) -> str:
     """Return a difference of rates in percentage points, with its bounds or why it has none."""
     if difference is None:
         return ""
@@ -358,7 +404,9 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
         for name, count in period.reasons.items()
     ),
     "rate": lambda row: _rate(row.rate, row.low, row.high),
-    "rate without": lambda row: _rate(row.rate_without, row.low_without, row.high_without),
+    "rate without": lambda row: _rate(
+        row.rate_without, row.low_without, row.high_without
+    ),
     "whose": lambda row: ", ".join(filter(None, (row.task, row.system))),
     "difference": lambda row: _points(row.difference, row.low, row.high, row.method),
     "explained": lambda row: (
@@ -422,7 +470,9 @@ def recover(options: argparse.Namespace) -> int:
         }
         for each in found.tried
     ]
-    recommendation = {names.get(name, name): each for name, each in to_dict(found).items()}
+    recommendation = {
+        names.get(name, name): each for name, each in to_dict(found).items()
+    }
     given = {"subtask": options.subtask, "approach": options.approach}
     output.answer_json({**given, **recommendation, "tried": tried})
     return 0

@@ -51,17 +51,24 @@ def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
     below: dict[str, Any] = {}
     formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
     table = tomllib.loads(
-        files("pytest_failure_taxonomy.cli").joinpath("commands.toml").read_text("utf-8")
+        files("pytest_failure_taxonomy.cli")
+        .joinpath("commands.toml")
+        .read_text("utf-8")
     )
     for entry in table["command"]:
         parent, _, name = entry["name"].rpartition(" ")
         if parent and parent not in given:
             continue
         if parent and parent not in below:
-            below[parent] = parents[parent].add_subparsers(title="commands", metavar="COMMAND")
+            below[parent] = parents[parent].add_subparsers(
+                title="commands", metavar="COMMAND"
+            )
         words = entry["help"]
         about = entry.get("description", f"{words[:1].upper()}{words[1:]}.")
-        options = {"description": about.replace("{formats}", formats), "allow_abbrev": False}
+        options = {
+            "description": about.replace("{formats}", formats),
+            "allow_abbrev": False,
+        }
         if entry.get("is_for_harnesses", False):  # argparse lists what has a help
             others.append(f"    {name:<10}{words}")
         else:
@@ -95,7 +102,9 @@ def _add_arguments(
             if (pick := given.pop("pick", None)) is not None:
                 if pick not in groups:
                     required = pick == "one"
-                    groups[pick] = parser.add_mutually_exclusive_group(required=required)
+                    groups[pick] = parser.add_mutually_exclusive_group(
+                        required=required
+                    )
                 into = groups[pick]
             if given.pop("is_inherited", False):
                 given["default"] = argparse.SUPPRESS
@@ -134,14 +143,20 @@ def _time(text: str) -> datetime:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time; give one such as 2026-01-31, 2026-01-31T12:00Z, 12h, 7d or 4w"
         ) from None
-    return at.replace(tzinfo=None) if at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None)
+    return (
+        at.replace(tzinfo=None)
+        if at.tzinfo is None
+        else at.astimezone(UTC).replace(tzinfo=None)
+    )
 
 
 def _duration(text: str) -> float:
     """Return the seconds of a duration such as `90s`, `5m`, `1h` or `90`."""
     found = _DURATION.fullmatch(text)
     if found is None or float(found[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give one such as 90s, 5m or 1h")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time; give one such as 90s, 5m or 1h"
+        )
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
@@ -198,7 +213,9 @@ def _run(given: Sequence[str]) -> int:
         try:
             os.getcwd()
         except OSError:
-            tell("the working directory doesn't exist any more; change to one that does")
+            tell(
+                "the working directory doesn't exist any more; change to one that does"
+            )
             return _EXIT_USAGE
         raise
     finally:

@@ -84,11 +84,19 @@ def serve(options: argparse.Namespace) -> int:
     """Answer an agent until it closes stdin."""
     module, server_type, inner = _find_sdk()
     asked = _Asked(Path(options.report).absolute(), options.history)
-    reading = (asked.why, asked.cause, asked.is_it_known, asked.last_good, asked.reproduce)
+    reading = (
+        asked.why,
+        asked.cause,
+        asked.is_it_known,
+        asked.last_good,
+        asked.reproduce,
+    )
     tools = [_make_tool(module, each, reads=True) for each in (*reading, asked.flaky)]
     if options.allow_runs:
         tools.append(_make_tool(module, asked.prove, reads=False))
-    server = server_type("failure-taxonomy", instructions=_ABOUT, log_level="WARNING", tools=tools)
+    server = server_type(
+        "failure-taxonomy", instructions=_ABOUT, log_level="WARNING", tools=tools
+    )
     import_module("anyio").run(_answer, getattr(server, inner))
     return 0
 
@@ -117,7 +125,9 @@ async def _messages(answers: int) -> AsyncIterator[str]:
     while line := await to_thread.run_sync(sys.stdin.buffer.readline):
         try:
             # A surrogate that stands alone becomes a question mark.
-            message = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
+            message = json.dumps(
+                json.loads(line.decode("utf-8", "replace")), ensure_ascii=False
+            )
             text = message.encode("utf-8", "replace").decode("utf-8")
             check(text)
         except (ValueError, RecursionError):
@@ -164,7 +174,9 @@ def _make_tool(sdk: str, function: Callable[..., Any], *, reads: bool) -> Any:
         def refuse_unknown(cls, sent: Mapping[str, Any]) -> Mapping[str, Any]:
             if unknown := sorted(sent.keys() - set(names)):
                 right = f"give {listed(names, 2)}" if names else "it takes none"
-                raise ValueError(f"no argument is called {safe_text(unknown[0], 80)}: {right}")
+                raise ValueError(
+                    f"no argument is called {safe_text(unknown[0], 80)}: {right}"
+                )
             return sent
 
     tool.fn_metadata.arg_model = Arguments
@@ -205,7 +217,9 @@ class _Asked:
     def why(self) -> str:
         """Say why the last test run failed: verdict, causes with tracebacks, what to try."""
         report, is_alive = self._report(), None
-        with suppress(ReportError):  # its record is gone, as that of any run that has ended
+        with suppress(
+            ReportError
+        ):  # its record is gone, as that of any run that has ended
             is_alive = is_still_running(self._path, report)
         return agent.render(report, now=datetime.now(UTC), is_alive=is_alive)
 
@@ -259,7 +273,10 @@ class _Asked:
             limit: how many tests at most.
         """
         rows, runs = self._flaky(test, max(1, min(limit, _MOST_TESTS)))
-        entries = [[f"{name}: {words}" for name, words in lines_of("flaky", row)] for row in rows]
+        entries = [
+            [f"{name}: {words}" for name, words in lines_of("flaky", row)]
+            for row in rows
+        ]
         head = f"flaky: {counted(len(rows), 'test')} of {counted(runs, 'run')}"
         return agent.render_section(head, entries)
 
@@ -275,7 +292,9 @@ class _Asked:
                 network, a database or other processes. Ask the user first.
         """
         if budget_seconds <= 0:
-            return agent.render_section("no answer:", [["budget_seconds: give a positive number"]])
+            return agent.render_section(
+                "no answer:", [["budget_seconds: give a positive number"]]
+            )
         command = [sys.executable, "-P", "-m", "pytest_failure_taxonomy", "prove"]
         command += ["--budget", f"{min(budget_seconds, _MOST_SECONDS)}s"]
         command += [] if which is None else ["--cause", str(which)]
@@ -291,15 +310,21 @@ class _Asked:
                 process.terminate()
         told = said.decode("utf-8", "replace")
         # The tool has no such options.
-        told = told.replace("failure-taxonomy prove --resume --budget", "`prove` with a budget of")
+        told = told.replace(
+            "failure-taxonomy prove --resume --budget", "`prove` with a budget of"
+        )
         told = told.replace("failure-taxonomy prove --yes", "`prove` with yes=true")
         head = f"proven: {'yes' if process.returncode == 0 else 'not all'}"
-        return _printable(agent.render_section(head, ([line] for line in told.splitlines())))
+        return _printable(
+            agent.render_section(head, ([line] for line in told.splitlines()))
+        )
 
     def _report(self) -> JSONObject:
         """Return the last report, which is read again where the file is another one."""
         if not os.path.lexists(self._path):
-            raise ReportError(f"{self._path}: there is no report; run pytest with --why")
+            raise ReportError(
+                f"{self._path}: there is no report; run pytest with --why"
+            )
         state = None
         with suppress(OSError):
             seen = self._path.stat()
@@ -314,7 +339,9 @@ class _Asked:
         if number is not None:
             return number
         name = str(which).strip()
-        named = [at for at, cause in enumerate(causes, 1) if name in "\n".join(cause.nodeids)]
+        named = [
+            at for at, cause in enumerate(causes, 1) if name in "\n".join(cause.nodeids)
+        ]
         if len(named) == 1 and not name.isdecimal():
             return named[0]
         keys = listed([cause.key for cause in causes], _MOST_KEYS)
@@ -339,7 +366,9 @@ class _Asked:
                 rows = ([*_told(row, (*told, "runs")), *more] for row in found)
                 return agent.render_section(head, rows)
             causes = {number: summary.causes[number - 1]}
-        states = {number: cause.state for number, cause in causes.items() if cause.state}
+        states = {
+            number: cause.state for number, cause in causes.items() if cause.state
+        }
         past: Mapping[int, Sequence[str]] = {}
         notes: list[str] = []
         try:
@@ -349,7 +378,10 @@ class _Asked:
             notes = str(error).splitlines()
         entries = []
         for number, cause in [*causes.items()][:_MOST_CAUSES]:
-            of_report = [f"history: {cause.history}" if cause.history else "", cause.last_passed]
+            of_report = [
+                f"history: {cause.history}" if cause.history else "",
+                cause.last_passed,
+            ]
             lines = past.get(number) or filter(None, of_report)
             head = f"{number}. {cause.count:,} x {cause.text}"
             entries.append([head, f"key: {cause.key}", *lines])
@@ -357,7 +389,9 @@ class _Asked:
         if words := accepted_words(report):
             notes.append(words)
         elif count := known.get("unknown_count"):
-            notes.append(f"not known by {known.get('by')}: {count} of {known.get('failures')}")
+            notes.append(
+                f"not known by {known.get('by')}: {count} of {known.get('failures')}"
+            )
         count = summary.causes_count if which is None else 1
         words = counted(count, "cause")
         if name == "known":
@@ -365,12 +399,19 @@ class _Asked:
             words = f"{earlier} of {words}" if states else f"not known of {words}"
         if (unasked := count - len(entries)) > 0:
             words += f"; {len(entries)} shown, ask for the other {unasked} by number"
-        head = f"{name}: {words if causes else agent.nothing_of(report, 'nothing failed')}"
-        return agent.render_section(head, [*entries, *([f"note: {note}"] for note in notes)])
+        head = (
+            f"{name}: {words if causes else agent.nothing_of(report, 'nothing failed')}"
+        )
+        return agent.render_section(
+            head, [*entries, *([f"note: {note}"] for note in notes)]
+        )
 
     @worded
     def _past_of(
-        self, report: JSONObject, causes: Mapping[int, CauseSummary], told: Sequence[str]
+        self,
+        report: JSONObject,
+        causes: Mapping[int, CauseSummary],
+        told: Sequence[str],
     ) -> tuple[dict[int, str], dict[int, list[str]]]:
         """Return the state of each cause, and what is told of the first ones."""
         from pytest_failure_taxonomy.history.questions import find_since, states_of
@@ -393,15 +434,22 @@ class _Asked:
                     row = find_since(history, names[0], project=project_of(report))
                     past[number] += _told(row, told)
                 elif state.last_passed_commit:
-                    past[number].append(f"last passed: commit {state.last_passed_commit}")
+                    past[number].append(
+                        f"last passed: commit {state.last_passed_commit}"
+                    )
         return seen, past
 
     @worded
     def _since(self, report: JSONObject, name: str) -> Sequence[Any]:
-        from pytest_failure_taxonomy.history.questions import find_since, find_since_of_test
+        from pytest_failure_taxonomy.history.questions import (
+            find_since,
+            find_since_of_test,
+        )
         from pytest_failure_taxonomy.history.tables import project_of
 
-        find = find_since if set(name) <= set("0123456789abcdef") else find_since_of_test
+        find = (
+            find_since if set(name) <= set("0123456789abcdef") else find_since_of_test
+        )
         with self._history(report) as history:
             found = find(history, name, project=project_of(report))
         return found if isinstance(found, tuple) else (found,)
@@ -418,15 +466,21 @@ class _Asked:
         with self._history(report) as history:
             wanted = questions.Wanted(project=project_of(report) if report else None)
             runs = questions.list_runs(history, wanted, limit=questions.WINDOW_RUNS)
-            rows = questions.find_flaky(history, replace(wanted, nodeid=test), limit=limit)
+            rows = questions.find_flaky(
+                history, replace(wanted, nodeid=test), limit=limit
+            )
         return rows, sum(run.storm is None for run in runs)
 
     def _history(self, report: JSONObject | None) -> "History":
         from pytest_failure_taxonomy.history import open_history
 
         rootdir = report["run"]["invocation"]["rootdir"] if report else ""
-        is_here = os.path.isdir(rootdir)  # and not on the machine that has run the tests
-        return open_history(self._url, rootdir=rootdir if is_here else None, create=False)
+        is_here = os.path.isdir(
+            rootdir
+        )  # and not on the machine that has run the tests
+        return open_history(
+            self._url, rootdir=rootdir if is_here else None, create=False
+        )
 
 
 def _number_of(causes: Sequence[CauseSummary], which: int | str) -> int | None:
@@ -441,4 +495,6 @@ def _number_of(causes: Sequence[CauseSummary], which: int | str) -> int | None:
 
 
 def _told(row: Any, told: Sequence[str]) -> Iterator[str]:
-    return (f"{name}: {words}" for name, words in lines_of("since", row) if name in told)
+    return (
+        f"{name}: {words}" for name, words in lines_of("since", row) if name in told
+    )

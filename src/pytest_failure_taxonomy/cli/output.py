@@ -22,8 +22,17 @@ from typing import Any, Final, NamedTuple, TextIO
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.markup import as_table
 from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
-from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_lines, safe_text
-from pytest_failure_taxonomy.report.write import refuse_special_file, replace_file, write_report
+from pytest_failure_taxonomy.report.text import (
+    AS_REPORTED,
+    ShownPaths,
+    safe_lines,
+    safe_text,
+)
+from pytest_failure_taxonomy.report.write import (
+    refuse_special_file,
+    replace_file,
+    write_report,
+)
 from pytest_failure_taxonomy.system.interpreter import drop_unwritten, write_words
 
 STDOUT: Final = "-"
@@ -59,7 +68,9 @@ def answer_lines(lines: Iterable[Line]) -> None:
 def _answer_as_is(text: str) -> None:
     error = write_words(sys.stdout, text)
     if error is not None and error.errno not in _NOBODY_READS:
-        tell(f"stdout: the answer can't be written: {error.strerror}; redirect it elsewhere")
+        tell(
+            f"stdout: the answer can't be written: {error.strerror}; redirect it elsewhere"
+        )
 
 
 def tell(message: str) -> None:
@@ -77,7 +88,9 @@ def annotate(command: str) -> None:
     write_words(sys.stderr, f"{command}\n")
 
 
-def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = None) -> None:
+def print_verdict(
+    report: dict[str, Any], path: Path, *, problem: str | None = None
+) -> None:
     """Print a report's verdict to stderr, so that stdout has only the output of the command.
 
     Args:
@@ -85,7 +98,9 @@ def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = N
         path: The report's path.
         problem: In words, why there is no report at that path.
     """
-    lines = verdict_lines(report, str(path), paths=paths_from_here(report), problem=problem)
+    lines = verdict_lines(
+        report, str(path), paths=paths_from_here(report), problem=problem
+    )
     # A run that was cut short may have left an unfinished line.
     write_words(sys.stderr, "\n".join(["", *styled(lines, sys.stderr), ""]))
 
@@ -97,7 +112,9 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
         lines: what to write.
         stream: where it is to be written; `None` if that is closed.
     """
-    is_terminal = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    is_terminal = (
+        stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    )
     wants_colors = os.environ.get("FORCE_COLOR") or is_terminal
     colored = wants_colors and not os.environ.get("NO_COLOR")
     for line in lines:
@@ -140,7 +157,9 @@ def write_answer(output: str, text: str, *, is_safe: bool = False) -> None:
         ReportError: The file can't be written.
     """
     if output == STDOUT:
-        (_answer_as_is if is_safe else answer)(text if text.endswith("\n") else f"{text}\n")
+        (_answer_as_is if is_safe else answer)(
+            text if text.endswith("\n") else f"{text}\n"
+        )
         return
     path = Path(output).absolute()
     with writing_to(path):
@@ -174,7 +193,9 @@ def paths_from_here(report: dict[str, Any]) -> ShownPaths:
     """Show paths relative to the working directory, unless the report is of another machine."""
     rootdir = report["run"]["invocation"]["rootdir"]
     try:
-        return ShownPaths(rootdir, os.getcwd()) if os.path.isdir(rootdir) else AS_REPORTED
+        return (
+            ShownPaths(rootdir, os.getcwd()) if os.path.isdir(rootdir) else AS_REPORTED
+        )
     except OSError:  # the working directory is gone
         return AS_REPORTED
 
@@ -205,7 +226,9 @@ class _Cells(Formatter):
         """Return a value by a format of Python's, or by one of the table's own."""
         if words := self._words.get(format_spec):
             return words(value)
-        if isinstance(value, bytes):  # Python would show them as it writes them in source code
+        if isinstance(
+            value, bytes
+        ):  # Python would show them as it writes them in source code
             raise TypeError("bytes in the place of a text")
         return "" if value is None else str(format(value, format_spec))
 
@@ -239,7 +262,9 @@ def columns_of(
 def table_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterable[Line]:
     """Yield the lines of a table, the headings first."""
     cells = [[each.heading for each in columns]]
-    cells += [[safe_text(each.words(row), MAX_CELL) for each in columns] for row in rows]
+    cells += [
+        [safe_text(each.words(row), MAX_CELL) for each in columns] for row in rows
+    ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         padded = (
@@ -253,7 +278,10 @@ def markdown_table(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     """Return rows as a table in Markdown."""
     return as_table(
         [each.heading for each in columns],
-        ([safe_text(str(each.words(row)), MAX_CELL) for each in columns] for row in rows),
+        (
+            [safe_text(str(each.words(row)), MAX_CELL) for each in columns]
+            for row in rows
+        ),
         ["--:" if each.is_number else "---" for each in columns],
     )
 
@@ -274,7 +302,9 @@ def csv_text(rows: Sequence[dict[str, Any]], *, is_quoted: bool = False) -> str:
             quoting=csv.QUOTE_NONNUMERIC if is_quoted else csv.QUOTE_MINIMAL,
         )
         writer.writeheader()
-        writer.writerows({name: csv_cell(each) for name, each in row.items()} for row in rows)
+        writer.writerows(
+            {name: csv_cell(each) for name, each in row.items()} for row in rows
+        )
     return out.getvalue()
 
 

@@ -104,7 +104,9 @@ def _load_agreed(command: str, options: argparse.Namespace) -> dict[str, Any]:
         return report
     path = setup.variables.get("PYTHONPATH")
     variables = [] if path is None else ["env", f"PYTHONPATH={path}"]
-    words = shlex.join([*variables, "python", *setup.python, "-m", "pytest", *setup.args])
+    words = shlex.join(
+        [*variables, "python", *setup.python, "-m", "pytest", *setup.args]
+    )
     # Whole, since what is bad may stand at the end; and in lines, since an agent gets no long ones.
     shown = textwrap.fill(safe_text(words, sys.maxsize), _LONGEST_LINE)
     runs = f"runs in {setup.folder}:\n{shown}"

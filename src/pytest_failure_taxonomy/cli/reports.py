@@ -12,7 +12,13 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.load.folder import PARTS, is_task_class
 from pytest_failure_taxonomy.cli import output
-from pytest_failure_taxonomy.cli.output import STDOUT, answer, print_verdict, tell, tell_plainly
+from pytest_failure_taxonomy.cli.output import (
+    STDOUT,
+    answer,
+    print_verdict,
+    tell,
+    tell_plainly,
+)
 from pytest_failure_taxonomy.documents import content
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import (
@@ -46,12 +52,16 @@ HARNESSES: Final = ("swe-bench", "terminal-bench", "harbor", "inspect")
 _SCHEMA: Final = b"urn:pytest-failure-taxonomy:failure-report:"
 _HEAD_BYTES: Final = 256
 """What of a file in a folder is looked at to tell a report from other JSON."""
-_RIGHT_FOLDER: Final = "give one with reports, the JSON files that `pytest --why` writes"
+_RIGHT_FOLDER: Final = (
+    "give one with reports, the JSON files that `pytest --why` writes"
+)
 _NOT_SEARCHED: Final = frozenset({"node_modules", "__pycache__", "venv"})
 """Folders that are not searched for task classes."""
 
 
-def load(path: Path, watchers: Sequence[tuple[int, list[str]]] | None = None) -> dict[str, Any]:
+def load(
+    path: Path, watchers: Sequence[tuple[int, list[str]]] | None = None
+) -> dict[str, Any]:
     """Read a report of any version as one of the newest, checked.
 
     Args:
@@ -89,7 +99,9 @@ def reports_in(path: Path, problems: list[str], others: list[str]) -> Iterator[P
         for name in sorted(each for each in names if each.lower().endswith(".json")):
             file = Path(place, name)
             try:
-                is_report = name == DEFAULT_REPORT or _SCHEMA in read_named_file(file, _HEAD_BYTES)
+                is_report = name == DEFAULT_REPORT or _SCHEMA in read_named_file(
+                    file, _HEAD_BYTES
+                )
             except OSError:
                 is_report = True  # reading it says what is wrong
             if is_report:
@@ -110,7 +122,9 @@ def show(options: argparse.Namespace) -> int:
         raise SettingsError(
             "show: --format json prints the whole report; leave it out with --json or --retryable"
         )
-    if options.format == "agent" and (options.json is not None or options.retryable or options.all):
+    if options.format == "agent" and (
+        options.json is not None or options.retryable or options.all
+    ):
         raise SettingsError(
             "show: --format agent is one answer; leave it out with --all, --json or --retryable"
         )
@@ -154,7 +168,9 @@ def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line
         )
         yield Line(text=safe_text(words), color="yellow")
     yield from (
-        terminal.detail_lines(report, paths=paths) if is_all else terminal.merged_lines(report)
+        terminal.detail_lines(report, paths=paths)
+        if is_all
+        else terminal.merged_lines(report)
     )
 
 
@@ -179,11 +195,17 @@ def _answer_retryable(report: dict[str, Any]) -> int:
 def convert(options: argparse.Namespace) -> int:
     """Convert the file, or what a harness of agents has left."""
     if options.family is not None and options.to != "junit":
-        raise SettingsError("convert: --family is of JUnit XML; give --to junit with it")
+        raise SettingsError(
+            "convert: --family is of JUnit XML; give --to junit with it"
+        )
     if options.augment is not None and options.to != "junit":
-        raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
+        raise SettingsError(
+            "convert: --augment adds to JUnit XML; give --to junit with it"
+        )
     if options.bench_storage is not None and options.to != "html":
-        raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
+        raise SettingsError(
+            "convert: --bench-storage is of the page; give --to html with it"
+        )
     if options.source in HARNESSES:
         from pytest_failure_taxonomy.cli import trials
 
@@ -193,17 +215,25 @@ def convert(options: argparse.Namespace) -> int:
             f"convert: --compare is of harnesses; give --from with one of {', '.join(HARNESSES)}"
         )
     if len(options.files) > 1:
-        raise SettingsError("convert: it takes one file, unless it is of a harness; give one")
+        raise SettingsError(
+            "convert: it takes one file, unless it is of a harness; give one"
+        )
     (options.file,) = options.files
     files = (options.file, options.output)
-    if options.output != STDOUT and all(map(os.path.exists, files)) and os.path.samefile(*files):
+    if (
+        options.output != STDOUT
+        and all(map(os.path.exists, files))
+        and os.path.samefile(*files)
+    ):
         raise SettingsError(
             f"-o: {options.output} is the file that is converted; give another file"
         )
     if options.source:
         output.answer_report(_read(options), options.output)
     else:
-        output.write_answer(options.output, _render(options), is_safe=options.to == "github")
+        output.write_answer(
+            options.output, _render(options), is_safe=options.to == "github"
+        )
     return 0
 
 
@@ -229,7 +259,9 @@ def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
     ]
     if options.bench_storage is not None:
         places = [options.bench_storage]
-    found = next((kept for each in places if (kept := page_runs(report["bench"], each))), {})
+    found = next(
+        (kept for each in places if (kept := page_runs(report["bench"], each))), {}
+    )
     if not found and options.bench_storage is not None:
         tell(f"--bench-storage: {safe_text(str(places[0]))} has no run of this report")
     return found
@@ -256,21 +288,31 @@ def merge(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.report.merging import Merger, tasks_of  # slow
 
     if options.by and options.output == STDOUT:
-        raise SettingsError("merge: --by task makes a report for each; give -o FOLDER for them")
+        raise SettingsError(
+            "merge: --by task makes a report for each; give -o FOLDER for them"
+        )
     mergers: dict[str, Merger] = {}
     problems: list[str] = []
-    watchers = complete.running_watchers()  # looked for once, as there may be many reports
-    for path in (each for given in options.reports for each in reports_in(given, problems, [])):
+    watchers = (
+        complete.running_watchers()
+    )  # looked for once, as there may be many reports
+    for path in (
+        each for given in options.reports for each in reports_in(given, problems, [])
+    ):
         try:
             report = _load_ended(path, watchers)
             tasks = tasks_of(report) if options.by else {""}
             if len(tasks) != 1:
                 what = f"it is of {counted(len(tasks), 'task')}"
-                raise ReportError(f"{path}: {what}; give reports of attempts at one task each")
+                raise ReportError(
+                    f"{path}: {what}; give reports of attempts at one task each"
+                )
             (task,) = tasks
             if task not in mergers:
                 mergers[task] = Merger(
-                    expect=options.expect, reruns=options.reruns, join_shards=_join_shards
+                    expect=options.expect,
+                    reruns=options.reruns,
+                    join_shards=_join_shards,
                 )
             mergers[task].add(report, os.fspath(path))
         except ReportError as error:
@@ -294,7 +336,9 @@ def _join_shards(shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return join_shards(shards)
 
 
-def _load_ended(path: Path, watchers: Sequence[tuple[int, list[str]]]) -> dict[str, Any]:
+def _load_ended(
+    path: Path, watchers: Sequence[tuple[int, list[str]]]
+) -> dict[str, Any]:
     """Read a report, which is completed first if its pytest has died."""
     report = load(path, watchers)
     if report["completeness"] != "running":
@@ -312,11 +356,15 @@ def _complete(
     path: Path, report: dict[str, Any], end: ProcessEnd, verb: str, **given: Any
 ) -> dict[str, Any] | None:
     if report["completeness"] == "running" and complete.is_still_running(path, report):
-        raise ReportError(f"{path}: the run is still going on; {verb} it when it has ended")
+        raise ReportError(
+            f"{path}: the run is still going on; {verb} it when it has ended"
+        )
     try:
         return complete.complete_run(path, report["run"]["id"], end, warn=tell, **given)
     except OSError as error:
-        raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
+        raise ReportError(
+            f"{path}: the report can't be written: {error.strerror}"
+        ) from error
 
 
 def finalize(options: argparse.Namespace) -> int:
@@ -328,14 +376,21 @@ def finalize(options: argparse.Namespace) -> int:
     load(path)  # raises if it is not a report
     report = complete.read_report(path)
     if report is None:  # it was replaced in the meantime, or is not a regular file
-        raise ReportError(f"{path}: not a regular file; give the name of the report itself")
+        raise ReportError(
+            f"{path}: not a regular file; give the name of the report itself"
+        )
     seen = _UNSEEN
     if code is not None:
         seen = ProcessExit(
-            code=code, signal=judgement.signal_of_exit_code(code), observed=True, source="finalize"
+            code=code,
+            signal=judgement.signal_of_exit_code(code),
+            observed=True,
+            source="finalize",
         )
     end = ProcessEnd(exit=seen)
-    report = _complete(path, report, end, "finalize", annotate=output.annotate) or report
+    report = (
+        _complete(path, report, end, "finalize", annotate=output.annotate) or report
+    )
     print_verdict(report, Path(options.report))
     return 0 if report["verdict"] is None else _FAILED
 
@@ -350,13 +405,17 @@ def classify(options: argparse.Namespace) -> int:
 
     code: int | None = options.exit_code
     if code is not None and not -64 <= code <= 255:
-        raise SettingsError(f"--exit-code: {code} is no exit code; give 0 to 255, or -1 to -64")
+        raise SettingsError(
+            f"--exit-code: {code} is no exit code; give 0 to 255, or -1 to -64"
+        )
     with open_log(options.log) as chunks:
         found = classify_log(
             chunks,
             name="stdin" if options.log == content.STDIN else options.log,
             stage=judgement.Stage(options.stage),
-            exit_code=None if code is None else judgement.exit_code_from_returncode(code),
+            exit_code=None
+            if code is None
+            else judgement.exit_code_from_returncode(code),
             shown=Secrets().redact,
         )
     output.answer_json(found)
@@ -393,7 +452,9 @@ def _subjects(path: Path) -> list[Path]:
     for part in (path, path.parent):
         if part.name in PARTS and is_task_class(part.parent):
             return [part.parent]
-    found: list[Path] = []  # with what can't be searched, as its check will say, such as a file
+    found: list[
+        Path
+    ] = []  # with what can't be searched, as its check will say, such as a file
     for place, folders, _ in os.walk(
         path, onerror=lambda error: found.append(Path(error.filename))
     ):
@@ -453,7 +514,9 @@ def _checked(path: Path, *, runs_oracle: bool) -> str:
         task_class = load_task_class(path)
         times = task_class.settings.repeat
         cases = counted(len(task_class.cases) // times, "case")
-        what = f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
+        what = f"task class, {cases}" + (
+            f", each run {times} times" if times > 1 else ""
+        )
         if not runs_oracle:
             return what
         from pytest_failure_taxonomy.bench.oracle import grade_examples, why_wrong
@@ -465,7 +528,9 @@ def _checked(path: Path, *, runs_oracle: bool) -> str:
         for example in tests:
             score = outcomes[example.example_id].score
             if why := why_wrong(example, score):
-                where = f"{path / 'oracle' / (example.path or path).name}:{example.line}"
+                where = (
+                    f"{path / 'oracle' / (example.path or path).name}:{example.line}"
+                )
                 what = f"{example.example_id}: {why}; the rubric said {one_line(score)}"
                 problems.append(safe_text(redact(f"{where}: {what}"), output.MAX_LINE))
         if problems:

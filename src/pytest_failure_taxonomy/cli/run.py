@@ -11,12 +11,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.cli.output import annotate, let_go_of_streams, print_verdict, tell
-from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
+from pytest_failure_taxonomy.cli.output import (
+    annotate,
+    let_go_of_streams,
+    print_verdict,
+    tell,
+)
+from pytest_failure_taxonomy.errors import (
+    FailureTaxonomyError,
+    ReportError,
+    SettingsError,
+)
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.record.observed import ProcessEnd
 from pytest_failure_taxonomy.report.build import own_extension
-from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
+from pytest_failure_taxonomy.report.write import (
+    refuse_special_file,
+    remove_report,
+    write_report,
+)
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunError
@@ -50,14 +63,20 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, complete or write its report, and return or die as it did."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        raise SettingsError("run: no command; give one after --, as in: run -- pytest -x")
+        raise SettingsError(
+            "run: no command; give one after --, as in: run -- pytest -x"
+        )
     folder = Path.cwd()
     path = folder / (options.report or DEFAULT_REPORT)
     refuse_special_file(path, "run --report: ")
     stage = Stage(options.stage or Stage.FINAL_TEST)
     started_at, outputs = datetime.now(UTC), output_files()
     given = Command(
-        words=command, stage=stage, folder=folder, started_at=started_at, outputs=outputs
+        words=command,
+        stage=stage,
+        folder=folder,
+        started_at=started_at,
+        outputs=outputs,
     )
     try:
         end, mailbox = _supervise(command, options, path)
@@ -67,7 +86,9 @@ def run(options: argparse.Namespace) -> int:
             remove_report(path)  # nobody must take it for this run's
         raise
     except Exception as error:
-        raise SettingsError(f"run: nothing can be known of the command: {error}") from error
+        raise SettingsError(
+            f"run: nothing can be known of the command: {error}"
+        ) from error
     if end.fault is not None:
         tell(f"run: the command was ended, because its supervisor failed: {end.fault}")
     report: dict[str, Any] | None = None
@@ -78,16 +99,22 @@ def run(options: argparse.Namespace) -> int:
         ended = replace(seen.exit, sender=end.sender, enforced_limit_seconds=limit)
         seen = replace(seen, exit=ended)
         path = Path(mailbox.report or path)
-        report = _report_of_plugin(path, mailbox, seen, started_at, is_named=bool(options.report))
+        report = _report_of_plugin(
+            path, mailbox, seen, started_at, is_named=bool(options.report)
+        )
         if report is None:
             absence = why_unrecorded(command) if mailbox.run_id is None else None
             if absence is not None:
                 tell(absence.words)
             refusal = partial(_refusal, given, seen, absence)
-            report = report_of_command(given, end, seen, mailbox.run_id, absence, refusal)
+            report = report_of_command(
+                given, end, seen, mailbox.run_id, absence, refusal
+            )
             problem = _publish(path, report, command)
         # What pytest itself has told before its process ended in another way is not all.
-        ended_later = report["exit"]["source"] == "supervisor" and report["exit"]["code"] != 0
+        ended_later = (
+            report["exit"]["source"] == "supervisor" and report["exit"]["code"] != 0
+        )
         if report["completeness"] != "full" or ended_later:
             shown = path.relative_to(folder) if path.is_relative_to(folder) else path
             print_verdict(report, shown, problem=problem)
@@ -97,7 +124,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refusal(
-    command: Command, seen: ProcessEnd, absence: Absence | None, shown: Sequence[RunError]
+    command: Command,
+    seen: ProcessEnd,
+    absence: Absence | None,
+    shown: Sequence[RunError],
 ) -> RunError | None:
     """Return the error that a pytest ended with before it loaded this plugin, if it is seen."""
     from pytest_failure_taxonomy.cli.early_refusals import early_refusal
@@ -113,7 +143,9 @@ def _supervise(
     """Run the command; return how it ended, and what its pytest has answered."""
     mailbox = Mailbox(stage=options.stage, report=options.report and str(report))
     try:
-        supervisor = Supervisor(command, options.timeout, keeps_output=not is_pytest(command))
+        supervisor = Supervisor(
+            command, options.timeout, keeps_output=not is_pytest(command)
+        )
         end = supervisor.run({**os.environ, **mailbox.environment})
         mailbox.collect()
         if mailbox.left.dump:
@@ -134,13 +166,18 @@ def _report_from_within(
     report = complete.read_report(path)
     if report is None or report["run"]["started_at"] < timestamp(started_at):
         return None
-    is_running, has_failed = report["completeness"] == "running", report["verdict"] is not None
+    is_running, has_failed = (
+        report["completeness"] == "running",
+        report["verdict"] is not None,
+    )
     limit = seen.exit.enforced_limit_seconds
     if is_running or (has_failed and limit is not None):
         # Nobody has seen a pytest die that the command ran; one that has finished went on as a
         # part of the command until the limit.
         if is_running:
-            end = ProcessExit(code=None, source="supervisor", enforced_limit_seconds=limit)
+            end = ProcessExit(
+                code=None, source="supervisor", enforced_limit_seconds=limit
+            )
             seen = replace(seen, exit=end)
         with suppress(ReportError, OSError):
             if not (is_running and complete.is_still_running(path, report)):
@@ -153,7 +190,12 @@ def _report_from_within(
 
 
 def _report_of_plugin(
-    path: Path, mailbox: Mailbox, seen: ProcessEnd, started_at: datetime, *, is_named: bool
+    path: Path,
+    mailbox: Mailbox,
+    seen: ProcessEnd,
+    started_at: datetime,
+    *,
+    is_named: bool,
 ) -> dict[str, Any] | None:
     """Return the plugin's report, completed; `None` if there is none, or nothing is left of it."""
     if mailbox.run_id is None:
@@ -213,12 +255,16 @@ def _status_behind(report: dict[str, Any]) -> int:
         return 0
     status = own_extension(report).get("session_exit_code")
     if isinstance(status, int) and status:
-        tell(f"run: pytest's session ended with status {status}, and only its process with 0")
+        tell(
+            f"run: pytest's session ended with status {status}, and only its process with 0"
+        )
         return status
     # A `sys.exit(0)` outside of the session; where tests were only listed, none has failed.
     was_left = report["exit"]["source"] == "exception"
     lists = {"--co", "--collect-only"}.intersection(report["run"]["invocation"]["args"])
-    if "process.exited" in {each["kind"] for each in report["reasons"]} or (was_left and not lists):
+    if "process.exited" in {each["kind"] for each in report["reasons"]} or (
+        was_left and not lists
+    ):
         tell("run: pytest ended with status 0, but never finished its session")
         return EXIT_UNFINISHED
     return 0

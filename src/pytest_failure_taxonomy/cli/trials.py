@@ -59,7 +59,9 @@ def _write_named(folder: Path, report: dict[str, Any], key: str, *names: str) ->
 def convert(options: argparse.Namespace) -> int:
     """Write a report for each trial, or say what the harness says differently."""
     if options.compare and options.output != STDOUT:
-        raise SettingsError("convert: --compare writes no report; leave out one of it and -o")
+        raise SettingsError(
+            "convert: --compare writes no report; leave out one of it and -o"
+        )
     problems: list[str] = []
     found = _reports(options, problems)
     code = _compare(found) if options.compare else _write(found, options.output)
@@ -83,7 +85,9 @@ def _write(reports: _Reports, place: str) -> int:
     if place == STDOUT:
         found = list(islice(reports, 2))
         if len(found) > 1:
-            raise SettingsError("convert: there are several trials; give -o FOLDER for the reports")
+            raise SettingsError(
+                "convert: there are several trials; give -o FOLDER for the reports"
+            )
         for _, report, _ in found:
             output.answer_report(report, STDOUT)
         return 0
@@ -106,7 +110,9 @@ def _compare(reports: _Reports) -> int:
         for about, theirs, ours in differences:
             differing[about] += 1
             said = f"{trial.harness}: {theirs or 'nothing'}; ours: {ours or 'nothing'}"
-            words = safe_text(f"{about}: {trial.path}: {trial.name}: {said}", output.MAX_LINE)
+            words = safe_text(
+                f"{about}: {trial.path}: {trial.name}: {said}", output.MAX_LINE
+            )
             answer(f"{words}\n")
     output.answer_lines(output.table_lines(_COUNTS, outcomes.most_common()))
     counts = ", ".join(f"{about} {count}" for about, count in sorted(differing.items()))

@@ -141,7 +141,9 @@ def parse_json(data: bytes | str) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
         if text.startswith("\ufeff"):
-            raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
+            raise json.JSONDecodeError(
+                "Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0
+            )
         return _DECODER.decode(text)
     except UnicodeDecodeError as error:
         raise WrongError(f"not UTF-8 at byte {error.start}") from None
@@ -199,7 +201,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
-        raise WrongError(f"the key {quoted(twice)} stands twice in one object", "give it once")
+        raise WrongError(
+            f"the key {quoted(twice)} stands twice in one object", "give it once"
+        )
     return found
 
 
@@ -298,7 +302,9 @@ def _pick(value: Any, parts: tuple[Part, ...], done: int, text: str) -> Iterator
             yield from _pick(each, parts, done + 1, text)
     else:
         where = f"{path_words(parts[:done])} " if done else "the report "
-        raise SettingsError(f"--json: there is no {text}; {where}{_content_words(value)}")
+        raise SettingsError(
+            f"--json: there is no {text}; {where}{_content_words(value)}"
+        )
 
 
 def path_words(parts: tuple[Part, ...]) -> str:

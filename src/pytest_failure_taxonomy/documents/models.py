@@ -113,7 +113,9 @@ def validate(
         return model.model_validate(tree.value)
     except ValidationError as error:
         found = error.errors(include_url=False)
-    unknown = [str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"]
+    unknown = [
+        str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"
+    ]
     # A key that a misspelled one was meant to be is not missing.
     meant = {closest(key, model.model_fields) for key in unknown}
     for each in found:
@@ -132,10 +134,14 @@ def validate(
                 annotation = mapping.model_fields[key].annotation
                 options = (annotation, *getattr(annotation, "__args__", ()))
                 mapping = next(
-                    one for one in options if isinstance(one, type) and issubclass(one, BaseModel)
+                    one
+                    for one in options
+                    if isinstance(one, type) and issubclass(one, BaseModel)
                 )
             fields = list(mapping.model_fields)
-            right = right_words(path[-1], fields, otherwise=f"the keys are {', '.join(fields)}")
+            right = right_words(
+                path[-1], fields, otherwise=f"the keys are {', '.join(fields)}"
+            )
             problems.add(part.line, f"unknown key {quoted(name)}; {right}")
         else:
             problems.add(part.line, f"{name}: {_in_words(each, part)}")

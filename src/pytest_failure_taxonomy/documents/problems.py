@@ -84,7 +84,9 @@ def nearest(given: str, allowed: Iterable[str], *, count: int = 3) -> list[str]:
     import difflib
 
     by_lower_case = {word.lower(): word for word in allowed}
-    close = difflib.get_close_matches(given.lower()[:_MAX_WORD], by_lower_case, n=count, cutoff=0.6)
+    close = difflib.get_close_matches(
+        given.lower()[:_MAX_WORD], by_lower_case, n=count, cutoff=0.6
+    )
     return [by_lower_case[word] for word in close]
 
 
@@ -123,7 +125,11 @@ class Tree:
             if isinstance(values, dict) and step in values:
                 if found.node is not None:
                     line, node = found.places[id(found.node)][str(step)]
-            elif isinstance(values, list) and isinstance(step, int) and step < len(values):
+            elif (
+                isinstance(values, list)
+                and isinstance(step, int)
+                and step < len(values)
+            ):
                 if found.node is not None:
                     node = found.node.value[step]
                     line = line_of(node)
@@ -150,7 +156,9 @@ class Tree:
             return "a list" if isinstance(self.value, list) else "a mapping"
         if self.node is not None and isinstance(self.node.value, str):
             return quoted(self.node.value)
-        return quoted(str(self.value).lower() if isinstance(self.value, bool) else str(self.value))
+        return quoted(
+            str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+        )
 
 
 def line_of(node: yaml.Node) -> int:

@@ -93,7 +93,9 @@ def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
         root: yaml.Node | None = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         # libyaml's own limit, in the words of PyYAML 6.0.4 and later.
-        if error.problem is not None and error.problem.endswith("maximum nesting depth"):
+        if error.problem is not None and error.problem.endswith(
+            "maximum nesting depth"
+        ):
             raise WrongError(_TOO_DEEP) from None
         mark = error.problem_mark or error.context_mark
         words = "; ".join(part for part in (error.context, error.problem) if part)
@@ -139,7 +141,10 @@ class _Bounded(Composer):
         self._deepest = self._depth
         node: yaml.Node | None = super().compose_node(parent, index)
         if anchor is not None:
-            self._extents[anchor] = (self._count - count, self._deepest - self._depth + 1)
+            self._extents[anchor] = (
+                self._count - count,
+                self._deepest - self._depth + 1,
+            )
         self._deepest = max(deepest, self._deepest)
         self._depth -= 1
         return node
@@ -148,9 +153,13 @@ class _Bounded(Composer):
         event = self.peek_event()
         name = quoted(f"*{event.anchor}")
         if not self.takes_aliases:
-            return self._refuse(f"{name} refers to an anchor; write the value itself here")
+            return self._refuse(
+                f"{name} refers to an anchor; write the value itself here"
+            )
         if event.anchor in self.anchors and event.anchor not in self._extents:
-            return self._refuse(f"{name} stands in what it refers to; write a value that ends")
+            return self._refuse(
+                f"{name} stands in what it refers to; write a value that ends"
+            )
         count, levels = self._extents.get(event.anchor, (0, 0))
         self._count += count
         self._repeated += count
@@ -275,7 +284,9 @@ class _Reader:
             return self._mapping(node)
         tag = node.tag.removeprefix(_YAML)
         known = "!!" if tag != node.tag else ""
-        raise WrongError(f"the tag {quoted(known + tag)} is not supported; write a plain value")
+        raise WrongError(
+            f"the tag {quoted(known + tag)} is not supported; write a plain value"
+        )
 
     def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -333,7 +344,9 @@ def _integer(text: str) -> int:
         number = int(text, base)
         str(number)  # fails where Python could not write it to JSON either
     except ValueError:
-        raise WrongError(f"{quoted(text)} can't be read as a number; put it in quotes") from None
+        raise WrongError(
+            f"{quoted(text)} can't be read as a number; put it in quotes"
+        ) from None
     return number
 
 
@@ -341,9 +354,13 @@ def _number(text: str) -> float:
     try:
         number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError:
-        raise WrongError(f"{quoted(text)} can't be read as a number; put it in quotes") from None
+        raise WrongError(
+            f"{quoted(text)} can't be read as a number; put it in quotes"
+        ) from None
     if not math.isfinite(number):
-        raise WrongError(f"{quoted(text)} is no number to JSON; write null or put it in quotes")
+        raise WrongError(
+            f"{quoted(text)} is no number to JSON; write null or put it in quotes"
+        )
     return number
 
 

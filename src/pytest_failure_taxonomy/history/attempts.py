@@ -120,7 +120,8 @@ def recover(
             .limit(1)
         )
     count = 1 + next(
-        (since for since, each in enumerate(reversed(tried)) if each.success), len(tried)
+        (since for since, each in enumerate(reversed(tried)) if each.success),
+        len(tried),
     )
     advice = None
     if not attempt["success"]:
@@ -184,7 +185,9 @@ def _record(
         if failure_type == FailureType.UNKNOWN and is_circular_fix(approach, earlier):
             failure_type = FailureType.CIRCULAR_FIX
     elif not success:
-        failure_type = classify_failure(error or "", subtask, history=earlier, approach=approach)
+        failure_type = classify_failure(
+            error or "", subtask, history=earlier, approach=approach
+        )
     attempt = {
         "subtask_id": subtask,
         "approach": approach,
@@ -203,7 +206,9 @@ def _record(
 
 
 def _attempts_of(connection: Connection, subtask: str) -> list[PastAttempt]:
-    columns = [ATTEMPTS.c[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c]
+    columns = [
+        ATTEMPTS.c[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c
+    ]
     rows = connection.execute(
         select(*columns, ATTEMPTS.c.commit_id.label("commit"))
         .where(ATTEMPTS.c.subtask_id == subtask)

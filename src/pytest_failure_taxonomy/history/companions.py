@@ -15,7 +15,11 @@ from itertools import combinations
 from math import comb
 from typing import Final
 
-from pytest_failure_taxonomy.history.signals import FEWEST_FAILURES, MAX_CHANCE, chance_of_so_many
+from pytest_failure_taxonomy.history.signals import (
+    FEWEST_FAILURES,
+    MAX_CHANCE,
+    chance_of_so_many,
+)
 
 MAX_DISTANCE: Final = 0.5
 """Companions fail together in half of the runs in which one of them fails, on average."""
@@ -23,7 +27,9 @@ MAX_TESTS: Final = 1_000
 """Tests that are compared, those with the most failures."""
 
 
-def comparable_tests(failed: Mapping[int, int], known: Mapping[int, int]) -> tuple[list[int], int]:
+def comparable_tests(
+    failed: Mapping[int, int], known: Mapping[int, int]
+) -> tuple[list[int], int]:
     """Return the tests that have failed often enough to tell which others fail with them.
 
     Those are the ones for which chance would not give all failures in common with another test,
@@ -42,12 +48,15 @@ def comparable_tests(failed: Mapping[int, int], known: Mapping[int, int]) -> tup
     telling = [
         test
         for test in often
-        if pairs * chance_of_so_many(*[times[test]] * 3, known[test].bit_count()) <= MAX_CHANCE
+        if pairs * chance_of_so_many(*[times[test]] * 3, known[test].bit_count())
+        <= MAX_CHANCE
     ]
     return telling, pairs
 
 
-def find_clusters(failed: Mapping[int, int], known: Mapping[int, int]) -> list[tuple[int, ...]]:
+def find_clusters(
+    failed: Mapping[int, int], known: Mapping[int, int]
+) -> list[tuple[int, ...]]:
     """Return the tests that fail together, the biggest cluster first.
 
     Two tests are compared within the runs in which both have passed or failed.
@@ -88,7 +97,13 @@ def _join(sets: Sequence[int]) -> list[list[int]]:
     joined, and one without a neighbour that is near enough never gets one.
     """
     distances = [
-        array("d", [1 - (one & other).bit_count() / (one | other).bit_count() for other in sets])
+        array(
+            "d",
+            [
+                1 - (one & other).bit_count() / (one | other).bit_count()
+                for other in sets
+            ],
+        )
         for one in sets
     ]
     clusters = {place: [place] for place in range(len(sets))}
@@ -99,7 +114,9 @@ def _join(sets: Sequence[int]) -> list[list[int]]:
         last, before = chain[-1], chain[-2] if len(chain) > 1 else None
         row = distances[last]
         # Of equals it is the one before, or the chain would have no end.
-        nearest = min(left - {last}, key=lambda place: (row[place], place != before), default=last)
+        nearest = min(
+            left - {last}, key=lambda place: (row[place], place != before), default=last
+        )
         if nearest == last or row[nearest] > MAX_DISTANCE:
             left.remove(chain.pop())
         elif nearest != before:
@@ -110,6 +127,8 @@ def _join(sets: Sequence[int]) -> list[list[int]]:
             mine, others = len(clusters[last]), len(clusters[nearest])
             clusters[nearest] += clusters.pop(last)
             for place in left - {nearest}:
-                mean = (mine * row[place] + others * distances[nearest][place]) / (mine + others)
+                mean = (mine * row[place] + others * distances[nearest][place]) / (
+                    mine + others
+                )
                 distances[nearest][place] = distances[place][nearest] = mean
     return list(clusters.values())

@@ -65,7 +65,9 @@ _CODE: Final = re.compile(
     r"\b(AS|VIRTUAL|LIKE|GLOB|MATCH|REGEXP)\b|\bINDEX\b[^(]*\([^)]*\(", re.IGNORECASE
 )
 """What makes a view, a generated column, a virtual table or an index of something it runs."""
-_CODE_IN_OURS: Final = re.compile(rf"{_CODE.pattern}|\b(CHECK|DEFAULT|WHERE)\b", re.IGNORECASE)
+_CODE_IN_OURS: Final = re.compile(
+    rf"{_CODE.pattern}|\b(CHECK|DEFAULT|WHERE)\b", re.IGNORECASE
+)
 """The same, and what another program's table `tasks` may have, but none of our own tables."""
 
 
@@ -113,7 +115,9 @@ def open_history(
 
 
 def find_url(
-    url: str | os.PathLike[str] | None = None, *, rootdir: str | os.PathLike[str] | None = None
+    url: str | os.PathLike[str] | None = None,
+    *,
+    rootdir: str | os.PathLike[str] | None = None,
 ) -> URL:
     """Return where the history is.
 
@@ -128,17 +132,23 @@ def find_url(
     """
     given = os.fspath(url) if url is not None else os.environ.get(VARIABLE, "")
     if url is not None and not given.strip():
-        raise HistoryError("history: the URL is empty; give a path, or a URL of SQLAlchemy")
+        raise HistoryError(
+            "history: the URL is empty; give a path, or a URL of SQLAlchemy"
+        )
     if not given:
         root = Path(rootdir or ".").absolute()
         given = str(root / FOLDER / NAME)
-        if os.path.realpath(given) != os.path.join(os.path.realpath(root), FOLDER, NAME):
+        if os.path.realpath(given) != os.path.join(
+            os.path.realpath(root), FOLDER, NAME
+        ):
             raise HistoryError(  # a checkout can bring one that leads anywhere
                 f"{given}: it is a symbolic link, or its folder is; remove the link, or name the "
                 "database that is meant by --history"
             )
     if "\0" in given:
-        raise HistoryError("history: the URL holds a null character; give a path or a URL")
+        raise HistoryError(
+            "history: the URL holds a null character; give a path or a URL"
+        )
     if CONNECTION_STRING.match(given):
         raise HistoryError(f"history: {NO_CONNECTION_STRING}")
     if "://" not in given:
@@ -192,7 +202,9 @@ class History:
                     settings["prepare_threshold"] = None
                 self.engine = create_engine(url, connect_args=settings)
             except ImportError as error:
-                raise HistoryError(NOT_INSTALLED.format(error.name or url.drivername)) from None
+                raise HistoryError(
+                    NOT_INSTALLED.format(error.name or url.drivername)
+                ) from None
             if self.is_sqlite:
                 event.listen(self.engine, "connect", _set_up_sqlite)
                 event.listen(self.engine, "begin", _begin_sqlite)
@@ -201,7 +213,9 @@ class History:
                     is_current = _is_current(connection, url)
                 if not is_current:
                     with self.writing() as connection:
-                        if not _is_current(connection, url):  # else another process was quicker
+                        if not _is_current(
+                            connection, url
+                        ):  # else another process was quicker
                             _bring_up_to_date(connection, _shown(url))
                 if self.is_sqlite:
                     # The write-ahead log lets readers go on, and stays on; the database is ours. It
@@ -264,7 +278,10 @@ class History:
                     if is_new:
                         add_attempt_of(connection, report)
                     keep_proofs(connection, report)
-                except (DataError, *_UNFIT) as error:  # after others SQLite may have rolled back
+                except (
+                    DataError,
+                    *_UNFIT,
+                ) as error:  # after others SQLite may have rolled back
                     one.rollback()
                     said = " ".join(str(getattr(error, "orig", error)).split())
                     raise HistoryError(
@@ -278,7 +295,9 @@ class History:
     def shrink(self) -> None:
         """Give what an SQLite database doesn't need any more back to the disk."""
         with self._worded(), self.engine.connect() as connection:
-            connection.exec_driver_sql("COMMIT")  # VACUUM can't run within a transaction
+            connection.exec_driver_sql(
+                "COMMIT"
+            )  # VACUUM can't run within a transaction
             connection.exec_driver_sql("VACUUM")
 
     @contextmanager
@@ -294,7 +313,9 @@ class History:
             connection = plain.execution_options(writes=True)
             with connection.begin():
                 if self.engine.dialect.name == "postgresql":
-                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+                    connection.execute(
+                        text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+                    )
                 yield connection
 
     @contextmanager
@@ -305,16 +326,22 @@ class History:
         except OSError as error:
             said = error.strerror or str(error)
         except (SQLAlchemyError, sqlite3.Error, *_UNFIT) as error:
-            cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+            cause = (
+                error.orig if isinstance(error, DBAPIError) and error.orig else error
+            )
             said = " ".join(str(cause).split()) or type(cause).__name__
             if self._url.password:
                 said = said.replace(str(self._url.password), "***")
             lowered = said.lower()
-            advice = next((words for sign, words in _ADVICE.items() if sign in lowered), None)
+            advice = next(
+                (words for sign, words in _ADVICE.items() if sign in lowered), None
+            )
             said = advice if advice and self.is_sqlite else safe_text(said, 300)
         else:
             return
-        raise HistoryError(f"{_shown(self._url)}: the history can't be used: {said}") from None
+        raise HistoryError(
+            f"{_shown(self._url)}: the history can't be used: {said}"
+        ) from None
 
 
 def _shown(url: URL) -> str:
@@ -331,7 +358,9 @@ def _path_of(url: URL) -> Path | None:
     if name.startswith("file:"):
         name = unquote(name.removeprefix("file:").removeprefix("//"))
     is_file = url.get_backend_name() == "sqlite" and url.query.get("mode") != "memory"
-    return Path(name).absolute() if is_file and name and not name.startswith(":") else None
+    return (
+        Path(name).absolute() if is_file and name and not name.startswith(":") else None
+    )
 
 
 def _make_folder(path: Path) -> None:
@@ -340,14 +369,18 @@ def _make_folder(path: Path) -> None:
     if folder.is_dir():
         return
     if folder.name != FOLDER:
-        raise HistoryError(f"{path}: there is no folder {folder}; make it, or give another path")
+        raise HistoryError(
+            f"{path}: there is no folder {folder}; make it, or give another path"
+        )
     try:
         folder.mkdir()
         with suppress(OSError):
             (folder / ".gitignore").write_text("*\n", "utf-8")
     except FileExistsError:
         if not folder.is_dir():
-            raise HistoryError(f"{folder}: a file is in the way; give another path") from None
+            raise HistoryError(
+                f"{folder}: a file is in the way; give another path"
+            ) from None
     except OSError as error:
         raise HistoryError(
             f"{folder}: the folder can't be made: {error.strerror}; give a path by --history"
@@ -357,7 +390,9 @@ def _make_folder(path: Path) -> None:
 def _look_at_file(path: Path, url: URL) -> None:
     """Raise HistoryError if a file is no database of ours, before SQLite itself writes anything."""
     if not path.is_file():
-        raise HistoryError(f"{path}: it is not a file; give the name of an SQLite database")
+        raise HistoryError(
+            f"{path}: it is not a file; give the name of an SQLite database"
+        )
     with path.open("rb") as file:
         start = file.read(len(_SQLITE_MAGIC))
     if start and start != _SQLITE_MAGIC:
@@ -366,7 +401,9 @@ def _look_at_file(path: Path, url: URL) -> None:
         )
     journal, log, index = (Path(os.path.realpath(path) + each) for each in SIDE_FILES)
     for side_file in (journal, log, index):
-        if os.path.islink(side_file) or os.path.exists(side_file) > os.path.isfile(side_file):
+        if os.path.islink(side_file) or os.path.exists(side_file) > os.path.isfile(
+            side_file
+        ):
             raise HistoryError(f"{side_file}: it is no file of a database; remove it")
     end = b""
     with suppress(OSError), journal.open("rb") as file:
@@ -399,7 +436,10 @@ def _create(path: Path) -> None:
     try:
         with memory.begin() as connection:
             _bring_up_to_date(connection, str(path))
-        with closing(sqlite3.connect(new)) as file, closing(memory.raw_connection()) as source:
+        with (
+            closing(sqlite3.connect(new)) as file,
+            closing(memory.raw_connection()) as source,
+        ):
             file.execute("PRAGMA journal_mode=OFF")
             source.backup(file)
         with suppress(OSError):
@@ -410,7 +450,9 @@ def _create(path: Path) -> None:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says so
+    connection.isolation_level = (
+        None  # transactions begin where `_begin_sqlite` says so
+    )
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -428,14 +470,17 @@ def _is_current(connection: Connection, url: URL) -> bool:
     if is_sqlite:
         _refuse_code(connection, shown)
     if VERSION_TABLE in tables:
-        found = connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all()  # noqa: S608 - a constant
+        query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant
+        found = connection.scalars(text(query)).all()
         version = max(map(str, found), default="unknown")
         if version > REVISION:
             raise HistoryError(
                 f"{shown}: the history is of a newer version ({safe_text(version, 32)}) than this "
                 f"program knows ({REVISION}); upgrade pytest-failure-taxonomy"
             )
-    elif (foreign := tables & set(METADATA.tables)) or (is_sqlite and "tasks" not in tables):
+    elif (foreign := tables & set(METADATA.tables)) or (
+        is_sqlite and "tasks" not in tables
+    ):
         names = [safe_text(each, 60) for each in sorted(foreign or tables)[:3]]
         if names:
             raise HistoryError(
@@ -447,12 +492,16 @@ def _is_current(connection: Connection, url: URL) -> bool:
 
 def _refuse_code(connection: Connection, shown: str) -> None:
     """Refuse an SQLite database that would run what its author has written, whenever it is used."""
-    schema = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    schema = connection.exec_driver_sql(
+        "SELECT type, name, tbl_name, sql FROM sqlite_master"
+    )
     for kind, name, table, sql in schema:
         is_ours = str(table).lower().startswith("ft_")
         is_used = is_ours or str(table).lower() in ("tasks", "schema_version")
         code = _CODE_IN_OURS if is_ours else _CODE
-        if kind == "trigger" or (is_used and code.search(_NO_CODE.sub(" ", str(sql or "")))):
+        if kind == "trigger" or (
+            is_used and code.search(_NO_CODE.sub(" ", str(sql or "")))
+        ):
             raise HistoryError(
                 f"{shown}: its {kind} {safe_text(str(name), 60)} would run code of another "
                 "program; give the history a database of its own"
@@ -465,7 +514,9 @@ def _bring_up_to_date(connection: Connection, shown: str) -> None:
     if is_there:
         upgrade(connection, shown)
     bring_tasks_up_to_date(connection, shown)
-    if not is_there:  # as the migrations do, but without Alembic, which takes long to import
+    if (
+        not is_there
+    ):  # as the migrations do, but without Alembic, which takes long to import
         METADATA.create_all(connection, checkfirst=False)
         table = f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)"
         connection.execute(text(table))
@@ -508,11 +559,17 @@ def _version_of_tasks(connection: Connection, shown: str) -> int | None:
         return None
     version = None
     if found.has_table("schema_version"):
-        versions = connection.execute(text("SELECT version FROM schema_version")).scalars().all()
+        versions = (
+            connection.execute(text("SELECT version FROM schema_version"))
+            .scalars()
+            .all()
+        )
         with suppress(TypeError, ValueError, OverflowError):
             version = max(map(int, versions))
     elif connection.dialect.name == "sqlite":
-        version = int(connection.execute(text("PRAGMA user_version")).scalar_one()) or None
+        version = (
+            int(connection.execute(text("PRAGMA user_version")).scalar_one()) or None
+        )
     if version is None or not _has_column(connection, "status"):
         raise HistoryError(
             f"{shown}: it has a table `tasks` of another program; "
@@ -532,7 +589,9 @@ def _version_of_tasks(connection: Connection, shown: str) -> int | None:
 
 
 def _has_column(connection: Connection, name: str) -> bool:
-    return any(column["name"] == name for column in inspect(connection).get_columns("tasks"))
+    return any(
+        column["name"] == name for column in inspect(connection).get_columns("tasks")
+    )
 
 
 def bring_tasks_up_to_date(connection: Connection, shown: str) -> None:
@@ -560,5 +619,7 @@ def bring_tasks_up_to_date(connection: Connection, shown: str) -> None:
     elif connection.dialect.name == "sqlite":
         connection.execute(text(f"PRAGMA user_version = {TASKS_VERSION}"))
     else:
-        connection.execute(text("CREATE TABLE schema_version (version INTEGER NOT NULL)"))
+        connection.execute(
+            text("CREATE TABLE schema_version (version INTEGER NOT NULL)")
+        )
         connection.execute(text(f"INSERT INTO schema_version VALUES ({TASKS_VERSION})"))  # noqa: S608 - a constant

@@ -180,7 +180,10 @@ def list_runs(
         limit: how many runs to return.
         storms: only those in which most tests failed of one cause of the environment.
     """
-    began, verdict = ("started_at", "duration_seconds", "stage"), ("reason", "kind", "owner")
+    began, verdict = (
+        ("started_at", "duration_seconds", "stage"),
+        ("reason", "kind", "owner"),
+    )
     query = (
         sa.select(
             RUNS.c.id,
@@ -194,7 +197,9 @@ def list_runs(
         )
         .join(PROJECTS)
         .outerjoin(ATTEMPTS, ATTEMPTS.c.run_id == RUNS.c.id)
-        .where(*of_runs(wanted), *_of_verdicts(wanted), *([~_NO_STORM] if storms else []))
+        .where(
+            *of_runs(wanted), *_of_verdicts(wanted), *([~_NO_STORM] if storms else [])
+        )
         .order_by(RUNS.c.started_at.desc(), RUNS.c.number.desc())
         .limit(limit)
     )
@@ -215,8 +220,12 @@ def find_top(
     """
     runs, causes = of_runs(wanted, nodeid=False), _of_verdicts(wanted, CAUSES)
     if wanted.nodeid is not None:
-        of_tests = sa.select(FAILURES.c.cause_id).join(TESTS, TESTS.c.id == FAILURES.c.test_id)
-        causes.append(CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid))))
+        of_tests = sa.select(FAILURES.c.cause_id).join(
+            TESTS, TESTS.c.id == FAILURES.c.test_id
+        )
+        causes.append(
+            CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid)))
+        )
     counts = (
         sa.func.count().label("runs"),
         sa.func.sum(RUN_CAUSES.c.count).label("failures"),
@@ -232,7 +241,9 @@ def find_top(
     if runs:
         counted = counted.join(RUNS).where(*runs)
     if causes:
-        counted = counted.where(RUN_CAUSES.c.cause_id.in_(sa.select(CAUSES.c.id).where(*causes)))
+        counted = counted.where(
+            RUN_CAUSES.c.cause_id.in_(sa.select(CAUSES.c.id).where(*causes))
+        )
     best = counted.subquery()
     query = (
         sa.select(
@@ -258,7 +269,9 @@ def find_top(
             return [*rows.values()]
         window = _window([*runs, _NO_STORM], WINDOW_RUNS)
         had = dict.fromkeys(rows, 0)  # sets of runs: whole numbers with one bit a run
-        of_causes = sa.select(RUN_CAUSES).join(window, window.c.number == RUN_CAUSES.c.run_number)
+        of_causes = sa.select(RUN_CAUSES).join(
+            window, window.c.number == RUN_CAUSES.c.run_number
+        )
         for row in rows_with(connection, of_causes, RUN_CAUSES.c.cause_id, list(rows)):
             had[row.cause_id] |= 1 << row.run_number
         every = sum(1 << run for run in connection.scalars(sa.select(window.c.number)))
@@ -276,7 +289,9 @@ def find_top(
     return [*rows.values()][:limit]
 
 
-def count_periods(history: History, wanted: Wanted = ALL, *, by: str = "week") -> list[Period]:
+def count_periods(
+    history: History, wanted: Wanted = ALL, *, by: str = "week"
+) -> list[Period]:
     """Return the runs of each day, week (it begins on Monday) or month, the earliest first."""
     query = sa.select(RUNS.c.started_at, RUNS.c.reason, RUNS.c.duration_seconds).where(
         *of_runs(wanted), *_of_verdicts(wanted)
@@ -305,15 +320,23 @@ def count_periods(history: History, wanted: Wanted = ALL, *, by: str = "week") -
                 failed=sum(reasons.values()),
                 unclassified=reasons[UNCLASSIFIED],
                 minutes_lost=sum(seconds.values()) / 60,
-                reasons=dict(sorted(reasons.items(), key=lambda each: (-each[1], each[0]))),
-                minutes_by_reason={name: each / 60 for name, each in sorted(seconds.items())},
+                reasons=dict(
+                    sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+                ),
+                minutes_by_reason={
+                    name: each / 60 for name, each in sorted(seconds.items())
+                },
             )
         )
     return periods
 
 
 def prune(
-    history: History, *, before: datetime, project: str | None = None, dry_run: bool = False
+    history: History,
+    *,
+    before: datetime,
+    project: str | None = None,
+    dry_run: bool = False,
 ) -> int:
     """Remove the runs that began before a time; return how many.
 
@@ -322,7 +345,9 @@ def prune(
     """
     wanted = Wanted(project=project, until=before)
     with history.writing() as connection:
-        numbers = list(connection.scalars(sa.select(RUNS.c.number).where(*of_runs(wanted))))
+        numbers = list(
+            connection.scalars(sa.select(RUNS.c.number).where(*of_runs(wanted)))
+        )
         if dry_run:
             return len(numbers)
         remove_runs(connection, numbers)
@@ -346,7 +371,10 @@ def _projects(name: str) -> sa.Select[tuple[int]]:
 
 def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on runs, whatever their verdict is."""
-    found = [*matches(RUNS.c.branch, wanted.branch), *_equals(RUNS.c.stage, wanted.stage)]
+    found = [
+        *matches(RUNS.c.branch, wanted.branch),
+        *_equals(RUNS.c.stage, wanted.stage),
+    ]
     if wanted.project is not None:
         found.append(RUNS.c.project_id.in_(_projects(wanted.project)))
     if wanted.since is not None:
@@ -357,15 +385,22 @@ def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[sa.ColumnElement[boo
         failing = (
             sa.select(OUTCOMES.c.run_number)
             .join(TESTS)
-            .where(*matches(TESTS.c.nodeid, wanted.nodeid), OUTCOMES.c.outcome.in_(FAILING))
+            .where(
+                *matches(TESTS.c.nodeid, wanted.nodeid), OUTCOMES.c.outcome.in_(FAILING)
+            )
         )
         found.append(RUNS.c.number.in_(failing))
     return found
 
 
-def _of_verdicts(wanted: Wanted, table: sa.Table = RUNS) -> list[sa.ColumnElement[bool]]:
+def _of_verdicts(
+    wanted: Wanted, table: sa.Table = RUNS
+) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on what runs, or causes, are found to have."""
-    equal = (*_equals(table.c.reason, wanted.reason), *_equals(table.c.owner, wanted.owner))
+    equal = (
+        *_equals(table.c.reason, wanted.reason),
+        *_equals(table.c.owner, wanted.owner),
+    )
     return [*matches(table.c.kind, wanted.kind), *equal]
 
 
@@ -415,7 +450,9 @@ def find_flaky(
         of_names = sa.select(TESTS.c.id).where(*pattern) if pattern else None
         found, ended = _flaky_rows(connection, window, of_names)
         shown = sorted(found, key=lambda test: (-found[test].failures, test))
-        clusters: dict[int, tuple[int, ...]] = {}  # by the test that stands for the others
+        clusters: dict[
+            int, tuple[int, ...]
+        ] = {}  # by the test that stands for the others
         if not each:
             failed, known = _sets_of_runs(found, ended)
             is_telling = len(comparable_tests(failed, known)[0]) > 1
@@ -435,7 +472,9 @@ def find_flaky(
             replace(
                 found[test],
                 **types.get(test, {}),
-                companions=tuple(found[other].nodeid for other in clusters.get(test, ())[1:]),
+                companions=tuple(
+                    found[other].nodeid for other in clusters.get(test, ())[1:]
+                ),
                 common=_in_common(connection, window, clusters.get(test, ())),
             )
             for test in shown
@@ -446,7 +485,10 @@ def count_trials(history: History, wanted: Wanted = ALL) -> int:
     """Return how many runs are trials of a harness, which say nothing of flaky tests."""
     trials = RUNS.c.source == TRIAL, *of_runs(wanted, nodeid=False)
     with history.reading() as connection:
-        return connection.scalar(sa.select(sa.func.count(RUNS.c.number)).where(*trials)) or 0
+        return (
+            connection.scalar(sa.select(sa.func.count(RUNS.c.number)).where(*trials))
+            or 0
+        )
 
 
 def find_new_tests(
@@ -460,7 +502,9 @@ def find_new_tests(
     at, name = started_at(report), project_of(report)
     digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
     with history.reading() as connection:
-        project = sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name).scalar_subquery()
+        project = (
+            sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name).scalar_subquery()
+        )
         earlier = sa.select(RUNS.c.number).where(
             RUNS.c.project_id == project, RUNS.c.started_at < at
         )
@@ -491,7 +535,13 @@ def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
 def _window(conditions: Iterable[sa.ColumnElement[bool]], runs: int) -> Any:
     """Return the latest runs of those that are meant, as a table expression."""
     return (
-        sa.select(RUNS.c.number, RUNS.c.started_at, RUNS.c.commit_id, RUNS.c.branch, RUNS.c.dirty)
+        sa.select(
+            RUNS.c.number,
+            RUNS.c.started_at,
+            RUNS.c.commit_id,
+            RUNS.c.branch,
+            RUNS.c.dirty,
+        )
         .where(*conditions)
         .order_by(RUNS.c.started_at.desc())
         .limit(runs)
@@ -525,7 +575,9 @@ def _flaky_rows(
         sa.select(
             OUTCOMES.c.run_number,
             *(
-                sa.func.aggregate_strings(sa.case((OUTCOMES.c.outcome.in_(outcomes), test)), ",")
+                sa.func.aggregate_strings(
+                    sa.case((OUTCOMES.c.outcome.in_(outcomes), test)), ","
+                )
                 for outcomes in (FAILING, ("passed",), ("flaky",))
             ),
         )
@@ -534,14 +586,21 @@ def _flaky_rows(
         .group_by(OUTCOMES.c.run_number)
     )
     outcomes = {
-        number: [frozenset(map(int, tests.split(","))) if tests else frozenset() for tests in found]
+        number: [
+            frozenset(map(int, tests.split(","))) if tests else frozenset()
+            for tests in found
+        ]
         for number, *found in connection.execute(of_runs)
     }
     runs, failures, reruns, commits, changes = (Counter[int]() for _ in range(5))
     last_failed: dict[int, datetime] = {}
     # The tests that failed and those that passed: the last time on a branch, and ever on a commit.
-    of_branch: dict[str | None, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
-    of_commit: dict[str, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
+    of_branch: dict[str | None, tuple[set[int], set[int]]] = defaultdict(
+        lambda: (set(), set())
+    )
+    of_commit: dict[str, tuple[set[int], set[int]]] = defaultdict(
+        lambda: (set(), set())
+    )
     have_passed: set[int] = set()
     ended = []
     by_time = sa.select(window).order_by(window.c.started_at, window.c.number)
@@ -549,7 +608,10 @@ def _flaky_rows(
         if run.number not in outcomes:
             continue
         failed, passed, rerun = outcomes[run.number]
-        good, bad = passed | rerun, failed | rerun  # what passed on a rerun has failed, too
+        good, bad = (
+            passed | rerun,
+            failed | rerun,
+        )  # what passed on a rerun has failed, too
         ended.append((bad, good))
         runs.update(good | bad)
         failures.update(bad)
@@ -575,7 +637,9 @@ def _flaky_rows(
     ]
     unwritten = _passes_unwritten(connection, window, flaky)
     named = sa.select(TESTS.c.id, TESTS.c.nodeid)
-    nodeids = {row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, flaky)}
+    nodeids = {
+        row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, flaky)
+    }
     rows = {}
     for row_id in flaky:
         known = runs[row_id] + unwritten.get(row_id, 0)
@@ -615,13 +679,17 @@ def _sets_of_runs(
     return failed, known
 
 
-def _in_common(connection: sa.Connection, window: Any, tests: Sequence[int]) -> str | None:
+def _in_common(
+    connection: sa.Connection, window: Any, tests: Sequence[int]
+) -> str | None:
     """Return what most of some tests have failed of: a failure, else its words or its exception.
 
     Where each test connects by itself, it has a failure of its own, and the others' words.
     """
     query = (
-        sa.select(FAILURES.c.test_id, FAILURES.c.message, CAUSES.c.title, sa.func.count())
+        sa.select(
+            FAILURES.c.test_id, FAILURES.c.message, CAUSES.c.title, sa.func.count()
+        )
         .join(CAUSES, CAUSES.c.id == FAILURES.c.cause_id)
         .join(window, window.c.number == FAILURES.c.run_number)
         .where(FAILURES.c.test_id.in_(tests))
@@ -635,7 +703,11 @@ def _in_common(connection: sa.Connection, window: Any, tests: Sequence[int]) -> 
             of_tests[words].add(test)
             failures[words] += times
     for of_tests, failures in levels:
-        most = max(of_tests, key=lambda words: (len(of_tests[words]), failures[words]), default="")
+        most = max(
+            of_tests,
+            key=lambda words: (len(of_tests[words]), failures[words]),
+            default="",
+        )
         if most and 2 * len(of_tests[most]) > len(tests):
             return most
     return None
@@ -653,7 +725,12 @@ def _types_of(
     of_seen = RUNS.c["started_at", "branch", "duration_seconds", "collected", "ci_job"]
     has_failed = OUTCOMES.c.outcome != "passed"
     ended = (
-        sa.select(*OUTCOMES.c["test_id", "run_number"], *of_seen, has_failed, OUTCOMES.c.seconds)
+        sa.select(
+            *OUTCOMES.c["test_id", "run_number"],
+            *of_seen,
+            has_failed,
+            OUTCOMES.c.seconds,
+        )
         .select_from(OUTCOMES.join(RUNS).join(window, window.c.number == RUNS.c.number))
         .where(OUTCOMES.c.outcome.in_((*FAILING, "passed", "flaky")))
         .order_by(RUNS.c.started_at, RUNS.c.number)
@@ -665,20 +742,32 @@ def _types_of(
     types = {}
     for test, of_test in seen.items():
         for found in suspicions_of(of_test)[:1]:
-            types[test] = {"type": found.type, "status": "suspected", "evidence": found.evidence}
+            types[test] = {
+                "type": found.type,
+                "status": "suspected",
+                "evidence": found.evidence,
+            }
     # The few causes first: tests may have very many failures.
-    proofs = connection.execute(sa.select(CAUSES.c.id, PROOFS.c.proof).join(PROOFS, _PROVEN))
+    proofs = connection.execute(
+        sa.select(CAUSES.c.id, PROOFS.c.proof).join(PROOFS, _PROVEN)
+    )
     proven = {row.id: row.proof for row in proofs}
     failed_of = sa.select(*FAILURES.c["test_id", "cause_id"]).distinct()
     for row in rows_with(connection, failed_of, FAILURES.c.cause_id, list(proven)):
         if row.test_id in seen:
             proof = _stored_proof(proven[row.cause_id])
             words = {"status": "proven", "evidence": proof_words(proof, None)[0]}
-            types[row.test_id] = {"type": proof["type"], "proof": proof["type"], **words}
+            types[row.test_id] = {
+                "type": proof["type"],
+                "proof": proof["type"],
+                **words,
+            }
     return types
 
 
-def _passes_unwritten(connection: sa.Connection, window: Any, ids: list[int]) -> dict[int, int]:
+def _passes_unwritten(
+    connection: sa.Connection, window: Any, ids: list[int]
+) -> dict[int, int]:
     """Return how often tests have passed before the first outcome of theirs that is written down.
 
     A test's passes are written down from its first failure on, with the last one before it. Until
@@ -791,7 +880,10 @@ def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupSta
     with history.reading() as connection:
         earlier = _Earlier(connection, report)
         states = earlier.states_of(groups) if groups else {}
-        if codes not in (None, *((each["reason"], each["kind"]) for each in report["groups"])):
+        if codes not in (
+            None,
+            *((each["reason"], each["kind"]) for each in report["groups"]),
+        ):
             states[VERDICT] = earlier.state_of_verdict()
     return states
 
@@ -803,7 +895,9 @@ def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str
     """
     names = [cause["key"] for cause in report["causes"]]
     names += [group["fingerprint"] for group in report["groups"]]
-    query = sa.select(PROOFS).where(PROOFS.c.project_id.in_(_projects(project_of(report))))
+    query = sa.select(PROOFS).where(
+        PROOFS.c.project_id.in_(_projects(project_of(report)))
+    )
     found = {}
     with history.reading() as connection:
         for row in rows_with(connection, query, PROOFS.c.name, names):
@@ -820,7 +914,9 @@ def _stored_proof(text: str) -> dict[str, Any]:
     return proof
 
 
-def find_since(history: History, fingerprint: str, *, project: str | None = None) -> Since:
+def find_since(
+    history: History, fingerprint: str, *, project: str | None = None
+) -> Since:
     """Return when a cause began, and the last commit before it.
 
     Args:
@@ -868,7 +964,9 @@ def find_since_of_test(
         if not rows:
             passed = query.add_columns(*RUNS.c["started_at", "commit_id"]).where(*part)
             passed = passed.join(RUNS, RUNS.c.number == TESTS.c.last_passed_run)
-            if last := connection.execute(passed.order_by(RUNS.c.started_at.desc())).first():
+            if last := connection.execute(
+                passed.order_by(RUNS.c.started_at.desc())
+            ).first():
                 raise HistoryError(
                     f"{nodeid}: no failure of such a test is known; {last.name} passed last: "
                     f"{last.started_at:%Y-%m-%d %H:%M}, commit {last.commit_id or 'not known'}"
@@ -881,18 +979,26 @@ def find_since_of_test(
             several="several tests are called so",
             right="give the whole node id, or --project",
         )
-        failures = sa.select(FAILURES.c.cause_id).join(RUNS).where(FAILURES.c.test_id == test.id)
+        failures = (
+            sa.select(FAILURES.c.cause_id)
+            .join(RUNS)
+            .where(FAILURES.c.test_id == test.id)
+        )
         latest = failures.with_only_columns(RUNS.c.number).order_by(
             RUNS.c.started_at.desc(), RUNS.c.number.desc()
         )
         causes = sa.select(CAUSES).where(
-            CAUSES.c.id.in_(failures.where(RUNS.c.number == latest.limit(1).scalar_subquery()))
+            CAUSES.c.id.in_(
+                failures.where(RUNS.c.number == latest.limit(1).scalar_subquery())
+            )
         )
         found = connection.execute(causes.order_by(CAUSES.c.id)).all()
         return tuple(_since(connection, cause, test) for cause in found)
 
 
-def _named(name: sa.Column[str], project: str | None, *columns: sa.Column[Any]) -> sa.Select[Any]:
+def _named(
+    name: sa.Column[str], project: str | None, *columns: sa.Column[Any]
+) -> sa.Select[Any]:
     """Return the question for rows with a `name` and a `project`, of a project if it is given."""
     query = sa.select(*columns, name.label("name"), PROJECTS.c.name.label("project"))
     query = query.select_from(name.table).join(PROJECTS)
@@ -924,7 +1030,9 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
     first, last = runs[0], runs[-1]
     here = [each for each in runs if each.branch == last.branch]
     passed = _last_pass_before(connection, cause, last, test)
-    streak = next(each for each in here if passed is None or each.started_at > passed.started_at)
+    streak = next(
+        each for each in here if passed is None or each.started_at > passed.started_at
+    )
     return Since(
         nodeid=None if test is None else test.name,
         fingerprint=cause.fingerprint,
@@ -944,7 +1052,9 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
         last_passed_at=passed.started_at if passed else None,
         last_seen=last.started_at,
         proof=connection.scalar(
-            sa.select(PROOFS.c.type).join(CAUSES, _PROVEN).where(CAUSES.c.id == cause.id)
+            sa.select(PROOFS.c.type)
+            .join(CAUSES, _PROVEN)
+            .where(CAUSES.c.id == cause.id)
         ),
     )
 
@@ -975,12 +1085,16 @@ class _Earlier:
             RUNS.c.started_at <= started_at(report),
         )
 
-    def states_of(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[str, GroupState]:
+    def states_of(
+        self, groups: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, GroupState]:
         """Return the states of groups by fingerprint."""
         of_project = sa.select(CAUSES.c.fingerprint, CAUSES.c.id).where(
             CAUSES.c.project_id == self._project
         )
-        rows = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
+        rows = rows_with(
+            self._connection, of_project, CAUSES.c.fingerprint, list(groups)
+        )
         causes = {row.fingerprint: row.id for row in rows}
         had = (
             sa.select(RUN_CAUSES.c.cause_id, RUNS.c.branch, *_TIMES_OF_RUNS)
@@ -988,19 +1102,31 @@ class _Earlier:
             .where(self._earlier)
             .group_by(RUN_CAUSES.c.cause_id, RUNS.c.branch)
         )
-        if storm_of(self._report)[0] is None:  # what a storm brought is known to storms alone
+        if (
+            storm_of(self._report)[0] is None
+        ):  # what a storm brought is known to storms alone
             had = had.where(RUN_CAUSES.c.in_storm.is_not(sa.true()))
         seen = defaultdict[int, list[Any]](list)
-        for row in rows_with(self._connection, had, RUN_CAUSES.c.cause_id, list(causes.values())):
+        for row in rows_with(
+            self._connection, had, RUN_CAUSES.c.cause_id, list(causes.values())
+        ):
             seen[row.cause_id].append(row)
-        looked_at = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(groups))))
+        looked_at = max(
+            1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(groups)))
+        )
         named = {name: group["nodeids"][:looked_at] for name, group in groups.items()}
-        digests = {digest_of(nodeid): nodeid for nodeids in named.values() for nodeid in nodeids}
+        digests = {
+            digest_of(nodeid): nodeid
+            for nodeids in named.values()
+            for nodeid in nodeids
+        }
         columns = TESTS.c["digest", "id", "last_passed_run"]
         known = sa.select(*columns).where(TESTS.c.project_id == self._project)
         rows = rows_with(self._connection, known, TESTS.c.digest, list(digests))
         tests = {digests[row.digest]: row for row in rows}
-        old = {tests[each].id for name in causes for each in named[name] if each in tests}
+        old = {
+            tests[each].id for name in causes for each in named[name] if each in tests
+        }
         window = _window([self._earlier, _TELLS_OF_FLAKINESS], WINDOW_RUNS)
         flaky: dict[int, FlakyRow] = {}
         for some in parts(sorted(old)):
@@ -1025,11 +1151,17 @@ class _Earlier:
             self._earlier,
             RUNS.c.reason == verdict["reason"],
             RUNS.c.kind == verdict["kind"],
-            RUNS.c.nodeid.is_not_distinct_from(clean_text(verdict["nodeid"], MAX_NODEID)),
+            RUNS.c.nodeid.is_not_distinct_from(
+                clean_text(verdict["nodeid"], MAX_NODEID)
+            ),
         )
-        of_branches = sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(had).group_by(RUNS.c.branch)
+        of_branches = (
+            sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(had).group_by(RUNS.c.branch)
+        )
         rows = self._connection.execute(of_branches).all()
-        passes = [each for each in self._passes([], 1) if each[1].branch == self._branch]
+        passes = [
+            each for each in self._passes([], 1) if each[1].branch == self._branch
+        ]
         return self._state(rows, [], {}, passes) if rows else _NEW
 
     def _state(
@@ -1041,7 +1173,12 @@ class _Earlier:
     ) -> GroupState:
         first = min(rows, key=lambda row: row.first)
         own = [row.last for row in rows if row.branch == self._branch]
-        here = [row for test, row in passes if test in (None, *tests) if row.branch == self._branch]
+        here = [
+            row
+            for test, row in passes
+            if test in (None, *tests)
+            if row.branch == self._branch
+        ]
         state = "known"
         facts = [flaky[each] for each in tests if each in flaky]
         if tests and len(facts) == len(tests):
@@ -1060,7 +1197,9 @@ class _Earlier:
             flaky_runs=worst.runs if worst and state == "flaky" else 0,
         )
 
-    def _last_pass(self, tests: list[int], passes: Sequence[tuple[int | None, Any]]) -> Any:
+    def _last_pass(
+        self, tests: list[int], passes: Sequence[tuple[int | None, Any]]
+    ) -> Any:
         """Return the run in which tests passed last, on this run's branch if there is one."""
         mine = [row for test, row in passes if test in (None, *tests)]
         here = [row for row in mine if row.branch == self._branch]
@@ -1074,7 +1213,9 @@ class _Earlier:
         installed = (passed.installed or "").splitlines()
         return {
             "last_passed_commit": passed.commit_id,
-            "distributions_changed": changed_versions(installed, installed_in(self._report)),
+            "distributions_changed": changed_versions(
+                installed, installed_in(self._report)
+            ),
         }
 
     def _run(self, *where: sa.ColumnElement[bool]) -> Any:
@@ -1084,7 +1225,9 @@ class _Earlier:
         wanted = sa.select(*columns).select_from(both).where(self._earlier, *where)
         return self._connection.execute(wanted.limit(1)).first()
 
-    def _passes(self, tests: Sequence[int], collected: int) -> list[tuple[int | None, Any]]:
+    def _passes(
+        self, tests: Sequence[int], collected: int
+    ) -> list[tuple[int | None, Any]]:
         """Return the last passes of tests, and of runs that succeeded with so many, by branch.
 
         The passes of a test are looked for on this run's branch first. A run in which all tests
@@ -1093,7 +1236,10 @@ class _Earlier:
         found: list[tuple[int | None, Any]] = []
         left = set(tests)
         here = RUNS.c.branch.is_not_distinct_from(self._branch)
-        for where, runs in (*((here, runs) for runs in _LAST_RUNS), (sa.true(), WINDOW_RUNS)):
+        for where, runs in (
+            *((here, runs) for runs in _LAST_RUNS),
+            (sa.true(), WINDOW_RUNS),
+        ):
             window = _window([self._earlier, where], runs)
             query = (
                 sa.select(
@@ -1106,13 +1252,18 @@ class _Earlier:
                 .where(OUTCOMES.c.outcome == "passed")
                 .group_by(OUTCOMES.c.test_id, window.c.branch)
             )
-            for row in rows_with(self._connection, query, OUTCOMES.c.test_id, sorted(left)):
+            for row in rows_with(
+                self._connection, query, OUTCOMES.c.test_id, sorted(left)
+            ):
                 found.append((row.test_id, row))
                 left.discard(row.test_id)
         whole = sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(
             self._earlier, *_succeeded(self._report["run"]["stage"], collected)
         )
-        found += [(None, row) for row in self._connection.execute(whole.group_by(RUNS.c.branch))]
+        found += [
+            (None, row)
+            for row in self._connection.execute(whole.group_by(RUNS.c.branch))
+        ]
         return found
 
 
@@ -1120,7 +1271,9 @@ def _run_at(at: datetime, branch: str | None) -> tuple[sa.ColumnElement[bool], .
     return RUNS.c.started_at == at, RUNS.c.branch.is_not_distinct_from(branch)
 
 
-def changed_versions(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...] | None:
+def changed_versions(
+    before: Sequence[str], now: Sequence[str]
+) -> tuple[str, ...] | None:
     """Return how what is installed has changed: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`, `- old 1.0`.
 
     Args:
@@ -1129,9 +1282,13 @@ def changed_versions(before: Sequence[str], now: Sequence[str]) -> tuple[str, ..
     """
     if not before or not now:
         return None
-    old, new = (dict(each.rpartition("-")[::2] for each in listed) for listed in (before, now))
+    old, new = (
+        dict(each.rpartition("-")[::2] for each in listed) for listed in (before, now)
+    )
     both = sorted(old.keys() & new.keys())
-    changed = [f"{name} {old[name]} -> {new[name]}" for name in both if old[name] != new[name]]
+    changed = [
+        f"{name} {old[name]} -> {new[name]}" for name in both if old[name] != new[name]
+    ]
     changed += [f"+ {name} {new[name]}" for name in sorted(new.keys() - old.keys())]
     changed += [f"- {name} {old[name]}" for name in sorted(old.keys() - new.keys())]
     more = and_more(len(changed) - MAX_CHANGES).strip()
@@ -1149,14 +1306,24 @@ def _succeeded(stage: str, collected: int) -> list[sa.ColumnElement[bool]]:
     ]
 
 
-def _last_pass_before(connection: sa.Connection, cause: Any, last: Any, test: Any) -> Any:
+def _last_pass_before(
+    connection: sa.Connection, cause: Any, last: Any, test: Any
+) -> Any:
     """Return the latest run before a cause's last one, on its branch, in which its tests passed."""
-    query = sa.select(FAILURES.c.test_id).where(FAILURES.c.cause_id == cause.id).distinct()
-    tests = [test.id] if test else list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
+    query = (
+        sa.select(FAILURES.c.test_id).where(FAILURES.c.cause_id == cause.id).distinct()
+    )
+    tests = (
+        [test.id] if test else list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
+    )
     branch = RUNS.c.branch.is_not_distinct_from(last.branch)
     earlier = (
         sa.select(*RUNS.c["id", "started_at", "commit_id"])
-        .where(RUNS.c.project_id == cause.project_id, branch, RUNS.c.started_at < last.started_at)
+        .where(
+            RUNS.c.project_id == cause.project_id,
+            branch,
+            RUNS.c.started_at < last.started_at,
+        )
         .order_by(RUNS.c.started_at.desc())
         .limit(1)
     )
@@ -1167,8 +1334,12 @@ def _last_pass_before(connection: sa.Connection, cause: Any, last: Any, test: An
     )
     found = [
         connection.execute(earlier.where(passes)).one_or_none(),
-        connection.execute(earlier.where(*_succeeded(last.stage, last.collected))).one_or_none(),
+        connection.execute(
+            earlier.where(*_succeeded(last.stage, last.collected))
+        ).one_or_none(),
     ]
     return max(
-        (each for each in found if each is not None), key=lambda each: each.started_at, default=None
+        (each for each in found if each is not None),
+        key=lambda each: each.started_at,
+        default=None,
     )

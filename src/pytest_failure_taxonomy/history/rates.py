@@ -14,7 +14,11 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from pytest_failure_taxonomy.bench.bounds import ALPHA, difference_interval_95, interval_95
+from pytest_failure_taxonomy.bench.bounds import (
+    ALPHA,
+    difference_interval_95,
+    interval_95,
+)
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.database import History
 from pytest_failure_taxonomy.history.questions import ALL, Wanted, of_runs
@@ -108,7 +112,9 @@ class _Trial(NamedTuple):
 
 def _trials(history: History, wanted: Wanted) -> list[_Trial]:
     query = (
-        sa.select(ATTEMPTS.c.subtask_id, ATTEMPTS.c.approach, RUNS.c.reason, RUNS.c.charge_to)
+        sa.select(
+            ATTEMPTS.c.subtask_id, ATTEMPTS.c.approach, RUNS.c.reason, RUNS.c.charge_to
+        )
         .join(RUNS, RUNS.c.id == ATTEMPTS.c.run_id)
         .where(*of_runs(wanted))
     )
@@ -134,9 +140,15 @@ def count_rates(
     for trial in _trials(history, wanted):
         key = "" if by == "system" else trial.task, "" if by == "task" else trial.system
         groups[key].append(trial)
-    rates = {key: fmean(trial.end == PASSED for trial in trials) for key, trials in groups.items()}
+    rates = {
+        key: fmean(trial.end == PASSED for trial in trials)
+        for key, trials in groups.items()
+    }
     best = sorted(groups, key=lambda key: (-rates[key], key))[:limit]
-    return [_rate(task or None, system or None, groups[task, system]) for task, system in best]
+    return [
+        _rate(task or None, system or None, groups[task, system])
+        for task, system in best
+    ]
 
 
 def _rate(task: str | None, system: str | None, trials: Sequence[_Trial]) -> Rate:
@@ -215,7 +227,10 @@ def compare_systems(
         whose["all"] = frozenset(EXCUSED)
     cases = [_Case(None, "failed", _NOBODY, _NOBODY)]
     for name, ends in whose.items():
-        cases += [_Case(name, "left out", ends, ends), _Case(name, "passed", ends, ends)]
+        cases += [
+            _Case(name, "left out", ends, ends),
+            _Case(name, "passed", ends, ends),
+        ]
     for name, ends in [*whose.items()][-1:]:
         cases += [_Case(name, "first passed", ends, _NOBODY)]
         cases += [_Case(name, "second passed", _NOBODY, ends)]
@@ -247,8 +262,12 @@ class _Case(NamedTuple):
         """Return how much more the second system passes at a task; `None` without a trial left."""
         shares = []
         for ends, excused in ((first, self.of_first), (second, self.of_second)):
-            kept = [end for end in ends if self.counted != "left out" or end not in excused]
-            shares += [fmean(end == PASSED or end in excused for end in kept)] if kept else []
+            kept = [
+                end for end in ends if self.counted != "left out" or end not in excused
+            ]
+            shares += (
+                [fmean(end == PASSED or end in excused for end in kept)] if kept else []
+            )
         return round(shares[1] - shares[0], _DIGITS) if len(shares) == 2 else None
 
 
@@ -271,7 +290,9 @@ def _figures(
     changes = {task: change for task, change in found.items() if change is not None}
     bounds = difference_interval_95([*changes.values()])
     ends = case.of_first | case.of_second or {"subject", *EXCUSED}
-    first, second = ([end for both in pairs.values() for end in both[n]] for n in (0, 1))
+    first, second = (
+        [end for both in pairs.values() for end in both[n]] for n in (0, 1)
+    )
     figures: dict[str, Any] = {
         "charged_to": case.charged_to,
         "counted": case.counted,
@@ -288,8 +309,12 @@ def _figures(
     whole = fmean(plain.values())
     figures["explained"] = explained = whole - fmean(changes.values())
     figures["share"] = explained / whole if is_decided else None
-    if case.counted == "passed":  # of the same trials; without some the tasks are others
-        less = [round(plain[task] - change, _DIGITS) for task, change in changes.items()]
+    if (
+        case.counted == "passed"
+    ):  # of the same trials; without some the tasks are others
+        less = [
+            round(plain[task] - change, _DIGITS) for task, change in changes.items()
+        ]
         bounds = difference_interval_95(less)
         figures |= {"explained_low": bounds.low, "explained_high": bounds.high}
     return figures

@@ -56,7 +56,9 @@ def record_run(report: dict[str, Any], url: str, *, adds: bool = True) -> str | 
     if not sys.executable:
         return "Python does not know its own program (sys.executable is empty)"
     library = str(Path(__file__).parents[2])
-    environment = {name: each for name, each in os.environ.items() if name not in _NOT_FOR_IT}
+    environment = {
+        name: each for name, each in os.environ.items() if name not in _NOT_FOR_IT
+    }
     try:
         done = subprocess.run(  # noqa: S603 - this Python, with a script of ours
             [sys.executable, "-P", "-W", "ignore", "-c", _SCRIPT, library],
@@ -76,9 +78,15 @@ def record_run(report: dict[str, Any], url: str, *, adds: bool = True) -> str | 
     try:
         said = json.loads(done.stdout)
     except ValueError:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[
+            -1
+        ]
         is_late = done.stderr.startswith(_TIME_IS_OVER)
-        return f"it gave no answer within {seconds:g} s" if is_late else safe_text(last, MAX_WORDS)
+        return (
+            f"it gave no answer within {seconds:g} s"
+            if is_late
+            else safe_text(last, MAX_WORDS)
+        )
     if "problem" in said:
         return str(said["problem"])
     _write_answer(report, **said)
@@ -113,7 +121,9 @@ def _what_is_known(
         states = {}
         for name, state in states_of(history, report).items():
             first = state.first_seen
-            first_seen = None if first is None else f"{first.isoformat(timespec='seconds')}Z"
+            first_seen = (
+                None if first is None else f"{first.isoformat(timespec='seconds')}Z"
+            )
             states[name] = {**to_dict(state), "first_seen": first_seen}
         said = {"states": states, "proofs": proofs_of(history, report)}
         _write_answer(report, **said)
@@ -143,14 +153,20 @@ def _write_answer(
         report.update(with_proofs(report, known))
 
 
-def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]]) -> None:
+def _write_states(
+    report: dict[str, Any], states: Mapping[str, Mapping[str, Any]]
+) -> None:
     more = {}
     for group in report["groups"]:
         state = states.get(group["fingerprint"])
         if state is None:
             continue
         group["history"] = {name: state[name] for name in _STATE_FIELDS}
-        rest = {name: each for name, each in state.items() if name not in _STATE_FIELDS and each}
+        rest = {
+            name: each
+            for name, each in state.items()
+            if name not in _STATE_FIELDS and each
+        }
         if rest:
             more[group["fingerprint"]] = rest
     if VERDICT in states:
@@ -161,7 +177,9 @@ def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]
         _write_states_of_causes(report, states.get(VERDICT))
 
 
-def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any] | None) -> None:
+def _write_states_of_causes(
+    report: dict[str, Any], of_verdict: Mapping[str, Any] | None
+) -> None:
     """Say of each cause what its groups' states come to, and judge by it what a retry would do."""
     from pytest_failure_taxonomy.report.amend import judge_causes_again
     from pytest_failure_taxonomy.report.build import sort_causes
@@ -169,7 +187,9 @@ def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any
     verdict, causes = report["verdict"], report["causes"]
     groups = {group["fingerprint"]: group["history"] for group in report["groups"]}
     for cause in causes:
-        states = [state for each in cause["fingerprints"] if (state := groups.get(each))]
+        states = [
+            state for each in cause["fingerprints"] if (state := groups.get(each))
+        ]
         if states:
             cause["history"] = _state_of_all(states)
         elif of_verdict is not None and cause["kind"] == verdict["kind"]:
@@ -187,7 +207,9 @@ def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     state = next((each for each in ("known", "came_back") if each in told), "new")
     if told == {"flaky"}:
         state = "flaky"
-    first = min((each["first_seen"] for each in states if each["first_seen"]), default=None)
+    first = min(
+        (each["first_seen"] for each in states if each["first_seen"]), default=None
+    )
     return {
         "state": state,
         "first_seen": None if state == "new" else first,
@@ -196,6 +218,11 @@ def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             (commit for each in states if (commit := each["last_passed_commit"])), None
         ),
         "distributions_changed": next(
-            (words for each in states if (words := each["distributions_changed"]) is not None), None
+            (
+                words
+                for each in states
+                if (words := each["distributions_changed"]) is not None
+            ),
+            None,
         ),
     }

@@ -38,7 +38,9 @@ _FAMILIES: Final = {
     "axis.parallel": r"FileExists|.{0,200}?(?:[Aa]ddress already in use|database is locked)",
 }
 """How the name of an exception begins, or what is in its message, by what that speaks for."""
-_EQUATION: Final = re.compile(r"AssertionError: assert ([^\n]{1,300}?) == ([^\n]{1,300})")
+_EQUATION: Final = re.compile(
+    r"AssertionError: assert ([^\n]{1,300}?) == ([^\n]{1,300})"
+)
 _DAYS: Final = (
     *("Mondays", "Tuesdays", "Wednesdays", "Thursdays"),
     *("Fridays", "Saturdays", "Sundays"),
@@ -111,14 +113,18 @@ def suspicions_of(seen: Sequence[Seen]) -> list[Suspicion]:
     raised = [*_by_what_is_raised(seen, is_new)]
     tried = sorted([*raised, *_by_runs(seen, is_new)], key=lambda signal: signal.chance)
     found, chance = [], 0.0
-    for place, signal in enumerate(tried):  # Holm, Scandinavian Journal of Statistics 6, 1979
+    for place, signal in enumerate(
+        tried
+    ):  # Holm, Scandinavian Journal of Statistics 6, 1979
         chance = max(chance, min(1.0, signal.chance * (len(tried) - place)))
         if chance <= MAX_CHANCE:
             found.append((signal not in raised, replace(signal, chance=chance)))
     return [signal for _, signal in sorted(found, key=itemgetter(0))]
 
 
-def _by_what_is_raised(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion]:
+def _by_what_is_raised(
+    seen: Sequence[Seen], is_new: Sequence[bool]
+) -> Iterator[Suspicion]:
     """Yield what is to be said of the family of exceptions that most failures are of."""
     families = Counter(
         _family_of(run.raised)
@@ -134,7 +140,9 @@ def _by_what_is_raised(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator
             for some in range(count, failures + 1)
         )
         raised = [run.raised for run in seen if run.has_failed]
-        of_it = [text.partition(":")[0] for text in raised if _family_of(text) == family]
+        of_it = [
+            text.partition(":")[0] for text in raised if _family_of(text) == family
+        ]
         names = [name for name, _ in Counter(of_it).most_common()]
         what = f"raises {enumerated(names[:2], len(names))}"
         if family == "axis.hash_seed":
@@ -150,7 +158,9 @@ def _family_of(raised: str) -> str:
     if equation := _EQUATION.match(raised):
         one, other = (re.findall(r"[\w.]+", side) for side in equation.groups())
         return "axis.hash_seed" if one != other and sorted(one) == sorted(other) else ""
-    return next((family for family, begin in _FAMILIES.items() if re.match(begin, raised)), "")
+    return next(
+        (family for family, begin in _FAMILIES.items() if re.match(begin, raised)), ""
+    )
 
 
 def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion]:
@@ -171,14 +181,23 @@ def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion
     ]
     own = [run.seconds for run in seen]
     jobs = sorted({run.job for run in seen if run.job})
-    of_job = {f"in the CI job {job}": bits(run.job == job for run in seen) for job in jobs}
+    of_job = {
+        f"in the CI job {job}": bits(run.job == job for run in seen) for job in jobs
+    }
     # By type: what the test may fail in, and the runs of which that is known.
     signals = (
         ("axis.time", _times([run.at for run in seen]), every),
-        ("axis.load", *_slow("where the other tests take more than {:.1f} s", others, 0.0)),
+        (
+            "axis.load",
+            *_slow("where the other tests take more than {:.1f} s", others, 0.0),
+        ),
         ("axis.load", *_slow("where it takes more than {:.1f} s", own, _LONG_SECONDS)),
         ("order.polluted", {"in runs of most of the tests": whole}, every),
-        ("order.brittle", {"in runs of less than half of the tests": every & ~whole}, every),
+        (
+            "order.brittle",
+            {"in runs of less than half of the tests": every & ~whole},
+            every,
+        ),
         ("environment", of_job, every),
     )
     for type_, tried, known in signals:
@@ -192,7 +211,9 @@ def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion
             continue
         where = min(chances, key=chances.__getitem__)
         there, of = tried[where] & known, failed & known
-        both, failures, theirs, runs = map(int.bit_count, (there & of, of, there, known))
+        both, failures, theirs, runs = map(
+            int.bit_count, (there & of, of, there, known)
+        )
         how = "only" if both == failures else "more often"
         yield Suspicion(
             type=type_,
@@ -208,16 +229,24 @@ def _times(ats: Sequence[datetime]) -> dict[str, int]:
     times = {}
     for hours in range(1, 13):
         for begin, there in enumerate(spans):
-            times[f"between {begin:02d}:00 and {(begin + hours) % 24:02d}:00 UTC"] = there
-        spans = [there | by_hour[(begin + hours) % 24] for begin, there in enumerate(spans)]
+            times[f"between {begin:02d}:00 and {(begin + hours) % 24:02d}:00 UTC"] = (
+                there
+            )
+        spans = [
+            there | by_hour[(begin + hours) % 24] for begin, there in enumerate(spans)
+        ]
     for day, name in enumerate(_DAYS):
         times[f"on {name}"] = bits(at.weekday() == day for at in ats)
     times["on the first day of a month"] = bits(at.day == 1 for at in ats)
-    times["on the last day of a month"] = bits((at + timedelta(days=1)).day == 1 for at in ats)
+    times["on the last day of a month"] = bits(
+        (at + timedelta(days=1)).day == 1 for at in ats
+    )
     return times
 
 
-def _slow(where: str, seconds: Sequence[float | None], least: float) -> tuple[dict[str, int], int]:
+def _slow(
+    where: str, seconds: Sequence[float | None], least: float
+) -> tuple[dict[str, int], int]:
     """Return the slowest quarter of the runs, as far as they are slow, and those that are known.
 
     A run with a failure takes a little longer for its traceback alone.

@@ -51,7 +51,15 @@ ENVIRONMENTS: Final = sa.Table(
 )
 """What runs had installed, as `installed_in` tells it, one a line. Each list is there once."""
 
-COUNTED: Final = ("collected", "passed", "failed", "errors", "skipped", "flaky", "not_run")
+COUNTED: Final = (
+    "collected",
+    "passed",
+    "failed",
+    "errors",
+    "skipped",
+    "flaky",
+    "not_run",
+)
 """Of a report's `summary`, what the history keeps."""
 RUNS: Final = sa.Table(
     "ft_runs",
@@ -114,7 +122,9 @@ sa.event.listen(
 OUTCOMES: Final = sa.Table(
     "ft_outcomes",
     METADATA,
-    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True
+    ),
     sa.Column("test_id", sa.ForeignKey(TESTS.c.id), primary_key=True),
     sa.Column("outcome", sa.String(16), nullable=False),
     sa.Column("seconds", sa.Float),
@@ -139,7 +149,9 @@ CAUSES: Final = sa.Table(
 RUN_CAUSES: Final = sa.Table(
     "ft_run_causes",
     METADATA,
-    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True
+    ),
     sa.Column("cause_id", sa.ForeignKey(CAUSES.c.id), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("seconds", sa.Float, nullable=False),
@@ -154,7 +166,9 @@ FAILURES: Final = sa.Table(
     "ft_failures",
     METADATA,
     sa.Column("id", _Key, primary_key=True),
-    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False
+    ),
     sa.Column("test_id", sa.ForeignKey(TESTS.c.id), nullable=False),
     sa.Column("cause_id", sa.ForeignKey(CAUSES.c.id), nullable=False),
     sa.Column("phase", sa.String(8), nullable=False),
@@ -198,7 +212,9 @@ BENCH_RUNS: Final = sa.Table(
     "ft_bench_runs",
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False
+    ),
     *_columns(sa.Text, "bench_run_id", "task_class", nullable=False),
     sa.Column("complete", sa.Boolean, nullable=False),
     *_columns(sa.Integer, "scheduled", "graded", "passed", nullable=False),
@@ -234,7 +250,9 @@ def clean_text(text: Any, limit: int = MAX_TEXT) -> Any:
     """Return a text that any database can hold: capped, without nulls and lone surrogates."""
     if not isinstance(text, str):
         return None
-    return text[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    return (
+        text[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    )
 
 
 def digest_of(nodeid: str) -> str:
@@ -277,7 +295,9 @@ _COMPLETENESS: Final = ("running", "reconstructed", "full")
 def add_run(connection: sa.Connection, report: Mapping[str, Any], source: str) -> bool:
     """Take a run in, unless it is there already and as complete; tell which of the two."""
     wanted = RUNS.c.id == report["run"]["id"]
-    known = connection.execute(sa.select(RUNS.c.number, RUNS.c.completeness).where(wanted)).first()
+    known = connection.execute(
+        sa.select(RUNS.c.number, RUNS.c.completeness).where(wanted)
+    ).first()
     if known is not None:
         rank = _COMPLETENESS.index
         if rank(report["completeness"]) <= rank(known.completeness):
@@ -325,7 +345,9 @@ FEWEST_IN_STORM: Final = 10
 
 def storm_of(report: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, int]:
     """Return the cause of the environment that most tests of a run failed of, and how many did."""
-    causes = [cause for cause in report["causes"] if cause["charge_to"] == "environment"]
+    causes = [
+        cause for cause in report["causes"] if cause["charge_to"] == "environment"
+    ]
     summary = report["summary"]
     failed = summary["failed"] + summary["errors"]
     biggest = max(causes, key=itemgetter("count"), default=None)
@@ -352,7 +374,9 @@ def project_of(report: Mapping[str, Any]) -> str:
     where they are called the same.
     """
     own = own_extension(report)
-    named = object_at(own, "trial").get("task") or object_at(own, "git").get("repository")
+    named = object_at(own, "trial").get("task") or object_at(own, "git").get(
+        "repository"
+    )
     rootdir = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/")
     name = named or rootdir.rstrip("/").rpartition("/")[2] or "unknown"
     return str(clean_text(str(name), _MAX_PROJECT))
@@ -369,7 +393,9 @@ def installed_in(report: Mapping[str, Any]) -> list[str]:
     """Return `name-version` of what was installed, Python too; nothing where nobody has looked."""
     environment = report["environment"]
     listed = environment["distributions"]
-    return [] if listed is None else sorted([f"python-{environment['python']}", *listed])
+    return (
+        [] if listed is None else sorted([f"python-{environment['python']}", *listed])
+    )
 
 
 def remove_runs(connection: sa.Connection, numbers: Sequence[int]) -> None:
@@ -426,7 +452,9 @@ class _Seen(NamedTuple):
 class _Addition:
     """One run on its way into the tables."""
 
-    def __init__(self, connection: sa.Connection, report: Mapping[str, Any], source: str) -> None:
+    def __init__(
+        self, connection: sa.Connection, report: Mapping[str, Any], source: str
+    ) -> None:
         self._connection = connection
         self._report = report
         self._source = TRIAL if "trial" in own_extension(report) else source
@@ -444,7 +472,9 @@ class _Addition:
         """Write all rows."""
         self._number = self._insert_run()
         seen = self._seen()
-        tests = self._tests(seen, {each for each, one in seen.items() if one.outcome in _FAILED})
+        tests = self._tests(
+            seen, {each for each, one in seen.items() if one.outcome in _FAILED}
+        )
         self._insert_failures(tests, self._causes())
         self._insert_all(
             OUTCOMES,
@@ -471,7 +501,11 @@ class _Addition:
 
     def _insert_run(self) -> int:
         report = self._report
-        run, verdict, summary = report["run"], report["verdict"] or {}, report["summary"]
+        run, verdict, summary = (
+            report["run"],
+            report["verdict"] or {},
+            report["summary"],
+        )
         shard, environment = run["shard"] or {}, report["environment"]
         git, ci = environment["git"] or {}, environment["ci"] or {}
         storm, tests = storm_of(report)
@@ -497,7 +531,9 @@ class _Addition:
             commit_id=clean_text(git.get("commit") or ci.get("commit"), 64),
             branch=clean_text(branch_of(report)),
             dirty=git.get("dirty"),
-            merge_base=clean_text(object_at(own_extension(report), "git").get("merge_base"), 64),
+            merge_base=clean_text(
+                object_at(own_extension(report), "git").get("merge_base"), 64
+            ),
             ci_provider=clean_text(ci.get("provider"), 32),
             ci_run_id=clean_text(ci.get("run_id")),
             ci_job=clean_text(ci.get("job")),
@@ -520,7 +556,9 @@ class _Addition:
         """Return how each test ended, by its node id; without `tests`, of those that failed."""
         seen: dict[str, _Seen] = {}
         for test in self._report["tests"] or ():
-            seen[_nodeid(test["nodeid"])] = _Seen(test["outcome"], test["duration_seconds"])
+            seen[_nodeid(test["nodeid"])] = _Seen(
+                test["outcome"], test["duration_seconds"]
+            )
         for failure in self._report["failures"]:
             outcome = "failed" if failure["phase"] == "call" else "error"
             nodeid = _nodeid(failure["nodeid"])
@@ -532,7 +570,9 @@ class _Addition:
             seen[_nodeid(test["nodeid"])] = _Seen("in_flight", test["elapsed_seconds"])
         return seen
 
-    def _tests(self, seen: Mapping[str, _Seen], failing: set[str]) -> dict[str, sa.Row[Any]]:
+    def _tests(
+        self, seen: Mapping[str, _Seen], failing: set[str]
+    ) -> dict[str, sa.Row[Any]]:
         """Bring the rows of tests up to date; return what they were before, by node id."""
         digests = {digest_of(nodeid): nodeid for nodeid in seen}
         known = {digests[each.digest]: each for each in self._known(digests)}
@@ -547,7 +587,9 @@ class _Addition:
                     "first_seen": self._at,
                     "last_seen": self._at,
                     "last_failed": self._at if nodeid in failing else None,
-                    "last_passed_run": self._number if seen[nodeid].outcome == "passed" else None,
+                    "last_passed_run": self._number
+                    if seen[nodeid].outcome == "passed"
+                    else None,
                 }
                 for nodeid in made
             ),
@@ -560,7 +602,9 @@ class _Addition:
             (seen.keys() - passed - failing, _SEEN_TESTS),
         ):
             ids = {known[nodeid].id for nodeid in nodeids if nodeid in known}
-            successive = groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])
+            successive = groupby(
+                enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0]
+            )
             for row_ids in ([row_id for _, row_id in pairs] for _, pairs in successive):
                 ends = {"first": row_ids[0], "last": row_ids[-1]}
                 given = {**ends, "at": self._at, "run": self._number}
@@ -580,12 +624,16 @@ class _Addition:
         since = self._connection.scalar(_NTH_LAST_RUN, {**given, **offset})
         given["since"] = since or datetime.min  # noqa: DTZ901 - as the tables have it, in UTC
         if len(digests) > 4 * AT_ONCE:  # quicker than many queries
-            rows: Sequence[Any] = self._connection.execute(_TESTS_OF_PROJECT, given).all()
+            rows: Sequence[Any] = self._connection.execute(
+                _TESTS_OF_PROJECT, given
+            ).all()
             return [row for row in rows if row.digest in digests]
         named = TESTS.c.digest, list(digests)
         return [*rows_with(self._connection, _TESTS_OF_PROJECT, *named, **given)]
 
-    def _tell_last_passes(self, known: Mapping[str, sa.Row[Any]], failing: set[str]) -> None:
+    def _tell_last_passes(
+        self, known: Mapping[str, sa.Row[Any]], failing: set[str]
+    ) -> None:
         """Write the last pass down of tests that fail for the first time in a long while.
 
         Passes of tests that don't fail are not kept, each by itself. With this one it can be seen
@@ -594,10 +642,15 @@ class _Addition:
         passes = {
             each.id: each.last_passed_run
             for nodeid, each in known.items()
-            if nodeid in failing and not each.is_watched and each.last_passed_run is not None
+            if nodeid in failing
+            and not each.is_watched
+            and each.last_passed_run is not None
         }
         is_there = rows_with(
-            self._connection, sa.select(RUNS.c.number), RUNS.c.number, sorted(set(passes.values()))
+            self._connection,
+            sa.select(RUNS.c.number),
+            RUNS.c.number,
+            sorted(set(passes.values())),
         )
         runs = {row.number for row in is_there}
         for row in rows_with(
@@ -610,7 +663,12 @@ class _Addition:
         self._insert_all(
             OUTCOMES,
             (
-                {"run_number": run, "test_id": test, "outcome": "passed", "seconds": None}
+                {
+                    "run_number": run,
+                    "test_id": test,
+                    "outcome": "passed",
+                    "seconds": None,
+                }
                 for test, run in passes.items()
                 if run in runs
             ),
@@ -620,7 +678,9 @@ class _Addition:
         """Add the causes that are new; return the ids of all by fingerprint."""
         groups = {each["fingerprint"]: each for each in self._report["groups"]}
         of_project = sa.select(CAUSES).where(CAUSES.c.project_id == self._project)
-        found = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
+        found = rows_with(
+            self._connection, of_project, CAUSES.c.fingerprint, list(groups)
+        )
         ids = {row.fingerprint: int(row.id) for row in found}
         for fingerprint, group in groups.items():
             if fingerprint not in ids:
@@ -635,11 +695,18 @@ class _Addition:
                 )
         return ids
 
-    def _insert_failures(self, tests: Mapping[str, sa.Row[Any]], causes: Mapping[str, int]) -> None:
+    def _insert_failures(
+        self, tests: Mapping[str, sa.Row[Any]], causes: Mapping[str, int]
+    ) -> None:
         groups = self._report["groups"]
-        of_node = {nodeid: each["fingerprint"] for each in groups for nodeid in each["nodeids"]}
+        of_node = {
+            nodeid: each["fingerprint"] for each in groups for nodeid in each["nodeids"]
+        }
         listed = [
-            *((each, each["phase"], each["fingerprint"]) for each in self._report["failures"]),
+            *(
+                (each, each["phase"], each["fingerprint"])
+                for each in self._report["failures"]
+            ),
             *(
                 (each, "collect", of_node.get(each["nodeid"]))
                 for each in self._report["collection_errors"]
@@ -650,7 +717,10 @@ class _Addition:
         for failure, phase, fingerprint in listed:
             if fingerprint not in causes:  # groups are capped as well
                 continue
-            seconds, raised = failure.get("duration_seconds"), failure["exception"] or {}
+            seconds, raised = (
+                failure.get("duration_seconds"),
+                failure["exception"] or {},
+            )
             took[fingerprint] += seconds or 0.0
             said = raised.get("message") or failure.get("message") or ""
             rows.append(
@@ -660,7 +730,9 @@ class _Addition:
                     "cause_id": causes[fingerprint],
                     "phase": phase,
                     "seconds": seconds,
-                    "message": clean_text(f"{raised['type']}: {said}" if raised else said),
+                    "message": clean_text(
+                        f"{raised['type']}: {said}" if raised else said
+                    ),
                 }
             )
         self._insert_all(FAILURES, rows)

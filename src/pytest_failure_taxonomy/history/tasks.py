@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.database import History
 
 FAILED: Final = "failed"
-_SUCCEEDED: Final = frozenset({"completed", "done", "succeeded", "success", "merged", "passed"})
+_SUCCEEDED: Final = frozenset(
+    {"completed", "done", "succeeded", "success", "merged", "passed"}
+)
 """What programs call a task that has succeeded; any case."""
 _NAMES: Final = ("slug", "task_id", "name", "title", "prompt", "description")
 """Columns that may hold what a task is called, the best first."""
@@ -114,7 +116,9 @@ def record_task(
             try:
                 key = int(task_id)
             except ValueError:
-                raise HistoryError(f"tasks: {task_id} is no task's id; give a number") from None
+                raise HistoryError(
+                    f"tasks: {task_id} is no task's id; give a number"
+                ) from None
         wanted = table.c.id == key
         changed: dict[str, Any] = {"status": status, "failure_reason": reason}
         if "updated_at" in table.c:
@@ -122,10 +126,16 @@ def record_task(
         if connection.execute(select(table.c.id).where(wanted)).first() is not None:
             connection.execute(table.update().where(wanted).values(changed))
         elif set(table.c.keys()) == set(TASKS.c.keys()):
-            made = {"id": task_id, "based_on": based_on, "created_at": changed["updated_at"]}
+            made = {
+                "id": task_id,
+                "based_on": based_on,
+                "created_at": changed["updated_at"],
+            }
             connection.execute(table.insert().values(**made, **changed))
         else:
-            raise HistoryError(f"tasks: there is no task {task_id}; give the id of one that is")
+            raise HistoryError(
+                f"tasks: there is no task {task_id}; give the id of one that is"
+            )
     return reason
 
 
@@ -156,7 +166,8 @@ def unmerged(history: History) -> list[TaskState]:
                 return True
         name = states[index].name
         return name != states[index].id and any(
-            each.name == name and is_success(each.status) for each in states[index + 1 :]
+            each.name == name and is_success(each.status)
+            for each in states[index + 1 :]
         )
 
     return [

@@ -54,7 +54,9 @@ def are_fixed(task: recorded.Task, history: str | None = None) -> bool:
     return gone == len(chosen)
 
 
-def run_until_excluded(experiments: Experiments, repeat: recorded.Repeat) -> tuple[bool, str]:
+def run_until_excluded(
+    experiments: Experiments, repeat: recorded.Repeat
+) -> tuple[bool, str]:
     """Run a test until it has passed often enough; return whether it has, and what that says."""
     rate = repeat.known.interval[0] or _RATE
     needed = rates.passes_needed(rate)
@@ -67,12 +69,18 @@ def run_until_excluded(experiments: Experiments, repeat: recorded.Repeat) -> tup
             if outcome.result == "failed":
                 return False, f"not fixed: failed in run {passed + 1}"
             if outcome.result == "other":
-                return False, f"undecided: it ends in another way: {first_line(outcome.words)}"
+                return (
+                    False,
+                    f"undecided: it ends in another way: {first_line(outcome.words)}",
+                )
     except OutOfTime:
         excluded = f"{_excluded(passed)}; " if passed else ""
         more = f"it takes {needed:,} to exclude {rate:.1%}"
         return False, f"undecided, time ran out: {excluded}{more}"
-    return True, f"{'fixed' if repeat.known.failed else 'no rate is known'}: {_excluded(needed)}"
+    return (
+        True,
+        f"{'fixed' if repeat.known.failed else 'no rate is known'}: {_excluded(needed)}",
+    )
 
 
 def _excluded(passed: int) -> str:
@@ -81,7 +89,9 @@ def _excluded(passed: int) -> str:
     return f"{passes} a failure rate of {bound:.1%} or more (at 95%)"
 
 
-def _known_by_history(report: Mapping[str, Any], nodeid: str, url: str | None) -> rates.Count:
+def _known_by_history(
+    report: Mapping[str, Any], nodeid: str, url: str | None
+) -> rates.Count:
     """Return how often a test has failed in earlier runs."""
     try:
         from pytest_failure_taxonomy.history import open_history  # slow
@@ -90,7 +100,9 @@ def _known_by_history(report: Mapping[str, Any], nodeid: str, url: str | None) -
 
         rootdir = report["run"]["invocation"]["rootdir"]
         with open_history(url, rootdir=rootdir, create=False) as history:
-            for row in find_flaky(history, Wanted(nodeid=nodeid, project=project_of(report))):
+            for row in find_flaky(
+                history, Wanted(nodeid=nodeid, project=project_of(report))
+            ):
                 if row.nodeid == nodeid:  # and not only matches, as a pattern
                     return rates.Count(failed=row.failures, runs=row.runs)
     except HistoryError:
@@ -151,9 +163,13 @@ def run_in_turn(
         return (0.0 if runs < _FEWEST else seconds[nodeid]), runs
 
     with suppress(OutOfTime):
-        while waiting := [nodeid for nodeid, count in counts.items() if count.runs < _MOST]:
+        while waiting := [
+            nodeid for nodeid, count in counts.items() if count.runs < _MOST
+        ]:
             nodeid = min(waiting, key=turn)
-            victim = Victim(nodeid=nodeid, fingerprints=frozenset(), endings=frozenset())
+            victim = Victim(
+                nodeid=nodeid, fingerprints=frozenset(), endings=frozenset()
+            )
             outcome = experiments.run(victim)
             seconds[nodeid] += outcome.seconds
             # No fingerprint is known: what is judged to be a failure is one, and so is a death.

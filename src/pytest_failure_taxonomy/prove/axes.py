@@ -93,7 +93,9 @@ def axes_of(
     hash_seed = Axis(
         name="hash_seed",
         as_it_is="" if seed == "random" else f"PYTHONHASHSEED={seed}",
-        conditions=_with_variable("PYTHONHASHSEED", map(str, range(table["hash_seeds"])), seed),
+        conditions=_with_variable(
+            "PYTHONHASHSEED", map(str, range(table["hash_seeds"])), seed
+        ),
     )
     random_seed = _random_seed(experiments.setup.args, table["random_seeds"])
     # Forks can have another seed, but not what else a process begins with.
@@ -107,11 +109,16 @@ def axes_of(
     if base != "fails":
         beside = partial(experiments.beside, victim, _BESIDE)
         together = partial(beside, repeats=False), "the same test at the same time"
-        repeated = partial(beside, repeats=True), "the same test beside it, again and again"
+        repeated = (
+            partial(beside, repeats=True),
+            "the same test beside it, again and again",
+        )
         # One of them may make it fail too seldom, and the other not.
         yield _around("parallel", "none beside it", *together)
         yield _around("parallel", "none beside it", *repeated)
-        yield _around("load", "the processors as they are", keep_busy, "the processors busy")
+        yield _around(
+            "load", "the processors as they are", keep_busy, "the processors busy"
+        )
     if base != "mixed":
         yield _time_zone(variables.get("TZ"), table["zones"])
         yield _time(variables.get("LD_PRELOAD"), base, recorded_at)
@@ -123,16 +130,24 @@ def axes_of(
 
 
 def conditions_of(
-    experiments: Experiments, victim: Victim, proof: Mapping[str, Any], recorded_at: datetime
+    experiments: Experiments,
+    victim: Victim,
+    proof: Mapping[str, Any],
+    recorded_at: datetime,
 ) -> Conditions | None:
     """Return the conditions in which a test fails by its proof; `None` if they can't be had."""
     name, state = proof["type"].removeprefix("axis."), proof["state"] or ""
     if name == proof["type"]:
         return AS_RECORDED
     for base in get_args(Base):
-        for axis in axes_of(experiments, victim, base, uses_random=True, recorded_at=recorded_at):
+        for axis in axes_of(
+            experiments, victim, base, uses_random=True, recorded_at=recorded_at
+        ):
             # What is in brackets is of that time.
-            if axis.name == name and state.partition(" (")[0] == axis.as_it_is.partition(" (")[0]:
+            if (
+                axis.name == name
+                and state.partition(" (")[0] == axis.as_it_is.partition(" (")[0]
+            ):
                 return AS_RECORDED
             for conditions in axis.conditions if axis.name == name else ():
                 if conditions.words == state:
@@ -140,9 +155,13 @@ def conditions_of(
     return None
 
 
-def _with_variable(name: str, values: Iterable[str], now: str | None) -> tuple[Conditions, ...]:
+def _with_variable(
+    name: str, values: Iterable[str], now: str | None
+) -> tuple[Conditions, ...]:
     others = (text for text in values if text != now)
-    return tuple(Conditions(variables=((name, each),), words=f"{name}={each}") for each in others)
+    return tuple(
+        Conditions(variables=((name, each),), words=f"{name}={each}") for each in others
+    )
 
 
 def _around(name: str, as_it_is: str, around: Callable[[], Any], words: str) -> Axis:
@@ -183,7 +202,9 @@ def _home(folder: Path) -> Axis:
         around=partial(_fresh_folders, [*folders.values()]),
         words="a fresh HOME and TMPDIR",
     )
-    return Axis(name="home", as_it_is="HOME and TMPDIR as they are", conditions=(fresh,))
+    return Axis(
+        name="home", as_it_is="HOME and TMPDIR as they are", conditions=(fresh,)
+    )
 
 
 @contextmanager
@@ -234,7 +255,9 @@ def _time(preloaded: str | None, base: Base, recorded_at: datetime | None) -> Ax
         name="time",
         as_it_is=f"the clock as it is ({now:%Y-%m-%d %H:%M})",
         conditions=tuple(
-            Conditions(variables=(*always, ("FAKETIME", f"@{at}")), words=f"the clock at {at}")
+            Conditions(
+                variables=(*always, ("FAKETIME", f"@{at}")), words=f"the clock at {at}"
+            )
             for at in times_to_try(now, base, recorded_at)
         ),
     )
@@ -244,11 +267,15 @@ def find_faketime() -> str | None:
     """Return the path of libfaketime; `None` without it."""
     patterns = [*packaged_table("experiments")["axes"]["libfaketime"]]
     if command := shutil.which("faketime"):
-        patterns.append(str(Path(command).resolve().parents[1] / "lib*/faketime/libfaketime.so.1"))
+        patterns.append(
+            str(Path(command).resolve().parents[1] / "lib*/faketime/libfaketime.so.1")
+        )
     return next((path for pattern in patterns for path in sorted(glob(pattern))), None)
 
 
-def times_to_try(now: datetime, base: Base, recorded_at: datetime | None) -> tuple[str, ...]:
+def times_to_try(
+    now: datetime, base: Base, recorded_at: datetime | None
+) -> tuple[str, ...]:
     """Return the times that a test is run at, in the form that libfaketime takes.
 
     Args:
@@ -294,7 +321,9 @@ def _memory(megabytes: Sequence[int]) -> Axis:
     # Of a process alone, it is the address space that can be limited.
     limited = ("sh", "-c", 'ulimit -v "$0" && exec "$@"')
     conditions = tuple(
-        Conditions(prefix=(*limited, str(each << 10)), words=f"{each:,} MB of address space")
+        Conditions(
+            prefix=(*limited, str(each << 10)), words=f"{each:,} MB of address space"
+        )
         for each in megabytes
     )
     can_run = _can_run((*conditions[0].prefix, "true"))

@@ -18,13 +18,23 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import recorded
 from pytest_failure_taxonomy.prove.axes import axes_of
-from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Result, Victim
+from pytest_failure_taxonomy.prove.experiment import (
+    Experiments,
+    OutOfTime,
+    Result,
+    Victim,
+)
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
 from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
-from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import (
+    and_more,
+    counted,
+    listed,
+    seconds_words,
+)
 
 _MOST_FILES: Final = 5
 _MOST_NAMED: Final = 3
@@ -74,13 +84,17 @@ def prove_causes(
         if why := recorded.why_order_is_unknown(report, experiments):
             tell(f"the recorded order is not known ({why}): that of now is taken")
         if experiments.why_no_forks:
-            tell(f"every experiment takes a process of its own: {experiments.why_no_forks}")
+            tell(
+                f"every experiment takes a process of its own: {experiments.why_no_forks}"
+            )
         suspects: dict[tuple[str, ...], None] = {}
         not_tried: dict[str, str] = {}
         not_known = tuple(_not_known(report, files))
         undecided = len(causes)
         for cause in in_turn(task, causes, experiments):
-            proof = _prove(report, cause, experiments, tuple(suspects), not_tried, not_known)
+            proof = _prove(
+                report, cause, experiments, tuple(suspects), not_tried, not_known
+            )
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
                 continue
@@ -96,7 +110,9 @@ def prove_causes(
         tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
         if undecided:
             more = f"prove --resume --budget {max(1, round(2 * task.budget_seconds / 60))}m"
-            tell(f"{counted(undecided, 'cause')} not proven; to go on: failure-taxonomy {more}")
+            tell(
+                f"{counted(undecided, 'cause')} not proven; to go on: failure-taxonomy {more}"
+            )
     if changed := changed_files(files, _files_besides(path, setup.rootdir)):
         tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
     return report, not undecided
@@ -110,7 +126,9 @@ def _files_besides(report: Path, rootdir: Path) -> dict[str, tuple[int, int]]:
 
 
 def in_turn(
-    task: recorded.Task, causes: Sequence[tuple[int, dict[str, Any]]], experiments: Experiments
+    task: recorded.Task,
+    causes: Sequence[tuple[int, dict[str, Any]]],
+    experiments: Experiments,
 ) -> Iterator[dict[str, Any]]:
     """Yield causes that have tests, each with its share of the time; its line is printed."""
     until = experiments.until
@@ -137,7 +155,9 @@ def tell_and_keep(
     if proof["command"] and proof["status"] != "undecided":
         lines.append(proof["command"])
     report = with_proofs(report, {cause["key"]: proof})
-    kept = next(each["proof"] for each in report["causes"] if each["key"] == cause["key"])
+    kept = next(
+        each["proof"] for each in report["causes"] if each["key"] == cause["key"]
+    )
     if (kept["type"], kept["status"]) != (proof["type"], proof["status"]):
         lines.append(f"what was proven before stays in the report: {kept['type']}")
     for line in lines:
@@ -172,7 +192,9 @@ def causes_of(
             if cause["proof"] is None or cause["proof"]["status"] not in decided
         ]
         if not causes:
-            raise SettingsError("prove: every cause of this run is decided; leave out --resume")
+            raise SettingsError(
+                "prove: every cause of this run is decided; leave out --resume"
+            )
     return causes
 
 
@@ -195,12 +217,16 @@ def _prove(
     order = experiments.nodeids
     before = recorded.order_before(report, experiments, victim.nodeid)
     natural = experiments.natural[: experiments.natural.index(victim.nodeid)]
-    has_time = (report["run"]["duration_seconds"] or 0.0) * 4 < experiments.until - time.monotonic()
+    has_time = (
+        report["run"]["duration_seconds"] or 0.0
+    ) * 4 < experiments.until - time.monotonic()
     climb = Climb(
         victim=victim,
         recorded=order[: order.index(victim.nodeid)] if before is None else before,
         natural=natural,
-        others=tuple(each for each in experiments.natural if each != victim.nodeid and has_time),
+        others=tuple(
+            each for each in experiments.natural if each != victim.nodeid and has_time
+        ),
         suspects=suspects,
         suspicions=_installed_since(cause),
         not_known=not_known,
@@ -225,7 +251,9 @@ def _prove(
     most = 2 if experiments.why_no_forks else _MOST_ALIKE
     exceptions = _exceptions(experiments, others[:most], proof)
     if exceptions:
-        proof["suspicions"].append(f"another cause for {listed(exceptions, _MOST_NAMED)}")
+        proof["suspicions"].append(
+            f"another cause for {listed(exceptions, _MOST_NAMED)}"
+        )
     return proof
 
 
@@ -236,7 +264,9 @@ def _exceptions(
     names = tuple(proof["nodeids"])
     ends = _ENDS.get(proof["type"], ()) if proof["status"] == "proven" else ()
     expected = [*zip(((), names), ends, strict=False)]
-    if (proof["without"] or {}).get("state"):  # alone the first test ends in another way, too
+    if (proof["without"] or {}).get(
+        "state"
+    ):  # alone the first test ends in another way, too
         expected = expected[1:]
     seen = []
     with suppress(OutOfTime):
@@ -249,7 +279,9 @@ def _exceptions(
     return seen
 
 
-def _not_known(report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+def _not_known(
+    report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]
+) -> Iterator[str]:
     """Yield what may make a test fail each time besides the test itself."""
     began_ns = datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1e9
     args = " ".join(report["run"]["invocation"]["args"])  # which name reports
@@ -267,4 +299,8 @@ def _not_known(report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]) 
 def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what is installed in other versions since the tests have passed, if that is known."""
     changed = (cause["history"] or {}).get("distributions_changed")
-    return (f"environment: {listed(changed, _MOST_NAMED)} since the last pass",) if changed else ()
+    return (
+        (f"environment: {listed(changed, _MOST_NAMED)} since the last pass",)
+        if changed
+        else ()
+    )

@@ -19,7 +19,12 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import causes, rates, recorded
-from pytest_failure_taxonomy.prove.experiment import ExperimentError, Experiments, Outcome, Setup
+from pytest_failure_taxonomy.prove.experiment import (
+    ExperimentError,
+    Experiments,
+    Outcome,
+    Setup,
+)
 from pytest_failure_taxonomy.prove.search import Walk
 from pytest_failure_taxonomy.report.build import NO_PROOF, JSONObject
 from pytest_failure_taxonomy.report.text import first_line
@@ -30,7 +35,9 @@ from pytest_failure_taxonomy.taxonomy.words import counted, listed
 _SHOWN: Final = 5
 """Commits that are told where none is proven, and files."""
 _SECONDS_OF_GIT: Final = 120.0
-_OF_A_HOOK: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
+_OF_A_HOOK: Final = frozenset(
+    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+)
 """What git sets for its hooks; it would be asked about another checkout than ours."""
 _GIVE_ONE: Final = "give a commit by --good, or keep a history, which knows the last"
 _IMPORTED: Final = (".py", ".so", ".pyd")
@@ -74,7 +81,11 @@ class Place:
             variables = (*repeat.conditions.variables, ("PYTHONPATH", path or None))
             conditions = replace(repeat.conditions, variables=variables)
             outcome = experiments.run(
-                repeat.victim, repeat.before, conditions, is_fresh=True, tells_modules=True
+                repeat.victim,
+                repeat.before,
+                conditions,
+                is_fresh=True,
+                tells_modules=True,
             )
             missing = dict(self._missing_roots(outcome.answer("modules") or {}))
             if not missing:
@@ -103,10 +114,17 @@ class Place:
             if path.is_relative_to(self.source):
                 same = self.folder / path.relative_to(self.source)
                 if same.exists():  # else it is no file of the project's
-                    yield str(same.parents[name.count(".") + (path.stem == "__init__")]), words
-            elif name not in sys.stdlib_module_names:  # a copy of a package may be installed
+                    yield (
+                        str(same.parents[name.count(".") + (path.stem == "__init__")]),
+                        words,
+                    )
+            elif (
+                name not in sys.stdlib_module_names
+            ):  # a copy of a package may be installed
                 for top in tops:
-                    if (top / name / "__init__.py").is_file() or (top / f"{name}.py").is_file():
+                    if (top / name / "__init__.py").is_file() or (
+                        top / f"{name}.py"
+                    ).is_file():
                         yield str(top), words
 
 
@@ -114,7 +132,9 @@ class Place:
 def checkout_beside(source: Path) -> Iterator[Path]:
     """Have a checkout of a repository in a folder of its own, of which git knows until the end."""
     prefix = "failure-taxonomy-commits-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as around:
+    with tempfile.TemporaryDirectory(
+        prefix=prefix, ignore_cleanup_errors=True
+    ) as around:
         # The same name: it is that of the package where tests lie in the top folder.
         folder = Path(around).resolve() / source.name
         git(source, "worktree", "add", "--no-checkout", "--detach", str(folder))
@@ -161,9 +181,13 @@ def commits_between(source: Path, good: str, bad: str) -> list[list[str]]:
     """
     hint = f"; {source} has to have both commits: after a shallow clone, git fetch --unshallow"
     base = git(source, "merge-base", good, bad, hint=hint)
-    said = git(source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}")
+    said = git(
+        source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}"
+    )
     if not said:
-        raise ExperimentError(f"no commit lies after {good} up to {bad}; give an earlier one")
+        raise ExperimentError(
+            f"no commit lies after {good} up to {bad}; give an earlier one"
+        )
     rows = [line.split() for line in said.splitlines()]
     # Before the first commit of another history, which was merged, is what was there before that.
     return [[base], *(row if row[1:] else [*row, base] for row in rows)]
@@ -175,13 +199,17 @@ def built_modules(source: Path) -> list[str]:
     Without a file with the version, or a compiled extension, nothing is imported.
     """
     tracked = git(source, "ls-files", "-z").split("\0")
-    ignored = git(source, "ls-files", "-z", "--others", "--ignored", "--exclude-standard")
+    ignored = git(
+        source, "ls-files", "-z", "--others", "--ignored", "--exclude-standard"
+    )
     folders = {os.path.dirname(name) for name in tracked if name.endswith(".py")}
     built = [name for name in ignored.split("\0") if name.endswith(_IMPORTED)]
     return [name for name in built if os.path.dirname(name) in folders]
 
 
-def find_commits(task: recorded.Task, good: str | None = None) -> tuple[JSONObject, bool]:
+def find_commits(
+    task: recorded.Task, good: str | None = None
+) -> tuple[JSONObject, bool]:
     """Return a report with the commits since which its causes fail, and whether all are proven.
 
     Args:
@@ -241,17 +269,23 @@ def _prove(
         outcome = place.run(experiments, repeat)
         if not walk.counts[commit].runs and commit not in walk.untestable:
             why = f"can't be tested: {first_line(outcome.words)}"
-            tell(f"   {words(commit)}: {why if outcome.result == 'other' else outcome.result}")
+            tell(
+                f"   {words(commit)}: {why if outcome.result == 'other' else outcome.result}"
+            )
         return outcome
 
     walk = Walk(rows, ask, repeat.known)
     steps = counted(len(rows).bit_length() - 1, "step")
-    tell(f"   {counted(len(rows) - 1, 'commit')} since {words(rows[0][0])}: about {steps}")
+    tell(
+        f"   {counted(len(rows) - 1, 'commit')} since {words(rows[0][0])}: about {steps}"
+    )
     found = walk.find()
     proof = {**NO_PROOF, "type": "commit"}
     if isinstance(found, str):
         likely = walk.likeliest()[:_SHOWN] if walk.counts[rows[-1][0]].failed else []
-        told = [f"{share:.0%} {words(each)}" for each, share in likely if each != rows[0][0]]
+        told = [
+            f"{share:.0%} {words(each)}" for each, share in likely if each != rows[0][0]
+        ]
         return proof | {"status": "undecided", "state": found, "suspicions": told}
     commit, parent = found
     return proof | {
@@ -276,12 +310,16 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
     """
     ((_, cause),) = causes.causes_of(report, number)
     if not recorded.victims_of(report, cause):
-        raise SettingsError("bisect-step: no test of this cause fails, so there is nothing to run")
+        raise SettingsError(
+            "bisect-step: no test of this cause fails, so there is nothing to run"
+        )
     setup = recorded.setup_of(report)
     place = Place(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
     limit = recorded.limit_of(report)
     until = time.monotonic() + 2 * limit * times
-    experiments = Experiments(place.setup, until=until, limit_seconds=limit, allows_effects=True)
+    experiments = Experiments(
+        place.setup, until=until, limit_seconds=limit, allows_effects=True
+    )
     with experiments:
         repeat = recorded.repeat_of(report, cause, experiments)
         for _ in range(times):

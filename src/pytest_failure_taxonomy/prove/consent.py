@@ -25,10 +25,15 @@ def doubts_about(report: Mapping[str, Any], setup: Setup) -> list[str]:
         report: its JSON object.
         setup: how its pytest would be run.
     """
-    rootdir, platform = report["run"]["invocation"]["rootdir"], report["environment"]["platform"]
+    rootdir, platform = (
+        report["run"]["invocation"]["rootdir"],
+        report["environment"]["platform"],
+    )
     doubts = []
     is_here = setup.folder.resolve().is_relative_to(Path.cwd())
-    if not is_here or rootdir != str(setup.rootdir):  # which is another one if that is gone
+    if not is_here or rootdir != str(
+        setup.rootdir
+    ):  # which is another one if that is gone
         doubts.append(f"its root directory is {rootdir}")
     if platform != describe_environment("").platform:
         doubts.append(f"its machine is {platform}")
@@ -38,5 +43,7 @@ def doubts_about(report: Mapping[str, Any], setup: Setup) -> list[str]:
     # What an option stands for may be the next word.
     pairs = zip(setup.args, [*setup.args[1:], ""], strict=False)
     harmless = re.compile(packaged_table("experiments")["harmless"]["words"])
-    doubts += [word for word, value in pairs if not harmless.fullmatch(f"{word}\0{value}")]
+    doubts += [
+        word for word, value in pairs if not harmless.fullmatch(f"{word}\0{value}")
+    ]
     return doubts

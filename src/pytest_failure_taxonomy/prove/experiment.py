@@ -92,7 +92,9 @@ class Outcome:
 
     def answer(self, name: str) -> Any:
         """Return the last answer of a name; `None` without one."""
-        return next((each[name] for each in reversed(self.answers) if name in each), None)
+        return next(
+            (each[name] for each in reversed(self.answers) if name in each), None
+        )
 
 
 @value
@@ -119,7 +121,12 @@ class Experiments:
     """
 
     def __init__(
-        self, setup: Setup, *, until: float, limit_seconds: float, allows_effects: bool = False
+        self,
+        setup: Setup,
+        *,
+        until: float,
+        limit_seconds: float,
+        allows_effects: bool = False,
     ) -> None:
         """Prepare.
 
@@ -230,7 +237,9 @@ class Experiments:
         if not is_fresh and self._server is None:
             self.start()
         allowed = self.limit_seconds
-        if "limit" in victim.endings:  # of one that hangs each run takes as long as it may
+        if (
+            "limit" in victim.endings
+        ):  # of one that hangs each run takes as long as it may
             allowed = min(allowed, _HANGS_SECONDS)
         if is_fresh:
             allowed += 4 * self._seconds_to_collect
@@ -256,7 +265,10 @@ class Experiments:
             every: how many.
         """
         for answer in self.run(victim, before, every=every).answers:
-            fails = answer.get("result") == "failed" or answer.get("ended") in victim.endings
+            fails = (
+                answer.get("result") == "failed"
+                or answer.get("ended") in victim.endings
+            )
             if "probe" in answer and fails:
                 return int(answer["probe"])
         return None
@@ -278,7 +290,9 @@ class Experiments:
         others: list[subprocess.Popen[bytes]] = []
         try:
             others += (self._popen(request, AS_RECORDED) for request in requests)
-            while repeats and time.monotonic() < until and not all(map(_has_begun, paths)):
+            while (
+                repeats and time.monotonic() < until and not all(map(_has_begun, paths))
+            ):
                 if all(process.poll() is not None for process in others):
                     break
                 time.sleep(_PAUSE_SECONDS)
@@ -348,7 +362,9 @@ class Experiments:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
                 [*command, *conditions.args],
                 cwd=setup.folder,
-                env={name: text for name, text in variables.items() if text is not None},
+                env={
+                    name: text for name, text in variables.items() if text is not None
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -357,9 +373,15 @@ class Experiments:
             )
 
     def _outcome(
-        self, victim: Victim, ended: str, seconds: float, answers: Sequence[dict[str, Any]]
+        self,
+        victim: Victim,
+        ended: str,
+        seconds: float,
+        answers: Sequence[dict[str, Any]],
     ) -> Outcome:
-        outcome = Outcome(result="other", words="", seconds=seconds, answers=tuple(answers))
+        outcome = Outcome(
+            result="other", words="", seconds=seconds, answers=tuple(answers)
+        )
         effects = outcome.answer("effects")
         if effects and not self._allows_effects:
             raise ExperimentError(

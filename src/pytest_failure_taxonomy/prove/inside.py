@@ -88,7 +88,9 @@ _RANDOM: Final = pytest.StashKey[dict[str, bytes]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Take the request out of the environment, and register what answers it."""
     request = json.loads(os.environ.pop(EXPERIMENT_VARIABLE))
-    config.pluginmanager.register(_Experiment(config, request), "failure_taxonomy_experiment")
+    config.pluginmanager.register(
+        _Experiment(config, request), "failure_taxonomy_experiment"
+    )
 
 
 def pytest_addoption() -> None:
@@ -98,7 +100,9 @@ def pytest_addoption() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+def pytest_load_initial_conftests(
+    early_config: pytest.Config,
+) -> Generator[None, None, None]:
     """Switch off what would write into the user's folders, before plugins look at their options."""
     for options in (early_config.option, early_config.known_args_namespace):
         options.__class__ = _Options
@@ -117,7 +121,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     for name in _RERUNNERS:
         if config.pluginmanager.has_plugin(name):
             config.pluginmanager.unregister(name=name)
-            config.addinivalue_line("markers", "flaky: which the plugin would have declared")
+            config.addinivalue_line(
+                "markers", "flaky: which the plugin would have declared"
+            )
     return (yield)
 
 
@@ -134,7 +140,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_RANDOM] = random_states()
 
 
-pytest_runtest_call = pytest_runtest_setup  # such a plugin seeds them for each phase, too
+pytest_runtest_call = (
+    pytest_runtest_setup  # such a plugin seeds them for each phase, too
+)
 
 
 class _Options(argparse.Namespace):
@@ -223,7 +231,9 @@ class _Experiment:
                 "digest": digest_of(nodeids),
                 "errors": session.testsfailed,
                 "nodeids": nodeids,
-                "natural": [places[key] for item in self._natural if (key := id(item)) in places],
+                "natural": [
+                    places[key] for item in self._natural if (key := id(item)) in places
+                ],
                 "threads": _other_threads(),
             }
         )
@@ -258,11 +268,17 @@ class _Experiment:
         """Keep how the phases of the victim ended."""
         if report.nodeid == self._victim:
             if report.when != "teardown":
-                self._uses_random |= random_states() != self._items[report.nodeid].stash[_RANDOM]
+                self._uses_random |= (
+                    random_states() != self._items[report.nodeid].stash[_RANDOM]
+                )
             xfail = "xfailed" if report.outcome == "skipped" else "xpassed"
-            self._outcomes.append(xfail if hasattr(report, "wasxfail") else report.outcome)
+            self._outcomes.append(
+                xfail if hasattr(report, "wasxfail") else report.outcome
+            )
 
-    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    def pytest_internalerror(
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> None:
         """Tell why pytest is about to end with 3."""
         self._tell_error(excinfo.value)
 
@@ -281,9 +297,14 @@ class _Experiment:
         """Tell which files were imported, where it matters whose they are."""
         if self._request.get("tells_modules"):
             files = {
-                name: attribute_of(module, "__file__") for name, module in modules_now().items()
+                name: attribute_of(module, "__file__")
+                for name, module in modules_now().items()
             }
-            self._tell(modules={name: file for name, file in files.items() if type(file) is str})
+            self._tell(
+                modules={
+                    name: file for name, file in files.items() if type(file) is str
+                }
+            )
 
     def _serve(self, server: socket.socket) -> None:
         """Fork for each request, and answer with how the fork ended; an empty line ends it."""
@@ -301,7 +322,9 @@ class _Experiment:
         if process_id == 0:
             status = 1
             try:
-                die_with_parent(signal.SIGKILL)  # wherever there is a fork, there is this signal
+                die_with_parent(
+                    signal.SIGKILL
+                )  # wherever there is a fork, there is this signal
                 os.setsid()
                 does()
                 status = 0
@@ -316,7 +339,9 @@ class _Experiment:
             pause = min(2 * pause, 0.02)
             ended, status = os.waitpid(process_id, os.WNOHANG)
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process_id, signal.SIGKILL)  # what it has left behind, or all of it
+            os.killpg(
+                process_id, signal.SIGKILL
+            )  # what it has left behind, or all of it
         if not ended:
             os.waitpid(process_id, 0)
             return "limit"
@@ -352,7 +377,9 @@ class _Experiment:
             self._passes(victim, len(items) - 1)
         elif "repeats_for" in request:
             # Until who asks for it is gone, or has removed the file.
-            while os.getppid() == request["repeats_for"] and os.path.exists(request["answers"]):
+            while os.getppid() == request["repeats_for"] and os.path.exists(
+                request["answers"]
+            ):
                 self._run_test(victim, None)
         elif before is not None and not keys:
             self._find_state(victim, before)
@@ -381,7 +408,9 @@ class _Experiment:
         result = "other"
         if set(fingerprints) & set(self._request["fingerprints"]):
             result = "failed"
-        elif set(self._outcomes) <= {"passed", "xfailed"} and "passed" in self._outcomes:
+        elif (
+            set(self._outcomes) <= {"passed", "xfailed"} and "passed" in self._outcomes
+        ):
             result = "passed"
         words = [each.message for each in failures] or self._outcomes
         self._tell(
@@ -394,7 +423,10 @@ class _Experiment:
         return result
 
     def _passes(
-        self, victim: pytest.Item, at: int = 0, prepare: Callable[[], object] = lambda: None
+        self,
+        victim: pytest.Item,
+        at: int = 0,
+        prepare: Callable[[], object] = lambda: None,
     ) -> bool:
         """Tell whether the victim passes now, in a fork, after that many tests."""
 
@@ -428,7 +460,9 @@ class _Experiment:
         # If all put back doesn't mend it, that may have undone what a fixture, which is still set
         # up, has done for the victim, too.
         most = _MOST_PUT_BACK if is_mended_by_all else _MOST_PUT_BACK_ALONE
-        mended: tuple[str, ...] = next(((key,) for key in keys[:most] if mends((key,))), ())
+        mended: tuple[str, ...] = next(
+            ((key,) for key in keys[:most] if mends((key,))), ()
+        )
         if is_mended_by_all and not mended:
             mended = fewest(keys, mends)
         self._tell(
@@ -439,7 +473,11 @@ class _Experiment:
     def _see(self, event: str, args: tuple[Any, ...]) -> None:
         """Tell at once what a test does to the network and by other processes."""
         effect = "" if self._is_over else _effect_of(event, args)
-        if effect and effect not in self._effects and len(self._effects) < _MOST_EFFECTS:
+        if (
+            effect
+            and effect not in self._effects
+            and len(self._effects) < _MOST_EFFECTS
+        ):
             self._effects.append(effect)
             self._tell(effects=self._effects)
 
@@ -464,7 +502,9 @@ def _effect_of(event: str, args: tuple[Any, ...]) -> str:
         return f"subprocess ({Path(named.partition(' ')[0]).name})"
     address = args[1] if event == "socket.connect" else args
     # A socket of this machine, in a file, has a path for an address.
-    if event not in ("socket.connect", "socket.getaddrinfo") or not isinstance(address, tuple):
+    if event not in ("socket.connect", "socket.getaddrinfo") or not isinstance(
+        address, tuple
+    ):
         return ""
     host, port = address[:2]
     host = os.fsdecode(host) if isinstance(host, str | bytes) else ""

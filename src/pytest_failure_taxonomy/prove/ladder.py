@@ -111,7 +111,9 @@ class Ladder:
         always, never = alone.failed == alone.runs, alone.failed == 0
         if always or never:
             # Of one that ended in another way each time, neither is known.
-            proof = self._depends_on_order(fails=always and not never, passes=never and not always)
+            proof = self._depends_on_order(
+                fails=always and not never, passes=never and not always
+            )
             if proof is not None:
                 return proof
         if alone.runs == 0:
@@ -124,7 +126,8 @@ class Ladder:
                     return proof
                 self._suspicions += self._climb.not_known
                 return self._proof(
-                    "reproducible", "proven" if alone.runs >= rates.FEWEST else "undecided"
+                    "reproducible",
+                    "proven" if alone.runs >= rates.FEWEST else "undecided",
                 )
         return self._comes_and_goes()
 
@@ -141,7 +144,9 @@ class Ladder:
         failing = ALONE if fails else self._find_polluters()
         if failing is None:
             return None
-        polluter = replace(self._victim, nodeid=failing.before[-1]) if failing.before else None
+        polluter = (
+            replace(self._victim, nodeid=failing.before[-1]) if failing.before else None
+        )
         if polluter and passes and self._fails_by_itself(polluter, failing):
             self._victim, self._fresh = polluter, {}
             return self._prove()
@@ -159,16 +164,24 @@ class Ladder:
         state = None
         if passing == ALONE:
             state = self._find_state(failing.before)
-            rest = tuple(each for each in self._climb.recorded or () if each not in failing.before)
+            rest = tuple(
+                each
+                for each in self._climb.recorded or ()
+                if each not in failing.before
+            )
             with suppress(experiment.OutOfTime):
                 if rest and self._is(rest, "failed"):
-                    self._suspicions.append("other tests that ran before it make it fail, too")
+                    self._suspicions.append(
+                        "other tests that ran before it make it fail, too"
+                    )
         return self._proof(sort, "proven", failing, passing, state=state)
 
     def _find_polluters(self) -> Side | None:
         """Return the tests before it that make the victim fail; `None` if they do not."""
         recorded = self._climb.recorded or ()
-        suspects = (each for each in self._climb.suspects if self._victim.nodeid not in each)
+        suspects = (
+            each for each in self._climb.suspects if self._victim.nodeid not in each
+        )
         found = next((each for each in suspects if self._is(each, "failed")), None)
         found = found or self._search(recorded, "failed")
         if found is None and recorded and not self._experiments.why_no_forks:
@@ -182,7 +195,9 @@ class Ladder:
         if seen.failed < seen.runs and len(found) > 1:
             # Chance may have kept tests that are not needed.
             tries = rates.passes_needed(max(rates.lower_bound(seen), 1 / _MOST_FRESH))
-            found = fewest(found, lambda some: any(self._is(some, "failed") for _ in range(tries)))
+            found = fewest(
+                found, lambda some: any(self._is(some, "failed") for _ in range(tries))
+            )
         return Side(before=found)
 
     def _fails_by_itself(self, polluter: experiment.Victim, failing: Side) -> bool:
@@ -197,7 +212,9 @@ class Ladder:
         """Return tests after which the victim passes; `None` if none of those that are tried."""
         for before in (self._climb.natural, self._climb.others):
             # The same tests in another order may leave something else behind.
-            if before != self._climb.recorded and (found := self._search(before, "passed")):
+            if before != self._climb.recorded and (
+                found := self._search(before, "passed")
+            ):
                 return Side(before=found)
         return None
 
@@ -215,7 +232,9 @@ class Ladder:
                     suspected = "; ".join(mended.values())
                     side = Side(before=polluters, put_back=tuple(mended))
                     # One of the forks may end in another way, which counts for nothing.
-                    count = self._look(side, times=4).and_those_of(self._count_fresh(side, 2))
+                    count = self._look(side, times=4).and_those_of(
+                        self._count_fresh(side, 2)
+                    )
                     if not count.failed and count.runs >= rates.FEWEST:
                         return suspected
         except experiment.OutOfTime:
@@ -252,18 +271,28 @@ class Ladder:
         """
         if not alone.runs or self._climb.axes is None:
             return None
-        base: Base = "mixed" if alone.is_mixed else "fails" if alone.failed else "passes"
+        base: Base = (
+            "mixed" if alone.is_mixed else "fails" if alone.failed else "passes"
+        )
         with suppress(experiment.OutOfTime):
             for axis in self._climb.axes(base, self._uses_random):
                 if axis.why_not:
                     self.not_tried[axis.name] = axis.why_not
                 elif base == "mixed" and axis.as_it_is:
                     self._suspect(axis)
-                elif {"failed", "passed"} <= (sides := self._sides_of(axis, base)).keys():
-                    sort, failing, passing = f"axis.{axis.name}", sides["failed"], sides["passed"]
+                elif {"failed", "passed"} <= (
+                    sides := self._sides_of(axis, base)
+                ).keys():
+                    sort, failing, passing = (
+                        f"axis.{axis.name}",
+                        sides["failed"],
+                        sides["passed"],
+                    )
                     runs = _FEWEST_OF_CHANCE if base == "mixed" else rates.FEWEST
                     is_steady = axis.tries == 1
-                    if self._are_apart(sort, failing, passing, runs, is_steady=is_steady):
+                    if self._are_apart(
+                        sort, failing, passing, runs, is_steady=is_steady
+                    ):
                         return self._proof(sort, "proven", failing, passing)
         return self._draft
 
@@ -328,11 +357,15 @@ class Ladder:
                     return True
         except experiment.OutOfTime:
             if not self._counts(passing).failed:
-                self._draft = self._proof(sort, "suspected", failing, passing, state=_NO_TIME)
+                self._draft = self._proof(
+                    sort, "suspected", failing, passing, state=_NO_TIME
+                )
             raise
         return False
 
-    def _is(self, before: Sequence[str], result: str, *, is_fresh: bool = False) -> bool:
+    def _is(
+        self, before: Sequence[str], result: str, *, is_fresh: bool = False
+    ) -> bool:
         return self._run(Side(before=tuple(before)), is_fresh=is_fresh).result == result
 
     def _search(
@@ -352,7 +385,9 @@ class Ladder:
 
         walks = not (is_fresh or self._experiments.why_no_forks)
         if result == "failed" and len(before) > 1 and walks:
-            probes = max(_FEWEST_PROBES, min(_PROBES, int(_SECONDS_OF_PROBES / self._seconds)))
+            probes = max(
+                _FEWEST_PROBES, min(_PROBES, int(_SECONDS_OF_PROBES / self._seconds))
+            )
             every = -(-len(before) // probes)
             at = self._experiments.walk(self._victim, before, every)
             if at is not None:
@@ -362,11 +397,17 @@ class Ladder:
                 before = before[:at]
         # A failure may be a matter of chance: it has two.
         tries = 2 if result == "failed" else 1
-        return fewest(before, holds) if any(holds(before) for _ in range(tries)) else None
+        return (
+            fewest(before, holds) if any(holds(before) for _ in range(tries)) else None
+        )
 
     def _run(self, side: Side, *, is_fresh: bool = False) -> experiment.Outcome:
         outcome = self._experiments.run(
-            self._victim, side.before, side.conditions, is_fresh=is_fresh, put_back=side.put_back
+            self._victim,
+            side.before,
+            side.conditions,
+            is_fresh=is_fresh,
+            put_back=side.put_back,
         )
         self._seconds = max(outcome.seconds, 0.01)
         self._uses_random |= bool(outcome.answer("uses_random"))
@@ -379,7 +420,9 @@ class Ladder:
     def _counts(self, side: Side) -> rates.Count:
         return self._fresh.get(side, rates.Count())
 
-    def _look(self, side: Side, *, times: int, until_mixed: bool = False) -> rates.Count:
+    def _look(
+        self, side: Side, *, times: int, until_mixed: bool = False
+    ) -> rates.Count:
         """Run one side some times in forks, where that is possible."""
         count = rates.Count()
         for done in range(1, times + 1):
@@ -390,7 +433,9 @@ class Ladder:
                 break
         return count
 
-    def _count_fresh(self, side: Side, runs: int, *, until_mixed: bool = False) -> rates.Count:
+    def _count_fresh(
+        self, side: Side, runs: int, *, until_mixed: bool = False
+    ) -> rates.Count:
         """Run one side in fresh processes until so many have decided something."""
         for _ in range(2 * runs):
             count = self._counts(side)
@@ -428,6 +473,8 @@ class Ladder:
         conditions = side.conditions
         # Folders of the experiments' own are gone by then.
         named = () if conditions.around else conditions.variables
-        variables = [f"{name}={shlex.quote(text)}" for name, text in named if text is not None]
+        variables = [
+            f"{name}={shlex.quote(text)}" for name, text in named if text is not None
+        ]
         words = [*conditions.args, *side.before, self._victim.nodeid]
         return " ".join([*variables, self._climb.program, shlex.join(words)])

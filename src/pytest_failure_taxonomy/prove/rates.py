@@ -52,7 +52,9 @@ class Count:
         return f"{self.failed} of {self.runs}"
 
 
-def in_report(effect: Count, without: Count | None = None, other: str | None = None) -> Any:
+def in_report(
+    effect: Count, without: Count | None = None, other: str | None = None
+) -> Any:
     """Return the fields of a proof that have its counts.
 
     Args:
@@ -64,14 +66,17 @@ def in_report(effect: Count, without: Count | None = None, other: str | None = N
     return {
         "runs": effect.runs,
         "failed": effect.failed,
-        "without": without and {"runs": without.runs, "failed": without.failed, "state": other},
+        "without": without
+        and {"runs": without.runs, "failed": without.failed, "state": other},
         "interval": {"low": low, "high": high} if effect.runs else None,
     }
 
 
 def lower_bound(count: Count, alpha: float = 0.05) -> float:
     """Return the rate below which so many failures or more would be rarer than `alpha`."""
-    return 1 - upper_bound(Count(failed=count.runs - count.failed, runs=count.runs), alpha)
+    return 1 - upper_bound(
+        Count(failed=count.runs - count.failed, runs=count.runs), alpha
+    )
 
 
 def upper_bound(count: Count, alpha: float = 0.05) -> float:
@@ -80,7 +85,9 @@ def upper_bound(count: Count, alpha: float = 0.05) -> float:
         return 1.0
     # By logarithms: of a history's thousands of runs the coefficients are no floats any more.
     ways = [
-        math.lgamma(count.runs + 1) - math.lgamma(failed + 1) - math.lgamma(count.runs - failed + 1)
+        math.lgamma(count.runs + 1)
+        - math.lgamma(failed + 1)
+        - math.lgamma(count.runs - failed + 1)
         for failed in range(count.failed + 1)
     ]
     low, high = 0.0, 1.0

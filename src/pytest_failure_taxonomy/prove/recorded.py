@@ -32,8 +32,12 @@ from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
 from pytest_failure_taxonomy.taxonomy.order import read_ranges
 from pytest_failure_taxonomy.taxonomy.values import value
 
-_DIES: Final = frozenset({"process.crashed", "worker.crashed", "test.crashed", "process.oom"})
-_LASTS: Final = frozenset({"test.stalled", "test.timeout", "process.timeout", "process.killed"})
+_DIES: Final = frozenset(
+    {"process.crashed", "worker.crashed", "test.crashed", "process.oom"}
+)
+_LASTS: Final = frozenset(
+    {"test.stalled", "test.timeout", "process.timeout", "process.killed"}
+)
 _SECONDS: Final = 20.0
 """How long an experiment may take at least, and how long one whose victim hangs may."""
 _LONGEST_SECONDS: Final = 900.0
@@ -47,20 +51,30 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
     """
     invocation = report["run"]["invocation"]
     if report["environment"]["pytest"] == "unknown":
-        raise ExperimentError("it does not say how pytest was called; give one that pytest wrote")
+        raise ExperimentError(
+            "it does not say how pytest was called; give one that pytest wrote"
+        )
     around = object_at(own_extension(report), "surroundings")
     args = tuple(_without_ours(invocation["args"]))
     secret = next((each for each in args if REDACTED in each), None)
     if secret is not None:
-        raise ExperimentError(f"the argument {secret} had a value that the report doesn't have")
+        raise ExperimentError(
+            f"the argument {secret} had a value that the report doesn't have"
+        )
     folders = [around.get("folder"), invocation["rootdir"], os.getcwd()]
-    folder = next(each for each in folders if isinstance(each, str) and os.path.isdir(each))
+    folder = next(
+        each for each in folders if isinstance(each, str) and os.path.isdir(each)
+    )
     order = report["order"] or {}
     seeds = order.get("seeds", {})
     seeded = {"randomly": "--randomly-seed", "random_order": "--random-order-seed"}
-    args += tuple(f"{seeded[name]}={seed}" for name, seed in seeds.items() if name in seeded)
+    args += tuple(
+        f"{seeded[name]}={seed}" for name, seed in seeds.items() if name in seeded
+    )
     variables = {"PYTHONHASHSEED": str(seeds["hash"])} if "hash" in seeds else {}
-    rootdir = Path(invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder)
+    rootdir = Path(
+        invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder
+    )
     python, path = start_of_python(report)
     front = None if path is None else os.path.normpath(rootdir / path)
     if "path" in around and front != folder:  # else `-m` puts it in front of `sys.path`
@@ -80,7 +94,9 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
 def _without_ours(args: Sequence[str]) -> Iterator[str]:
     ours = {name: option for option in OPTIONS.values() for name in option.names}
     # They take a path, too, to which an experiment must not write.
-    ours |= dict.fromkeys(packaged_table("experiments")["written"]["options"], OPTIONS["report"])
+    ours |= dict.fromkeys(
+        packaged_table("experiments")["written"]["options"], OPTIONS["report"]
+    )
     words = [*args]
     while words:
         word = words.pop(0)
@@ -127,7 +143,9 @@ def experiments_of(task: Task, setup: Setup) -> Experiments:
     )
 
 
-def victims_of(report: Mapping[str, Any], cause: Mapping[str, Any]) -> tuple[Victim, ...]:
+def victims_of(
+    report: Mapping[str, Any], cause: Mapping[str, Any]
+) -> tuple[Victim, ...]:
     """Return the tests of a cause, in the order in which they occurred; none where it is no test's.
 
     A test that was running when its process died or hung counts, too.
@@ -137,7 +155,9 @@ def victims_of(report: Mapping[str, Any], cause: Mapping[str, Any]) -> tuple[Vic
     endings: frozenset[str] = frozenset()
     if kind in _DIES:
         exits = [report["exit"], *(worker["exit"] for worker in report["workers"])]
-        endings = frozenset(filter(None, [each["signal"] for each in exits])) or CRASH_SIGNALS
+        endings = (
+            frozenset(filter(None, [each["signal"] for each in exits])) or CRASH_SIGNALS
+        )
     elif kind in _LASTS:
         endings = frozenset({"limit", "1"})  # pytest-timeout's thread leaves with 1
     elif kind == "process.exited":
@@ -177,7 +197,9 @@ def order_before(
     if why_order_is_unknown(report, experiments):
         return None
     for text in report["order"]["workers"].values():
-        numbers = (number for number in read_ranges(text) if number < len(experiments.nodeids))
+        numbers = (
+            number for number in read_ranges(text) if number < len(experiments.nodeids)
+        )
         started = [experiments.nodeids[number] for number in numbers]
         if victim in started:
             return tuple(started[: started.index(victim)])
@@ -209,7 +231,9 @@ def repeat_of(
     recorded_at = datetime.fromisoformat(report["run"]["started_at"])
     conditions = conditions_of(experiments, victim, proof, recorded_at)
     if conditions is None:
-        raise ExperimentError(f"what makes it fail can't be had on this machine: {proof['state']}")
+        raise ExperimentError(
+            f"what makes it fail can't be had on this machine: {proof['state']}"
+        )
     return Repeat(
         victim=victim,
         before=tuple(proof["nodeids"]) if proof["type"] == "order.polluted" else (),

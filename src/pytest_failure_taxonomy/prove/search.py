@@ -63,7 +63,10 @@ class Walk:
     """
 
     def __init__(
-        self, rows: Sequence[Sequence[str]], ask: Callable[[str], Outcome], known: rates.Count
+        self,
+        rows: Sequence[Sequence[str]],
+        ask: Callable[[str], Outcome],
+        known: rates.Count,
     ) -> None:
         """Prepare.
 
@@ -117,14 +120,22 @@ class Walk:
                     # What comes and goes may have failed by chance, and passed at the good commit.
                     ends = (good, bad) if count.failed < count.runs else ()
                     sides = [
-                        each for each in (commit, *parents, *ends) if each not in self.untestable
+                        each
+                        for each in (commit, *parents, *ends)
+                        if each not in self.untestable
                     ]
                     asked = min(sides, key=lambda each: self.counts[each].runs)
-                    parent = max(parents, key=lambda each: rates.upper_bound(self.counts[each]))
+                    parent = max(
+                        parents, key=lambda each: rates.upper_bound(self.counts[each])
+                    )
                     is_shown = rates.are_apart(count, self.counts[parent])
                     if is_shown and self.counts[asked].runs >= rates.FEWEST:
                         at_bad = known.and_those_of(self.counts[bad])
-                        return earlier if rates.are_apart(at_bad, count) else (commit, parent)
+                        return (
+                            earlier
+                            if rates.are_apart(at_bad, count)
+                            else (commit, parent)
+                        )
                 if asked is None:
                     return "the other commits can't be tested"
                 self._run(asked)
@@ -147,7 +158,9 @@ class Walk:
         # It fails each time, unless it has passed where it then had to fail.
         is_certain = at_bad.failed == at_bad.runs and not least
         rate = 1.0 if is_certain else (at_bad.failed + 0.5) / (at_bad.runs + 1)
-        weights = {name: (1 - rate) ** (times - least) for name, times in passes.items()}
+        weights = {
+            name: (1 - rate) ** (times - least) for name, times in passes.items()
+        }
         total = sum(weights.values())
         shares = [(name, weight / total) for name, weight in weights.items() if weight]
         return sorted(shares, key=lambda each: -each[1])
@@ -167,10 +180,14 @@ class Walk:
         groups: defaultdict[float, int] = defaultdict(int)
         for name, share in shares:
             groups[share] |= self._bits[name]
-        skipped = [at for at, name in enumerate(self._contained) if name in self.untestable]
+        skipped = [
+            at for at, name in enumerate(self._contained) if name in self.untestable
+        ]
         best, found = _TELLS_NOTHING, None
         for at, (name, bits) in enumerate(self._contained.items()):
-            share = sum(each * (group & bits).bit_count() for each, group in groups.items())
+            share = sum(
+                each * (group & bits).bit_count() for each, group in groups.items()
+            )
             told = share * (1 - share)
             if skipped:
                 distance = min(abs(at - each) for each in skipped)

@@ -130,7 +130,9 @@ class Snapshot:
         own, libraries = _modules(project, modules)
         self._own = {_name_in(module) for module in own.values()}
         # What several modules hold is reported where it was made rather than where it is imported.
-        for name in sorted(own, key=lambda name: (_is_of_tests(name), -name.count("."))):
+        for name in sorted(
+            own, key=lambda name: (_is_of_tests(name), -name.count("."))
+        ):
             self._home = _name_in(own[name])
             self._walk(name, own[name])
         if fixtures is not None and vars(fixtures):
@@ -185,7 +187,10 @@ class Snapshot:
         if is_looked_into:
             for name, held in self._add_object(path, one).items():
                 found.append((f"{path}.{name}", held))
-                if _base_of(type(held))[0] is not None and id(held) not in self.contents:
+                if (
+                    _base_of(type(held))[0] is not None
+                    and id(held) not in self.contents
+                ):
                     self.contents[id(held)] = _Content(held)
         for inner_path, held in found:
             if id(type(held)) not in _PLAIN:
@@ -198,7 +203,11 @@ class Snapshot:
         if _is_function(kind):
             return bool(type(one.__module__) is str and one.__module__ == self._home)
         # Of others' instances those that a module holds: an application, a session.
-        is_other = module == "builtins" or issubclass(kind, logging.Logger) or _is_of_runner(module)
+        is_other = (
+            module == "builtins"
+            or issubclass(kind, logging.Logger)
+            or _is_of_runner(module)
+        )
         return depth == 0 or module in self._own or (depth == 1 and not is_other)
 
 
@@ -218,12 +227,18 @@ def differences(
         _, names = after.sources.get(place, (source, old_names))
         for name in _names_of_both(old_names, names):
             was, now = old_names.get(name, _MISSING), names.get(name, _MISSING)
-            is_same = was is now and (id(now) not in after.contents or id(now) in reported)
+            is_same = was is now and (
+                id(now) not in after.contents or id(now) in reported
+            )
             if is_same or name in _IGNORED:
                 continue
             old, new = before.content_of(was), after.content_of(now)
             # That a package got an attribute for a module is part of the import.
-            is_import = was is _MISSING and issubclass(type(now), ModuleType) and not source.acts
+            is_import = (
+                was is _MISSING
+                and issubclass(type(now), ModuleType)
+                and not source.acts
+            )
             if old.text == new.text or is_import:
                 continue
             reported.add(id(now))
@@ -234,7 +249,9 @@ def differences(
 
 def put_back(before: Snapshot, keys: Collection[str]) -> None:
     """Make things what they were, where that is possible."""
-    sources = {source.start: (source, names) for source, names in before.sources.values()}
+    sources = {
+        source.start: (source, names) for source, names in before.sources.values()
+    }
     for key in keys:
         with suppress(Exception):  # whatever the system says of it
             # Names may have dots as well: the longest start that is known is the source's.
@@ -249,7 +266,9 @@ def put_back(before: Snapshot, keys: Collection[str]) -> None:
                 fill(container, copy)
 
 
-def changed_files(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+def changed_files(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[str, ...]:
     """Return words for the files that were added, changed or removed, from two `take_files`."""
     return tuple(
         _say(_FILES, name, _Content(was).text, _Content(now).text, str)
@@ -281,7 +300,9 @@ _NO_FOLDERS: Final = origin.NOT_SOURCES | {"__pycache__", "node_modules"}
 def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     # Where only some files were read, others have not come or gone.
     is_cut = max(len(before), len(after)) >= _MOST_FILES
-    return sorted(before.keys() & after.keys() if is_cut else before.keys() | after.keys())
+    return sorted(
+        before.keys() & after.keys() if is_cut else before.keys() | after.keys()
+    )
 
 
 # Attributes of modules, classes, instances and functions.
@@ -307,7 +328,9 @@ def _modules(
         names = inspection.own_names_of(module)
         file = names.get("__file__")
         found = finder.file(file, names) if type(file) is str else None
-        name = key or (found.path.removesuffix(".py").replace("/", ".") if found else "?")
+        name = key or (
+            found.path.removesuffix(".py").replace("/", ".") if found else "?"
+        )
         if found and found.owner == origin.OWN:
             own[name] = module
         elif not _is_of_runner(name):
@@ -321,7 +344,10 @@ def _name_in(module: ModuleType) -> str:
 
 def _is_of_tests(module: str) -> bool:
     parts = module.split(".")
-    return any(part in ("conftest", "test", "tests") or part.startswith("test_") for part in parts)
+    return any(
+        part in ("conftest", "test", "tests") or part.startswith("test_")
+        for part in parts
+    )
 
 
 def _is_compared(name: object) -> bool:
@@ -332,7 +358,11 @@ def _is_of_runner(module: str) -> bool:
     """Tell whether a module is pytest's or a plugin's, which keep what they know of each test."""
     # Hypothesis notes how long the garbage collector takes.
     package = module.partition(".")[0]
-    return package in origin.RUNNERS or package == "hypothesis" or module.startswith("pytest_")
+    return (
+        package in origin.RUNNERS
+        or package == "hypothesis"
+        or module.startswith("pytest_")
+    )
 
 
 def _is_function(kind: type) -> bool:
@@ -349,7 +379,10 @@ def _elements_of(one: Any) -> Iterator[tuple[str, Any]]:
         pairs = dict.items(one)
     for number, (key, held) in enumerate([*islice(pairs, _MOST_LOOKED_INTO)]):
         is_named = id(type(key)) in _PLAIN or issubclass(type(key), type)
-        yield f"[{_IDENTITY.sub('', _Content(key).text) if is_named else f'#{number}'}]", held
+        yield (
+            f"[{_IDENTITY.sub('', _Content(key).text) if is_named else f'#{number}'}]",
+            held,
+        )
 
 
 def _names_in(one: Any) -> dict[str, Any]:
@@ -357,7 +390,10 @@ def _names_in(one: Any) -> dict[str, Any]:
     kind = type(one)
     names = dict(inspection.body_of(one) if issubclass(kind, type) else _dict_of(one))
     if kind is FunctionType:
-        names |= {"__defaults__": one.__defaults__, "__kwdefaults__": one.__kwdefaults__}
+        names |= {
+            "__defaults__": one.__defaults__,
+            "__kwdefaults__": one.__kwdefaults__,
+        }
     elif kind is _CACHE:
         cached = _CACHE.cache_info(one)
         # Misses tell of results that have taken the place of others.
@@ -417,15 +453,27 @@ class _Content:
         base, fill = _base_of(kind)
         if base is None:
             return f"{_name_of(one)}\0{id(one)}\0"
-        name, length = inspection.dotted_name_of(kind).removeprefix("builtins."), base.__len__(one)
+        name, length = (
+            inspection.dotted_name_of(kind).removeprefix("builtins."),
+            base.__len__(one),
+        )
         self._elements_left -= length
         if depth > _DEEPEST or self._elements_left < 0:
             return f"{name} with {length} elements"
-        pairs = list(dict.items(one)) if issubclass(base, dict) else [*zip(base.__iter__(one))]
+        pairs = (
+            list(dict.items(one))
+            if issubclass(base, dict)
+            else [*zip(base.__iter__(one))]
+        )
         if fill and (copy := _copy_of(one, base)) is not None:
             self.copies.append((one, copy))
-        opening, closing = "()" if base is tuple else "{}" if issubclass(base, dict) else "[]"
-        texts = [": ".join([self._text(inner, depth + 1) for inner in each]) for each in pairs]
+        opening, closing = (
+            "()" if base is tuple else "{}" if issubclass(base, dict) else "[]"
+        )
+        texts = [
+            ": ".join([self._text(inner, depth + 1) for inner in each])
+            for each in pairs
+        ]
         is_ordered = issubclass(base, (list, tuple, deque, bytearray))
         text = f"{opening}{', '.join(texts if is_ordered else sorted(texts))}{closing}"
         return text if kind in (list, dict, tuple) else f"{name}({text})"
@@ -451,7 +499,9 @@ def _name_of(one: Any) -> str:
     kind = type(one)
     if _is_function(kind) or kind is BuiltinFunctionType:
         module = one.__module__
-        return f"the function {module if type(module) is str else '?'}.{one.__qualname__}"
+        return (
+            f"the function {module if type(module) is str else '?'}.{one.__qualname__}"
+        )
     if issubclass(kind, type):
         return f"the class {inspection.dotted_name_of(one)}"
     if issubclass(kind, ModuleType):
@@ -464,13 +514,23 @@ def _base_of(kind: type) -> tuple[Any, Any]:
 
 
 def _say(
-    source: _Source, name: str, was_text: str, now_text: str, redact: Callable[[str], str]
+    source: _Source,
+    name: str,
+    was_text: str,
+    now_text: str,
+    redact: Callable[[str], str],
 ) -> str:
     """Return what something is and what it was, to stand behind "the test leaves"."""
     subject = source.start + name
     if source.acts:
         added, removed, changed = source.acts
-        act = added if was_text == _NOT_SET else removed if now_text == _NOT_SET else changed
+        act = (
+            added
+            if was_text == _NOT_SET
+            else removed
+            if now_text == _NOT_SET
+            else changed
+        )
         return f"{redact(subject)} {act}"
     start = f"{subject} = "  # the name of a value may tell that it is a secret
     was, now = (
@@ -482,11 +542,13 @@ def _say(
     if now_text == _NOT_SET:
         return f"{subject} removed (was {shortened(was, _MOST_SHOWN)})"
     if was == now:
-        return (
-            f"{start}another {shortened(now, _MOST_SHOWN).removeprefix('the ').removeprefix('an ')}"
-        )
+        other = shortened(now, _MOST_SHOWN).removeprefix("the ").removeprefix("an ")
+        return f"{start}another {other}"
     # Of long values, from where they differ on.
-    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(was, now, strict=False)))
+    common = sum(
+        1
+        for _ in takewhile(lambda pair: pair[0] == pair[1], zip(was, now, strict=False))
+    )
     same = max(was.rfind(", ", 0, common) + 2, common - _MOST_SAME)
     if same > 1 and max(len(was), len(now)) > _MOST_SHOWN:
         was, now = f"…{was[same:]}", f"…{now[same:]}"
@@ -514,7 +576,9 @@ def _put_filters(was: Any) -> None:
 
 def _loops() -> Any:
     """Return asyncio's notes on the event loop of this thread, if it has any yet."""
-    policy = inspection.attribute_of(sys.modules.get("asyncio.events"), "_event_loop_policy")
+    policy = inspection.attribute_of(
+        sys.modules.get("asyncio.events"), "_event_loop_policy"
+    )
     return _dict_of(inspection.attribute_of(policy, "_local"))
 
 
@@ -538,10 +602,16 @@ def _take_settings() -> dict[str, Any]:
 _set_locale: Final = partial(locale.setlocale, locale.LC_ALL)
 _SETTINGS: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]] = {
     "working directory": (os.getcwd, os.chdir),
-    "time zone": (lambda: (os.environ.get("TZ", _MISSING), *time.tzname), _put_time_zone),
+    "time zone": (
+        lambda: (os.environ.get("TZ", _MISSING), *time.tzname),
+        _put_time_zone,
+    ),
     "locale": (_set_locale, _set_locale),
     "list warnings.filters": (lambda: [*warnings.filters], _put_filters),
-    "list sys.path": (lambda: [*sys.path], lambda was: sys.path.__setitem__(slice(None), was)),
+    "list sys.path": (
+        lambda: [*sys.path],
+        lambda was: sys.path.__setitem__(slice(None), was),
+    ),
     "event loop of asyncio": (_take_loop, _put_loop),
     "level of logging.disable": (lambda: logging.root.manager.disable, logging.disable),
     "umask": (_take_umask, lambda was: os.umask(int(was, 8))),
@@ -553,7 +623,9 @@ def _loggers() -> dict[str, dict[str, Any]]:
     """Return what each logger holds by name."""
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
     names = {name: inspection.own_names_of(one) for name, one in loggers.items()}
-    return {name: held for name, held in names.items() if "handlers" in held}  # no placeholders
+    return {
+        name: held for name, held in names.items() if "handlers" in held
+    }  # no placeholders
 
 
 def _take_logging() -> dict[str, Any]:
@@ -599,8 +671,14 @@ def _take_descriptors() -> dict[str, int]:
 
 
 _LIKELY: Final = (
-    _Source("the environment variable ", lambda: dict(os.environ), partial(_put_item, os.environ)),
-    _Source("the ", _take_settings, lambda name, was: _SETTINGS[name][1](was), acts=None),
+    _Source(
+        "the environment variable ",
+        lambda: dict(os.environ),
+        partial(_put_item, os.environ),
+    ),
+    _Source(
+        "the ", _take_settings, lambda name, was: _SETTINGS[name][1](was), acts=None
+    ),
     _Source("the logging setting ", _take_logging, _put_logging, acts=None),
     _Source(
         "the handler of ",
@@ -611,14 +689,21 @@ _LIKELY: Final = (
 _UNLIKELY: Final = (
     _Source(
         "the module ",
-        lambda: {name: module for name, module in [*sys.modules.items()] if _is_compared(name)},
+        lambda: {
+            name: module
+            for name, module in [*sys.modules.items()]
+            if _is_compared(name)
+        },
         partial(_put_item, sys.modules),
         ("imported", "removed from sys.modules", "replaced in sys.modules"),
     ),
     _Source("the state of ", random_states, _put_random_state),
     _Source(
         "the thread ",
-        lambda: {str(inspection.attribute_of(one, "_name")): one for one in threading.enumerate()},
+        lambda: {
+            str(inspection.attribute_of(one, "_name")): one
+            for one in threading.enumerate()
+        },
         acts=("running", "ended", "replaced"),
     ),
     _Source(

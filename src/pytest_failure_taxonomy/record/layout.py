@@ -170,7 +170,11 @@ IN_SETUP: Final = 1
 IN_CALL: Final = 2
 IN_TEARDOWN: Final = 3
 DONE: Final = 4
-PHASES: Final[dict[int, Phase]] = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
+PHASES: Final[dict[int, Phase]] = {
+    IN_SETUP: "setup",
+    IN_CALL: "call",
+    IN_TEARDOWN: "teardown",
+}
 
 COLLECTING: Final = 8
 IN_HOOK: Final = 9
@@ -207,7 +211,9 @@ def worker_of(name: str) -> str | None:
     if _WORKER.fullmatch(name):
         return name
     chosen = _CHOSEN_WORKER.fullmatch(name)
-    return None if chosen is None else bytes.fromhex(chosen[1]).decode("utf-8", "replace")
+    return (
+        None if chosen is None else bytes.fromhex(chosen[1]).decode("utf-8", "replace")
+    )
 
 
 def starts_offset(tests: int) -> int:

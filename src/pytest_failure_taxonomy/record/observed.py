@@ -13,12 +13,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from pytest_failure_taxonomy.record.layout import COUNTERS, MEMORY, OBSERVED, OBSERVED_NEW
-from pytest_failure_taxonomy.record.read import RecordedRun, StartedTest, Timer, WorkerState, parse
+from pytest_failure_taxonomy.record.layout import (
+    COUNTERS,
+    MEMORY,
+    OBSERVED,
+    OBSERVED_NEW,
+)
+from pytest_failure_taxonomy.record.read import (
+    RecordedRun,
+    StartedTest,
+    Timer,
+    WorkerState,
+    parse,
+)
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
 from pytest_failure_taxonomy.taxonomy import evidence
-from pytest_failure_taxonomy.taxonomy.order import INDEX_BITS, MAIN, Order, Plan, order_of
+from pytest_failure_taxonomy.taxonomy.order import (
+    INDEX_BITS,
+    MAIN,
+    Order,
+    Plan,
+    order_of,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import words_at
 
@@ -122,7 +139,11 @@ def write_observed(folder: Folder, content: bytes) -> None:
 
 
 def with_stalls(
-    run: evidence.RunEvidence, observed: Observed, *, ended_ns: int | None, is_over: bool
+    run: evidence.RunEvidence,
+    observed: Observed,
+    *,
+    ended_ns: int | None,
+    is_over: bool,
 ) -> evidence.RunEvidence:
     """Return the evidence with what was stalled at the end.
 
@@ -143,7 +164,9 @@ def with_stalls(
             if each.stall.is_ended and each.worker is None
             if each.nodeid is not None and each.nodeid not in in_flight
         ),
-        in_flight=tuple(_with_stall(test, observed, ended_ns) for test in run.in_flight),
+        in_flight=tuple(
+            _with_stall(test, observed, ended_ns) for test in run.in_flight
+        ),
         stalls=tuple(
             each
             for each in stalled_activities(observed, ended_ns, is_over=is_over)
@@ -182,7 +205,11 @@ def _with_stall(
             continue
         # One that began before the test did is that of an earlier run of it.
         elapsed_ns = (test.elapsed_seconds or 0.0) * 1e9 + _SLACK_NS
-        if not ended_ns or test.elapsed_seconds is None or ended_ns - elapsed_ns <= each.began_ns:
+        if (
+            not ended_ns
+            or test.elapsed_seconds is None
+            or ended_ns - elapsed_ns <= each.began_ns
+        ):
             place = test.location or each.stall.location
             return replace(test, stall=_until(each, ended_ns), location=place)
     return test
@@ -213,7 +240,9 @@ def parse_memory(content: bytes) -> evidence.MemorySeen | None:
     return None
 
 
-def oom_kill_of(process_id: int, since_ns: int, until_ns: int) -> evidence.OomKill | None:
+def oom_kill_of(
+    process_id: int, since_ns: int, until_ns: int
+) -> evidence.OomKill | None:
     """Return what the kernel's log says of a process that it killed for want of memory."""
     victim = find_oom_victim(process_id, since_ns / 1e9, until_ns / 1e9)
     if victim is None:
@@ -269,14 +298,18 @@ def evidence_of(
     unheard.update(test.nodeid for test in in_flight)
     unheard.subtract(test.nodeid for test in run.in_flight)
     not_run = []
-    for nodeid in run.not_run:  # those that never started, as far as the workers' records tell
+    for (
+        nodeid
+    ) in run.not_run:  # those that never started, as far as the workers' records tell
         if unheard[nodeid] > 0:
             unheard[nodeid] -= 1
         else:
             not_run.append(nodeid)
     # A failure is counted before it is written, and a process may die between the two.
     listed = sum(failure.phase == "call" or failure.crashed for failure in failures)
-    unwritten = counters["failed"] - listed + counters["errors"] - run.counters["errors"]
+    unwritten = (
+        counters["failed"] - listed + counters["errors"] - run.counters["errors"]
+    )
     ended = run.named("end")
     if seen_exit.code is None and run.exit_code is not None:
         seen_exit = replace(seen_exit, code=run.exit_code, source="record")
@@ -320,15 +353,21 @@ def evidence_of(
         ),
     )
     is_over = run.exit_code is not None
-    return with_stalls(seen, end.observed or Observed(), ended_ns=ended_ns, is_over=is_over)
+    return with_stalls(
+        seen, end.observed or Observed(), ended_ns=ended_ns, is_over=is_over
+    )
 
 
-def enclosing_limits(run: RecordedRun, ended_ns: int | None) -> Iterator[evidence.TimeLimit]:
+def enclosing_limits(
+    run: RecordedRun, ended_ns: int | None
+) -> Iterator[evidence.TimeLimit]:
     """Yield the limits of the `timeout` commands around a process that ended at that time."""
     for limit in run.header.enclosing_limits:
         elapsed = None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9
         yield evidence.TimeLimit(
-            owner="timeout", budget_seconds=limit.budget_seconds, elapsed_seconds=elapsed
+            owner="timeout",
+            budget_seconds=limit.budget_seconds,
+            elapsed_seconds=elapsed,
         )
 
 
@@ -337,7 +376,9 @@ def context_of(run: RecordedRun, end: ProcessEnd) -> evidence.RunContext:
     since = run.header.started_ns
     duration = None if end.ended_ns is None else max(0, end.ended_ns - since) / 1e9
     environment = run.header.context.environment
-    for watcher in run.named("watcher"):  # the watcher starts after the header is written
+    for watcher in run.named(
+        "watcher"
+    ):  # the watcher starts after the header is written
         environment = replace(environment, watcher=watcher)
     if (memory := end.exit.memory) is not None:
         kill = end.exit.oom_kill
@@ -346,12 +387,17 @@ def context_of(run: RecordedRun, end: ProcessEnd) -> evidence.RunContext:
         last = 0 if kill is None else kill.rss_bytes
         use = evidence.MemoryUse(
             limit_bytes=memory.limit_bytes,
-            cgroup_peak_bytes=memory.limit_bytes if is_full else memory.cgroup_peak_bytes,
-            peak_rss_bytes=max(memory.peak_of(run.header.process.pid) or 0, last) or None,
+            cgroup_peak_bytes=memory.limit_bytes
+            if is_full
+            else memory.cgroup_peak_bytes,
+            peak_rss_bytes=max(memory.peak_of(run.header.process.pid) or 0, last)
+            or None,
         )
         if use != evidence.MemoryUse():
             environment = replace(environment, memory=use)
-    return replace(run.header.context, duration_seconds=duration, environment=environment)
+    return replace(
+        run.header.context, duration_seconds=duration, environment=environment
+    )
 
 
 def _failures(run: RecordedRun) -> tuple[evidence.TestFailure, ...]:
@@ -389,7 +435,9 @@ def _in_flight(
             nodeid=test.nodeid,
             phase=test.phase,
             worker=worker,
-            elapsed_seconds=None if ended_ns is None else max(0, ended_ns - test.start_ns) / 1e9,
+            elapsed_seconds=None
+            if ended_ns is None
+            else max(0, ended_ns - test.start_ns) / 1e9,
         )
         for test, worker in sorted(started, key=lambda each: each[0].start_ns)
     )
@@ -410,7 +458,9 @@ def _endings(
     lost: Counter[str] = Counter()
     received, unreceived = Counter[str](), Counter[str]()
     for state in noted.values():
-        if len(state.endings) != len(run.nodeids):  # `--dist each`: each has a part of them
+        if len(state.endings) != len(
+            run.nodeids
+        ):  # `--dist each`: each has a part of them
             continue
         for nodeid, ending in zip(run.nodeids, state.endings, strict=True):
             if not 0 < ending <= len(COUNTERS) or nodeid in flying:
@@ -421,7 +471,8 @@ def _endings(
             else:
                 received[COUNTERS[ending - 1]] += 1
     counters = {
-        name: max(count, received[name]) + unreceived[name] for name, count in run.counters.items()
+        name: max(count, received[name]) + unreceived[name]
+        for name, count in run.counters.items()
     }
     return lost, counters
 
@@ -436,8 +487,12 @@ def _order(run: RecordedRun, noted: Mapping[str, WorkerState]) -> Order | None:
     starts, heard = [*run.starts], {*run.starts}
     for number, worker in enumerate(names):
         state, unheard = noted.get(worker, WorkerState()), []
-        if len(state.endings) == plan.tests:  # it may have run more than anybody heard of
-            unheard = [1 + index for index, ending in enumerate(state.endings) if ending]
+        if (
+            len(state.endings) == plan.tests
+        ):  # it may have run more than anybody heard of
+            unheard = [
+                1 + index for index, ending in enumerate(state.endings) if ending
+            ]
         if state.test is not None and state.test.nodeid in indices:
             unheard.append(1 + indices[state.test.nodeid])
         places = [number << INDEX_BITS | place for place in unheard]
@@ -465,7 +520,9 @@ def limits_of_test(
     found = []
     if timer is not None:
         elapsed = (ended_ns - timer.armed_ns) / 1e9
-        found.append((f"pytest-timeout ({timer.method})", timer.budget_seconds, elapsed))
+        found.append(
+            (f"pytest-timeout ({timer.method})", timer.budget_seconds, elapsed)
+        )
     if faulthandler_seconds:
         found.append(("faulthandler_timeout", faulthandler_seconds, elapsed_seconds))
     return tuple(

@@ -17,13 +17,27 @@ from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.layout import PAGE
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of, whole_lines
+from pytest_failure_taxonomy.system.files import (
+    Folder,
+    open_folder,
+    reason_of,
+    whole_lines,
+)
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
@@ -46,7 +60,9 @@ _PLAIN: Final[Mapping[Any, tuple[str, Callable[[Any], bool]]]] = {
 }
 """What plain values are called, and how they are told from others."""
 
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
+_TIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z"
+)
 
 
 def _is_time(text: str) -> bool:
@@ -62,7 +78,9 @@ def _is_kind(text: str) -> bool:
 _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     evidence.Attribution: lambda one: _is_kind(one.kind),
     Plan: lambda one: (
-        re.fullmatch("[0-9a-f]{16},[a-z]{1,20}", f"{one.digest},{one.distribution or 'no'}")
+        re.fullmatch(
+            "[0-9a-f]{16},[a-z]{1,20}", f"{one.digest},{one.distribution or 'no'}"
+        )
         is not None
     ),
     CollectionMismatch: lambda one: bool(one.workers and one.variants),
@@ -70,7 +88,9 @@ _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     Rule: lambda one: _is_kind(one.kind),
     evidence.RaisingFrame: lambda one: one.line is None or one.line >= 1,
     evidence.RunContext: lambda one: _is_time(one.started_at),
-    evidence.TestFailure: lambda one: one.attempts >= 1 and (one.duration_seconds or 0) >= 0,
+    evidence.TestFailure: lambda one: (
+        one.attempts >= 1 and (one.duration_seconds or 0) >= 0
+    ),
     evidence.WorkerEnd: lambda one: one.tests >= 0 and (one.peak_rss_bytes or 0) >= 0,
 }
 """Checks that annotations can't express."""
@@ -111,7 +131,9 @@ def _parser(kind: Any) -> _Parser:
         return partial(_parse_either, parsers, NoneType in arguments)
     if origin is Literal:
         what = f"none of {', '.join(arguments)}"
-        return partial(_parse_plain, lambda sent: isinstance(sent, str) and sent in arguments, what)
+        return partial(
+            _parse_plain, lambda sent: isinstance(sent, str) and sent in arguments, what
+        )
     if origin is tuple:
         return partial(_parse_list, _parser(arguments[0]))
     if kind in _PLAIN:
@@ -119,7 +141,9 @@ def _parser(kind: Any) -> _Parser:
         return partial(_parse_plain, is_one, f"not {what}")
     if issubclass(kind, Enum):
         return partial(_parse_member, kind)
-    return partial(_parse_value, kind, {name: _parser(hint) for name, hint in _hints(kind).items()})
+    return partial(
+        _parse_value, kind, {name: _parser(hint) for name, hint in _hints(kind).items()}
+    )
 
 
 def _parse_plain(is_one: Callable[[Any], bool], what: str, sent: Any) -> Any:
@@ -174,7 +198,11 @@ def _parse_value(kind: Any, parsers: dict[str, _Parser], sent: Any) -> Any:
 
 def _within(name: str, words: str) -> str:
     """Put the name of a field before a message, with a dot if the message begins with a field."""
-    return f"{name} {words}" if words.startswith(("is ", "has ", "lacks ")) else f"{name}.{words}"
+    return (
+        f"{name} {words}"
+        if words.startswith(("is ", "has ", "lacks "))
+        else f"{name}.{words}"
+    )
 
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
@@ -368,7 +396,9 @@ def read_record(folder: Path, run_id: str) -> RecordedRun:
     except FileNotFoundError:
         return parse_record(b"", b"", run_id, str(folder))
     except OSError as error:
-        raise ReportError(f"{folder}: the record can't be read: it {reason_of(error)}") from error
+        raise ReportError(
+            f"{folder}: the record can't be read: it {reason_of(error)}"
+        ) from error
     with opened:
         return parse_record(*read_contents(opened), run_id, str(folder))
 
@@ -396,13 +426,17 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     notes: list[str] = []
     parsed = _parse_events(events, notes)
     if not parsed or parsed[0][0] != "run":
-        raise ReportError(f"{where}: the record has no beginning; nothing can be read from it")
+        raise ReportError(
+            f"{where}: the record has no beginning; nothing can be read from it"
+        )
     header = _parse_header(parsed[0][1], run_id, where)
     nodeids: list[str] = []
     rest = []
     unknown = 0
     for name, fields in parsed[1:]:
-        if name == "selection":  # repeated each time that a worker of `--dist each` has collected
+        if (
+            name == "selection"
+        ):  # repeated each time that a worker of `--dist each` has collected
             nodeids = []
         elif name == "selected":
             named = fields.get("nodeids")
@@ -410,17 +444,27 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         elif name in _EVENTS:
             field, kind = _EVENTS[name]
             try:
-                rest.append((name, parse(kind, fields if field is None else fields[field])))
+                rest.append(
+                    (name, parse(kind, fields if field is None else fields[field]))
+                )
             except (ValueError, KeyError):
                 unknown += 1
     if unknown:
         notes.append(f"{unknown} of the record's events can't be understood")
-    numbers, counted, loss = _parse_state(state, nodeids, header.started_ns, where, notes)
+    numbers, counted, loss = _parse_state(
+        state, nodeids, header.started_ns, where, notes
+    )
     there = Counter(name for name, _ in rest)
-    missing = {name: count - there[name] for name, count in counted.items() if count > there[name]}
+    missing = {
+        name: count - there[name]
+        for name, count in counted.items()
+        if count > there[name]
+    }
     if missing or loss:
         words = layout.COUNTED_EVENTS
-        names = ", ".join(f"{count} {words[name][count != 1]}" for name, count in missing.items())
+        names = ", ".join(
+            f"{count} {words[name][count != 1]}" for name, count in missing.items()
+        )
         why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
         notes.append(f"the record lacks {names or 'what could not be written'}{why}")
     return RecordedRun(
@@ -455,12 +499,16 @@ def parse_worker(state: bytes) -> WorkerState:
         test = StartedTest(nodeid=name, phase=layout.PHASES[at], start_ns=start_ns)
     elif at in layout.ACTIVITIES:
         what, is_hook = layout.ACTIVITIES[at]
-        activity = evidence.RunningActivity(what=what, name=name or None, is_hook=is_hook)
+        activity = evidence.RunningActivity(
+            what=what, name=name or None, is_hook=is_hook
+        )
     armed_ns, budget, method = layout.TIMER.unpack_from(state, layout.TIMER_AT)
     if 0 < method < len(layout.TIMER_METHODS) and math.isfinite(budget):
         method_name = layout.TIMER_METHODS[method]
         timer = Timer(armed_ns=armed_ns, budget_seconds=budget, method=method_name)
-    (started,) = struct.unpack_from("<I", state, layout.COUNTERS_AT + 4 * layout.STARTED)
+    (started,) = struct.unpack_from(
+        "<I", state, layout.COUNTERS_AT + 4 * layout.STARTED
+    )
     process_id, stdout, stderr = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
     (count,) = struct.unpack_from("<I", state, layout.COUNT_AT)
     return WorkerState(
@@ -497,7 +545,9 @@ def _parse_state(
         )
     tests = count
     if tests and (tests != len(nodeids) or len(state) < layout.file_size(tests)):
-        notes.append(f"the record says that {tests} tests were selected and names {len(nodeids)}")
+        notes.append(
+            f"the record says that {tests} tests were selected and names {len(nodeids)}"
+        )
         tests = min(tests, len(nodeids), len(state) - PAGE)
     in_flight, not_run = [], []
     for index, at in enumerate(state[PAGE : PAGE + tests]):
@@ -516,7 +566,9 @@ def _parse_state(
     order = b""
     if count:
         first = layout.order_offset(count)
-        order = state[first : min(layout.file_size(count), first + 4 * (MAX_STARTS + 1))]
+        order = state[
+            first : min(layout.file_size(count), first + 4 * (MAX_STARTS + 1))
+        ]
     own = parse_worker(state[:PAGE])
     names, counted = layout.COUNTERS[: layout.STARTED], layout.COUNTED_EVENTS
     counters = struct.unpack_from(f"<{len(names)}I", state, layout.COUNTERS_AT)
@@ -588,4 +640,6 @@ def _read(folder: Folder, name: str, max_bytes: int) -> bytes:
         return b""
     except OSError as error:
         where = folder.path / name
-        raise ReportError(f"{where}: the record can't be read: {error.strerror}") from error
+        raise ReportError(
+            f"{where}: the record can't be read: {error.strerror}"
+        ) from error

@@ -41,7 +41,8 @@ NODEIDS_A_LINE: Final = 1_000
 """Node ids in one event, so that a large selection is never in memory twice."""
 
 _PLACES: Final = {
-    event: layout.COUNTED_AT + 4 * index for index, event in enumerate(layout.COUNTED_EVENTS)
+    event: layout.COUNTED_AT + 4 * index
+    for index, event in enumerate(layout.COUNTED_EVENTS)
 }
 _NUMBER: Final = struct.Struct("<I")
 
@@ -146,7 +147,10 @@ class Record:
 
     def arm_timer(self, seconds: float, method: str) -> None:
         """Record that a timer of pytest-timeout is armed; the method `""` means none."""
-        index, armed_ns = layout.TIMER_METHODS.index(method), self.clock() if method else 0
+        index, armed_ns = (
+            layout.TIMER_METHODS.index(method),
+            self.clock() if method else 0,
+        )
         self._pack(layout.TIMER, layout.TIMER_AT, armed_ns, seconds, index)
 
     def set_current(self, name: str, state: int = layout.IN_SETUP) -> None:
@@ -170,7 +174,9 @@ class Record:
         """Record what is begun that is no test, by its state and name; a test in flight stays."""
         if self.numbers.page[layout.CURRENT_STATE_AT] in layout.PHASES:
             return
-        self.set_byte(layout.CURRENT_STATE_AT, layout.NOT_STARTED)  # the name that was there goes
+        self.set_byte(
+            layout.CURRENT_STATE_AT, layout.NOT_STARTED
+        )  # the name that was there goes
         self.set_current(name, state)
 
     def set_capture(self, stdout: int, stderr: int) -> None:
@@ -256,7 +262,9 @@ class DiskRecord(Record):
         call_after_fork(self._leave_disk)
         layout.HEAD.pack_into(self.numbers.page, 0, layout.MAGIC, 0, 0, 0)
         started = process.read_identity(self._process_id)["start_ticks"] or 0
-        layout.PROCESS.pack_into(self.numbers.page, layout.PROCESS_AT, started, self._process_id)
+        layout.PROCESS.pack_into(
+            self.numbers.page, layout.PROCESS_AT, started, self._process_id
+        )
         self._pack(_NUMBER, layout.THREAD_AT, get_native_id())
 
     def keep(self, index: int = 0, place: int | None = None) -> None:
@@ -279,7 +287,9 @@ class DiskRecord(Record):
         # The node ids first: with a count and no node ids the record could not be read.
         self.write("selection", count=len(nodeids))
         for first in range(0, len(nodeids), NODEIDS_A_LINE):
-            self.write("selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE]))
+            self.write(
+                "selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE])
+            )
         super().select(nodeids, is_more=is_more)
 
     def make_room(self, tests: int, *, is_more: bool = False) -> None:
@@ -412,7 +422,9 @@ class DiskRecord(Record):
 
     def _lose(self, error: OSError) -> None:
         if self.lost is None:
-            self.lost = f"the record in {self.folder} is not whole: {error.strerror or error}"
+            self.lost = (
+                f"the record in {self.folder} is not whole: {error.strerror or error}"
+            )
             self._pack(_NUMBER, layout.LOSS_AT, error.errno or errno.EIO)
 
 
@@ -501,7 +513,9 @@ def _map_descriptor(descriptor: int, size: int) -> mmap.mmap:
 
 
 def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
-    found = {value: filler for value, filler in fillers.items() if _may_hold(line, value)}
+    found = {
+        value: filler for value, filler in fillers.items() if _may_hold(line, value)
+    }
     if not found:
         return line
 
@@ -554,7 +568,9 @@ class StackDump:
         is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         if is_free and hasattr(faulthandler, "register"):
             with suppress(OSError, RuntimeError):
-                self._descriptor = record.open_file(layout.STACKS, os.O_WRONLY | os.O_APPEND)
+                self._descriptor = record.open_file(
+                    layout.STACKS, os.O_WRONLY | os.O_APPEND
+                )
                 faulthandler.register(
                     signal.SIGTERM, file=self._descriptor, all_threads=True, chain=True
                 )
@@ -612,7 +628,9 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
     number = getattr(signal, "SIGURG", None)
     if descriptor is None or number is None or not hasattr(faulthandler, "register"):
         return None
-    if signal.getsignal(number) != signal.SIG_DFL or process.catches(os.getpid(), number):
+    if signal.getsignal(number) != signal.SIG_DFL or process.catches(
+        os.getpid(), number
+    ):
         return None  # something has a handler for it, in Python or in C
     with suppress(OSError, RuntimeError, ValueError):
         faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
@@ -622,9 +640,16 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
 
 def find_py_spy() -> str | None:
     """Return the path of py-spy: that of this environment, or else one on the search path."""
-    folders = [os.path.dirname(sys.executable), *os.environ.get("PATH", "").split(os.pathsep)]
+    folders = [
+        os.path.dirname(sys.executable),
+        *os.environ.get("PATH", "").split(os.pathsep),
+    ]
     for folder in folders:
         program = os.path.join(folder, _PY_SPY)
-        if os.path.isabs(folder) and os.path.isfile(program) and os.access(program, os.X_OK):
+        if (
+            os.path.isabs(folder)
+            and os.path.isfile(program)
+            and os.access(program, os.X_OK)
+        ):
             return program
     return None

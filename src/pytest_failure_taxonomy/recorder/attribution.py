@@ -31,7 +31,9 @@ class FailureTaxonomy:
         """Return a short text: pytest shows it with each failure of the test."""
         return "<failure_taxonomy>"
 
-    def record(self, reason: judgement.FailureReason | str, kind: str, detail: str = "") -> None:
+    def record(
+        self, reason: judgement.FailureReason | str, kind: str, detail: str = ""
+    ) -> None:
         """Record why this test fails, if it does fail.
 
         The last call counts. A test that passes is not changed by it.
@@ -45,7 +47,9 @@ class FailureTaxonomy:
             ValueError: if there is no such reason, if `kind` has another form, or if it refines
                 another reason.
         """
-        self._node.stash[_SAID] = attribution(reason, kind, source="test", detail=detail or None)
+        self._node.stash[_SAID] = attribution(
+            reason, kind, source="test", detail=detail or None
+        )
 
 
 def attribution(
@@ -63,7 +67,9 @@ def attribution(
         known = judgement.FailureReason(str(reason))
     except ValueError:
         names = ", ".join(each.value for each in judgement.FailureReason)
-        raise ValueError(f"{reason!r} is no failure reason; give one of {names}") from None
+        raise ValueError(
+            f"{reason!r} is no failure reason; give one of {names}"
+        ) from None
     if not isinstance(kind, str) or not re.fullmatch(judgement.KIND_PATTERN, kind):
         raise ValueError(
             f"{kind!r} is no kind; give lower-case words with dots between them, as in "
@@ -72,7 +78,9 @@ def attribution(
     right = reasons_of_kind(kind)
     if right and known not in right:
         names = " or ".join(right)
-        raise ValueError(f"the kind {kind} refines {names}, not {known}; give that reason")
+        raise ValueError(
+            f"the kind {kind} refines {names}, not {known}; give that reason"
+        )
     return Attribution(reason=known, kind=kind, source=source, detail=detail)
 
 
@@ -123,5 +131,7 @@ def marker_in_output_of(
             written = marker_in(text)
             if written is not None:
                 name = judgement.validate_marker(written, more)
-                return SeenMarker(name=name, reason={**judgement.MARKER_REASONS, **more}[name])
+                return SeenMarker(
+                    name=name, reason={**judgement.MARKER_REASONS, **more}[name]
+                )
     return None

@@ -33,7 +33,10 @@ from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS, signal_nam
 from pytest_failure_taxonomy.taxonomy.order import digest_of
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
+    from pytest_failure_taxonomy.taxonomy.mismatch import (
+        CollectedVariant,
+        CollectionMismatch,
+    )
 
 MAX_WAIT_SECONDS: Final = 0.25
 """How long to wait for the exit status of a worker that has died. Its pipe breaks before it exits,
@@ -57,8 +60,14 @@ class _Worker:
 
     def end(self) -> evidence.WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""
-        returncode = _returncode(self.node, 0) if self.returncode is None else self.returncode
-        signal = signal_name(-returncode) if returncode is not None and returncode < 0 else None
+        returncode = (
+            _returncode(self.node, 0) if self.returncode is None else self.returncode
+        )
+        signal = (
+            signal_name(-returncode)
+            if returncode is not None and returncode < 0
+            else None
+        )
         error = self.seen.get("error")
         ending: Literal["finished", "died", "interrupted", "exited"] = "finished"
         if self.has_exited:
@@ -140,7 +149,10 @@ class ControllerRecorder:
         popen = _popen_of(node)
         if popen is not None:
             known = self._workers[worker]
-            known.seen["process_id"], known.ready_ns = int(popen.pid), time.monotonic_ns()
+            known.seen["process_id"], known.ready_ns = (
+                int(popen.pid),
+                time.monotonic_ns(),
+            )
             self._session.log.write("worker", worker=known.end())
         with suppress(OSError), self._record.opened() as folder:
             state = read_worker(folder, worker)
@@ -170,7 +182,9 @@ class ControllerRecorder:
         if report.when == "setup":
             worker.tests += 1
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
-        elif not is_of_forked_test(report):  # xdist's own report of a worker that has died
+        elif not is_of_forked_test(
+            report
+        ):  # xdist's own report of a worker that has died
             worker.seen["crashed_on"] = report.nodeid
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
             end = self._session.death = worker.end()
@@ -198,7 +212,11 @@ class ControllerRecorder:
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
             place = output["exit"]["place"]  # it ends that worker alone
-            where = None if place is None else evidence.Location(path=place[0], line=place[1])
+            where = (
+                None
+                if place is None
+                else evidence.Location(path=place[0], line=place[1])
+            )
             self._session.interrupt("Exit", output["exit"]["message"], where)
         if output.get("refusal"):
             refusal = evidence.RunError(origin="usage", message=output["refusal"])
@@ -231,9 +249,13 @@ class ControllerRecorder:
             self._oom_kills = kills
         process_id = seen.get("process_id")
         with suppress(OSError), self._record.opened() as folder:
-            seen["stall"] = observed.stall_of_worker(observed.read_observed(folder), name)
+            seen["stall"] = observed.stall_of_worker(
+                observed.read_observed(folder), name
+            )
             memory = observed.read_memory(folder)
-            seen["peak_rss_bytes"] = None if memory is None else memory.peak_of(process_id)
+            seen["peak_rss_bytes"] = (
+                None if memory is None else memory.peak_of(process_id)
+            )
         # The system tells the peak of all children so far: one that raises it has that peak.
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
@@ -245,7 +267,9 @@ class ControllerRecorder:
 
     def _read_traces(self, worker: _Worker) -> None:
         end = worker.end()
-        exit_seen = evidence.ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
+        exit_seen = evidence.ProcessExit(
+            code=end.exit_code, signal=end.signal, source="xdist"
+        )
         worker.seen["traces"] = self._traces.read(end.id, exit_seen) or end.traces
 
     @guarded
@@ -258,7 +282,9 @@ class ControllerRecorder:
             test = self._state_of(worker).test
             if test is not None:
                 nodeid = self._session.nodeids.real(test.nodeid)
-                self._session.progress.start_unheard(nodeid, test.phase, test.start_ns, worker)
+                self._session.progress.start_unheard(
+                    nodeid, test.phase, test.start_ns, worker
+                )
 
     def ends(self) -> tuple[evidence.WorkerEnd, ...]:
         """Return how each worker ended, sorted by id. To be called when the session is over."""
@@ -314,7 +340,10 @@ class CollectedTests:
         if self._nodeids is nodeids or self._nodeids == nodeids:
             self._workers.append(worker)
             return
-        from pytest_failure_taxonomy.taxonomy.mismatch import MAX_VARIANTS, compare_collections
+        from pytest_failure_taxonomy.taxonomy.mismatch import (
+            MAX_VARIANTS,
+            compare_collections,
+        )
 
         digest = digest_of(nodeids)
         if digest not in self._others and len(self._variants) < MAX_VARIANTS:

@@ -52,12 +52,17 @@ class EveryTest:
         try:
             kept = self._tests.get(report.nodeid)
             if kept is None:
-                start, worker = getattr(report, "start", None), getattr(report, "worker_id", None)
+                start, worker = (
+                    getattr(report, "start", None),
+                    getattr(report, "worker_id", None),
+                )
                 kept = self._tests[report.nodeid] = _Kept(start, worker)
             kept.seconds += report.duration
             if report.outcome == "passed":
                 if report.when == "call" and not hasattr(report, "context"):
-                    passed: TestOutcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
+                    passed: TestOutcome = (
+                        "xpassed" if hasattr(report, "wasxfail") else "passed"
+                    )
                     kept.outcome = "flaky" if kept.has_failed_before else passed
             elif hasattr(report, "context"):
                 pass  # after a failed subtest its test's own follows
@@ -79,7 +84,9 @@ class EveryTest:
         """
         if len(self._tests) > MAX_TESTS:
             return None
-        ended = {name: kept for name, kept in self._tests.items() if kept.outcome is not None}
+        ended = {
+            name: kept for name, kept in self._tests.items() if kept.outcome is not None
+        }
         shown = self._nodeids.shown_of_all(list(ended))
         found = [
             TestRun(

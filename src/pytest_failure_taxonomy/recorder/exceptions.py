@@ -21,7 +21,9 @@ from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
 import pytest
-from _pytest._code.code import ExceptionChainRepr  # not public, and what most failures have
+from _pytest._code.code import (
+    ExceptionChainRepr,
+)  # not public, and what most failures have
 
 from pytest_failure_taxonomy.recorder import inspection, origin
 from pytest_failure_taxonomy.recorder.owners import distribution_of, distribution_with
@@ -53,7 +55,12 @@ _UNCAUGHT: Final = {
 }
 """pytest's warnings of exceptions that could not be caught, and a word for each."""
 _WITH_FRAMES: Final = frozenset(
-    {"builtins.OSError", "builtins.KeyError", "http.client.HTTPException", "bdb.BdbQuit"}
+    {
+        "builtins.OSError",
+        "builtins.KeyError",
+        "http.client.HTTPException",
+        "bdb.BdbQuit",
+    }
 )
 """Exceptions of which a frame of the standard library may say more."""
 _FIXTURES: Final = pytest.fixture.__code__.co_filename
@@ -61,7 +68,9 @@ _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
 _OF_CLASSIC_SETUP: Final = ("_xunit_", "_unittest_")
 """How the fixtures are called that pytest makes of `setup_method`, `setUpClass` and the like."""
-_ASSERTION: Final = tuple(map(inspection.dotted_name_of, inspection.bases_of(AssertionError)[:-1]))
+_ASSERTION: Final = tuple(
+    map(inspection.dotted_name_of, inspection.bases_of(AssertionError)[:-1])
+)
 
 
 def describe_exception(
@@ -98,7 +107,9 @@ def describe_exception(
                 origin.module_name_in(each.tb_frame.f_globals)
                 for each in inspection.entries_of(error)
             ]
-            callers = (module for module in reversed(modules) if module != "_pytest.outcomes")
+            callers = (
+                module for module in reversed(modules) if module != "_pytest.outcomes"
+            )
             more["raised_in"] = next(callers, "")
     if is_in_fixtures or is_more:
         with suppress(OSError, MemoryError):  # all descriptors or memory are used up
@@ -126,7 +137,9 @@ def name_exception(error: BaseException) -> evidence.RaisedException:
         type=inspection.name_of(kind),
         module=inspection.module_of(kind),
         message="",
-        bases=tuple([inspection.dotted_name_of(base) for base in inspection.bases_of(kind)[:-1]]),
+        bases=tuple(
+            [inspection.dotted_name_of(base) for base in inspection.bases_of(kind)[:-1]]
+        ),
     )
 
 
@@ -185,7 +198,9 @@ def _chain_of(
         if linked is None or id(linked) in seen:
             break
         seen.add(id(linked))
-        bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(type(linked))[:-1]))
+        bases = tuple(
+            map(inspection.dotted_name_of, inspection.bases_of(type(linked))[:-1])
+        )
         crash = next(texts, (None, None))[1]
         formatted = "" if crash is None else str(crash.message)
         is_said = formatted or inspection.says_plainly(linked)
@@ -223,7 +238,9 @@ def _fixture_of(error: BaseException) -> str | None:
     return None
 
 
-def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.OriginFinder) -> None:
+def _read_frames(
+    error: BaseException, facts: dict[str, str], origins: origin.OriginFinder
+) -> None:
     """Add what the innermost frames say, those of libraries; the outermost of them counts."""
     entries = inspection.entries_of(error)
     for entry in reversed(entries[-origin.MAX_FRAMES :]):
@@ -235,7 +252,9 @@ def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.Or
             place = origin.own_place_of(error, origins.rootdir)
             facts |= {"breakpoint": f"{place.path}:{place.line}"} if place else {}
             return
-        variables = packaged_table("facts")["frames"].get(f"{module}.{code.co_qualname}", {})
+        variables = packaged_table("facts")["frames"].get(
+            f"{module}.{code.co_qualname}", {}
+        )
         facts |= {"raised_by": module} if variables else {}
         for name, path in variables.items():
             variable, _, rest = path.partition(".")
@@ -265,7 +284,13 @@ def _stored(one: Any, path: str) -> Any:
         kind = type(one)
         if step.isdecimal():
             is_tuple = issubclass(kind, tuple)
-            items = tuple.__getitem__(one, slice(None)) if is_tuple else one if kind is list else ()
+            items = (
+                tuple.__getitem__(one, slice(None))
+                if is_tuple
+                else one
+                if kind is list
+                else ()
+            )
             one = items[int(step)] if int(step) < len(items) else None
         else:
             one = one.get(step) if kind is dict else next(_fields(one, step), None)
@@ -280,7 +305,9 @@ def _fields(one: object, name: str) -> Iterator[object]:
     for base in inspection.bases_of(type(one)):
         held: Any = inspection.body_of(base).get(name)
         kind: type = type(held)
-        is_pythons = kind is GetSetDescriptorType and inspection.module_of(base) == "builtins"
+        is_pythons = (
+            kind is GetSetDescriptorType and inspection.module_of(base) == "builtins"
+        )
         if kind is MemberDescriptorType or is_pythons:
             with suppress(AttributeError):  # a slot that is empty
                 yield held.__get__(one)
@@ -301,12 +328,16 @@ def _memory_pressure() -> evidence.MemoryPressure | None:
         evidence.MemoryPressure(limit=name, used_bytes=use, limit_bytes=limit)
         for name, (use, limit) in used.items()
     ]
-    return max(found, key=lambda one: one.used_bytes / max(1, one.limit_bytes), default=None)
+    return max(
+        found, key=lambda one: one.used_bytes / max(1, one.limit_bytes), default=None
+    )
 
 
 def cause_of(error: BaseException) -> BaseException:
     """Return the exception that pytest has wrapped, if it wraps the error of an import."""
-    is_wrapper = issubclass(type(error), pytest.Collector.CollectError) or is_import_failure(error)
+    is_wrapper = issubclass(
+        type(error), pytest.Collector.CollectError
+    ) or is_import_failure(error)
     return inspection.direct_cause_of(error) or error if is_wrapper else error
 
 
@@ -338,7 +369,9 @@ def quotes_a_traceback(message: str) -> bool:
     return not text.startswith(telling_line(text))
 
 
-def words_of(error: BaseException, rootdir: Path, loaded: str = "", formatted: str = "") -> str:
+def words_of(
+    error: BaseException, rootdir: Path, loaded: str = "", formatted: str = ""
+) -> str:
     """Return type and message of an exception, and the place in the user's code.
 
     xdist passes a worker's error on as an exception whose message is the traceback.
@@ -365,7 +398,9 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "", formatted: s
     words = told if is_quoted else f"{name}: {text}" if text else name
     frames = [*origin.printed_frames(text)] if is_quoted else origin.frames_of(error)
     place = (
-        origin.own_place_in(frames, rootdir) if is_quoted else origin.own_place_of(error, rootdir)
+        origin.own_place_in(frames, rootdir)
+        if is_quoted
+        else origin.own_place_of(error, rootdir)
     )
     hook = None if loaded else origin.hook_in(frames)
     if hook is not None and origin.is_own(hook.path, rootdir):
@@ -378,8 +413,12 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "", formatted: s
         by = "" if is_refusal else words_of_plugin(hook.path)
         if not by:
             return with_place(words, path, hook.line, within=hook.function)
-        kind, colon, said = words.partition(": ") if is_quoted else (name, text and ": ", text)
-        return with_place(f"{kind} raised by {by} in {hook.function}{colon}{said}", path, hook.line)
+        kind, colon, said = (
+            words.partition(": ") if is_quoted else (name, text and ": ", text)
+        )
+        return with_place(
+            f"{kind} raised by {by} in {hook.function}{colon}{said}", path, hook.line
+        )
     if place is None:
         return f"{words} (from {loaded})" if loaded else words
     return with_place(words, place.path, place.line, loaded)
@@ -423,7 +462,9 @@ def _part(text: str) -> str:
 
 def shown_text(longrepr: Any) -> str | None:
     """Return the text of a `longrepr`, without its middle if it is too long."""
-    return None if longrepr is None else cap_between_words(_whole_text(longrepr), MAX_TEXT)
+    return (
+        None if longrepr is None else cap_between_words(_whole_text(longrepr), MAX_TEXT)
+    )
 
 
 def _whole_text(longrepr: Any) -> str:
@@ -509,7 +550,9 @@ def shown_place(longrepr: Any, rootdir: Path) -> evidence.Location | None:
 
 def _crash_of(longrepr: object) -> Any:
     """Return pytest's object for the place of a crash and its message; `None` without one."""
-    if type(longrepr) is ExceptionChainRepr:  # that of nearly all failures, which is asked often
+    if (
+        type(longrepr) is ExceptionChainRepr
+    ):  # that of nearly all failures, which is asked often
         return longrepr.reprcrash
     crash = inspection.attribute_of(longrepr, "reprcrash")
     return crash if inspection.module_of(type(crash)).startswith("_pytest.") else None
@@ -519,7 +562,9 @@ def _add_traceback(lines: list[str], reprtraceback: Any) -> None:
     for index, entry in enumerate(reprtraceback.reprentries):
         if index and entry.style == "long":
             lines.append(reprtraceback.entrysep * 20)
-        if not hasattr(entry, "reprfileloc"):  # --tb=native: as Python prints them, with line ends
+        if not hasattr(
+            entry, "reprfileloc"
+        ):  # --tb=native: as Python prints them, with line ends
             lines += [line.rstrip("\n") for line in entry.lines]
             continue
         place = entry.reprfileloc

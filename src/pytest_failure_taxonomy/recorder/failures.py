@@ -21,7 +21,12 @@ from pytest_failure_taxonomy.recorder import exceptions, inspection
 from pytest_failure_taxonomy.recorder.attribution import ask_user
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
-from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, changed_secrets, redacted
+from pytest_failure_taxonomy.recorder.secrets import (
+    NodeIds,
+    Secrets,
+    changed_secrets,
+    redacted,
+)
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -67,7 +72,9 @@ class EventLog:
     from the evidence at the end. The node ids in memory are pytest's own.
     """
 
-    def __init__(self, record: Record, secrets: Secrets, nodeids: NodeIds, faults: Faults) -> None:
+    def __init__(
+        self, record: Record, secrets: Secrets, nodeids: NodeIds, faults: Faults
+    ) -> None:
         self.failures: list[evidence.TestFailure] = []
         self.collection_failures: dict[str, evidence.CollectionFailure] = {}
         """The nodes that could not be collected, each once."""
@@ -107,7 +114,11 @@ class EventLog:
 
     def remove_subtests(self, nodeid: str, worker: str | None) -> int:
         """Remove the failed subtests of a test that is run again; return how many there were."""
-        kept = [each for each in self.failures if not evidence.is_of_attempt(each, nodeid, worker)]
+        kept = [
+            each
+            for each in self.failures
+            if not evidence.is_of_attempt(each, nodeid, worker)
+        ]
         count = len(self.failures) - len(kept)
         self.failures[:] = kept
         return count
@@ -127,7 +138,9 @@ class EventLog:
             self._write_and_erase("collection_failure", failure=failure)
 
     def add_error(
-        self, bare: evidence.RunError, describe: Callable[[], evidence.RunError] | None = None
+        self,
+        bare: evidence.RunError,
+        describe: Callable[[], evidence.RunError] | None = None,
     ) -> None:
         """Add an error outside of the tests, unless another worker has reported the same one.
 
@@ -208,7 +221,9 @@ class ExceptionMemory:
         self._environment = dict(os.environ)
         self._origins = OriginFinder(config.rootpath, config.getini("python_files"))
         self._origins.raising_frames  # noqa: B018 - loaded before a test patches what it imports
-        self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
+        self._raised: dict[
+            tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]
+        ] = {}
         self._collecting: dict[str, Described] = {}
         self._received: tuple[Report, Described] | None = None
         self._reserve: mmap.mmap | None = None
@@ -248,9 +263,14 @@ class ExceptionMemory:
         if raised.message.startswith(_ASYNC_TEST):
             # The plugin that would run it if it were marked for it, where one is loaded.
             is_loaded = node.config.pluginmanager.has_plugin
-            names = [name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin)]
+            names = [
+                name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin)
+            ]
             raised = replace(
-                raised, facts=tuple(evidence.Fact(name="plugin", text=name) for name in names[:1])
+                raised,
+                facts=tuple(
+                    evidence.Fact(name="plugin", text=name) for name in names[:1]
+                ),
             )
         attributed = ask_user(self._classify, self._faults, node, error, report.when)
         return Described(exception=raised, attributed=attributed)
@@ -268,7 +288,9 @@ class ExceptionMemory:
         """
         cause = exceptions.cause_of(error)
         behind = inspection.direct_cause_of(cause)
-        if issubclass(type(cause), pytest.UsageError) and issubclass(type(behind), ImportError):
+        if issubclass(type(cause), pytest.UsageError) and issubclass(
+            type(behind), ImportError
+        ):
             cause = behind or cause  # a plugin is missing
         if exceptions.quotes_a_traceback(exceptions.message_of(cause, formatted)):
             return None
@@ -290,7 +312,9 @@ class ExceptionMemory:
         described = self._describe(node, error, report)
         if issubclass(type(refusal), pytest.Collector.CollectError):
             said = next(iter(inspection.field_of(refusal, BaseException, "args")), "")
-            if type(said) is str and "\nTraceback:\n" not in said:  # that of a failed import
+            if (
+                type(said) is str and "\nTraceback:\n" not in said
+            ):  # that of a failed import
                 said = cap_between_words(said.strip(), exceptions.MAX_MESSAGE)
                 described = replace(described, message=said or described.message)
         place = place_of(error, self._rootdir)
@@ -308,7 +332,10 @@ class ExceptionMemory:
             described = self.take_test(report)
         else:
             described = self.take_collector(report)
-        sent = {"described": described, "environment": changed_secrets(self._environment)}
+        sent = {
+            "described": described,
+            "environment": changed_secrets(self._environment),
+        }
         setattr(report, _ATTRIBUTE, to_json(sent))
 
     def receive_from(self, report: Report) -> None:
@@ -333,7 +360,9 @@ class ExceptionMemory:
         self._origins.collected = node.path if is_python else None
         try:
             formatted = exceptions.shown_exception(report.longrepr)
-            return exceptions.describe_exception(error, self._origins, formatted, report)
+            return exceptions.describe_exception(
+                error, self._origins, formatted, report
+            )
         except BaseException as fault:  # noqa: BLE001 - the failure counts without it
             self._faults.add("the description of an exception", fault)
             return exceptions.name_exception(error)
@@ -347,7 +376,9 @@ def _missing_fixtures_beside(error: BaseException) -> list[str]:
         missing: Any = error
         found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - there is no public way
         asked = dict.fromkeys(missing.request.fixturenames)
-        parameters = getattr(getattr(missing.request.node, "callspec", None), "params", {})
+        parameters = getattr(
+            getattr(missing.request.node, "callspec", None), "params", {}
+        )
         known = {missing.argname, "request", *found, *parameters}
         return [f"fixture {name!r} not found" for name in asked if name not in known]
     return []

@@ -24,7 +24,10 @@ MAX_FAULTS: Final = 100
 """Different faults that are kept: a hook that fails in each test must not fill the memory."""
 
 _MAX_TEXT: Final = 500
-_OURS: Final = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(os.__file__))
+_OURS: Final = (
+    os.path.dirname(os.path.dirname(__file__)),
+    os.path.dirname(os.__file__),
+)
 """The folders of this package and of Python's own modules."""
 
 _WARNING: Final = (
@@ -32,7 +35,9 @@ _WARNING: Final = (
     "but its failure report may be incomplete"
 )
 
-_FOREIGN: Final = "{where} failed: {error}. What it would have said is missing from the report"
+_FOREIGN: Final = (
+    "{where} failed: {error}. What it would have said is missing from the report"
+)
 
 
 class FailureTaxonomyWarning(pytest.PytestWarning):
@@ -80,7 +85,9 @@ class Faults:
         """
         if inspection.came_from_signal(error):
             raise error
-        self.note(_FOREIGN.format(where=where, error=_words_of(error)), _place_of(error))
+        self.note(
+            _FOREIGN.format(where=where, error=_words_of(error)), _place_of(error)
+        )
 
     def note(self, message: str, place: tuple[str, int] | None = None) -> None:
         """Record a fault and warn the user.
@@ -100,9 +107,16 @@ class Faults:
         elif len(self.messages) == 1 and not self._limits_warnings():
             # Not warnings.warn(), which raises under `-W error`.
             shown = warnings.WarningMessage(
-                FailureTaxonomyWarning(message), FailureTaxonomyWarning, *(place or (__file__, 1))
+                FailureTaxonomyWarning(message),
+                FailureTaxonomyWarning,
+                *(place or (__file__, 1)),
             )
-            said = {"warning_message": shown, "nodeid": "", "when": "runtest", "location": None}
+            said = {
+                "warning_message": shown,
+                "nodeid": "",
+                "when": "runtest",
+                "location": None,
+            }
             self._config.hook.pytest_warning_recorded.call_historic(kwargs=said)
 
     def _limits_warnings(self) -> bool:
@@ -155,7 +169,11 @@ def defer_sigint(function: Function) -> Function:
 def _place_of(error: BaseException) -> tuple[str, int] | None:
     """Return file and line that an exception was raised in."""
     entries = inspection.entries_of(error)
-    return (entries[-1].tb_frame.f_code.co_filename, entries[-1].tb_lineno) if entries else None
+    return (
+        (entries[-1].tb_frame.f_code.co_filename, entries[-1].tb_lineno)
+        if entries
+        else None
+    )
 
 
 def _is_of_surroundings(error: BaseException) -> bool:
@@ -163,7 +181,11 @@ def _is_of_surroundings(error: BaseException) -> bool:
 
     A warning would change pytest's last line, and nobody could fix what it is about.
     """
-    if type(error) is OSError and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+    if type(error) is OSError and error.errno in (
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+    ):
         return True
     if is_patched():
         return True
@@ -173,5 +195,7 @@ def _is_of_surroundings(error: BaseException) -> bool:
 
 def _words_of(error: BaseException) -> str:
     """Return type and text of an exception with control characters, line breaks too, as escapes."""
-    shown = f"{inspection.name_of(type(error))}: {inspection.text_of(error)}"[:_MAX_TEXT]
+    shown = f"{inspection.name_of(type(error))}: {inspection.text_of(error)}"[
+        :_MAX_TEXT
+    ]
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)

@@ -29,16 +29,22 @@ _MODULE: Final = vars(type)["__module__"].__get__
 
 name_of: Final = cast("Callable[[type], str]", vars(type)["__qualname__"].__get__)
 """Return the qualified name of a type."""
-bases_of: Final = cast("Callable[[type], tuple[type, ...]]", vars(type)["__mro__"].__get__)
+bases_of: Final = cast(
+    "Callable[[type], tuple[type, ...]]", vars(type)["__mro__"].__get__
+)
 """Return a type and its bases, in the order in which attributes are looked for."""
-body_of: Final = cast("Callable[[type], Mapping[str, Any]]", vars(type)["__dict__"].__get__)
+body_of: Final = cast(
+    "Callable[[type], Mapping[str, Any]]", vars(type)["__dict__"].__get__
+)
 """Return the names in the body of a class."""
 traceback_of: Final = cast(
-    "Callable[[BaseException], TracebackType | None]", vars(BaseException)["__traceback__"].__get__
+    "Callable[[BaseException], TracebackType | None]",
+    vars(BaseException)["__traceback__"].__get__,
 )
 """Return the traceback of an exception."""
 direct_cause_of: Final = cast(
-    "Callable[[BaseException], BaseException | None]", vars(BaseException)["__cause__"].__get__
+    "Callable[[BaseException], BaseException | None]",
+    vars(BaseException)["__cause__"].__get__,
 )
 """Return the exception that an exception was raised from."""
 _CONTEXT: Final = vars(BaseException)["__context__"].__get__
@@ -135,7 +141,9 @@ def function_in(one: object) -> FunctionType | None:
 def is_of_fixture_lookup(error: BaseException) -> bool:
     """Tell whether pytest has not found a fixture: then who asked for it is of interest."""
     kind = type(error)
-    return name_of(kind) == "FixtureLookupError" and module_of(kind) == "_pytest.fixtures"
+    return (
+        name_of(kind) == "FixtureLookupError" and module_of(kind) == "_pytest.fixtures"
+    )
 
 
 def text_of(error: BaseException, formatted: str = "") -> str:

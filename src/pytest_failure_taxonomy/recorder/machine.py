@@ -18,14 +18,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.system.process import ask_git, find_control_group, peak_rss_bytes
+from pytest_failure_taxonomy.system.process import (
+    ask_git,
+    find_control_group,
+    peak_rss_bytes,
+)
 from pytest_failure_taxonomy.taxonomy import evidence, packaged
 from pytest_failure_taxonomy.taxonomy.order import Plan
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_SECONDS: Final = 1.0
 """How long all calls of git may take together."""
-_MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
+_MAIN_BRANCHES: Final = (
+    "origin/HEAD",
+    "origin/main",
+    "origin/master",
+    "main",
+    "master",
+)
 """Where a branch may have begun, the most likely one first."""
 _URL: Final = re.compile(r"(?:.*[/:])?([^/:]+/[^/:]+?)(?:\.git)?/?")
 _METADATA_FOLDER: Final = re.compile(
@@ -37,7 +47,9 @@ _UNASKED: Final = "default:"
 """How pytest-random-order's seed begins where nobody has given one."""
 
 
-def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> evidence.Environment:
+def describe_environment(
+    pytest_version: str, plugins: Iterable[Any] = ()
+) -> evidence.Environment:
     """Describe what a run runs on.
 
     Args:
@@ -72,7 +84,9 @@ def find_root(rootdir: Path) -> str | None:
 
     git isn't asked, so that it can be had in each run.
     """
-    top = next((each for each in (rootdir, *rootdir.parents) if (each / ".git").exists()), None)
+    top = next(
+        (each for each in (rootdir, *rootdir.parents) if (each / ".git").exists()), None
+    )
     return None if top is None else rootdir.relative_to(top).as_posix()
 
 
@@ -98,7 +112,9 @@ def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
 def plan_of(config: Any) -> Plan:
     """Return what the config of a run says of its seeds, and of how xdist distributes its tests."""
     shuffled = str(config.getoption("random_order_seed", ""))
-    if shuffled.startswith(_UNASKED) and not config.getoption("random_order_enabled", None):
+    if shuffled.startswith(_UNASKED) and not config.getoption(
+        "random_order_enabled", None
+    ):
         shuffled = ""
     seeds = {
         "hash": os.environ.get("PYTHONHASHSEED", ""),
@@ -151,7 +167,10 @@ Commit = tuple[evidence.GitState | None, evidence.Repository | None]
 
 
 def look_closer(
-    environment: evidence.Environment, commit: Commit, rootdir: Path, folders: Iterable[str]
+    environment: evidence.Environment,
+    commit: Commit,
+    rootdir: Path,
+    folders: Iterable[str],
 ) -> tuple[evidence.Environment, Commit]:
     """Return an environment with commit and distributions, which an experiment has to know.
 
@@ -216,4 +235,6 @@ def find_commit(rootdir: Path, ci: evidence.ContinuousIntegration | None) -> Com
     found = _URL.fullmatch(url) if ":" in url else None
     name = Path(head[1]).name if found is None else found[1]
     bases = (ask("merge-base", "HEAD", each) for each in _MAIN_BRANCHES)
-    return state, evidence.Repository(name=name, merge_base=next(filter(None, bases), None))
+    return state, evidence.Repository(
+        name=name, merge_base=next(filter(None, bases), None)
+    )

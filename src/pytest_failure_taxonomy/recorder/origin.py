@@ -25,7 +25,11 @@ from pytest_failure_taxonomy.recorder.inspection import (
     name_of,
     traceback_of,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import Location, OriginPlace, RaisingFrame
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Location,
+    OriginPlace,
+    RaisingFrame,
+)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.owners import RaisingFrames
@@ -68,7 +72,11 @@ _PLUGGY: Final = f"{os.sep}pluggy{os.sep}"
 _PASSED_ON: Final = frozenset({"_multicall", "get_result"})
 """Functions of pluggy through which a hook wrapper receives the exception of another hook."""
 # Since Python 3.12 a comprehension runs in the function around it.
-_INLINED: Final = (".<locals>.<listcomp>", ".<locals>.<dictcomp>", ".<locals>.<setcomp>")
+_INLINED: Final = (
+    ".<locals>.<listcomp>",
+    ".<locals>.<dictcomp>",
+    ".<locals>.<setcomp>",
+)
 _INLINED_AT_TOP: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
 
@@ -100,7 +108,9 @@ class OriginFinder:
         self.collected: Path | None = None
         """The file of the test, or the collector, whose exceptions are described."""
         self.rootdir = rootdir
-        self.roots = tuple(dict.fromkeys((root, os.path.join(os.path.realpath(root), ""))))
+        self.roots = tuple(
+            dict.fromkeys((root, os.path.join(os.path.realpath(root), "")))
+        )
         self._test_files = tuple(test_files)
         self._files: dict[str, FileFound] = {}
         self._runner_files: set[str] = set()
@@ -155,13 +165,17 @@ class OriginFinder:
             place = place or around[0]
             if place is not None:
                 kind = name_of(type(leaf))
-                places.append((kind, place.path, place.function, place.text, place.entry))
+                places.append(
+                    (kind, place.path, place.function, place.text, place.entry)
+                )
                 frames.append(frame or around[1])
         if not places:
             return around
         least = min(places)
         leaf_type, path, function, text, entry = least
-        place = OriginPlace(path=path, function=function, text=text, entry=entry, leaf=leaf_type)
+        place = OriginPlace(
+            path=path, function=function, text=text, entry=entry, leaf=leaf_type
+        )
         return place, frames[places.index(least)]
 
     def _find_in_traceback(self, error: BaseException) -> Found:
@@ -197,7 +211,9 @@ class OriginFinder:
         place = self._origin_of_recursion(error, best_owner) if is_endless else None
         return place or self._place(best, first, best_owner), raising
 
-    def _innermost_of_runner(self, error: BaseException) -> tuple[TracebackType, str] | None:
+    def _innermost_of_runner(
+        self, error: BaseException
+    ) -> tuple[TracebackType, str] | None:
         """Return the innermost place in the test runner, unless that is this plugin.
 
         No code of the user raises the failure of a bench case, for one.
@@ -209,7 +225,9 @@ class OriginFinder:
                 found = each, self.file(frame.f_code.co_filename, frame.f_globals)[1]
         return None if found is None or found[1].startswith(f"{SELF}/") else found
 
-    def _origin_of_recursion(self, error: BaseException, owner: int) -> OriginPlace | None:
+    def _origin_of_recursion(
+        self, error: BaseException, owner: int
+    ) -> OriginPlace | None:
         """Return the function that calls itself; of a cycle of functions, always the same one.
 
         Chance decides in which of them the stack overflows, and which one was called first.
@@ -223,7 +241,11 @@ class OriginFinder:
                 calls[place] = calls.get(place, 0) + 1
         most_calls = max(calls.values(), default=0)
         # A function that is there twice does not recurse without end.
-        cycle = [place for place, count in calls.items() if count > 2 and count * 4 > most_calls]
+        cycle = [
+            place
+            for place, count in calls.items()
+            if count > 2 and count * 4 > most_calls
+        ]
         if not cycle:
             return None
         path, function = min(cycle)
@@ -244,7 +266,9 @@ class OriginFinder:
         if first is not None and first is not best:
             entry = f"{first[1]}: {function_of(first[0].tb_frame.f_code)}"
             entry = "" if entry == f"{path}: {function}" else entry
-        text = self._text(frame.f_code.co_filename, traceback.tb_lineno, frame.f_globals)
+        text = self._text(
+            frame.f_code.co_filename, traceback.tb_lineno, frame.f_globals
+        )
         return OriginPlace(path=path, function=function, text=text, entry=entry)
 
     def file(self, name: str, module: dict[str, Any]) -> FileFound:
@@ -277,7 +301,9 @@ class OriginFinder:
             return self._installed(below_package)
         is_library = not root and absolute.startswith(STANDARD_LIBRARY)
         owner = FOREIGN if is_library else OWN
-        return FileFound(owner, "/".join(parts) if root else below_package, not is_library)
+        return FileFound(
+            owner, "/".join(parts) if root else below_package, not is_library
+        )
 
     def _installed(self, path: str) -> FileFound:
         """Return owner and path of an installed file.
@@ -299,14 +325,18 @@ class OriginFinder:
             is_open = 0
             is_read = name in linecache.cache
             for number in range(line, line + MAX_LINES):
-                part = linecache.getline(name, number, module).partition(" #")[0].strip()
+                part = (
+                    linecache.getline(name, number, module).partition(" #")[0].strip()
+                )
                 is_open += _opened(part)
                 parts.append(part)
                 if is_open <= 0:
                     break
             if not is_read:  # pytest would show what it has not read itself
                 linecache.cache.pop(name, None)
-            known = self._texts[name, line] = " ".join(" ".join(parts).split())[:MAX_TEXT]
+            known = self._texts[name, line] = " ".join(" ".join(parts).split())[
+                :MAX_TEXT
+            ]
         return known
 
 
@@ -452,7 +482,9 @@ def _of_file(absolute: str, root: str) -> tuple[bool, str]:
         return False, absolute.replace(os.sep, "/")
     parts = absolute[len(prefix) :].split(os.sep)
     is_source = parts[0] not in NOT_SOURCES or len(parts) == 1
-    is_foreign = absolute.startswith(STANDARD_LIBRARY) or not LIBRARIES.isdisjoint(parts)
+    is_foreign = absolute.startswith(STANDARD_LIBRARY) or not LIBRARIES.isdisjoint(
+        parts
+    )
     return is_source and not is_foreign, "/".join(parts)
 
 

@@ -52,11 +52,15 @@ _FIELDS: Final = r"(?m)^(Name|Version):[ \t]*(.+?)[ \t]*$"
 _ENTRY_POINTS: Final = r"(?m)^\[pytest11\]$([^\[]*)"
 _MODULE: Final = r"(?m)^[^#;=\n]+=\s*([\w.]+)"
 _REQUIRED: Final = r"(?m)^Requires-Dist:(.+)$"
-_REQUIREMENT: Final = r"(?am)^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))"
+_REQUIREMENT: Final = (
+    r"(?am)^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))"
+)
 _REQUIREMENTS: Final = r"/(requirements/|([^/]*[-_])?req)[^/]*\.(in|txt)$"
 _MAX_LISTS: Final = 30
 """Files with requirements that are read of a project, so many in each of its folders."""
-_NEVER_INSTALLED: Final = frozenset({"conftest", "docs", "examples", "test", "testing", "tests"})
+_NEVER_INSTALLED: Final = frozenset(
+    {"conftest", "docs", "examples", "test", "testing", "tests"}
+)
 """Folders and modules of a project that are part of no distribution."""
 
 
@@ -176,8 +180,12 @@ class RaisingFrames:
         if file.owner not in (origin.OWN, origin.RUNNER) and not file.is_asked:
             return Code("python", None, module, path, name)
         absolute = os.path.abspath(name)
-        if file.owner == origin.OWN and not self._is_of_a_distribution(absolute, dotted):
-            return Code(self._owner_of_users(absolute, path), None, module, path, absolute)
+        if file.owner == origin.OWN and not self._is_of_a_distribution(
+            absolute, dotted
+        ):
+            return Code(
+                self._owner_of_users(absolute, path), None, module, path, absolute
+            )
         found = distribution_of(absolute)
         words = None if found is None else found.words
         package = module.partition(".")[0]
@@ -255,13 +263,17 @@ class RaisingFrames:
         while (plain := inspection.function_in(function)) is None:
             is_partial = type(function) is partial
             function = (
-                function.func if is_partial else inspection.attribute_of(function, "__wrapped__")
+                function.func
+                if is_partial
+                else inspection.attribute_of(function, "__wrapped__")
             )
             if function is None:
                 return None
         code = plain.__code__
         names = plain.__globals__
-        return self.describe(origin.function_of(code), code.co_filename, names, code.co_firstlineno)
+        return self.describe(
+            origin.function_of(code), code.co_filename, names, code.co_firstlineno
+        )
 
     def _of_doctest(self, error: Any) -> RaisingFrame | None:
         failures = inspection.attribute_of(error, "failures")
@@ -336,12 +348,19 @@ def distribution_of(path: str) -> Distribution | None:
         path: absolute, below a `site-packages`, or in a folder or an archive like one.
     """
     parts = path.replace(os.sep, "/").split("/")
-    at = max((index for index, part in enumerate(parts, 1) if part in origin.LIBRARIES), default=0)
+    at = max(
+        (index for index, part in enumerate(parts, 1) if part in origin.LIBRARIES),
+        default=0,
+    )
     if at == len(parts):
         return None
-    if not at:  # in another folder that distributions are installed to, or in an archive
+    if (
+        not at
+    ):  # in another folder that distributions are installed to, or in an archive
         at = len(parts) - 1
-        while not (_has_distributions("/".join(parts[:at])) or parts[at].endswith(_ARCHIVES)):
+        while not (
+            _has_distributions("/".join(parts[:at])) or parts[at].endswith(_ARCHIVES)
+        ):
             at -= 1
             if at < 2:
                 return None
@@ -361,8 +380,15 @@ def distribution_with(module: str, root: str) -> dict[str, str]:
         root: the root directory, absolute.
     """
     is_built = not _project(root).keys().isdisjoint(("project", "build-system"))
-    if module not in _NEVER_INSTALLED and (is_built or os.path.isfile(f"{root}/setup.py")):
-        places = f"src/{module}", f"src/{module}.py", f"{module}/__init__.py", f"{module}.py"
+    if module not in _NEVER_INSTALLED and (
+        is_built or os.path.isfile(f"{root}/setup.py")
+    ):
+        places = (
+            f"src/{module}",
+            f"src/{module}.py",
+            f"{module}/__init__.py",
+            f"{module}.py",
+        )
         if any(os.path.exists(f"{root}/{place}") for place in places):
             return {"own_package": "."}
     reviewed = packaged_table("distributions").get(module, "").split()
@@ -370,7 +396,9 @@ def distribution_with(module: str, root: str) -> dict[str, str]:
     found = next((name for each, name in _asked_for(root).items() if each in names), "")
     if found:
         return {"distribution": found}
-    is_there = any(os.path.exists(f"{root}/{place}") for place in (module, f"{module}.py"))
+    is_there = any(
+        os.path.exists(f"{root}/{place}") for place in (module, f"{module}.py")
+    )
     return {"own_folder": "."} if is_there else {}
 
 
@@ -389,7 +417,9 @@ def _find(folder: str, relative: str) -> Distribution | None:
     for info in _listed(folder):
         name = _normal(info.partition("-")[0].removesuffix(".egg"))
         (named if name == same else others).append(info)
-    sure = next((each for each in (*named, *others) if _has(folder, each, top, relative)), None)
+    sure = next(
+        (each for each in (*named, *others) if _has(folder, each, top, relative)), None
+    )
     found = sure or next(iter(named), None)
     if found is None:
         return None
@@ -402,7 +432,9 @@ def _find(folder: str, relative: str) -> Distribution | None:
     return Distribution(
         fields.get("Name", name),
         fields.get("Version", version),
-        tuple(module for section in sections for module in re.findall(_MODULE, section)),
+        tuple(
+            module for section in sections for module in re.findall(_MODULE, section)
+        ),
     )
 
 
@@ -422,7 +454,9 @@ def _has(folder: str, info: str, top: str, relative: str) -> bool:
 @lru_cache(maxsize=100)
 def _listed(folder: str) -> tuple[str, ...]:
     with suppress(OSError, ValueError):
-        return tuple(sorted(each for each in os.listdir(folder) if each.endswith(_ENDINGS)))
+        return tuple(
+            sorted(each for each in os.listdir(folder) if each.endswith(_ENDINGS))
+        )
     return ()
 
 
@@ -444,14 +478,26 @@ def _asked_for(root: str) -> dict[str, str]:
             texts += map(_read, lists[:_MAX_LISTS])
     with suppress(AttributeError, TypeError):  # a table is of another form
         pyproject = _project(root)
-        project, poetry = pyproject.get("project", {}), pyproject.get("tool", {}).get("poetry", {})
-        groups = project.get("optional-dependencies", {}) | pyproject.get("dependency-groups", {})
+        project, poetry = (
+            pyproject.get("project", {}),
+            pyproject.get("tool", {}).get("poetry", {}),
+        )
+        groups = project.get("optional-dependencies", {}) | pyproject.get(
+            "dependency-groups", {}
+        )
         of_poetry = [poetry, *poetry.get("group", {}).values()]
         asked = [each.get("dependencies", ()) for each in (project, *of_poetry)]
-        texts += [text for each in (*asked, *groups.values()) for text in each if type(text) is str]
+        texts += [
+            text
+            for each in (*asked, *groups.values())
+            for text in each
+            if type(text) is str
+        ]
     for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
         texts += re.findall(_REQUIRED, _metadata(info))
-    return {_normal(name): name for text in texts for name in re.findall(_REQUIREMENT, text)}
+    return {
+        _normal(name): name for text in texts for name in re.findall(_REQUIREMENT, text)
+    }
 
 
 def _normal(name: str) -> str:

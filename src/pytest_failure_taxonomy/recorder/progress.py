@@ -24,7 +24,11 @@ from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.layout import DONE, IN_SETUP, NOT_STARTED
 from pytest_failure_taxonomy.record.write import Numbers, Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded_hook
-from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
+from pytest_failure_taxonomy.recorder.inspection import (
+    attribute_of,
+    function_in,
+    module_of,
+)
 from pytest_failure_taxonomy.system.files import Identity, identity_of
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
 from pytest_failure_taxonomy.taxonomy.order import (
@@ -106,7 +110,9 @@ class Progress:
             is_more: they begin with those of before, to which another worker adds the same ones.
         """
         if not (is_more and self.nodeids):
-            self.plan = replace(self.plan, tests=len(nodeids), digest=digest_of(nodeids))
+            self.plan = replace(
+                self.plan, tests=len(nodeids), digest=digest_of(nodeids)
+            )
             self._record.write("plan", plan=self.plan)
         self.nodeids = nodeids
         self._record.select(self._shown(nodeids), is_more=is_more)
@@ -117,7 +123,11 @@ class Progress:
         self._indices = None
 
     def _use(self, numbers: Numbers) -> None:
-        self._states, self._starts, self._order = numbers.states, numbers.starts, numbers.order
+        self._states, self._starts, self._order = (
+            numbers.states,
+            numbers.starts,
+            numbers.order,
+        )
         self._counters = numbers.counters
 
     def start(self, nodeid: str) -> None:
@@ -141,10 +151,14 @@ class Progress:
 
     def position(self) -> object:
         """Return what changes whenever a test makes progress; for another thread."""
-        running = [(nodeid, self._states[index]) for nodeid, index in [*self._running.items()]]
+        running = [
+            (nodeid, self._states[index]) for nodeid, index in [*self._running.items()]
+        ]
         return list(self._counters), running
 
-    def start_unheard(self, nodeid: str, phase: Phase, start_ns: int, worker: str) -> None:
+    def start_unheard(
+        self, nodeid: str, phase: Phase, start_ns: int, worker: str
+    ) -> None:
         """Record a test that a worker's own record names, if the worker has reported less of it."""
         running = self._running.get(nodeid)
         if running is not None:
@@ -259,7 +273,9 @@ class Progress:
     def _find(self, nodeid: str) -> int:
         """Return the index of a test that starts out of the order of selection."""
         if self._indices is None:
-            self._indices = {each: index for index, each in reversed([*enumerate(self.nodeids)])}
+            self._indices = {
+                each: index for index, each in reversed([*enumerate(self.nodeids)])
+            }
         index = self._indices.get(nodeid, _UNKNOWN)
         if index == _UNKNOWN or self._states[index] == NOT_STARTED:
             return index
@@ -319,7 +335,9 @@ class ActivityRecorder:
     @guarded_hook(tryfirst=True)
     def pytest_collection_modifyitems(self) -> None:
         """Record that plugins change what was collected."""
-        self._record.set_activity(layout.IN_HOOK, self._words_of("pytest_collection_modifyitems"))
+        self._record.set_activity(
+            layout.IN_HOOK, self._words_of("pytest_collection_modifyitems")
+        )
 
     @guarded_hook(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -348,7 +366,9 @@ class ActivityRecorder:
         try:
             self._before("pytest_sessionfinish")
             # Never undone: another plugin's monitoring may have come on top of it.
-            self._config.pluginmanager.add_hookcall_monitoring(self._before, self._after)
+            self._config.pluginmanager.add_hookcall_monitoring(
+                self._before, self._after
+            )
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_sessionfinish", error)
         try:
@@ -393,7 +413,9 @@ class ActivityRecorder:
         """Return the name of a hook, with the plugins that implement it."""
         if name not in self._hooks:
             caller = getattr(self._config.pluginmanager.hook, name)
-            owners = dict.fromkeys(filter(None, map(self._owner_of, caller.get_hookimpls())))
+            owners = dict.fromkeys(
+                filter(None, map(self._owner_of, caller.get_hookimpls()))
+            )
             # The user's own code first: it is the least likely to have been tested.
             named = [owner for owner in owners if owner.endswith(_CONFTEST)]
             named += [owner for owner in owners if not owner.endswith(_CONFTEST)]
@@ -408,7 +430,9 @@ class ActivityRecorder:
         function = function_in(implementation.function)
         module = "" if function is None else str(function.__module__)
         package = module.partition(".")[0]
-        if package == "__channelexec__":  # where execnet runs the code of an xdist worker
+        if (
+            package == "__channelexec__"
+        ):  # where execnet runs the code of an xdist worker
             return "pytest-xdist"
         if package in _OWN:
             return None
@@ -464,7 +488,9 @@ class CrashDump:
         file = _NO_FILE
         if terminal is not None and faulthandler.is_enabled():
             with suppress(OSError):
-                file = self._record.open_file(layout.CRASH, os.O_RDWR, layout.CRASH_BYTES)
+                file = self._record.open_file(
+                    layout.CRASH, os.O_RDWR, layout.CRASH_BYTES
+                )
                 given |= {layout.CRASH_FILE: file, layout.TERMINAL: terminal}
         if self._hand_over(given) and file != _NO_FILE:
             faulthandler.enable(file=file)
@@ -479,13 +505,19 @@ class CrashDump:
         file, self._file = self._file, _NO_FILE
         if file != _NO_FILE:
             with suppress(OSError):
-                if identity_of(os.fstat(file)) == self._identity:  # a test may have closed it
+                if (
+                    identity_of(os.fstat(file)) == self._identity
+                ):  # a test may have closed it
                     os.close(file)
 
     def leave_to_parent(self) -> None:
         """Have a forked child write to stderr: its crash is not that of this process."""
         terminal = stderr_of_faulthandler(self._config)
-        if self._file != _NO_FILE and terminal is not None and faulthandler.is_enabled():
+        if (
+            self._file != _NO_FILE
+            and terminal is not None
+            and faulthandler.is_enabled()
+        ):
             with suppress(OSError, ValueError):
                 faulthandler.enable(file=terminal)
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NODEIDS: Final = frozenset({"nodeid", "crashed_on", "not_run", "other_nodeid", "lacking", "added"})
+_NODEIDS: Final = frozenset(
+    {"nodeid", "crashed_on", "not_run", "other_nodeid", "lacking", "added"}
+)
 """The fields of values that hold node ids."""
 _KEPT: Final = frozenset(
     {
@@ -45,7 +47,9 @@ _KEPT: Final = frozenset(
 """Fields that are searched only when the report is built: names, and what is compared with other
 fields."""
 _TEXTS: Final = ("str", "str | None")
-_NO_VALUES: Final = frozenset({*_TEXTS, "bool", "int", "int | None", "float", "float | None"})
+_NO_VALUES: Final = frozenset(
+    {*_TEXTS, "bool", "int", "int | None", "float", "float | None"}
+)
 """Annotations of fields that hold no other value."""
 _NO_FREE_TEXTS: Final = _NO_VALUES | {"tuple[str, ...]", "Location | None"}
 """The same of those that hold names and paths at most."""
@@ -142,7 +146,9 @@ class Secrets:
             return {}
         return {
             form: digest(form, self.key)[:_DIGITS].rjust(len(form), "*")
-            for form in sorted(self._redactor.take_new(), key=lambda each: (-len(each), each))
+            for form in sorted(
+                self._redactor.take_new(), key=lambda each: (-len(each), each)
+            )
             if len(form) >= _SHORTEST_ERASED
         }
 
@@ -208,20 +214,28 @@ class Secrets:
 
     def _look_clean(self, texts: Sequence[str]) -> bool:
         """Tell whether nothing is known yet that takes a redactor, nor shown by the texts."""
-        needs_none = self._redactor is None and not self.patterns and not self._elsewhere
+        needs_none = (
+            self._redactor is None and not self.patterns and not self._elsewhere
+        )
         return needs_none and self._suspicion.looks_clean(texts)
 
     def _load(self) -> Redactor:
         if self._redactor is None:
-            if is_patched(_NEEDED_TO_LOAD):  # expressions that a mock has compiled find nothing
-                raise RuntimeError("a test has patched what the redactor is loaded with")
+            if is_patched(
+                _NEEDED_TO_LOAD
+            ):  # expressions that a mock has compiled find nothing
+                raise RuntimeError(
+                    "a test has patched what the redactor is loaded with"
+                )
             from pytest_failure_taxonomy.redaction.redactor import Redactor
 
             redactor = Redactor(self.patterns)
             redactor.see_environment()
             # Variables that a test has unset or changed since, and those of other processes.
             known = self._suspicion.variables.items()
-            redactor.know((name, held) for name, held in known if os.environ.get(name) != held)
+            redactor.know(
+                (name, held) for name, held in known if os.environ.get(name) != held
+            )
             redactor.know(self._elsewhere.items())
             self._redactor, self._known_when_loaded = redactor, redactor.known
         return self._redactor
@@ -229,7 +243,9 @@ class Secrets:
 
 def digest(text: str, key: bytes) -> str:
     """Return ten hexadecimal digits of a text, which nobody can guess it by without the key."""
-    return blake2s(text.encode("utf-8", "backslashreplace"), key=key, digest_size=5).hexdigest()
+    return blake2s(
+        text.encode("utf-8", "backslashreplace"), key=key, digest_size=5
+    ).hexdigest()
 
 
 def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
@@ -308,7 +324,9 @@ class NodeIds:
         """Return a value as `named` does, but without a search: its tests were selected."""
         if not self._shown:
             return one
-        changed: T = _changed(one, _nodeids, lambda nodeid: self._shown.get(nodeid, nodeid))
+        changed: T = _changed(
+            one, _nodeids, lambda nodeid: self._shown.get(nodeid, nodeid)
+        )
         return changed
 
     def settled(self, one: T) -> T:
@@ -339,7 +357,9 @@ class NodeIds:
         self._search_together(together, parts)
 
     def _search_together(self, nodeids: list[str], parts: list[str]) -> None:
-        if self._secrets.holds_none_at_all(nodeids if self._secrets.patterns else parts):
+        if self._secrets.holds_none_at_all(
+            nodeids if self._secrets.patterns else parts
+        ):
             return
         for nodeid in nodeids:
             redacted = nodeid if nodeid in self._shown else self._secrets.redact(nodeid)
@@ -347,7 +367,10 @@ class NodeIds:
                 from pytest_failure_taxonomy.redaction.marks import MARK
 
                 digits = digest(nodeid, self._secrets.key)
-                shown = MARK.sub(lambda mark: f"{mark.group()[:-1]} {digits}]", redacted)  # noqa: B023 - called at once
+                shown = MARK.sub(
+                    lambda mark: f"{mark.group()[:-1]} {digits}]",  # noqa: B023 - called at once
+                    redacted,
+                )
                 self._shown[nodeid] = shown
                 self._real[shown] = nodeid
 
@@ -371,12 +394,16 @@ def _nodeids(kind: Any) -> _Fields:
     """Return the fields of a value that hold node ids."""
     held = kind.__annotations__
     named = [name for name in held if name in _NODEIDS]
-    values = [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]
+    values = [
+        name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")
+    ]
     lists = [name for name in named if held[name] not in _TEXTS]
     return [name for name in named if held[name] in _TEXTS], values + lists
 
 
-def _gather(one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]) -> None:
+def _gather(
+    one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]
+) -> None:
     """Add the texts in a value and in the values in it; `None` for one that is not there."""
     with_texts, with_values = fields_of(one.__class__)
     texts += [getattr(one, name) for name in with_texts]
@@ -394,7 +421,9 @@ def _gather(one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | Non
             _gather(each, fields_of, texts)
 
 
-def _changed(one: Any, fields_of: Callable[[Any], _Fields], change: Callable[[str], str]) -> Any:
+def _changed(
+    one: Any, fields_of: Callable[[Any], _Fields], change: Callable[[str], str]
+) -> Any:
     """Return a value with the texts changed that `_gather` finds in it."""
     with_texts, with_values = fields_of(one.__class__)
     changes: dict[str, Any] = {}

@@ -18,8 +18,18 @@ from pytest_failure_taxonomy.record.layout import END_MESSAGE, IN_CALL, IN_TEARD
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import exceptions
 from pytest_failure_taxonomy.recorder.attribution import marker_in_output_of
-from pytest_failure_taxonomy.recorder.failures import NOTHING, Described, EventLog, ExceptionMemory
-from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded, guarded_hook
+from pytest_failure_taxonomy.recorder.failures import (
+    NOTHING,
+    Described,
+    EventLog,
+    ExceptionMemory,
+)
+from pytest_failure_taxonomy.recorder.guard import (
+    Faults,
+    defer_sigint,
+    guarded,
+    guarded_hook,
+)
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
@@ -180,15 +190,21 @@ class SessionRecorder:
             self.log.recorded += 1
             return  # it names a worker, and no node that could not be collected
         bare = evidence.CollectionFailure(nodeid=report.nodeid, message=UNDESCRIBED)
-        self.log.add_collection_failure(bare, partial(self._describe_collection, report))
+        self.log.add_collection_failure(
+            bare, partial(self._describe_collection, report)
+        )
 
-    def _describe_collection(self, report: pytest.CollectReport) -> evidence.CollectionFailure:
+    def _describe_collection(
+        self, report: pytest.CollectReport
+    ) -> evidence.CollectionFailure:
         described = self.exceptions.take_collector(report)
         exception, place = described.exception, described.place
         if exception is None:
             message = exceptions.shown_message(report.longrepr)
             place = exceptions.shown_place(report.longrepr, self._rootdir)
-        elif exception.type == pytest.Collector.CollectError.__qualname__:  # pytest's own type
+        elif (
+            exception.type == pytest.Collector.CollectError.__qualname__
+        ):  # pytest's own type
             message = exception.message
         else:
             message = f"{exception.type}: {exception.message}"
@@ -212,7 +228,9 @@ class SessionRecorder:
         text = place = None
         if len(self.log.failures) < evidence.MAX_LISTED:
             text = exceptions.shown_text(shown)
-            head = getattr(report, "head_line", None) if bare.part == "subtest" else None
+            head = (
+                getattr(report, "head_line", None) if bare.part == "subtest" else None
+            )
             text = f"{head}\n\n{text}" if head else text
             if traces is not None:
                 text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
@@ -225,14 +243,18 @@ class SessionRecorder:
             exception=described.exception,
             attributed=described.attributed,
             marker=marker_in_output_of(report, self._markers),
-            limit=death.limit if death is not None and is_ended_by_limit(death) else None,
+            limit=death.limit
+            if death is not None and is_ended_by_limit(death)
+            else None,
             stall=None if death is None else death.stall,
             location=place,
             traceback=text,
         )
 
     @guarded
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    def pytest_keyboard_interrupt(
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> None:
         """Record Ctrl+C, `pytest.exit`, and the exceptions by which pytest and xdist stop."""
         error = excinfo.value
         is_exit = issubclass(type(error), pytest.exit.Exception)
@@ -264,7 +286,9 @@ class SessionRecorder:
         self.progress.count("warnings")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+    def pytest_sessionfinish(
+        self, session: pytest.Session
+    ) -> Generator[None, None, None]:
         """Record the session's status and `shouldfail` after all other plugins have had a say."""
         try:
             return (yield)
@@ -291,7 +315,9 @@ class SessionRecorder:
         """Record an error outside of any test; `message` replaces that of the exception."""
 
         def describe() -> evidence.RunError:
-            words = message or exceptions.words_of(error, self._rootdir, formatted=formatted)
+            words = message or exceptions.words_of(
+                error, self._rootdir, formatted=formatted
+            )
             return evidence.RunError(
                 origin=origin,
                 message=words,
@@ -303,7 +329,9 @@ class SessionRecorder:
         bare = evidence.RunError(origin=origin, message=named.type, exception=named)
         self.log.add_error(bare, describe)
 
-    def interrupt(self, exception: Any, message: str, where: evidence.Location | None) -> None:
+    def interrupt(
+        self, exception: Any, message: str, where: evidence.Location | None
+    ) -> None:
         """Record what ended the session, or that of a worker, early."""
         self.log.add_interruption(
             evidence.Interruption(exception=exception, message=message, location=where)
@@ -352,7 +380,9 @@ class SessionRecorder:
             # Where this process ran the test, its exception is still to come.
             if described.exception is not None or not is_here:
                 self._record_failure(report, described)
-        elif outcome == "rerun":  # pytest-rerunfailures; its failed subtests no longer count
+        elif (
+            outcome == "rerun"
+        ):  # pytest-rerunfailures; its failed subtests no longer count
             nodeid, worker = report.nodeid, _worker_of(report)
             self.progress.count_rerun(nodeid, getattr(report, "rerun", None))
             self.log.write("rerun", nodeid=nodeid, worker=worker)
@@ -384,7 +414,11 @@ class SessionRecorder:
                 self.log.recorded += 1
                 return
             self._with_failed_subtests.add(nodeid)
-        elif isinstance(shown, str) and shown.startswith("contains ") and "failed subtest" in shown:
+        elif (
+            isinstance(shown, str)
+            and shown.startswith("contains ")
+            and "failed subtest" in shown
+        ):
             part = "sum"
             # In this process it had passed when pytest's session counted.
             self._exempt_reports += not hasattr(report, "node")
@@ -407,7 +441,9 @@ class SessionRecorder:
             part=part,
             crashed=crashed,
             forked=forked,
-            duration_seconds=None if crashed else float(report.duration),  # unittest says 0
+            duration_seconds=None
+            if crashed
+            else float(report.duration),  # unittest says 0
             attempts=1 + self.progress.reruns.get(nodeid, 0),
             worker=_worker_of(report),
         )
@@ -417,7 +453,9 @@ class SessionRecorder:
             self.log.add_failure(bare, describe)
         finally:
             if self.log.recorded > before:
-                self.progress.count("failed" if phase == "call" or crashed else "errors")
+                self.progress.count(
+                    "failed" if phase == "call" or crashed else "errors"
+                )
 
     @cached_property
     def _hides_subtests(self) -> bool:
@@ -432,7 +470,9 @@ def is_of_mismatch(report: pytest.CollectReport) -> bool:
 
     The report is one of a node that could not be collected, and the node is a worker.
     """
-    return isinstance(report.longrepr, str) and report.longrepr.startswith(_WORDS_OF_XDIST)
+    return isinstance(report.longrepr, str) and report.longrepr.startswith(
+        _WORDS_OF_XDIST
+    )
 
 
 def _defined_at(

@@ -29,7 +29,9 @@ _REFUSED_OPTIONS: Final = "unrecognized arguments: "
 _UNKNOWN_SETTING: Final = "Unknown config option: "
 _MISSING_PLUGINS: Final = "Missing required plugins"
 _NOT_FOUND: Final = "not found: "
-_ADDED_OPTION: Final = re.compile(r"""addoption\(\s*(?:["']-\w["'],\s*)?["'](--[\w-]+)["']""")
+_ADDED_OPTION: Final = re.compile(
+    r"""addoption\(\s*(?:["']-\w["'],\s*)?["'](--[\w-]+)["']"""
+)
 _SHORTEST: Final = 3
 """Characters that an argument must have to be looked for in a message of pytest."""
 
@@ -46,7 +48,9 @@ def record_startup_error(
     if issubclass(kind, pytest.UsageError):
         is_of_plugin = exceptions.message_of(error).startswith(_ABOUT_A_PLUGIN)
         words = words_of_usage_error(error, config)
-        session.record_error("plugin" if is_of_plugin else "usage", error, message=words)
+        session.record_error(
+            "plugin" if is_of_plugin else "usage", error, message=words
+        )
         return end
     raised, loaded = error, ""
     if exceptions.is_import_failure(error):
@@ -140,7 +144,10 @@ def _conftest_left_by(error: BaseException) -> str | None:
         code = each.tb_frame.f_code
         if code.co_name == "import_plugin":
             break
-        if code.co_name == "<module>" and os.path.basename(code.co_filename) == "conftest.py":
+        if (
+            code.co_name == "<module>"
+            and os.path.basename(code.co_filename) == "conftest.py"
+        ):
             return code.co_filename
     return None
 
@@ -152,7 +159,9 @@ def _short_traceback(error: BaseException) -> tuple[str | None, str]:
     """
     try:
         excinfo = pytest.ExceptionInfo.from_exception(error)
-        frames = excinfo.traceback.filter(lambda entry: origin.is_of_the_user(str(entry.path)))
+        frames = excinfo.traceback.filter(
+            lambda entry: origin.is_of_the_user(str(entry.path))
+        )
         if not frames:
             formatted = excinfo.exconly()
             return formatted, formatted
@@ -177,13 +186,21 @@ def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
         if inspection.is_plain(each):
             synopsis, found, rest = str(each).partition(": error: ")
             is_of_argparse = found and synopsis.startswith("usage:")
-            texts.append(_as_typed((rest if is_of_argparse else str(each)).strip(), config))
+            texts.append(
+                _as_typed((rest if is_of_argparse else str(each)).strip(), config)
+            )
     text = "; ".join(filter(None, texts))
     first, newline, rest = text.partition("\n")
-    added = [each for each in (_where(error, first, config), _idle_plugin(first, config)) if each]
+    added = [
+        each
+        for each in (_where(error, first, config), _idle_plugin(first, config))
+        if each
+    ]
     if added:
         return f"{first}{''.join(f' ({each})' for each in added)}{newline}{rest}"
-    told = exceptions.words_of(error, config.rootpath)  # if a hook of the user raised it
+    told = exceptions.words_of(
+        error, config.rootpath
+    )  # if a hook of the user raised it
     own = told.removeprefix("UsageError: ").partition("\n")[0]
     return f"{own}{newline}{rest}" if own.startswith(first) and first else text
 
@@ -211,7 +228,9 @@ def _as_typed(text: str, config: pytest.Config) -> str:
 def _where(error: BaseException, said: str, config: pytest.Config) -> str:
     """Return where the refused thing stands; an empty string if it was typed."""
     path = config.inipath
-    file = "" if path is None else origin.location(str(path), None, config.rootpath).path
+    file = (
+        "" if path is None else origin.location(str(path), None, config.rootpath).path
+    )
     if file and said.startswith(_UNKNOWN_SETTING):
         return f"set in {file}"
     if file and said.startswith(_MISSING_PLUGINS):
@@ -225,7 +244,9 @@ def _where(error: BaseException, said: str, config: pytest.Config) -> str:
                 return f"pytest_plugins in {origin.location(conftest, None, config.rootpath).path}"
             break
     if said.startswith(_REFUSED_OPTIONS):
-        refused = {each.partition("=")[0] for each in said.split() if each.startswith("-")}
+        refused = {
+            each.partition("=")[0] for each in said.split() if each.startswith("-")
+        }
         places = []
         for place, words in _written(config, file):
             found = {each.partition("=")[0] for each in words} & refused
@@ -233,7 +254,9 @@ def _where(error: BaseException, said: str, config: pytest.Config) -> str:
             if found and place:
                 places.append(place)
         return " and ".join(places)
-    return next((place for place, words in _written(config, file) if _quotes(said, words)), "")
+    return next(
+        (place for place, words in _written(config, file) if _quotes(said, words)), ""
+    )
 
 
 def _idle_plugin(said: str, config: pytest.Config) -> str:
@@ -256,7 +279,9 @@ def _idle_plugin(said: str, config: pytest.Config) -> str:
         for name in distributions_with_option(option):
             with suppress(PackageNotFoundError):
                 found = distribution(name)
-                plugins = [each.name for each in found.entry_points if each.group == "pytest11"]
+                plugins = [
+                    each.name for each in found.entry_points if each.group == "pytest11"
+                ]
                 if not all(map(is_loaded, plugins)):
                     return f"{name} {found.version} {NOT_LOADED}"
     return ""

@@ -39,12 +39,16 @@ class WorkerRecorder:
         """What the controller says of its record."""
         self.record = Record()
         folder = self._given.get("folder")
-        if folder is not None and os.path.isdir(folder):  # else the worker is on another machine
+        if folder is not None and os.path.isdir(
+            folder
+        ):  # else the worker is on another machine
             own = Path(folder) / layout.worker_folder(workerinput["workerid"])
             try:
                 self.record = DiskRecord(own)
             except OSError as error:
-                self.record = Record(f"no record could be kept: {error.strerror or error}")
+                self.record = Record(
+                    f"no record could be kept: {error.strerror or error}"
+                )
         if self._given.get("watcher") is not None:
             self._asked = StackDump()
             self._asked.begin_when_asked(self.record, self._given["watcher"])
@@ -76,7 +80,9 @@ class WorkerRecorder:
         self._ending = _ENDED["passed"]
 
     @guarded_hook(tryfirst=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> None:
         """Keep the exception of a test until its report comes by."""
         self._exceptions.see_test(item, call)
 
@@ -93,7 +99,9 @@ class WorkerRecorder:
             self._ending = _ENDED["skipped"]
         if when != "teardown":
             is_called = outcome == "passed" and when == "setup"
-            self.record.set_byte(layout.CURRENT_STATE_AT, IN_CALL if is_called else IN_TEARDOWN)
+            self.record.set_byte(
+                layout.CURRENT_STATE_AT, IN_CALL if is_called else IN_TEARDOWN
+            )
 
     @guarded
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
@@ -140,7 +148,9 @@ class WorkerRecorder:
             self.record.make_room(len(nodeids))
             shown = names.shown_of_all(nodeids)
             self._shown = {
-                real: each for real, each in zip(nodeids, shown, strict=True) if each != real
+                real: each
+                for real, each in zip(nodeids, shown, strict=True)
+                if each != real
             }
 
     @cached_property
@@ -154,7 +164,9 @@ class WorkerRecorder:
         self._deselected += len(items)
 
     @guarded
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    def pytest_keyboard_interrupt(
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> None:
         """Keep a `pytest.exit`: all that the controller sees of it is a test that never ends."""
         error = excinfo.value
         if issubclass(type(error), pytest.exit.Exception):

@@ -20,7 +20,9 @@ def read_packaged(name: str) -> bytes:
 MARK_START: Final = "[REDACTED:"
 WORDS: Final[dict[str, Any]] = json.loads(read_packaged("words.json"))
 """Lists of words by their names: what secrets stand beside, and what is none."""
-_COLOUR: Final = re.compile(r"(?:\x1b|\\{1,2}(?:x1b|u001b|033|e))\[[0-9;]{0,20}[mK]", re.IGNORECASE)
+_COLOUR: Final = re.compile(
+    r"(?:\x1b|\\{1,2}(?:x1b|u001b|033|e))\[[0-9;]{0,20}[mK]", re.IGNORECASE
+)
 
 
 @cache

@@ -24,7 +24,11 @@ from pytest_failure_taxonomy.redaction import grammar
 from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, places
 from pytest_failure_taxonomy.redaction.names import is_secret_variable
 from pytest_failure_taxonomy.redaction.ordinary_values import is_ordinary, is_telling
-from pytest_failure_taxonomy.redaction.signs import base64_parts, blocks_of, url_passwords
+from pytest_failure_taxonomy.redaction.signs import (
+    base64_parts,
+    blocks_of,
+    url_passwords,
+)
 
 _SURE_LENGTH: Final = 8
 """Shorter values are removed only where no letter or digit touches them."""
@@ -44,7 +48,9 @@ _SHORTEST_WRAPPED: Final = 12
 
 _QUOTED: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: repr(text)[1:-1],
-    lambda text: repr(f'"{text}')[2:-1],  # beside the other quote its own has a backslash
+    lambda text: repr(f'"{text}')[
+        2:-1
+    ],  # beside the other quote its own has a backslash
     lambda text: ascii(text)[1:-1],
     lambda text: json.dumps(text)[1:-1],
     lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
@@ -139,17 +145,27 @@ class KnownValues:
         """
         forms = self._that_may_stand_in(text)
         text = search.without(text, self._whole_values(text, forms, search))
-        return search.without(text, self._cut_values(text, forms, search)) if cut else text
+        return (
+            search.without(text, self._cut_values(text, forms, search)) if cut else text
+        )
 
     def _that_may_stand_in(self, text: str) -> Iterable[str]:
         """Return the forms to look for: those of which four characters are there."""
         if len(self._forms) < _MANY:
             there = {part for part in self._by_part if part in text}
         else:
-            there = {text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)}
-        return {form for part in self._by_part.keys() & there for form in self._by_part[part]}
+            there = {
+                text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)
+            }
+        return {
+            form
+            for part in self._by_part.keys() & there
+            for form in self._by_part[part]
+        }
 
-    def _whole_values(self, text: str, forms: Iterable[str], search: Search) -> Iterator[Removal]:
+    def _whole_values(
+        self, text: str, forms: Iterable[str], search: Search
+    ) -> Iterator[Removal]:
         lines = _JoinedLines(text) if "\n" in text or "\\n" in text else None
         # Many forms begin alike, and a few characters are found faster.
         is_there = cache(text.__contains__)
@@ -158,7 +174,8 @@ class KnownValues:
             spans += [(start, -end, form) for start, end in copies_in(text, form)]
             # A line that is broken in the first four characters isn't in the next four.
             may_be_wrapped = len(form) >= _SHORTEST_WRAPPED and (
-                is_there(form[:_CHARACTERS]) or is_there(form[_CHARACTERS : 2 * _CHARACTERS])
+                is_there(form[:_CHARACTERS])
+                or is_there(form[_CHARACTERS : 2 * _CHARACTERS])
             )
             if lines and may_be_wrapped:
                 for start, end in copies_in(lines.text, form):
@@ -170,7 +187,9 @@ class KnownValues:
                 yield Removal(max(start, done), -minus_end, self._names[form], "")
                 done = -minus_end
 
-    def _cut_values(self, text: str, forms: Iterable[str], search: Search) -> Iterator[Removal]:
+    def _cut_values(
+        self, text: str, forms: Iterable[str], search: Search
+    ) -> Iterator[Removal]:
         """Yield the starts of values before cuts, and their ends behind."""
         by_edge: dict[str, list[str]] = {}
         for start, end in cuts(text):
@@ -223,12 +242,16 @@ def secret_values(name: str, text: str) -> list[str]:
     """Return what of an environment variable is secret: all, the password of a URL, or nothing."""
     passwords = [found for found in url_passwords(text) if not is_ordinary(found)]
     is_secret = is_secret_variable(name) and not is_ordinary(text)
-    if grammar("telling_variable").search(name):  # a word is no secret beside `KEY` alone
+    if grammar("telling_variable").search(
+        name
+    ):  # a word is no secret beside `KEY` alone
         is_secret |= is_telling(text.strip())
     if is_secret and "://" not in text:
         passwords.append(text)
         # Keys and the like are shown a line at a time, too.
-        passwords += [line for line in text.split("\n") if len(line) >= 16 and line != text]
+        passwords += [
+            line for line in text.split("\n") if len(line) >= 16 and line != text
+        ]
     return [each.strip() for each in passwords]
 
 
@@ -252,8 +275,14 @@ def forms_of(text: str) -> tuple[str, ...]:
         in_url = [quote(form_raw, safe=""), quote(form_raw), quote_plus(form_raw)]
         in_html = escape(form)
         found += in_url
-        found += [_PERCENT_CODE.sub(lambda code: code.group().lower(), each) for each in in_url]
-        found += [in_html, in_html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")]
+        found += [
+            _PERCENT_CODE.sub(lambda code: code.group().lower(), each)
+            for each in in_url
+        ]
+        found += [
+            in_html,
+            in_html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        ]
         found += [escape(form, quote=False), form.replace("'", "'\"'\"'")]
     for _ in range(2 if _QUOTED_OTHERWISE.search(text) else 0):
         for form in tuple(dict.fromkeys(found)):
@@ -306,13 +335,17 @@ def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
     """Return how many characters before `end` are the start of the value."""
     most = min(len(form) - 1, end - begin, _MOST_OF_CUT)
     lengths = range(most, 0, -1)
-    return next((length for length in lengths if text.endswith(form[:length], begin, end)), 0)
+    return next(
+        (length for length in lengths if text.endswith(form[:length], begin, end)), 0
+    )
 
 
 def _length_of_end(text: str, begin: int, form: str) -> int:
     """Return how many characters from `begin` on are the end of the value."""
     lengths = range(min(len(form) - 1, _MOST_OF_CUT), 0, -1)
-    return next((length for length in lengths if text.startswith(form[-length:], begin)), 0)
+    return next(
+        (length for length in lengths if text.startswith(form[-length:], begin)), 0
+    )
 
 
 def _values_in(name: str, removed: str) -> list[str]:

@@ -59,7 +59,9 @@ class Search:
                 parts += [text[done:start], self.note(name, secret) if name else ""]
                 done = end
         except _TooManyPlacesError as error:
-            return "".join([*parts, text[done : error.start], self.note("unsearchable")])
+            return "".join(
+                [*parts, text[done : error.start], self.note("unsearchable")]
+            )
         return "".join([*parts, text[done:]]) if parts else text
 
     def without_matches(
@@ -122,7 +124,9 @@ def places(text: str, word: str) -> Iterator[int]:
 
 def cuts(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a cut begins and ends, for each one in the text."""
-    expression = _CUT_EXPRESSION if "…" in text else _CUT_BY_DOTS  # is found much faster
+    expression = (
+        _CUT_EXPRESSION if "…" in text else _CUT_BY_DOTS
+    )  # is found much faster
     for found in expression.finditer(text):
         start, end = found.span()
         # The mark of `cap` has a line of its own.

@@ -11,8 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final
 
 from pytest_failure_taxonomy.redaction import WORDS, grammar
-from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, places, removal_of_group
-from pytest_failure_taxonomy.redaction.names import find_name, find_secret_key, lower_case, mark_id
+from pytest_failure_taxonomy.redaction.marks import (
+    Removal,
+    Search,
+    cuts,
+    places,
+    removal_of_group,
+)
+from pytest_failure_taxonomy.redaction.names import (
+    find_name,
+    find_secret_key,
+    lower_case,
+    mark_id,
+)
 from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_code,
     is_ordinary_bare,
@@ -45,7 +56,9 @@ _LONGEST_CUT_NAME: Final = 14
 _CUT_VALUE: Final = re.compile(r"[^\s\"'(){}\[\]]{4,}+")
 
 
-def remove_assignments(text: str, lower: str, words: Iterable[str], search: Search) -> str:
+def remove_assignments(
+    text: str, lower: str, words: Iterable[str], search: Search
+) -> str:
     """Return the text without the secrets in headers, assignments and options.
 
     Args:
@@ -94,7 +107,11 @@ def _of_header(found: re.Match[str]) -> Removal | None:
     value = found["value"].strip()
     if found["scheme"]:
         is_left = is_prose_of_header(value)
-    elif is_code(value) or value.startswith(("=", ":")) or not _LETTER_OR_DIGIT.search(value):
+    elif (
+        is_code(value)
+        or value.startswith(("=", ":"))
+        or not _LETTER_OR_DIGIT.search(value)
+    ):
         is_left = True
     elif found["open"] is None:
         is_left = _is_no_header(found, value)
@@ -131,7 +148,9 @@ def _of_option(found: re.Match[str]) -> Removal | None:
         return None  # the placeholder of a usage line: `--token TOKEN`
     if found["sign"].isspace() and value.lower() in _BEHIND_AN_OPTION:
         return None
-    if found["sign"][-1] in "\"'" and _is_between_literals(found.string, *found.span("bare")):
+    if found["sign"][-1] in "\"'" and _is_between_literals(
+        found.string, *found.span("bare")
+    ):
         return None
     return removal_of_group(found, "bare", mark_id(name))
 
@@ -152,7 +171,11 @@ def _of_assignment(found: re.Match[str]) -> Removal | None:
 def _of_joined_literal(found: re.Match[str], code: str) -> Removal | None:
     """Return the second literal of `"password=" + "value"`."""
     second = grammar("quoted").match(found.string, found.end())
-    if second is None or found["sign"] != "=" or code.strip().rstrip("bfruBFRU").strip(" +"):
+    if (
+        second is None
+        or found["sign"] != "="
+        or code.strip().rstrip("bfruBFRU").strip(" +")
+    ):
         return None
     group = "s" if second["s"] is not None else "d"
     value = second[group]
@@ -235,7 +258,9 @@ def remove_pairs(text: str, lower: str, words: Collection[str], search: Search) 
     return text
 
 
-def _expressions_of_pairs(lower: str, words: Collection[str]) -> Iterator[re.Pattern[str]]:
+def _expressions_of_pairs(
+    lower: str, words: Collection[str]
+) -> Iterator[re.Pattern[str]]:
     """Yield what may find something: a search takes longer than looking for its signs."""
     if "</" in lower or "&lt;/" in lower:
         yield grammar("element")
@@ -245,7 +270,12 @@ def _expressions_of_pairs(lower: str, words: Collection[str]) -> Iterator[re.Pat
         if "type" in lower:
             yield grammar("type_then_value")
     if "'," in lower or '",' in lower:
-        ends = [end for word, ends in _ENDS_OF_NAMES.items() if word in words for end in ends]
+        ends = [
+            end
+            for word, ends in _ENDS_OF_NAMES.items()
+            if word in words
+            for end in ends
+        ]
         if any(f"{end}'," in lower or f'{end}",' in lower for end in ends):
             yield grammar("tuple")
     if "pass" in words and any(
@@ -265,7 +295,9 @@ def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
         if not grammar("value_of").match(lower, at):
             continue
         before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
-        if any(word in before for word in words) and grammar("name_sign").search(before):
+        if any(word in before for word in words) and grammar("name_sign").search(
+            before
+        ):
             return True
         if quoted := grammar("quoted_value").match(lower, at):
             behind = lower[quoted.end() : quoted.end() + _LONGEST_BETWEEN]
@@ -292,4 +324,6 @@ def _of_pair(found: re.Match[str]) -> Removal | None:
     is_word = groups["value"] is None and is_code(value)
     if not name or is_word or is_too_little(name, value):
         return None
-    return removal_of_group(found, "bare" if groups["value"] is None else "value", mark_id(name))
+    return removal_of_group(
+        found, "bare" if groups["value"] is None else "value", mark_id(name)
+    )

@@ -34,7 +34,9 @@ for."""
 _BEHIND: Final = r"[0-9]?(?:\\{0,2}[\"']|[\])]?(?:[\s=,>&;!}]|:(?!:)|/>))"
 """What follows a name with which a value may begin, or which ends an element or an item of a tuple
 that has its value elsewhere."""
-_OF_A_KEY: Final = tuple([kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-")])
+_OF_A_KEY: Final = tuple(
+    [kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-")]
+)
 _LONGEST_KIND: Final = 12
 
 _OPTION_ENDS: Final = (
@@ -90,7 +92,9 @@ def find_name(lower: str, word: str, start: int = 0) -> int:
     """Return where a name with a word goes on that a value may stand beside; -1 if nowhere."""
     while (place := lower.find(word, start)) >= 0:
         start = place + len(word)
-        is_of_key = word != "key" or lower.endswith(_OF_A_KEY, max(0, place - _LONGEST_KIND), place)
+        is_of_key = word != "key" or lower.endswith(
+            _OF_A_KEY, max(0, place - _LONGEST_KIND), place
+        )
         if is_of_key and _expression_of_name(word).match(lower, place):
             return place
     return -1
@@ -119,7 +123,9 @@ def is_secret_variable(name: str) -> bool:
     `TOKEN_FILE` and the like only say where the secret is.
     """
     is_secret = grammar("secret_variable").search(name) is not None
-    return name in DECLARED or (is_secret and grammar("pointing_variable").search(name) is None)
+    return name in DECLARED or (
+        is_secret and grammar("pointing_variable").search(name) is None
+    )
 
 
 def may_be_secret_variable(name: str) -> bool:
@@ -148,7 +154,9 @@ _TOUCHING: Final = "touching"
 """The password stands behind the option's letter alone; where it is `next`, in the next argument,
 too."""
 PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
-    name: group["options"] for group in WORDS["programs"] for name in group["names"].split()
+    name: group["options"]
+    for group in WORDS["programs"]
+    for name in group["names"].split()
 }
 """Options whose name alone does not say that their value is secret, by the program that has them.
 
@@ -167,13 +175,17 @@ _BY_PROGRAM: Final = {
 }
 _LONGEST_COMMAND: Final = 2_000
 """Characters of a command behind the name of its program, or the value of an option."""
-_STANDS_FOR_ONE: Final = frozenset(("pass", "password", "passwd", "pwd", "secret", "token"))
+_STANDS_FOR_ONE: Final = frozenset(
+    ("pass", "password", "passwd", "pwd", "secret", "token")
+)
 _LOGIN: Final = "login"
 """A command that the passwords of some programs belong to."""
 _ID: Final = "password"
 
 
-def redact_arguments(args: Sequence[str], redact: Callable[[str], str]) -> tuple[str, ...]:
+def redact_arguments(
+    args: Sequence[str], redact: Callable[[str], str]
+) -> tuple[str, ...]:
     """Return a command's arguments without their secrets.
 
     Args:

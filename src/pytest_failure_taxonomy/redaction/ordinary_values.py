@@ -26,7 +26,9 @@ _NO_VALUES: Final = frozenset(WORDS["no_values"])
 """Words that say that there is no value, or name its type."""
 _BETWEEN_TYPES: Final = re.compile(r"[\s|\[\],.]+")
 _LONGEST_TYPE: Final = 60
-_FORMAT: Final = re.compile(r"[<>^=]?[+ -]?#?[0-9]{0,3}[_,]?(?:\.[0-9]{1,2})?[bcdeEfFgGnosxX%]?")
+_FORMAT: Final = re.compile(
+    r"[<>^=]?[+ -]?#?[0-9]{0,3}[_,]?(?:\.[0-9]{1,2})?[bcdeEfFgGnosxX%]?"
+)
 """How a value is written: `{token:02x}`."""
 _WEAK_NAMES: Final = frozenset(("token", "auth", "credential", "credentials", "pass"))
 _SHORTEST_WEAK: Final = 8
@@ -39,7 +41,9 @@ _LONGEST_KNOWN: Final = 20_000
 _FEWEST_DIFFERENT: Final = 4
 """Different characters of a secret: `xxxxxxxx` is none."""
 _ORDINARY: Final = frozenset(WORDS["ordinary_values"])
-_PLAIN_WORD: Final = re.compile(r"[a-z]{1,11}|[A-Z]{1,11}|[A-Z]?[a-z]{1,10}|[0-9.]{1,7}|\s*")
+_PLAIN_WORD: Final = re.compile(
+    r"[a-z]{1,11}|[A-Z]{1,11}|[A-Z]?[a-z]{1,10}|[0-9.]{1,7}|\s*"
+)
 _PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@ -]{0,23}){1,30}")
 
 _SHORTEST_TELLING: Final = 8
@@ -68,14 +72,20 @@ def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
     words = _WORD_IN_CAMEL_CASE.findall(run)
     if not words:  # nothing but digits: a date, an id
         return False
-    return len(run) < shortest_average * len(words) or max(map(len, words)) > _LONGEST_WORD
+    return (
+        len(run) < shortest_average * len(words) or max(map(len, words)) > _LONGEST_WORD
+    )
 
 
 @_remembered
 def is_placeholder(value: str) -> bool:
     """Return whether the value says that there is none, or stands for one: `None`, `***`."""
     text = value.strip()
-    if not text or text.lower() in _NO_VALUES or grammar("placeholder").fullmatch(text) is not None:
+    if (
+        not text
+        or text.lower() in _NO_VALUES
+        or grammar("placeholder").fullmatch(text) is not None
+    ):
         return True
     is_type = len(text) <= _LONGEST_TYPE and ("|" in text or "[" in text)
     return is_type and all(
@@ -87,7 +97,8 @@ def is_prose_of_header(value: str) -> bool:
     """Return whether what follows a scheme stands for credentials: `Bearer <token>`."""
     first, *others = value.split() or [""]
     is_word = (
-        is_placeholder(first) or grammar("bare_word").fullmatch(first.rstrip(".,;:)")) is not None
+        is_placeholder(first)
+        or grammar("bare_word").fullmatch(first.rstrip(".,;:)")) is not None
     )
     return is_word and not any(looks_random(each) for each in others)
 
@@ -136,9 +147,13 @@ def is_ordinary_bare(found: re.Match[str]) -> bool:
         return True  # the name of a thing: `arn:aws:…:secret:its-name`
     if following == "}" and touches and _FORMAT.fullmatch(value) is not None:
         return True
-    if not is_code(value) and not (name in _WEAK_NAMES and not _may_be_secret(name, value)):
+    if not is_code(value) and not (
+        name in _WEAK_NAMES and not _may_be_secret(name, value)
+    ):
         return False
-    line_start = text.rfind("\n", max(0, found.start() - _LONGEST_NAME), found.start()) + 1
+    line_start = (
+        text.rfind("\n", max(0, found.start() - _LONGEST_NAME), found.start()) + 1
+    )
     is_variable = found["name"].isupper() and found["sign"] == "=" and touches
     is_entry = (
         found["sign"] == ":"

@@ -17,7 +17,11 @@ from pytest_failure_taxonomy.redaction import (
     signs,
     without_colours,
 )
-from pytest_failure_taxonomy.redaction.known_values import KnownValues, LearntValues, secret_values
+from pytest_failure_taxonomy.redaction.known_values import (
+    KnownValues,
+    LearntValues,
+    secret_values,
+)
 from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_of_chance,
     is_placeholder,
@@ -52,7 +56,9 @@ class Redactor:
     """
 
     def __init__(
-        self, extra_patterns: Sequence[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        extra_patterns: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.counts: dict[str, int] = {}
         self._variables = signs.ChangingVariables(environment)
@@ -171,7 +177,9 @@ class Redactor:
         text = remove_tokens(text, search, cut=cut)
         if signs.may_hold_login(text):
             text = search.without_matches(text, grammar("url_password"), _password)
-            text = search.without_matches(text, grammar("url_password_with_slash"), _password)
+            text = search.without_matches(
+                text, grammar("url_password_with_slash"), _password
+            )
             text = search.without_matches(text, grammar("url_user"), _token)
         lower = names.lower_case(text)
         if signs.may_hold_signature(lower):
@@ -179,12 +187,18 @@ class Redactor:
             lower = names.lower_case(text)
         if words := names.words_of_names(lower):
             text = named_secrets.remove_pairs(text, lower, words, search)
-            text = named_secrets.remove_assignments(text, names.lower_case(text), words, search)
+            text = named_secrets.remove_assignments(
+                text, names.lower_case(text), words, search
+            )
         if names.may_hold_command(text):
             text = search.without(text, names.secrets_of_commands(text, search))
         if cut:
-            text = search.without(text, named_secrets.secrets_behind_cut_names(text, search))
-        return self._learnt.remove(text, search, cut=cut) if self._learnt.count else text
+            text = search.without(
+                text, named_secrets.secrets_behind_cut_names(text, search)
+            )
+        return (
+            self._learnt.remove(text, search, cut=cut) if self._learnt.count else text
+        )
 
     def _note(self, name: str, removed: str = "", /) -> str:
         if removed.startswith(MARK_START) and marks.MARK.fullmatch(removed):
@@ -202,7 +216,9 @@ class _RedactionPattern:
         self._name = name
         self._pattern = UserPattern(pattern)
         groups = list(self._pattern.compiled.groupindex)
-        self._group: int | str = groups[0] if groups else 1 if self._pattern.compiled.groups else 0
+        self._group: int | str = (
+            groups[0] if groups else 1 if self._pattern.compiled.groups else 0
+        )
 
     def is_found(self, text: str) -> bool:
         spans, is_whole = self._search(text)
@@ -226,11 +242,15 @@ class _RedactionPattern:
         if is_whole:
             return "".join([*parts, text[position:]])
         note(self._name)
-        return "".join([*parts, f"[REDACTED: {self._name.replace('-', ' ')} took too long]"])
+        return "".join(
+            [*parts, f"[REDACTED: {self._name.replace('-', ' ')} took too long]"]
+        )
 
     def _search(self, text: str) -> tuple[list[tuple[int, int]], bool]:
         """Return the spans of what goes, and whether all of the text was searched."""
-        limit_seconds = min(SECONDS_PER_TEXT, SECONDS_PER_RUN - self._pattern.seconds_used)
+        limit_seconds = min(
+            SECONDS_PER_TEXT, SECONDS_PER_RUN - self._pattern.seconds_used
+        )
         spans: list[tuple[int, int]] = []
         try:
             # What was found before the time was up is kept.
@@ -252,7 +272,9 @@ def check_patterns(patterns: Sequence[str]) -> list[str]:
             if any(UserPattern(pattern).matches("", SECONDS_PER_TEXT)):
                 problem = "matches the empty text; it must name at least one character to remove"
         except (OverflowError, RecursionError) as error:
-            problem = f"is too much for a regular expression: {error}; write a simpler one"
+            problem = (
+                f"is too much for a regular expression: {error}; write a simpler one"
+            )
         except (re.error, ValueError, TimeoutError) as error:
             problem = f"is no regular expression: {error}; special characters need a backslash"
         if problem:
@@ -317,7 +339,9 @@ def remove_tokens(text: str, search: marks.Search, *, cut: bool) -> str:
     tokens = signs.known_tokens()
     if literals := tokens.literals_in(text):
         if heads := [each for each in literals if each in tokens.ids]:
-            wrapped = signs.compiled(signs.START, heads, grammar("wrapped_token").pattern)
+            wrapped = signs.compiled(
+                signs.START, heads, grammar("wrapped_token").pattern
+            )
             text = search.without_matches(text, wrapped, _wrapped_token)
         text = search.without_matches(
             text,
@@ -325,9 +349,15 @@ def remove_tokens(text: str, search: marks.Search, *, cut: bool) -> str:
             lambda found: marks.removal_of_group(found, 0, tokens.id_of(found.group())),
         )
     if cut and (
-        heads := [each for each in tokens.ids if len(each) >= _LETTERS_OF_HEAD and each in text]
+        heads := [
+            each
+            for each in tokens.ids
+            if len(each) >= _LETTERS_OF_HEAD and each in text
+        ]
     ):
-        expression = signs.compiled(_START_OF_RUN, heads, rf"{_RUN}{marks.CUT}[A-Za-z0-9_.+/=~-]*+")
+        expression = signs.compiled(
+            _START_OF_RUN, heads, rf"{_RUN}{marks.CUT}[A-Za-z0-9_.+/=~-]*+"
+        )
         text = search.without_matches(
             text,
             expression,
@@ -352,7 +382,9 @@ def _wrapped_token(found: re.Match[str]) -> marks.Removal | None:
         is_more = whole is not None and whole.end() > len(token)
         known = form.fullmatch(token)
         # What begins a line belongs to the token that ended the one before, if it is like one.
-        if not is_more or (known and not (len(part) >= _SHORTEST_REST and looks_random(part))):
+        if not is_more or (
+            known and not (len(part) >= _SHORTEST_REST and looks_random(part))
+        ):
             break
         taken = whole.end() - len(token) if whole else 0
         token += part[:taken]
@@ -397,7 +429,12 @@ def _token(found: re.Match[str]) -> marks.Removal | None:
     if (
         len(value) < shortest
         or "@" in unquote(value)
-        or (name and not any(is_of_chance(each, _SHORTEST_AVERAGE_OF_NAMES) for each in words))
+        or (
+            name
+            and not any(
+                is_of_chance(each, _SHORTEST_AVERAGE_OF_NAMES) for each in words
+            )
+        )
         or is_placeholder(value)
         or not (name or looks_random(value))
     ):
@@ -407,12 +444,16 @@ def _token(found: re.Match[str]) -> marks.Removal | None:
 
 # Private keys
 
-_BEGIN_OF_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_BEGIN_OF_KEY: Final = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+)
 _END_OF_KEY: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _LONGEST_KEY: Final = 30_000
 """Characters between the start of a key and its end; an RSA key of 16,384 bits has 13,000."""
 
-_OF_A_KEY: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/= \t\r\n\\"
+_OF_A_KEY: Final = (
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/= \t\r\n\\"
+)
 
 
 def remove_private_keys(text: str, note: marks.Note) -> str:

@@ -120,7 +120,11 @@ class Suspicion:
         if is_cut(together) or may_hold_key(together) or may_hold_login(together):
             return False
         lower = lower_case(together)
-        if may_hold_signature(lower) or words_of_names(lower) or may_hold_command(together):
+        if (
+            may_hold_signature(lower)
+            or words_of_names(lower)
+            or may_hold_command(together)
+        ):
             return False
         return not known_tokens().literals_in(together)
 
@@ -157,7 +161,9 @@ def base64_parts(raw: bytes) -> list[str]:
     begin at any of three places in a group, and the letters at both ends may be those of others.
     """
     return [
-        b2a_base64(bytes(before) + raw)[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6].decode()
+        b2a_base64(bytes(before) + raw)[
+            -(-before * 8 // 6) : (before + len(raw)) * 8 // 6
+        ].decode()
         for before in range(3)
     ]
 
@@ -206,7 +212,9 @@ _LONGEST_PLAIN: Final = 100
 """How many lines and words are remembered, and their characters: failures repeat them."""
 
 
-_TO_BLANKS: Final = "".join(chr(each) if chr(each).isalnum() else " " for each in range(128))
+_TO_BLANKS: Final = "".join(
+    chr(each) if chr(each).isalnum() else " " for each in range(128)
+)
 _NO_WORD: Final = re.compile("[^A-Za-z0-9]")
 
 
@@ -217,14 +225,22 @@ class Tokens:
         table = json.loads(read_packaged("patterns.json"))
         self.table: dict[str, Any] = table
         """As it is packaged."""
-        self.ids = {prefix: form["id"] for form in table["tokens"] for prefix in form["prefixes"]}
+        self.ids = {
+            prefix: form["id"]
+            for form in table["tokens"]
+            for prefix in form["prefixes"]
+        }
         self._shapes = {shape["regex"]: shape["id"] for shape in table["shapes"]}
-        self._inside = [literal for shape in table["shapes"] for literal in shape["literals"]]
+        self._inside = [
+            literal for shape in table["shapes"] for literal in shape["literals"]
+        ]
         """Literals that stand inside of tokens; the others are their heads."""
         self._heads: dict[str, list[str]] = {}
         """Those that begin with a word."""
         for head in self.ids:
-            self._heads.setdefault(re.split("[^A-Za-z0-9]", head, maxsplit=1)[0], []).append(head)
+            self._heads.setdefault(
+                re.split("[^A-Za-z0-9]", head, maxsplit=1)[0], []
+            ).append(head)
         self._begun = tuple([head for head in self.ids if head.isalnum()])
         """Heads behind which their word may go on."""
         self._plain_lines: set[str] = set()
@@ -268,9 +284,17 @@ class Tokens:
         if "\\" in text or "%" in text:  # behind which a word may begin
             begins = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", together)
         # In ASCII, as most texts are, this takes a third of the time that an expression takes.
-        apart = begins.translate(_TO_BLANKS) if begins.isascii() else _NO_WORD.sub(" ", begins)
+        apart = (
+            begins.translate(_TO_BLANKS)
+            if begins.isascii()
+            else _NO_WORD.sub(" ", begins)
+        )
         words = set(apart.split()) - self._plain_words
-        telling = [each for each in words if each in self._heads or each.startswith(self._begun)]
+        telling = [
+            each
+            for each in words
+            if each in self._heads or each.startswith(self._begun)
+        ]
         literals = self._inside
         if telling:
             heads = [head for word in telling for head in self._heads.get(word, ())]
@@ -281,14 +305,21 @@ class Tokens:
             if literal in together
             and (
                 self.whole([literal]).search(together)
-                or (literal in self.ids and compiled(START, [literal], _LINE_END).search(together))
+                or (
+                    literal in self.ids
+                    and compiled(START, [literal], _LINE_END).search(together)
+                )
             )
         ]
         if len(self._plain_words) < _MOST_PLAIN:
             words.difference_update(telling)
-            self._plain_words.update([each for each in words if len(each) <= _LONGEST_PLAIN])
+            self._plain_words.update(
+                [each for each in words if len(each) <= _LONGEST_PLAIN]
+            )
         if not found and len(self._plain_lines) < _MOST_PLAIN:
-            self._plain_lines.update([line for line in lines if len(line) <= _LONGEST_PLAIN])
+            self._plain_lines.update(
+                [line for line in lines if len(line) <= _LONGEST_PLAIN]
+            )
         return [literal for literal in self.forms if literal in found] if found else []
 
     def whole(self, literals: Iterable[str]) -> re.Pattern[str]:
@@ -299,9 +330,13 @@ class Tokens:
     def id_of(self, token: str) -> str:
         """Return the id of the longest head that the token has: `sk-ant-` is not a key of `sk-`."""
         by_head = (
-            self.ids[head] for head in self.forms if token.startswith(head) and head in self.ids
+            self.ids[head]
+            for head in self.forms
+            if token.startswith(head) and head in self.ids
         )
-        by_shape = (name for shape, name in self._shapes.items() if re.fullmatch(shape, token))
+        by_shape = (
+            name for shape, name in self._shapes.items() if re.fullmatch(shape, token)
+        )
         return next(by_head, None) or next(by_shape, "token")
 
 

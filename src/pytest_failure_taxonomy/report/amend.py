@@ -13,14 +13,27 @@ from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import judgement, packaged_table
-from pytest_failure_taxonomy.taxonomy.causes import action_of, gather_causes, whether_retry_helps
+from pytest_failure_taxonomy.taxonomy.causes import (
+    action_of,
+    gather_causes,
+    whether_retry_helps,
+)
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
-_AS_THEY_STAND: Final = ("key", "what", "fix", "kind", "owner", "retryable", "charge_to", "count")
+_AS_THEY_STAND: Final = (
+    "key",
+    "what",
+    "fix",
+    "kind",
+    "owner",
+    "retryable",
+    "charge_to",
+    "count",
+)
 _AS_BEFORE: Final = ("confidence", "evidence", "ambiguous", "owner")
 _RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1}
 """How much a type of proof says, if not that something makes the test fail."""
@@ -50,7 +63,9 @@ def amend_report(
         counts=counts_of(report["summary"]),
         stalls=stalls
         or tuple(
-            ev.SeenStall(what="shutdown", stall=ev.Stall(**{name: row[name] for name in _STALL}))
+            ev.SeenStall(
+                what="shutdown", stall=ev.Stall(**{name: row[name] for name in _STALL})
+            )
             for row in report.get("stalls", ())
             if row["what"] == "shutdown"
         ),
@@ -83,7 +98,9 @@ def judge_again(
     )
     judged = judge(evidence)
     verdict = build.verdict_as_json(judged.verdict, limits)
-    same = [each["verdict"] for each in reports if are_of_one_kind(each["verdict"], verdict)]
+    same = [
+        each["verdict"] for each in reports if are_of_one_kind(each["verdict"], verdict)
+    ]
     if verdict is not None and len(same) == 1:
         verdict |= {name: same[0][name] for name in _AS_BEFORE}
     causes = build.causes_as_json(
@@ -118,7 +135,9 @@ def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObj
             # Since a commit it may fail now and then.
             is_chance = proof["type"] == "commit" and proof["failed"] < proof["runs"]
             amended["retryable"] = is_chance or table[proof["type"]].get("retryable")
-            amended["charge_to"] = table[proof["type"]].get("charge_to") or cause["charge_to"]
+            amended["charge_to"] = (
+                table[proof["type"]].get("charge_to") or cause["charge_to"]
+            )
         causes.append(amended)
     after = {**report, "causes": causes}
     if report["verdict"] is not None:
@@ -136,7 +155,10 @@ def _proof_of_both(earlier: JSONObject | None, proof: JSONObject) -> JSONObject:
     both = [each for each in (proof, earlier) if each and each["status"] == "proven"]
     # What makes it fail is needed to repeat it.
     kept = max(both, key=lambda each: _RANKS.get(each["type"], 2), default=proof)
-    commits = [each["state"] if each["type"] == "commit" else each.get("commit") for each in both]
+    commits = [
+        each["state"] if each["type"] == "commit" else each.get("commit")
+        for each in both
+    ]
     since = next(filter(None, commits), None)
     return {**kept, "commit": None if kept["type"] == "commit" else since}
 
@@ -198,7 +220,9 @@ def findings_of(report: Mapping[str, Any]) -> Iterator[judgement.Finding]:
 def causes_of(report: Mapping[str, Any]) -> Iterator[judgement.Cause]:
     """Yield the causes that a report tells of."""
     verdict = report["verdict"] or {}
-    types = {each["fingerprint"]: each["failure_type"] for each in report.get("failures", ())}
+    types = {
+        each["fingerprint"]: each["failure_type"] for each in report.get("failures", ())
+    }
     for cause in report["causes"]:
         if cause["count"] > _MOST:
             raise ValueError(f"{cause['count']} are no failures of one cause")
@@ -213,7 +237,9 @@ def causes_of(report: Mapping[str, Any]) -> Iterator[judgement.Cause]:
         failed = nodeids if prints and not kind.startswith("interrupt.") else []
         # Other programs than pytest name tests in their own way.
         is_test = kind.startswith("test.")
-        tests = {each: None for each in failed if is_test or ("::" in each and not is_file)}
+        tests = {
+            each: None for each in failed if is_test or ("::" in each and not is_file)
+        }
         is_cut = len(nodeids) in (build.MAX_NODEIDS, build.MAX_NODEIDS_OF_PART)
         is_unnamed = kind == "test.failed" and not prints
         yield judgement.Cause(
@@ -224,7 +250,9 @@ def causes_of(report: Mapping[str, Any]) -> Iterator[judgement.Cause]:
             tests=tuple(tests),
             files=tuple(each for each in failed if each not in tests),
             fingerprints=tuple(prints),
-            unnamed=cause["count"] - len(nodeids) if is_unnamed or (is_cut and tests) else 0,
+            unnamed=cause["count"] - len(nodeids)
+            if is_unnamed or (is_cut and tests)
+            else 0,
         )
 
 
@@ -240,14 +268,20 @@ def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
     kinds = {cause["kind"] for cause in causes}
     for held in report["reasons"]:
         is_primary = are_of_one_kind(held, verdict)
-        if held["kind"] not in kinds and (is_primary or not held["kind"].startswith("marker.")):
-            kind = judgement.describe_kind(held["kind"], judgement.FailureReason(held["reason"]))
+        if held["kind"] not in kinds and (
+            is_primary or not held["kind"].startswith("marker.")
+        ):
+            kind = judgement.describe_kind(
+                held["kind"], judgement.FailureReason(held["reason"])
+            )
             what = verdict["message"] if is_primary else kind.phrase(held["count"])
             key = " ".join((held["reason"], held["kind"]))
             about = {**held, "key": key, "what": what, "fingerprints": []}
             causes.append({**build.NO_CAUSE, **about})
     for cause in causes:
-        kind = judgement.describe_kind(cause["kind"], judgement.FailureReason(cause["reason"]))
+        kind = judgement.describe_kind(
+            cause["kind"], judgement.FailureReason(cause["reason"])
+        )
         is_primary = are_of_one_kind(cause, verdict)
         cause["retryable"] = verdict["retryable"] if is_primary else kind.retryable
     build.sort_causes(causes)

@@ -21,7 +21,11 @@ from pytest_failure_taxonomy.report.text import (
     encodable,
 )
 from pytest_failure_taxonomy.taxonomy import evidence as ev
-from pytest_failure_taxonomy.taxonomy.judgement import PYTEST_EXIT_CODES, Judgement, Verdict
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    PYTEST_EXIT_CODES,
+    Judgement,
+    Verdict,
+)
 from pytest_failure_taxonomy.taxonomy.values import to_dict, to_told
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 
@@ -46,13 +50,21 @@ def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
 def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects in a list of an object of anybody's."""
     found = holder.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return (
+        [each for each in found if isinstance(each, dict)]
+        if isinstance(found, list)
+        else []
+    )
 
 
 def texts_at(holder: Mapping[str, Any], name: str) -> list[str]:
     """Return the texts in a list of an object of anybody's."""
     found = holder.get(name)
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    return (
+        [each for each in found if isinstance(each, str)]
+        if isinstance(found, list)
+        else []
+    )
 
 
 _SEARCHED_AT_ONCE: Final = 10_000
@@ -120,7 +132,9 @@ class Limits:
     """Apply the caps of the report and count what they cut."""
 
     def __init__(
-        self, redaction: Redaction | None = None, unrecorded: ev.Unrecorded | None = None
+        self,
+        redaction: Redaction | None = None,
+        unrecorded: ev.Unrecorded | None = None,
     ) -> None:
         unrecorded = unrecorded or ev.Unrecorded()
         self._redaction = redaction
@@ -213,9 +227,13 @@ class Limits:
             known = None if redaction is None else redaction.known
             self.redacted, self.cut["texts_truncated"] = {}, truncated
             if redaction is not None:
-                unfit.update(*(batch for batch in batches if not redaction.holds_none(batch)))
+                unfit.update(
+                    *(batch for batch in batches if not redaction.holds_none(batch))
+                )
             if unfit:
-                fitted = change_texts(report, lambda text: self._fitted(text, unfit), CLOSED_FIELDS)
+                fitted = change_texts(
+                    report, lambda text: self._fitted(text, unfit), CLOSED_FIELDS
+                )
             if redaction is None or redaction.known == known:
                 break
         return fitted
@@ -228,7 +246,9 @@ class Limits:
             self.redacted[found] = self.redacted.get(found, 0) + 1
         return self.message(shown, MAX_TRACEBACK)
 
-    def message(self, text: str, limit: int = MAX_MESSAGE, *, cut_before: bool = False) -> str:
+    def message(
+        self, text: str, limit: int = MAX_MESSAGE, *, cut_before: bool = False
+    ) -> str:
         """Return a text, capped."""
         if len(text) <= limit and not cut_before and text.isascii():
             return text  # as nearly all are
@@ -278,12 +298,22 @@ def cut_to_fit(
     # what experiments alone need, if it is large.
     extensions = report["extensions"]
     own = own_extension(report)
-    left_out = [*sorted(extensions.keys() - {OWN_NAME}), *(["bench"] if report["bench"] else [])]
+    left_out = [
+        *sorted(extensions.keys() - {OWN_NAME}),
+        *(["bench"] if report["bench"] else []),
+    ]
     environment = report["environment"]
-    of_experiments = {"order": report["order"], "distributions": environment["distributions"]}
+    of_experiments = {
+        "order": report["order"],
+        "distributions": environment["distributions"],
+    }
     if size_of(of_experiments) > size // 8:
         left_out += of_experiments
-        report = {**report, "order": None, "environment": {**environment, "distributions": None}}
+        report = {
+            **report,
+            "order": None,
+            "environment": {**environment, "distributions": None},
+        }
     fault = f"{CUT}; it lacks {', '.join(left_out)}" if left_out else CUT
     own = {**own, "faults": [*own.get("faults", ()), fault]}
     report = {**report, "bench": [], "extensions": {OWN_NAME: own}}
@@ -299,10 +329,14 @@ def cut_to_fit(
 
 def is_cut(report: JSONObject) -> bool:
     """Tell whether a report is one that was cut to fit."""
-    return any(fault.startswith(CUT) for fault in own_extension(report).get("faults", ()))
+    return any(
+        fault.startswith(CUT) for fault in own_extension(report).get("faults", ())
+    )
 
 
-def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None) -> JSONObject:
+def _with_fewer(
+    report: JSONObject, tracebacks: int | None, entries: int | None
+) -> JSONObject:
     """Return a report with so many tracebacks and entries in each list; `None` for all."""
     limits = dict(report["limits"])
     part = dict(report)
@@ -311,14 +345,24 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
         limits[f"{name}_omitted"] += len(report[name]) - len(kept)
         if tracebacks is not None:
             later = kept[tracebacks:]
-            limits["tracebacks_omitted"] += sum(each.get("traceback") is not None for each in later)
+            limits["tracebacks_omitted"] += sum(
+                each.get("traceback") is not None for each in later
+            )
             kept = kept[:tracebacks] + [
-                {**each, "traceback": None} if "traceback" in each else each for each in later
+                {**each, "traceback": None} if "traceback" in each else each
+                for each in later
             ]
         part[name] = kept
     if entries is not None:
-        nodeids = [report["not_run"], *report["reasons"], *part["groups"], *part["causes"]]
-        limits["nodeids_omitted"] += sum(len(each["nodeids"][entries:]) for each in nodeids)
+        nodeids = [
+            report["not_run"],
+            *report["reasons"],
+            *part["groups"],
+            *part["causes"],
+        ]
+        limits["nodeids_omitted"] += sum(
+            len(each["nodeids"][entries:]) for each in nodeids
+        )
         (part["not_run"],) = with_nodeids([report["not_run"]], entries)
         for name in ("reasons", "groups", "causes"):
             part[name] = with_nodeids(part[name], entries)
@@ -393,7 +437,8 @@ def build_report(
             "crashed": sum(failure.crashed for failure in run.failures),
             "in_flight": len(run.in_flight),
             "not_run": len(run.not_run),
-            "collection_errors": len(run.collection_failures) + run.unrecorded.collection_failures,
+            "collection_errors": len(run.collection_failures)
+            + run.unrecorded.collection_failures,
             "warnings": warnings,
         },
         "failures": [
@@ -406,7 +451,9 @@ def build_report(
                 **limits.fields(judged, "fingerprint", "rule"),
             }
             for failure, judged in zip(
-                limits.listed("failures", run.failures), judgement.failures, strict=False
+                limits.listed("failures", run.failures),
+                judgement.failures,
+                strict=False,
             )
         ],
         "groups": [
@@ -416,7 +463,9 @@ def build_report(
         "causes": causes_as_json(judgement, limits),
         "collection_errors": [
             {
-                **dict.fromkeys(("nodeid", "exception", "message", "location", "origin")),
+                **dict.fromkeys(
+                    ("nodeid", "exception", "message", "location", "origin")
+                ),
                 "failure_type": str(judged.failure_type),
                 **_raised(failure, limits),
                 **limits.fields(failure, "nodeid", "message"),
@@ -430,7 +479,9 @@ def build_report(
         "internal_errors": [
             {"kind": judged.kind, **limits.fields(error, "message", "traceback")}
             for error, judged in zip(
-                limits.listed("internal_errors", run.errors), judgement.errors, strict=False
+                limits.listed("internal_errors", run.errors),
+                judgement.errors,
+                strict=False,
             )
         ],
         "in_flight": limits.as_json(run.in_flight),
@@ -532,7 +583,11 @@ def cause_of_group(group: JSONObject) -> JSONObject:
     """Return a group of failures as a cause, where nothing else is known of causes."""
     fingerprint = group["fingerprint"]
     named = {"key": fingerprint, "what": group["title"], "fingerprints": [fingerprint]}
-    return {**NO_CAUSE, **{name: group[name] for name in NO_CAUSE if name in group}, **named}
+    return {
+        **NO_CAUSE,
+        **{name: group[name] for name in NO_CAUSE if name in group},
+        **named,
+    }
 
 
 _OF_CAUSE: Final = (
@@ -585,14 +640,18 @@ def _stalled_activity(stalled: ev.SeenStall, limits: Limits) -> JSONObject:
     return {"what": stalled.what, **stall, "where": where, "worker": stalled.worker}
 
 
-def _raised(failure: ev.TestFailure | ev.CollectionFailure, limits: Limits) -> JSONObject:
+def _raised(
+    failure: ev.TestFailure | ev.CollectionFailure, limits: Limits
+) -> JSONObject:
     """Return what was raised, where, and by whose code."""
     raised = failure.exception
     return {
         "exception": limits.as_json(raised),
         "location": limits.as_json(failure.location),
         "origin": raised and limits.as_json(raised.frame),
-        "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
+        "traceback": limits.traceback(
+            failure.traceback, cut_before=failure.traceback_truncated
+        ),
     }
 
 
@@ -606,7 +665,11 @@ def _own_extensions(
     """Return what has no field of its own, under our own name; nothing in an ordinary run."""
     repository = context.repository
     counted = Counter(
-        [failure.attributed for failure in run.failures if failure.attributed is not None]
+        [
+            failure.attributed
+            for failure in run.failures
+            if failure.attributed is not None
+        ]
     )
     own = {
         "notes": list(judgement.notes),
@@ -635,7 +698,9 @@ def _seconds(value: float | None) -> float | None:
     return round(max(0.0, value), 6)
 
 
-def with_stalls_at_end(report: dict[str, Any], stalls: tuple[ev.SeenStall, ...]) -> dict[str, Any]:
+def with_stalls_at_end(
+    report: dict[str, Any], stalls: tuple[ev.SeenStall, ...]
+) -> dict[str, Any]:
     """Return a report with what was stalled after the session had ended; unchanged without any."""
     rows = [_stalled_activity(each, Limits()) for each in stalls]
     before = [row for row in report.get("stalls", ()) if row["what"] != "shutdown"]

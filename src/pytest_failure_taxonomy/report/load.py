@@ -17,7 +17,11 @@ from pytest_failure_taxonomy.documents.content import parse_json, path_words
 from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS, WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.amend import causes_of_groups
-from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_ID, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.build import (
+    MAX_REPORT_BYTES,
+    SCHEMA_ID,
+    SCHEMA_VERSION,
+)
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.read.foreign import MAX_WORD, read_input, refusal
 from pytest_failure_taxonomy.report.text import safe_text
@@ -93,7 +97,9 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         report = FailureReport.model_validate_json(_brought_up_to_date(content, data))
         if "causes" not in content:  # of an older schema version; its groups tell them
             older = report.model_dump(mode="json", by_alias=True)
-            report = FailureReport.model_validate({**older, "causes": causes_of_groups(older)})
+            report = FailureReport.model_validate(
+                {**older, "causes": causes_of_groups(older)}
+            )
         return report
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
@@ -111,13 +117,20 @@ def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
     version = str(content.get("schema_version"))
     if version not in _OLD_VERSIONS or content.get("$schema") != f"{_SCHEMA}{version}":
         return data
-    new_fields: dict[str, Any] = {"stalls": [], "tests": None, "causes": [], "order": None}
+    new_fields: dict[str, Any] = {
+        "stalls": [],
+        "tests": None,
+        "causes": [],
+        "order": None,
+    }
     versions = {"$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
     content = new_fields | content | versions
     for field, new in _NEW_FIELDS.items():
         old = content.get(field)
         if isinstance(old, list):
-            content[field] = [{**new, **each} if isinstance(each, dict) else each for each in old]
+            content[field] = [
+                {**new, **each} if isinstance(each, dict) else each for each in old
+            ]
         elif isinstance(old, dict):
             content[field] = {**new, **old}
     return json.dumps(content).encode("ascii")

@@ -25,7 +25,13 @@ _SPECIAL: Final = re.compile(
     re.IGNORECASE,
 )
 _BACKTICKS: Final = re.compile("`+")
-_REFERENCES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "@": "&#64;&#8203;"}
+_REFERENCES: Final = {
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "|": "&#124;",
+    "@": "&#64;&#8203;",
+}
 """An `@` is followed by a space of no width: GitHub notifies whom a name after it belongs to."""
 
 
@@ -34,7 +40,9 @@ def as_words(text: str, limit: int = _MAX_WIDTH) -> str:
     return _SPECIAL.sub(_escaped, safe_text(text, limit).strip())
 
 
-def as_table(heads: Sequence[str], rows: Iterable[Iterable[str]], rules: Iterable[str]) -> str:
+def as_table(
+    heads: Sequence[str], rows: Iterable[Iterable[str]], rules: Iterable[str]
+) -> str:
     """Return a table; a rule is `---`, or `--:` for a column of numbers."""
     lines = [map(as_words, heads), rules, *(map(as_words, row) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -69,7 +77,9 @@ def folded(title: str, text: str | None, most: int | None = None) -> str:
         return ""
     lines = cap(text, _MAX_BLOCK).splitlines()
     block = "\n".join(safe_text(line.expandtabs(), _MAX_WIDTH) for line in lines)
-    block = block if most is None else cap(block, most)  # an escape is longer than what it shows
+    block = (
+        block if most is None else cap(block, most)
+    )  # an escape is longer than what it shows
     fence = "`" * max(3, _longest_row(block) + 1)
     summary = f"<details><summary>{escape(safe_text(title))}</summary>"
     return f"{summary}\n\n{fence}text\n{block}\n{fence}\n\n</details>\n\n"

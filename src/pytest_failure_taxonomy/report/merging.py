@@ -41,7 +41,13 @@ MAX_NODEIDS_OF_RUN: Final = 100
 MAX_TESTS: Final = 200_000
 """How many tests a merged report lists; of more, none: a list with holes would pass for whole."""
 MAX_NOTES: Final = 20
-_LISTS: Final = ("failures", "collection_errors", "internal_errors", "in_flight", "stalls")
+_LISTS: Final = (
+    "failures",
+    "collection_errors",
+    "internal_errors",
+    "in_flight",
+    "stalls",
+)
 """Lists that a rerun replaces."""
 _OTHER_LISTS: Final = ("workers", "bench")
 _COUNTED: Final = ("failures", "collection_errors", "internal_errors")
@@ -56,7 +62,16 @@ _STAYS: Final = re.compile(r"$|<|[/\\]|[A-Za-z]:")
 _FILE: Final = re.compile(r"(?<![\w./\\-])\w[\w./-]*\.py(?=::|:\d|[\s)]|$)")
 """A module in a text of ours or of pytest's; users' messages have them mostly in quotes."""
 _RERUN_OPTIONS: Final = frozenset(
-    {"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"}
+    {
+        "--lf",
+        "--last-failed",
+        "--ff",
+        "--failed-first",
+        "--nf",
+        "--new-first",
+        "--sw",
+        "--stepwise",
+    }
 )
 _LAST_FAILED: Final = frozenset({"--lf", "--last-failed"})
 _RERUN_VALUES: Final = (
@@ -91,7 +106,9 @@ class _Part:
 
     @property
     def has_tests(self) -> bool:
-        return bool(self.about["summary"]["collected"] or self.lists["collection_errors"])
+        return bool(
+            self.about["summary"]["collected"] or self.lists["collection_errors"]
+        )
 
     @property
     def slot(self) -> tuple[str, int | None, str | None]:
@@ -209,7 +226,9 @@ class Merger:
         _refuse_strangers(parts)
         parts = _tell_roots_apart(parts)
         replaced = _replaced(parts, always=self.reruns)
-        shards: dict[str, list[JSONObject]] = {}  # which stand aside, because they are joined
+        shards: dict[
+            str, list[JSONObject]
+        ] = {}  # which stand aside, because they are joined
         joined: list[JSONObject] = []
         if self.join_shards is not None:
             shards = {
@@ -218,12 +237,19 @@ class Merger:
             }
             try:
                 joined = self.join_shards(
-                    [each for run_id in shards if run_id not in replaced for each in shards[run_id]]
+                    [
+                        each
+                        for run_id in shards
+                        if run_id not in replaced
+                        for each in shards[run_id]
+                    ]
                 )
             except BenchError as error:
                 raise ReportError(str(error)) from None
         # Valid baselines among other stages stand aside: their tests failed as they should.
-        is_baseline = {each.id: each.about["run"]["stage"] == Stage.BASELINE_RUN for each in parts}
+        is_baseline = {
+            each.id: each.about["run"]["stage"] == Stage.BASELINE_RUN for each in parts
+        }
         aside = replaced | {
             each.id
             for each in parts
@@ -231,14 +257,18 @@ class Merger:
             if not all(is_baseline.values())
         }
         listed = sum(part.about["counts"]["tests"] for part in parts)
-        has_tests = all(part.about["has_tests"] for part in parts) and listed <= MAX_TESTS
+        has_tests = (
+            all(part.about["has_tests"] for part in parts) and listed <= MAX_TESTS
+        )
         left = []
         for part in parts:
             lists = {**part.lists, "tests": part.lists["tests"] if has_tests else []}
             if part.id in aside:
                 lists |= {name: [] for name in (*_LISTS, "not_run")}
             if part.id in shards:
-                lists["bench"] = [each for each in lists["bench"] if not each.get("shard")]
+                lists["bench"] = [
+                    each for each in lists["bench"] if not each.get("shard")
+                ]
             left.append(replace(part, lists=lists))
         parts = _cut(left)
         active = [part for part in parts if part.id not in replaced]
@@ -259,12 +289,15 @@ class Merger:
             if verdict is None or amend.are_of_one_kind(part.about["verdict"], verdict)
         ]
         lists = {
-            name: [entry for part in parts for entry in part.lists[name]] for name in parts[0].lists
+            name: [entry for part in parts for entry in part.lists[name]]
+            for name in parts[0].lists
         }
         runs = []
         for part in parts:
             kept = {name: len(entries) for name, entries in part.lists.items()}
-            runs.append({**part.about, "kept": kept, "bench_shards": shards.get(part.id, [])})
+            runs.append(
+                {**part.about, "kept": kept, "bench_shards": shards.get(part.id, [])}
+            )
         fields = {
             **lists,
             **judged,
@@ -287,7 +320,9 @@ class Merger:
             "limits": _limits(failing, limits),
             "extensions": {build.OWN_NAME: self._extension(runs)},
         }
-        published = [field.alias or name for name, field in FailureReport.model_fields.items()]
+        published = [
+            field.alias or name for name, field in FailureReport.model_fields.items()
+        ]
         return {name: fields[name] for name in published}
 
     def _extension(self, runs: Sequence[JSONObject]) -> JSONObject:
@@ -298,10 +333,13 @@ class Merger:
         is_one = bool(attempts) and all(each == attempts[0] for each in attempts)
         own = {
             "notes": list(notes)[:MAX_NOTES],
-            "git": repository and {name: repository[name] for name in ("repository", "merge_base")},
+            "git": repository
+            and {name: repository[name] for name in ("repository", "merge_base")},
             "attempt": attempts[0] if is_one else None,  # else it was several
             # A command that repeats a failure starts pytest as all runs did that have one.
-            "surroundings": failed[0] if failed and failed.count(failed[0]) == len(failed) else {},
+            "surroundings": failed[0]
+            if failed and failed.count(failed[0]) == len(failed)
+            else {},
             "merged": {"runs": runs, "reruns": self.reruns, "expect": self.expect},
         }
         return {name: each for name, each in own.items() if each}
@@ -341,14 +379,18 @@ def _part_of(report: Mapping[str, Any], file: str | None) -> _Part:
         )
     own = build.own_extension(report)
     environment, lists = report["environment"], _lists_of(report)
-    attempt = {name: _text(own.get("attempt"), name) for name in ("subtask", "approach")}
+    attempt = {
+        name: _text(own.get("attempt"), name) for name in ("subtask", "approach")
+    }
     trial = _text(own.get("trial"), "name")
     named = attempt if trial is None else {**attempt, "trial": trial}
     git, ci = environment["git"] or {}, environment["ci"] or {}
     limits = dict(report["limits"])
     groupings = {}
     for name in ("groups", "causes"):
-        groupings[name] = build.with_nodeids(report[name][:MAX_GROUPS], build.MAX_NODEIDS_OF_PART)
+        groupings[name] = build.with_nodeids(
+            report[name][:MAX_GROUPS], build.MAX_NODEIDS_OF_PART
+        )
         limits[f"{name}_omitted"] += len(report[name][MAX_GROUPS:])
     about = {
         **report,
@@ -360,7 +402,9 @@ def _part_of(report: Mapping[str, Any], file: str | None) -> _Part:
         "limits": limits,
         "not_run": report["not_run"]["count"],
         "notes": [
-            note for name in ("notes", "faults") for note in build.texts_at(own, name)[:MAX_NOTES]
+            note
+            for name in ("notes", "faults")
+            for note in build.texts_at(own, name)[:MAX_NOTES]
         ],
         "attempt": None if None in attempt.values() else named,
         "name": None if report["run"]["shard"] else file,
@@ -425,22 +469,30 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
     names = {part.about["repository"] for part in parts} - {None}
     if len(names) > 1:
         problems.append(f"they are of several repositories: {', '.join(sorted(names))}")
-    tasks = {part.about["attempt"]["subtask"] for part in parts if part.about["attempt"]}
+    tasks = {
+        part.about["attempt"]["subtask"] for part in parts if part.about["attempt"]
+    }
     if len(tasks) > 1:
-        problems.append(f"they are attempts at {len(tasks)} tasks, which --by task keeps apart")
+        problems.append(
+            f"they are attempts at {len(tasks)} tasks, which --by task keeps apart"
+        )
     for stage in _STAGES:
         of_stage = [each.about for each in parts if each.about["run"]["stage"] == stage]
         shards = [each for each in of_stage if each["run"]["shard"]]
         totals = {each["run"]["shard"]["total"] for each in shards}
         commits = {each["commit"] for each in shards} - {None}
         if len(totals) > 1:
-            problems.append(f"they are shards of {' and '.join(map(str, sorted(totals)))}")
+            problems.append(
+                f"they are shards of {' and '.join(map(str, sorted(totals)))}"
+            )
         if len(commits) > 1:
             shown = ", ".join(sorted(each[:10] for each in commits))
             problems.append(f"their shards are of several commits: {shown}")
     if problems:
         words = "; ".join(map(safe_text, problems))
-        raise ReportError(f"the runs don't belong together: {words}; merge those of one run")
+        raise ReportError(
+            f"the runs don't belong together: {words}; merge those of one run"
+        )
 
 
 def _tell_roots_apart(parts: list[_Part]) -> list[_Part]:
@@ -534,7 +586,9 @@ def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
             same = [each for each in same if not each.startswith(_RERUN_VALUES)]
             key = (*key, invocation["rootdir"], *same)
         before = earlier.setdefault(key, [])
-        is_whole = part.about["completeness"] == "full" and part.about["exit"]["code"] in (0, 1)
+        is_whole = part.about["completeness"] == "full" and part.about["exit"][
+            "code"
+        ] in (0, 1)
         is_of_failed = not _LAST_FAILED.isdisjoint(args)
         if is_whole and (always or not _RERUN_OPTIONS.isdisjoint(args)):
             selected = part.about["summary"]["collected"]
@@ -557,14 +611,23 @@ def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
     for stage, of_stage in by_stage.items():
         shards = [shard for shard in of_stage if shard]
         where = "" if len(by_stage) == 1 else f" of {stage}"
-        total, there = max([expect or 0, *(each["total"] for each in shards)]), len(of_stage)
+        total, there = (
+            max([expect or 0, *(each["total"] for each in shards)]),
+            len(of_stage),
+        )
         if shards:
-            lacking = sorted(set(range(1, total + 1)) - {each["index"] for each in shards})
-            words += [f"shard {index} of {total}{where} is missing" for index in lacking]
+            lacking = sorted(
+                set(range(1, total + 1)) - {each["index"] for each in shards}
+            )
+            words += [
+                f"shard {index} of {total}{where} is missing" for index in lacking
+            ]
         else:
             said = f"{expect} reports{where} were expected, {there} are there"
             words += [said] * (total - there)
-    yield from (finding("shard.missing", "merge", each, headline=each) for each in words)
+    yield from (
+        finding("shard.missing", "merge", each, headline=each) for each in words
+    )
 
 
 def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
@@ -572,7 +635,9 @@ def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
     merged: dict[str, JSONObject] = {}
     for part in parts:
         for group in part.about["groups"]:
-            known = merged.setdefault(group["fingerprint"], {**group, "count": 0, "nodeids": []})
+            known = merged.setdefault(
+                group["fingerprint"], {**group, "count": 0, "nodeids": []}
+            )
             nodeids = dict.fromkeys((*known["nodeids"], *group["nodeids"]))
             known["count"] += group["count"]
             known["nodeids"] = list(nodeids)[:MAX_NODEIDS]
@@ -592,7 +657,10 @@ def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSO
         if part.id in replaced:
             continue
         tries = open_tries.pop(part.slot)  # of which the last has replaced the others
-        last, fullest = tries[-1], max(tries, key=lambda each: each.about["summary"]["collected"])
+        last, fullest = (
+            tries[-1],
+            max(tries, key=lambda each: each.about["summary"]["collected"]),
+        )
         now, whole = last.about["summary"], fullest.about["summary"]
         failed_before = {
             nodeid
@@ -600,7 +668,9 @@ def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSO
             for held in each.about["reasons"]
             for nodeid in held["nodeids"]
         }
-        fails_now = {nodeid for held in last.about["reasons"] for nodeid in held["nodeids"]}
+        fails_now = {
+            nodeid for held in last.about["reasons"] for nodeid in held["nodeids"]
+        }
         total["flaky"] += len(failed_before - fails_now)
         total["rerun"] += sum(len(each.about["reasons"]) > 0 for each in tries[:-1])
         if fullest is not last:
@@ -645,6 +715,10 @@ def _limits(parts: Sequence[_Part], limits: build.Limits) -> JSONObject:
         for name, count in part.about["limits"].items():
             total[name] += count
         for name in _COUNTED:
-            total[f"{name}_omitted"] += part.about["counts"][name] - len(part.lists[name])
-        total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(part.lists["not_run"])
+            total[f"{name}_omitted"] += part.about["counts"][name] - len(
+                part.lists[name]
+            )
+        total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(
+            part.lists["not_run"]
+        )
     return total

@@ -669,7 +669,8 @@ class FailureReport(ClosedModel):
     """
 
     schema_id: Annotated[
-        Literal["urn:pytest-failure-taxonomy:failure-report:1.2"], Field(alias="$schema")
+        Literal["urn:pytest-failure-taxonomy:failure-report:1.2"],
+        Field(alias="$schema"),
     ]
     """The id of this schema."""
     schema_version: Literal["1.2"]

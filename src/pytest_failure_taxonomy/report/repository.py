@@ -34,7 +34,9 @@ class Repository:
 
     def place_of_cause(self, cause: CauseSummary) -> Location | None:
         """Return where the first failure of a cause was raised, or else its test's file."""
-        running = (self._running[each] for each in cause.nodeids if each in self._running)
+        running = (
+            self._running[each] for each in cause.nodeids if each in self._running
+        )
         for failure in (*cause.failures, *running):
             if "nodeid" in failure and (place := self.place_of(failure)) is not None:
                 return place

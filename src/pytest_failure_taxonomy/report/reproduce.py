@@ -75,11 +75,20 @@ def reproduction_of(report: build.JSONObject) -> Reproduction:
     supervisor = ["failure-taxonomy", "run", "--"] if leaves else []
     variables_of_start, start = start_of(report)
     return Reproduction(
-        program=" ".join([*variables_of_start, *supervisor, *start, *map(shlex.quote, options)]),
+        program=" ".join(
+            [*variables_of_start, *supervisor, *start, *map(shlex.quote, options)]
+        ),
         folder=invocation["rootdir"],
         missing=(
-            *([f"{names}, which had a value that the report doesn't have"] if names else []),
-            *(f"the environment variable {name}, which the run had" for name in variables),
+            *(
+                [f"{names}, which had a value that the report doesn't have"]
+                if names
+                else []
+            ),
+            *(
+                f"the environment variable {name}, which the run had"
+                for name in variables
+            ),
         ),
         other=shlex.join(invocation["args"]) if is_other else "",
     )
@@ -95,7 +104,9 @@ def start_of(report: build.JSONObject) -> tuple[list[str], list[str]]:
     if path == ".":
         return [], ["python", *options, "-m", "pytest"]
     variables = [] if path is None else [f"PYTHONPATH={shlex.quote(path)}"]
-    return variables, ["python", *options, "-P", "-m", "pytest"] if options else ["pytest"]
+    return variables, ["python", *options, "-P", "-m", "pytest"] if options else [
+        "pytest"
+    ]
 
 
 def start_of_python(report: Mapping[str, Any]) -> tuple[list[str], str | None]:
@@ -106,7 +117,9 @@ def start_of_python(report: Mapping[str, Any]) -> tuple[list[str], str | None]:
     around = build.object_at(build.own_extension(report), "surroundings")
     path = around.get("path")
     is_path = isinstance(path, str) and _can_be_given(path)
-    return python_options(str(around.get("python", ""))).split(), path if is_path else None
+    return python_options(
+        str(around.get("python", ""))
+    ).split(), path if is_path else None
 
 
 def _can_be_given(text: str) -> bool:
@@ -123,11 +136,17 @@ def _kept(args: Sequence[str], files: str) -> Iterator[tuple[str, ...]]:
         files: of its tests, each between slashes; they and their folders are no values.
     """
     table = {
-        name: sort for sort, names in packaged_table("pytest_options").items() for name in names
+        name: sort
+        for sort, names in packaged_table("pytest_options").items()
+        for name in names
     }
     for option in OPTIONS.values():
-        sort = "left_out" if option.type in ("flag", "database") else "left_out_with_value"
-        table |= dict.fromkeys(option.names, "kept_with_value" if option.name == "rules" else sort)
+        sort = (
+            "left_out" if option.type in ("flag", "database") else "left_out_with_value"
+        )
+        table |= dict.fromkeys(
+            option.names, "kept_with_value" if option.name == "rules" else sort
+        )
     words = list(args)
     while words:
         word = words.pop(0)
@@ -143,7 +162,9 @@ def _kept(args: Sequence[str], files: str) -> Iterator[tuple[str, ...]]:
         has_value = sort.endswith("with_value")
         if word.startswith("--") and not sort:
             has_value = bool(words) and not _is_selection(words[0], files)
-        elif is_joined and not has_value and not word.startswith("--"):  # `-xv` is `-x -v`
+        elif (
+            is_joined and not has_value and not word.startswith("--")
+        ):  # `-xv` is `-x -v`
             words.insert(0, f"-{is_joined}")
             word = name
         value_of = (words.pop(0),) if has_value and not is_joined and words else ()

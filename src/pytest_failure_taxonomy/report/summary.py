@@ -13,7 +13,12 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
-from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line, safe_text
+from pytest_failure_taxonomy.report.text import (
+    AS_REPORTED,
+    ShownPaths,
+    first_line,
+    safe_text,
+)
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -26,7 +31,15 @@ from pytest_failure_taxonomy.taxonomy.words import (
     words_at,
 )
 
-COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
+COUNTED: Final = (
+    "passed",
+    "failed",
+    "errors",
+    "skipped",
+    "xfailed",
+    "xpassed",
+    "flaky",
+)
 """The counts of a `summary` that people are told, in their order."""
 _MAX_KINDS: Final = 2
 """Kinds that a verdict could have, in one line."""
@@ -34,9 +47,23 @@ _MAX_NAMED: Final = 10
 """Node ids whose paths are looked for in the words of one cause."""
 _TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
 """Kinds of a failure for which the evidence says how it ended, and the exception does not."""
-_AS_THEY_STAND: Final = ("key", "count", "fix", "reason", "kind", "owner", "retryable", "charge_to")
+_AS_THEY_STAND: Final = (
+    "key",
+    "count",
+    "fix",
+    "reason",
+    "kind",
+    "owner",
+    "retryable",
+    "charge_to",
+)
 """Fields of a cause that are told as the report has them."""
-_STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
+_STATES: Final = {
+    "new": "new",
+    "came_back": "came back",
+    "known": "known",
+    "flaky": "flaky",
+}
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
 HIDES: Final = "; of the failed tests alone it passes, and hides the cause"
@@ -88,7 +115,9 @@ class CauseSummary:
     @property
     def traceback(self) -> str | None:
         """The first traceback there is of it."""
-        return next((each["traceback"] for each in self.failures if each["traceback"]), None)
+        return next(
+            (each["traceback"] for each in self.failures if each["traceback"]), None
+        )
 
     @property
     def remarks(self) -> str:
@@ -109,7 +138,9 @@ class CauseSummary:
     @property
     def below(self) -> tuple[str, ...]:
         """What stands below it: how to mend it, what has changed, what is proven, the command."""
-        return tuple(filter(None, (self.mend, self.changed, *self.proof, self.proof_command)))
+        return tuple(
+            filter(None, (self.mend, self.changed, *self.proof, self.proof_command))
+        )
 
     @property
     def changed(self) -> str:
@@ -169,7 +200,9 @@ def summarise(
     if verdict is None:
         headline = _success(report)
     else:
-        named = [nodeid for cause in causes[:1] for nodeid in cause.nodeids[:_MAX_NAMED]]
+        named = [
+            nodeid for cause in causes[:1] for nodeid in cause.nodeids[:_MAX_NAMED]
+        ]
         history = _history(report, causes, is_one=len(listed) == 1)
         headline = paths.words(verdict["message"], _named(report, named)) + history
         if len(listed) == 1:
@@ -249,12 +282,17 @@ def accepted_words(report: JSONObject) -> str:
     if known.get("accepted") is not True:
         return ""
     count = known.get("failures")
-    failures = "1 failure, which is" if count == 1 else f"{count} failures, which are all"
+    failures = (
+        "1 failure, which is" if count == 1 else f"{count} failures, which are all"
+    )
     return f"{failures} known ({known.get('by')}), so the exit status is 0"
 
 
 def _success(report: JSONObject) -> str:
-    summary, notes = report["summary"], build.texts_at(build.own_extension(report), "notes")
+    summary, notes = (
+        report["summary"],
+        build.texts_at(build.own_extension(report), "notes"),
+    )
     counts, failed = counts_in_words(summary, COUNTED), summary["failed"]
     if report["run"]["stage"] == Stage.BASELINE_RUN:
         # Its tests failed, as those of an unsolved task must.
@@ -263,7 +301,11 @@ def _success(report: JSONObject) -> str:
         if not failed:
             return f"valid baseline ({counts})"
         passed = f" ({summary['passed']:,} passed)" if summary["passed"] else ""
-        tests = "1 test failed, as it" if failed == 1 else f"{failed:,} tests failed, as they"
+        tests = (
+            "1 test failed, as it"
+            if failed == 1
+            else f"{failed:,} tests failed, as they"
+        )
         return f"valid baseline: {tests} should{passed}"
     # Where no plugin has looked and no counts were printed, none are known.
     is_known = counts or report["environment"]["pytest"] != "unknown"
@@ -274,18 +316,28 @@ def _success(report: JSONObject) -> str:
     if what == "no failure" and (failed or summary["errors"]):
         what = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
     of_benches = [bench["counts"] for bench in report["bench"]]
-    passed, cases = (sum(each[name] for each in of_benches) for name in ("passed", "scheduled"))
+    passed, cases = (
+        sum(each[name] for each in of_benches) for name in ("passed", "scheduled")
+    )
     # Where only the gate decides, a case below passes as a test.
-    below = [f"bench: {passed:,} of {counted(cases, 'case')} passed"] if passed < cases else []
+    below = (
+        [f"bench: {passed:,} of {counted(cases, 'case')} passed"]
+        if passed < cases
+        else []
+    )
     return "; ".join([f"{what}{tests}", *below, *notes])
 
 
-def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[CauseSummary]:
+def _causes(
+    report: JSONObject, paths: ShownPaths, told: _Told
+) -> Iterator[CauseSummary]:
     """Yield causes in words."""
     own = build.own_extension(report)
     attributions: dict[object, str] = {}
     for said in build.objects_at(own, "attributions"):
-        words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
+        words = [
+            said[name] for name in ("owner", "link") if isinstance(said.get(name), str)
+        ]
         if words and isinstance(said.get("rule"), str):
             attributions[said["rule"]] = ", ".join(words)
     states = build.object_at(own, "history")
@@ -293,21 +345,33 @@ def _causes(report: JSONObject, paths: ShownPaths, told: _Told) -> Iterator[Caus
         history, proof = cause["history"], cause["proof"]
         command = (proof or {}).get("command") or ""
         kept = (build.object_at(states, each) for each in cause["fingerprints"])
-        rules = [attributions.get(each.get("rule")) for each in failures] if attributions else ()
+        rules = (
+            [attributions.get(each.get("rule")) for each in failures]
+            if attributions
+            else ()
+        )
         named = _named(report, cause["nodeids"], failures)
         yield CauseSummary(
             **{name: cause[name] for name in _AS_THEY_STAND},
             text=paths.words(first_line(cause["what"]), named),
             codes=f"[{cause['reason']} {cause['kind']}]",
             about=next(filter(None, rules), ""),
-            history=state_words({**next(filter(None, kept), {}), **history}) if history else "",
+            history=state_words({**next(filter(None, kept), {}), **history})
+            if history
+            else "",
             state=history["state"] if history else None,
             last_passed_commit=history["last_passed_commit"] if history else None,
-            distributions_changed=tuple((history or {}).get("distributions_changed") or ()),
+            distributions_changed=tuple(
+                (history or {}).get("distributions_changed") or ()
+            ),
             nodeids=tuple(cause["nodeids"]),
             fingerprints=tuple(cause["fingerprints"]),
-            proof=proof_words(proof, next(iter(cause["nodeids"]), None), paths) if proof else (),
-            proof_command=command if safe_text(command, len(command) + 1) == command else "",
+            proof=proof_words(proof, next(iter(cause["nodeids"]), None), paths)
+            if proof
+            else (),
+            proof_command=command
+            if safe_text(command, len(command) + 1) == command
+            else "",
             failures=tuple(failures),
         )
 
@@ -333,9 +397,13 @@ def _failures_of(
                 failures = [each for each in failures if each["nodeid"] in nodeids]
             found += failures
         if uncollected:
-            found += [uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected]
+            found += [
+                uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected
+            ]
         if errors := of_run.get(cause["kind"]):
-            found += [e for e in errors if first_line(e["message"]) in cause["what"]] or errors
+            found += [
+                e for e in errors if first_line(e["message"]) in cause["what"]
+            ] or errors
         yield found
 
 
@@ -346,12 +414,20 @@ def _named(
     yield from nodeids[:_MAX_NAMED]
     yield from (test["nodeid"] for test in report["in_flight"][:_MAX_NAMED])
     for failure in failures[:_MAX_NAMED]:
-        yield from (failure[name]["path"] for name in ("location", "origin") if failure.get(name))
+        yield from (
+            failure[name]["path"]
+            for name in ("location", "origin")
+            if failure.get(name)
+        )
 
 
-def _history(report: JSONObject, causes: Sequence[CauseSummary], *, is_one: bool) -> str:
+def _history(
+    report: JSONObject, causes: Sequence[CauseSummary], *, is_one: bool
+) -> str:
     """Return what the history says of all that failed: `: 1 new, 7 known`."""
-    kept = build.object_at(build.object_at(build.own_extension(report), "history"), "verdict")
+    kept = build.object_at(
+        build.object_at(build.own_extension(report), "history"), "verdict"
+    )
     found = {"runs": 0, "first_seen": None, **kept}
     if isinstance(found.get("state"), str):  # of a verdict without a failure
         return f" [{state_words(found)}]"
@@ -383,7 +459,9 @@ def state_words(history: Mapping[str, Any]) -> str:
     if state == "flaky" and history.get("flaky_runs") and "flaky_failures" in history:
         return f"flaky: {history['flaky_failures']} of {history['flaky_runs']} runs"
     first, commit = history["first_seen"], history.get("first_commit")
-    since = first.strftime("%Y-%m-%d") if isinstance(first, datetime) else str(first)[:10]
+    since = (
+        first.strftime("%Y-%m-%d") if isinstance(first, datetime) else str(first)[:10]
+    )
     place = f" ({commit[:_COMMIT]})" if isinstance(commit, str) and commit else ""
     return f"{_SINCE.get(state, 'known since')} {since}{place}, {counted(runs, 'run')}"
 
@@ -411,14 +489,21 @@ def proof_words(
         "test": nodeid.rpartition("::")[2] if nodeid else "it",
         "s": "s" if len(names) == 1 else "",
     }
-    used, seen = ["undecided" if status == "undecided" else f"{row['name']}, {status}"], []
+    used, seen = (
+        ["undecided" if status == "undecided" else f"{row['name']}, {status}"],
+        [],
+    )
     for name, condition in row.items():  # as the table has them
         counts = {"fails": proof, "passes": without}.get(name, {})
         if counts.get("runs"):
             used.append(condition)
             interval = proof["interval"] if counts is proof else None
             seen.append(_runs_words(counts, condition.format(**words), interval))
-    lines = [row["line"]] if status == "proven" and state and names and "line" in row else []
+    lines = (
+        [row["line"]]
+        if status == "proven" and state and names and "line" in row
+        else []
+    )
     is_told = any("{state}" in each for each in (*used, *lines))
     suspected, known_since = "; ".join(proof["suspicions"]), proof["known_since"]
     parts = (
@@ -429,10 +514,14 @@ def proof_words(
     )
     head = used[0].format(**words) + (f" on {known_since[:10]}" if known_since else "")
     first = ": ".join(filter(None, (head, "; ".join(filter(None, parts)))))
-    return tuple(first_line(line) for line in (first, *(line.format(**words) for line in lines)))
+    return tuple(
+        first_line(line) for line in (first, *(line.format(**words) for line in lines))
+    )
 
 
-def _runs_words(counts: JSONObject, condition: str, interval: Mapping[str, float] | None) -> str:
+def _runs_words(
+    counts: JSONObject, condition: str, interval: Mapping[str, float] | None
+) -> str:
     runs, failed = counts["runs"], counts["failed"]
     if failed in (0, runs):
         return f"{'fails' if failed else 'passes'} {condition} ({runs:,} of {runs:,})"
@@ -450,11 +539,16 @@ def _advice(report: JSONObject, told: _Told) -> str:
     lasting = [each for each in told if each[0]["retryable"] is False]
     proofs = [cause["proof"] or {} for cause, _ in lasting]
     hidden = ("proven", "order.polluted")
-    hides = HIDES if hidden in [(each.get("status"), each.get("type")) for each in proofs] else ""
+    hides = (
+        HIDES
+        if hidden in [(each.get("status"), each.get("type")) for each in proofs]
+        else ""
+    )
     failed = sum(
         cause["count"]
         for cause, failures in lasting
-        if failures and (failures[0].get("exception") or {}).get("type") == "AssertionError"
+        if failures
+        and (failures[0].get("exception") or {}).get("type") == "AssertionError"
     )
     if len(told) == 1 or len(lasting) == len(told):
         return f"a retry won't help{hides}"
@@ -464,7 +558,9 @@ def _advice(report: JSONObject, told: _Told) -> str:
     return f"a retry won't help {len(lasting)} of the {len(told)} causes{hides}"
 
 
-def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:
+def _see(
+    report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths
+) -> str:
     """Say where to look for the only cause, and what was seen there."""
     verdict = report["verdict"]
     nodeid = verdict["nodeid"] or next(iter(cause.nodeids), None)
@@ -482,7 +578,11 @@ def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPat
     if origin and origin["package"] is not None and origin["owner"] != "pytest":
         package = f" in {origin['package']} ({origin['owner']})"  # that has raised the first one
     path, _, names = target.partition("[")[0].partition("::")
-    if path in headline and names.rpartition("::")[2] in headline and not (detail or package):
+    if (
+        path in headline
+        and names.rpartition("::")[2] in headline
+        and not (detail or package)
+    ):
         return ""
     label = "first" if cause.count > 1 else "see"
     return f"{label}: {target}" + (f": {detail}" if detail else "") + package
@@ -493,13 +593,17 @@ def _left(report: JSONObject, paths: ShownPaths) -> str:
     words, running, not_run = [], report["in_flight"], report["not_run"]["count"]
     if running:
         first = running[0]
-        since = ", ".join(filter(None, [first["phase"], seconds_words(first["elapsed_seconds"])]))
+        since = ", ".join(
+            filter(None, [first["phase"], seconds_words(first["elapsed_seconds"])])
+        )
         others = and_more(len(running) - 1)
         words.append(f"in flight: {paths.nodeid(first['nodeid'])} ({since}){others}")
     if not_run:
         noun = "collected test" if report["collection_errors"] else "test"
         noun = "selected test" if report["summary"]["deselected"] else noun
-        words.append(f"not run: {not_run:,} of {counted(report['summary']['collected'], noun)}")
+        words.append(
+            f"not run: {not_run:,} of {counted(report['summary']['collected'], noun)}"
+        )
     return "; ".join(words)
 
 
@@ -523,10 +627,16 @@ def stall_words(stall: Mapping[str, Any]) -> str:
 
 def merged_runs(report: JSONObject) -> Iterator[str]:
     """Yield which runs a report was merged from, and how each ended, whatever its fields hold."""
-    for run in build.objects_at(build.object_at(build.own_extension(report), "merged"), "runs"):
+    for run in build.objects_at(
+        build.object_at(build.own_extension(report), "merged"), "runs"
+    ):
         about, verdict = build.object_at(run, "run"), run.get("verdict")
         shard = build.object_at(about, "shard")
-        names = [name for name in (about.get("stage"), run.get("name")) if isinstance(name, str)]
+        names = [
+            name
+            for name in (about.get("stage"), run.get("name"))
+            if isinstance(name, str)
+        ]
         if shard:
             names.append(f"shard {shard.get('index')} of {shard.get('total')}")
         attempt = build.object_at(run, "attempt")

@@ -69,9 +69,26 @@ def encodable(text: str) -> str:
 
 CLOSED_FIELDS: Final = frozenset(
     {
-        *("$schema", "schema_version", "completeness", "stage", "started_at", "id", "fingerprint"),
+        *(
+            "$schema",
+            "schema_version",
+            "completeness",
+            "stage",
+            "started_at",
+            "id",
+            "fingerprint",
+        ),
         *("reason", "kind", "confidence", "failure_type", "recovery_action"),
-        *("phase", "severity", "verdict", "owner", "state", "what", "outcome", "first_seen"),
+        *(
+            "phase",
+            "severity",
+            "verdict",
+            "owner",
+            "state",
+            "what",
+            "outcome",
+            "first_seen",
+        ),
         *("finding", "flip", "charge_to", "status", "known_since", "digest"),
     }
 )
@@ -109,9 +126,13 @@ def change_texts(
     if not isinstance(value, dict):
         return value
     if closed is None:
-        return {change(name): change_texts(each, change) for name, each in value.items()}
+        return {
+            change(name): change_texts(each, change) for name, each in value.items()
+        }
     return {
-        name: each if is_closed(name, each, closed) else change_texts(each, change, closed)
+        name: each
+        if is_closed(name, each, closed)
+        else change_texts(each, change, closed)
         for name, each in value.items()
     }
 
@@ -134,7 +155,9 @@ def cap(text: str, limit: int, *, between_words: bool = False) -> str:
     head, tail = kept // 2, len(text) - (kept - kept // 2)
     if between_words:
         head = max(_LONGEST_WORD, head)
-        blanks = [blank.start() for blank in _BLANK.finditer(text, head - _LONGEST_WORD, head)]
+        blanks = [
+            blank.start() for blank in _BLANK.finditer(text, head - _LONGEST_WORD, head)
+        ]
         head = blanks[-1] if blanks else head
         blank = _BLANK.search(text, tail, tail + _LONGEST_WORD)
         tail = tail if blank is None else blank.start()
@@ -168,7 +191,9 @@ def safe_lines(text: str) -> str:
     return _COMMAND.sub(_escape_for_json, visible)
 
 
-def that_fit(entries: Iterable[_T], room: int, size_of: Callable[[_T], int]) -> list[_T]:
+def that_fit(
+    entries: Iterable[_T], room: int, size_of: Callable[[_T], int]
+) -> list[_T]:
     """Return the first of some entries, as many as there is room for together."""
     kept = []
     for entry in entries:
@@ -284,13 +309,19 @@ class ShownPaths:
         first, newline, rest = text.partition("\n")
         known = {path for each in named if (path := each.partition("::")[0])}
         for pattern in (_PLACE, _SETTING, _IMPORTED):
-            found = re.search(pattern, first)  # compiled when needed: most runs show no such text
+            found = re.search(
+                pattern, first
+            )  # compiled when needed: most runs show no such text
             if found is not None:
                 root, paths = self._rootdir, filter(None, found.groupdict().values())
-                known.update(each for each in paths if os.path.isfile(os.path.join(root, each)))
+                known.update(
+                    each for each in paths if os.path.isfile(os.path.join(root, each))
+                )
         if known:
             longest_first = sorted(map(re.escape, known), key=len, reverse=True)
-            names = re.compile(rf"(?<![\w./\\-])(?:{'|'.join(longest_first)})(?![\w/\\-]|\.\w)")
+            names = re.compile(
+                rf"(?<![\w./\\-])(?:{'|'.join(longest_first)})(?![\w/\\-]|\.\w)"
+            )
             first = names.sub(lambda match: self.path(match[0]), first)
         return f"{first}{newline}{rest}"
 

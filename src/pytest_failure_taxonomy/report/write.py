@@ -69,7 +69,9 @@ def refuse_special_file(path: Path, what: str) -> None:
         raise SettingsError(f"{what}{path} is {name}; give the name of a file")
 
 
-def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None) -> None:
+def write_report(
+    path: Path, report: dict[str, Any], reserve: Path | None = None
+) -> None:
     """Replace the file atomically: a reader sees the old report or the new one.
 
     The text is complete before a file is opened. Missing folders are made. The file gets the mode
@@ -114,7 +116,9 @@ def replace_file(path: Path, text: str) -> None:
     files.replace_file(path, content)
 
 
-def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[str, Any]:
+def write_what_fits(
+    path: Path, report: dict[str, Any], reserve: Path
+) -> dict[str, Any]:
     """Replace the file by as much of the report as the reserve has room for.
 
     Returns:
@@ -125,14 +129,18 @@ def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[s
     """
     from pytest_failure_taxonomy.report.build import cut_to_fit
 
-    part = cut_to_fit(report, os.lstat(reserve).st_size, lambda report: len(encode(report)))
+    part = cut_to_fit(
+        report, os.lstat(reserve).st_size, lambda report: len(encode(report))
+    )
     if part is None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     write_report(path, part, reserve)
     return part
 
 
-def _use_reserve(reserve: Path | None, folder: int | None, name: str, content: bytes) -> bool:
+def _use_reserve(
+    reserve: Path | None, folder: int | None, name: str, content: bytes
+) -> bool:
     """Move the reserve to where the report goes and write into it; tell whether that worked.
 
     It is moved before it is written: of two processes that want it only one gets it, and the other

@@ -42,13 +42,23 @@ MAX_BYTES_OF_KNOWN: Final = 1024 * 1024
 """Enough for some thousand entries."""
 MAX_PATTERN: Final = 1_000
 """Characters of a regular expression."""
-MATCH_FIELDS: Final = ("exception", "message", "nodeid", "phase", "code_owner", "package")
+MATCH_FIELDS: Final = (
+    "exception",
+    "message",
+    "nodeid",
+    "phase",
+    "code_owner",
+    "package",
+)
 """The keys that select the failures to which a rule applies."""
 
 _FORM: Final = Form(
-    right="a file of rules is YAML in UTF-8 that begins with `rules:`", max_bytes=MAX_BYTES
+    right="a file of rules is YAML in UTF-8 that begins with `rules:`",
+    max_bytes=MAX_BYTES,
 )
-_EXAMPLE: Final = "write `rules:` and below it a list of rules, each beginning with `- `"
+_EXAMPLE: Final = (
+    "write `rules:` and below it a list of rules, each beginning with `- `"
+)
 _FORM_OF_KNOWN: Final = Form(
     right="a file of known failures is a YAML list in UTF-8 of entries with `nodeid:` or "
     "`fingerprint:`",
@@ -75,7 +85,9 @@ def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
     """
     problems = Problems(os.fspath(path), RulesError)
     if_empty = f"the file is empty; {_EXAMPLE}"
-    root = read_tree(path, problems, _FORM, root=(dict,), example=_EXAMPLE, if_empty=if_empty)
+    root = read_tree(
+        path, problems, _FORM, root=(dict,), example=_EXAMPLE, if_empty=if_empty
+    )
     rules = () if root is None else _read_rules(root, problems)
     if problems:
         raise problems.as_error()
@@ -85,7 +97,9 @@ def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
 def _read_rules(root: Tree, problems: Problems) -> tuple[Rule, ...]:
     for key, part in root.items():
         if key != "rules":
-            right = right_words(key, ["rules"], otherwise="the only key here is `rules`")
+            right = right_words(
+                key, ["rules"], otherwise="the only key here is `rules`"
+            )
             problems.add(part.line, f"unknown key {quoted(key)}; {right}")
     if "rules" not in root.value:
         problems.add(root.line, f"there are no rules; {_EXAMPLE}")
@@ -93,7 +107,9 @@ def _read_rules(root: Tree, problems: Problems) -> tuple[Rule, ...]:
     listed = root.at("rules")
     if not isinstance(listed.value, list):
         if listed.value is not WRONG:
-            problems.add(listed.line, f"rules: is {kind_of(listed)} and not a list; {_EXAMPLE}")
+            problems.add(
+                listed.line, f"rules: is {kind_of(listed)} and not a list; {_EXAMPLE}"
+            )
         return ()
     if not listed.value:
         problems.add(listed.line, f"rules: the list is empty; {_EXAMPLE}")
@@ -130,7 +146,11 @@ def _read_rule(part: Tree, problems: Problems) -> dict[str, Any] | None:
         problems.add(part.line, what)
     reason, kind = part.value.get("reason"), part.value.get("kind")
     is_known = isinstance(reason, str) and reason in FailureReason.__members__
-    if is_known and isinstance(kind, str) and re.fullmatch(KIND_PATTERN, kind) is not None:
+    if (
+        is_known
+        and isinstance(kind, str)
+        and re.fullmatch(KIND_PATTERN, kind) is not None
+    ):
         reasons = reasons_of_kind(kind)
         if reasons and reason not in reasons:
             problems.add(
@@ -157,7 +177,9 @@ def _check_pattern(pattern: str) -> str:
     if not pattern:
         raise WrongError("is empty; give it a value or leave it out")
     if len(pattern) > MAX_PATTERN:
-        raise WrongError(f"is longer than {MAX_PATTERN:,} characters; make several rules of it")
+        raise WrongError(
+            f"is longer than {MAX_PATTERN:,} characters; make several rules of it"
+        )
     try:
         compile_quietly(pattern)
     except re.error as error:
@@ -176,7 +198,9 @@ def _check_pattern(pattern: str) -> str:
 def _check_reason(name: str) -> str:
     if name not in FailureReason.__members__:
         right = right_words(
-            name, FailureReason.__members__, otherwise="they are " + ", ".join(FailureReason)
+            name,
+            FailureReason.__members__,
+            otherwise="they are " + ", ".join(FailureReason),
         )
         raise WrongError(f"{quoted(name)} is none of the fifteen reasons; {right}")
     return name
@@ -202,11 +226,16 @@ _OwnKind = Annotated[
 ]
 _Link = Annotated[
     Line,
-    _matching(r"(?i:https?)://[^\s/]+\S*", "address; begin it with https:// or http://"),
+    _matching(
+        r"(?i:https?)://[^\s/]+\S*", "address; begin it with https:// or http://"
+    ),
 ]
 _Fingerprint = Annotated[
     str,
-    _matching("[0-9a-f]{6,64}", "fingerprint; give six or more of its hexadecimal digits, quoted"),
+    _matching(
+        "[0-9a-f]{6,64}",
+        "fingerprint; give six or more of its hexadecimal digits, quoted",
+    ),
 ]
 
 
@@ -249,12 +278,16 @@ def load_known(path: str | os.PathLike[str]) -> tuple[KnownFailure, ...]:
     for part in () if root is None else root:
         if not isinstance(part.value, dict):
             if part.value is not WRONG:
-                problems.add(part.line, f"an entry is {kind_of(part)}; {_EXAMPLE_OF_KNOWN}")
+                problems.add(
+                    part.line, f"an entry is {kind_of(part)}; {_EXAMPLE_OF_KNOWN}"
+                )
             continue
         entry = validate(_KnownEntry, part, problems, subject="the entry")
         if ("nodeid" in part.value) == ("fingerprint" in part.value):
             which = "both" if "nodeid" in part.value else "neither"
-            problems.add(part.line, f"the entry has {which} of nodeid and fingerprint; give one")
+            problems.add(
+                part.line, f"the entry has {which} of nodeid and fingerprint; give one"
+            )
         elif entry is not None:
             given = entry.model_dump(exclude_unset=True)
             entries.append(KnownFailure(**{"line": part.line, **given}))
@@ -267,7 +300,9 @@ def _check_date(given: str) -> str:
     try:
         return date.fromisoformat(given).isoformat()
     except ValueError:
-        raise WrongError(f"{quoted(given)} is no date; give one such as 2026-12-31") from None
+        raise WrongError(
+            f"{quoted(given)} is no date; give one such as 2026-12-31"
+        ) from None
 
 
 class _KnownEntry(FileModel):

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RunEvidence, TestFailure
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
+    RunEvidence,
+    TestFailure,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -45,7 +49,9 @@ class RuleMatcher:
 
         while True:
             known = len(self._switched_off)
-            matched = [match_rule(self._rules, failure, self._search) for failure in failures]
+            matched = [
+                match_rule(self._rules, failure, self._search) for failure in failures
+            ]
             if len(self._switched_off) == known:
                 return matched
             # A pattern was switched off on the way. What it matched before must not count.
@@ -74,7 +80,9 @@ class RuleMatcher:
         self._searched_texts[pattern] = self._searched_texts.get(pattern, 0) + 1
         limit_seconds = LIMIT_SECONDS + SECONDS_PER_TEXT * self._searched_texts[pattern]
         try:
-            found = next(searched.matches(text, limit_seconds - searched.seconds_used), None)
+            found = next(
+                searched.matches(text, limit_seconds - searched.seconds_used), None
+            )
         except TimeoutError:
             self._wasted_seconds += searched.seconds_used
             self._switch_off(
@@ -89,10 +97,14 @@ class RuleMatcher:
     def _switch_off(self, pattern: str, why: str) -> None:
         self._switched_off.add(pattern)
         names = ", ".join(rule.name for rule in self._rules if rule.message == pattern)
-        self.problems.append(f"rule {names}: switched off for this run, its pattern {why}")
+        self.problems.append(
+            f"rule {names}: switched off for this run, its pattern {why}"
+        )
 
 
-def apply_rules(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tuple[str, ...]]:
+def apply_rules(
+    run: RunEvidence, rules: Sequence[Rule]
+) -> tuple[RunEvidence, tuple[str, ...]]:
     """Return the run with what the rules say of its failures, and what went wrong with the rules.
 
     What a test or a hook has said stands.

@@ -25,11 +25,25 @@ import pytest
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import machine, progress
-from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded, guarded_hook
+from pytest_failure_taxonomy.recorder.guard import (
+    Faults,
+    defer_sigint,
+    guarded,
+    guarded_hook,
+)
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.session import UNDESCRIBED, SessionRecorder, exit_code_of
-from pytest_failure_taxonomy.report.build import OWN_NAME, build_report, fit_benches, removed_from
+from pytest_failure_taxonomy.recorder.session import (
+    UNDESCRIBED,
+    SessionRecorder,
+    exit_code_of,
+)
+from pytest_failure_taxonomy.report.build import (
+    OWN_NAME,
+    build_report,
+    fit_benches,
+    removed_from,
+)
 from pytest_failure_taxonomy.report.render import show_faces
 from pytest_failure_taxonomy.report.render import terminal as face
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
@@ -112,7 +126,9 @@ def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
-    _follow_process(config, run.session.record, run.faults, run.report_file.hand_over).begin()
+    _follow_process(
+        config, run.session.record, run.faults, run.report_file.hand_over
+    ).begin()
     isolate_package()
     for warning in settings.warnings:
         run.faults.note(warning)
@@ -212,7 +228,9 @@ class Run:
             from pytest_failure_taxonomy.recorder.every_test import EveryTest
 
             self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
-            config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
+            config.pluginmanager.register(
+                self._every_test, "failure_taxonomy_every_test"
+            )
         call_after_fork(self.report_file.leave_to_parent)
 
     def _begin_on_disk(self) -> None:
@@ -225,10 +243,14 @@ class Run:
             "started_ns": self._started_ns,
             "stage": settings.stage,
             "strict_baseline": settings.strict_baseline,
-            "faulthandler_exit_seconds": progress.faulthandler_exit_seconds(self._config),
+            "faulthandler_exit_seconds": progress.faulthandler_exit_seconds(
+                self._config
+            ),
             "rules": settings.rules,
             # A pattern that matches itself shows a secret, and the record has no such secret.
-            "redact": [each for each in settings.redact if self._secrets.redact(each) == each],
+            "redact": [
+                each for each in settings.redact if self._secrets.redact(each) == each
+            ],
             "context": self._context(None),
             "path": self._path,
         }
@@ -266,16 +288,27 @@ class Run:
                 progress.stderr_of_faulthandler(self._config),
             )
             watcher_id = self.report_file.watcher_id
-            self._controller = ControllerRecorder(self._config, self.session, left, watcher_id)
+            self._controller = ControllerRecorder(
+                self._config, self.session, left, watcher_id
+            )
             manager.register(self._controller, "failure_taxonomy_controller")
         record = self.report_file.record
         if self.report_file.watcher_id is not None:
-            self._stalled = StalledRun(self._config, record, ends=self._settings.ends_stalled)
+            self._stalled = StalledRun(
+                self._config, record, ends=self._settings.ends_stalled
+            )
             manager.register(self._stalled, "failure_taxonomy_stalled_run")
-        elif self._controller is None and self._settings.stall_seconds and not HAS_OBSERVERS:
+        elif (
+            self._controller is None
+            and self._settings.stall_seconds
+            and not HAS_OBSERVERS
+        ):
             from pytest_failure_taxonomy.watcher.stalls.in_pytest import StallThread
 
-            seconds, place = self._settings.stall_seconds, (self.report_file.path, self._id)
+            seconds, place = (
+                self._settings.stall_seconds,
+                (self.report_file.path, self._id),
+            )
             self._stall_thread = StallThread(self._config, self.session, seconds, place)
             manager.register(self._stall_thread, "failure_taxonomy_stall_thread")
             self._stall_thread.start()
@@ -303,16 +336,22 @@ class Run:
         except BaseException as error:
             self.finish_with(error)
             raise
-        self.finish(evidence.ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
+        self.finish(
+            evidence.ProcessExit(code=exit_code_of(int(status or 0)), source="pytest")
+        )
         return pytest.ExitCode.OK if self._accepts_failures else status
 
     def finish_with(self, error: BaseException) -> None:
         """Finish a run that an error ends, of which pytest or Python is about to tell."""
         self._speaks_last = is_program()
         end = evidence.ProcessExit(code=None, source="none")
-        with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
+        with suppress(
+            OSError, MemoryError
+        ):  # a test has used up all descriptors, or all memory
             with interpreter_as_it_was():
-                from pytest_failure_taxonomy.recorder.startup_errors import record_startup_error
+                from pytest_failure_taxonomy.recorder.startup_errors import (
+                    record_startup_error,
+                )
 
             end = record_startup_error(self.session, error, self._config)
         self.finish(end)
@@ -338,30 +377,44 @@ class Run:
             self._controller.catch_up()
         seen = self._evidence(exit_seen, duration)
         record = self.report_file.record
-        record.write("end", should_fail=seen.should_fail, coverage=seen.coverage, gate=seen.gate)
+        record.write(
+            "end", should_fail=seen.should_fail, coverage=seen.coverage, gate=seen.gate
+        )
         record.finish(seen.exit.code or 0)
         if self.report_file.has_lost_watcher():
             self._record_no_watcher("it was ended before pytest was")
-        with suppress(Exception):  # a test may have patched anything; the rest is enough
+        with suppress(
+            Exception
+        ):  # a test may have patched anything; the rest is enough
             self._environment = replace(self._environment, memory=machine.memory_use())
             thread = self._stall_thread
-            observed = self.report_file.read_observed() if thread is None else thread.stop()
+            observed = (
+                self.report_file.read_observed() if thread is None else thread.stop()
+            )
             if self._stalled is not None and self._stalled.ended is not None:
                 observed = self._stalled.ended
             if observed is not None:
                 from pytest_failure_taxonomy.record.observed import with_stalls
 
-                seen = with_stalls(seen, observed, ended_ns=self._clock(), is_over=False)
+                seen = with_stalls(
+                    seen, observed, ended_ns=self._clock(), is_over=False
+                )
             # Past the properties: a class of the user's may have others.
-            staying = [each for each in threading.enumerate() if not vars(each)["_daemonic"]]
+            staying = [
+                each for each in threading.enumerate() if not vars(each)["_daemonic"]
+            ]
             if len(staying) > 1:
-                from pytest_failure_taxonomy.watcher.stalls.in_pytest import record_left_threads
+                from pytest_failure_taxonomy.watcher.stalls.in_pytest import (
+                    record_left_threads,
+                )
 
                 record_left_threads(record, self._config.rootpath, self._secrets.redact)
         try:
             report = self._final_report(seen, duration)
         except OSError as error:  # no file can be opened, not even to import a module
-            print_lines(self._config, [face.problem_line(self.report_file.give_up(error))])
+            print_lines(
+                self._config, [face.problem_line(self.report_file.give_up(error))]
+            )
             return
         known = self._secrets.known
         self._add_benches(report)
@@ -407,10 +460,16 @@ class Run:
             try:
                 if not isinstance(answer, dict):
                     name = type(answer).__name__
-                    raise TypeError(f"{name} returned; a dict with one key of your own is right")
-                added = change_texts(json.loads(json.dumps(answer, allow_nan=False)), encodable)
+                    raise TypeError(
+                        f"{name} returned; a dict with one key of your own is right"
+                    )
+                added = change_texts(
+                    json.loads(json.dumps(answer, allow_nan=False)), encodable
+                )
                 if OWN_NAME in added:
-                    raise ValueError(f"the name {OWN_NAME} is taken; use one of your own")
+                    raise ValueError(
+                        f"the name {OWN_NAME} is taken; use one of your own"
+                    )
                 extensions |= self._secrets.redact_json(added) | extensions
             except (TypeError, ValueError, RecursionError) as error:
                 self.faults.add(_HOOK, error)
@@ -433,7 +492,11 @@ class Run:
         started_in = config.invocation_params.dir
         paths = ShownPaths(str(config.rootpath), str(started_in))
         path = "" if problem else self.report_file.path_from(started_in)
-        shown = f"{path} ({self.report_file.moved})" if path and self.report_file.moved else path
+        shown = (
+            f"{path} ({self.report_file.moved})"
+            if path and self.report_file.moved
+            else path
+        )
         level = printing.verbosity(config)
         tells = level > -2 and settings.summary != "off"
         lines: list[face.Line] = []
@@ -453,13 +516,19 @@ class Run:
                 lines += self._past_runs.lines(report, path)
             faults += self._remarks(seen)
         lines += map(face.notice, faults if level > -2 else ())
-        if self._accepts_failures and (not tells or config.pluginmanager.is_blocked("terminal")):
+        if self._accepts_failures and (
+            not tells or config.pluginmanager.is_blocked("terminal")
+        ):
             # Nothing turns a failed run green without a word.
-            write_words(sys.stderr, f"failure taxonomy: {safe_text(accepted_words(report))}\n")
+            write_words(
+                sys.stderr, f"failure taxonomy: {safe_text(accepted_words(report))}\n"
+            )
 
         def speak() -> None:
             if os.getpid() == self._process_id:  # a fork has the same to do at its end
-                links = partial(printing.link_targets, report, paths, self.report_file.path, shown)
+                links = partial(
+                    printing.link_targets, report, paths, self.report_file.path, shown
+                )
                 print_lines(config, lines, links if tells else None)
                 print_lines(config, [face.Line(text=each) for each in annotations])
 
@@ -468,7 +537,9 @@ class Run:
             atexit.register(speak)
         else:
             speak()
-        failed = report["verdict"] and report["failures"] and report["exit"]["code"] == 1
+        failed = (
+            report["verdict"] and report["failures"] and report["exit"]["code"] == 1
+        )
         if settings.prove and failed and problem is None:
             from pytest_failure_taxonomy.run.proving import prove_at_exit
 
@@ -489,7 +560,9 @@ class Run:
             remarks.append(words_of_uncounted(seen.uncounted))
         return remarks
 
-    def _evidence(self, exit_seen: evidence.ProcessExit, duration: float) -> evidence.RunEvidence:
+    def _evidence(
+        self, exit_seen: evidence.ProcessExit, duration: float
+    ) -> evidence.RunEvidence:
         """Return all that was seen of the session, and how it ends."""
         seen = evidence.RunEvidence(
             stage=self._settings.stage,
@@ -503,7 +576,9 @@ class Run:
                 self._environment, self._commit = machine.look_closer(
                     self._environment, self._commit, self._config.rootpath, self._path
                 )
-        coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
+        coverage = self._config.pluginmanager.get_plugin(
+            "_cov"
+        )  # pytest-cov, if it measures
         if coverage is not None and not seen.should_fail:
             shortfall = _coverage_shortfall(coverage)
             # It counts as a failure of the session.
@@ -539,7 +614,9 @@ class Run:
             seen = name_libraries(seen)
         return seen  # noqa: RET504 - as it was, if that has failed
 
-    def _final_report(self, seen: evidence.RunEvidence, duration: float) -> dict[str, Any]:
+    def _final_report(
+        self, seen: evidence.RunEvidence, duration: float
+    ) -> dict[str, Any]:
         """Build the report; without what is said of failures if it can't be built with that."""
         try:
             return self._build(self._attributed(seen), "full", duration)
@@ -548,7 +625,9 @@ class Run:
         except Exception as error:  # noqa: BLE001 - the counts are true, and the run is red
             self.faults.add(_END, error)
         bare = [
-            evidence.TestFailure(nodeid=failure.nodeid, phase=failure.phase, message=UNDESCRIBED)
+            evidence.TestFailure(
+                nodeid=failure.nodeid, phase=failure.phase, message=UNDESCRIBED
+            )
             for failure in seen.failures
         ]
         return self._build(replace(seen, failures=tuple(bare)), "full", duration)
@@ -557,7 +636,9 @@ class Run:
     def _environment(self) -> evidence.Environment:
         """Read once, at the start: a test may change or patch what it is read from."""
         plugins = self._config.pluginmanager.list_plugin_distinfo()
-        environment = describe_environment(pytest.__version__, [each for _, each in plugins])
+        environment = describe_environment(
+            pytest.__version__, [each for _, each in plugins]
+        )
         return replace(environment, git=self._commit[0])
 
     @cached_property
@@ -589,7 +670,8 @@ class Run:
         has_cache = self._config.pluginmanager.has_plugin("cacheprovider")
         return evidence.Surroundings(
             variables=tuple(filter(os.environ.get, _VARIABLES)),
-            cache=has_cache or "no:cacheprovider" in " ".join(map(str, invocation.args)),
+            cache=has_cache
+            or "no:cacheprovider" in " ".join(map(str, invocation.args)),
             folder=None if invocation.dir == rootdir else str(invocation.dir),
             root=machine.find_root(rootdir),
             python=evidence.python_options(" ".join(sys.orig_argv[1:])),
@@ -643,7 +725,10 @@ def _kept_in(session: Any) -> dict[str, str] | None:
 def _search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
     """Remove secrets that extensions and benches have made known, and count all again."""
     foreign = change_texts(report["extensions"], redact)
-    kept = {"order": report["order"], "extensions": foreign}  # numbers hold none but by chance
+    kept = {
+        "order": report["order"],
+        "extensions": foreign,
+    }  # numbers hold none but by chance
     report |= change_texts(report, redact, CLOSED_FIELDS) | kept
     own = report["extensions"].setdefault(OWN_NAME, {})
     own.pop("redacted", None)
@@ -662,7 +747,9 @@ def _coverage_shortfall(plugin: Any) -> str:
         from coverage.results import should_fail_under  # what pytest-cov asks
 
         total, required = float(plugin.cov_total), float(plugin.options.cov_fail_under)
-        if not should_fail_under(total, required, int(plugin.options.cov_precision or 0)):
+        if not should_fail_under(
+            total, required, int(plugin.options.cov_precision or 0)
+        ):
             return ""
     except Exception:  # noqa: BLE001 - a foreign object, which may do whatever it likes
         return ""
@@ -708,12 +795,17 @@ class _WorkerStart:
         """Begin as a worker or, in a pytest that a test of a worker runs, as a run of its own."""
         given = getattr(config, "workerinput", None)
         if given is not None:
-            from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY, WorkerRecorder
+            from pytest_failure_taxonomy.recorder.worker import (
+                OUTPUT_KEY,
+                WorkerRecorder,
+            )
 
             if self._requested or OUTPUT_KEY in given:  # its controller records the run
                 recorder = WorkerRecorder(config)
                 config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
-                _follow_process(config, recorder.record, recorder.faults, recorder.hand_over)
+                _follow_process(
+                    config, recorder.record, recorder.faults, recorder.hand_over
+                )
                 isolate_package()
             return (yield)
         if not self._requested:

@@ -62,7 +62,9 @@ class PastRuns:
         else:
             today = datetime.now().astimezone().date().isoformat()
             name = self._settings.known_name
-            unlisted, notes = compare_with_known(known, evidence, judge(evidence), today, name)
+            unlisted, notes = compare_with_known(
+                known, evidence, judge(evidence), today, name
+            )
         others = _other_than_failed_tests(evidence)
         is_accepted = not unlisted and not others
         self._known = {
@@ -95,13 +97,19 @@ class PastRuns:
         lines = [notice(note) for note in (self._known or {}).get("notes", ())]
         known = self._known
         if report["verdict"] is not None and (accepted := accepted_words(report)):
-            lines.append(notice(accepted))  # a verdict on what crashed takes the usual place
+            lines.append(
+                notice(accepted)
+            )  # a verdict on what crashed takes the usual place
         if known is not None and known["unknown_count"] and known["failures"]:
             count = known["unknown_count"]
             names = ", ".join(known["unknown"]) + (", ..." if count > MAX_NAMED else "")
-            lines.append(notice(f"not known by {known['by']}: {count} of them: {names}"))
+            lines.append(
+                notice(f"not known by {known['by']}: {count} of them: {names}")
+            )
         elif known is not None and known["failures"] and known["others"]:
-            words = f"known by {known['by']} and not accepted, because {known['others']}"
+            words = (
+                f"known by {known['by']} and not accepted, because {known['others']}"
+            )
             lines.append(notice(f"all failures are {words}"))
         if self._why_not is not None:
             words = f"the run is not in the history: {self._why_not}"
@@ -117,8 +125,12 @@ def has_password(url: str) -> bool:
     """Tell whether a URL has a password, which must not be written down."""
     try:
         parts = urlsplit(url)
-        names = [name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
-        is_in_query = any(word in name for name in names for word in ("pass", "secret", "token"))
+        names = [
+            name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)
+        ]
+        is_in_query = any(
+            word in name for name in names for word in ("pass", "secret", "token")
+        )
         return "://" in url and (parts.password is not None or is_in_query)
     except ValueError:
         return True
@@ -126,7 +138,9 @@ def has_password(url: str) -> bool:
 
 def _other_than_failed_tests(run: RunEvidence) -> str:
     """Say what made a session fail besides tests that failed; empty if nothing."""
-    workers = any(each.ending != "finished" and each.crashed_on is None for each in run.workers)
+    workers = any(
+        each.ending != "finished" and each.crashed_on is None for each in run.workers
+    )
     others: tuple[tuple[object, str], ...] = (
         (run.should_fail, run.should_fail),
         (run.coverage, run.coverage),
@@ -136,7 +150,13 @@ def _other_than_failed_tests(run: RunEvidence) -> str:
         (run.unrecorded, "pytest has counted failures that could not be recorded"),
         (workers, "a worker died without a test"),
         (run.uncounted, "a plugin has counted failures that are none of a test"),
-        (run.interruptions or run.in_flight or run.ended_tests or run.not_run, "tests are missing"),
-        (run.exit.code != _TESTS_FAILED or not run.failures, f"exit code {run.exit.code}"),
+        (
+            run.interruptions or run.in_flight or run.ended_tests or run.not_run,
+            "tests are missing",
+        ),
+        (
+            run.exit.code != _TESTS_FAILED or not run.failures,
+            f"exit code {run.exit.code}",
+        ),
     )
     return next((words for is_so, words in others if is_so), "")

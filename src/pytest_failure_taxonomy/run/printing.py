@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from _pytest._io import TerminalWriter  # public only through the reporter, which may be missing
+from _pytest._io import (
+    TerminalWriter,
+)  # public only through the reporter, which may be missing
 
 from pytest_failure_taxonomy.recorder.machine import ci_providers
-from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES, Line, causes_with_tests
+from pytest_failure_taxonomy.report.render.terminal import (
+    MAX_CAUSES,
+    Line,
+    causes_with_tests,
+)
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.report.text import ShownPaths
 
@@ -86,7 +92,9 @@ def print_lines(
     with suppress(OSError, ValueError):
         if reporter is not None:
             reporter.ensure_newline()
-            if writer.width_of_current_line:  # the reporter does not know of xdist's progress line
+            if (
+                writer.width_of_current_line
+            ):  # the reporter does not know of xdist's progress line
                 writer.line()
         is_terminal = writer.hasmarkup and writer._file.isatty()  # noqa: SLF001 - `--color=yes` may print to a file
         knows_links = links is not None and is_terminal and knows_hyperlinks(os.environ)
@@ -119,11 +127,17 @@ def lines_of_causes(
         chosen: what the user has chosen to see, if anything.
         level: the verbosity. GitLab's log folds them, so they stand there in any case.
     """
-    is_told = level > 0 or (level == 0 and is_on_gitlab()) if chosen is None else chosen == "groups"
+    is_told = (
+        level > 0 or (level == 0 and is_on_gitlab())
+        if chosen is None
+        else chosen == "groups"
+    )
     has_failures = report["failures"] or report["collection_errors"]
     if not is_told or report["verdict"] is None or not has_failures:
         return []
-    lines = list(causes_with_tests(summarise(report, paths, MAX_CAUSES), paths, MAX_CAUSES))
+    lines = list(
+        causes_with_tests(summarise(report, paths, MAX_CAUSES), paths, MAX_CAUSES)
+    )
     if not is_on_gitlab():
         return lines
     at = int(time.time())  # a section that the log shows on a click
@@ -161,7 +175,9 @@ def link_targets(
         if place is not None and place["line"]:
             file = os.path.normpath(os.path.join(rootdir, place["path"]))
             if os.path.isfile(file):
-                targets[f"{paths.path(place['path'])}:{place['line']}"] = Path(file).as_uri()
+                targets[f"{paths.path(place['path'])}:{place['line']}"] = Path(
+                    file
+                ).as_uri()
     return targets
 
 

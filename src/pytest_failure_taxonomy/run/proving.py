@@ -14,7 +14,10 @@ from typing import Any
 
 from pytest_failure_taxonomy.option_files import VARIABLE
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
-from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was, write_words
+from pytest_failure_taxonomy.system.interpreter import (
+    interpreter_as_it_was,
+    write_words,
+)
 
 
 def prove_at_exit(
@@ -45,7 +48,14 @@ def prove_at_exit(
         variables = {**environment, PROVING_VARIABLE: "1"}
         if history:
             variables[VARIABLE] = history
-        command = [sys.executable, "-P", "-m", "pytest_failure_taxonomy", "prove", str(report)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "pytest_failure_taxonomy",
+            "prove",
+            str(report),
+        ]
         # Not ignored, or the command would ignore it, too.
         signal.signal(signal.SIGINT, lambda *_: None)
         with interpreter_as_it_was():

@@ -117,7 +117,9 @@ class ReportFile:
         )
         if record.lost is not None:  # a record without its first event can't be read
             record.remove()
-            self.record = Record(f"no record could be kept: {record.lost.rpartition(': ')[2]}")
+            self.record = Record(
+                f"no record could be kept: {record.lost.rpartition(': ')[2]}"
+            )
             return
         self.record = record
 
@@ -130,9 +132,13 @@ class ReportFile:
         """Start the watcher; return why there is none that was wanted to complete the report."""
         settings, record = self._settings, self.record
         with suppress(OSError):  # the disk is nearly full, and the record matters more
-            os.close(record.open_file(layout.RESERVE, os.O_WRONLY, layout.RESERVE_BYTES))
+            os.close(
+                record.open_file(layout.RESERVE, os.O_WRONLY, layout.RESERVE_BYTES)
+            )
         self._at_sigterm.begin_at_sigterm(record)
-        stall_seconds = settings.stall_seconds if settings.observer and is_observable() else 0.0
+        stall_seconds = (
+            settings.stall_seconds if settings.observer and is_observable() else 0.0
+        )
         if not self.is_watched and not stall_seconds:
             return None
         why = record.lost
@@ -177,7 +183,9 @@ class ReportFile:
         terminal = descriptors.get(layout.TERMINAL)
         if terminal is not None and not process.outlives_this_process(terminal):
             of_crash = (layout.CRASH_FILE, layout.TERMINAL)
-            descriptors = {name: each for name, each in descriptors.items() if name not in of_crash}
+            descriptors = {
+                name: each for name, each in descriptors.items() if name not in of_crash
+            }
         return self._watch.hand_over(descriptors) and layout.CRASH_FILE in descriptors
 
     def leave_to_parent(self) -> None:
@@ -276,4 +284,6 @@ class ReportFile:
     def path_from(self, started_in: Path) -> str:
         """Return the path of the report, relative to where pytest was started if it lies below."""
         path = self.path
-        return str(path.relative_to(started_in) if path.is_relative_to(started_in) else path)
+        return str(
+            path.relative_to(started_in) if path.is_relative_to(started_in) else path
+        )

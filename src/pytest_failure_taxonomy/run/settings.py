@@ -105,7 +105,9 @@ def read_settings(config: pytest.Config) -> Settings:
 
         mailbox = find_mailbox()
         wanted = read_message(mailbox)
-    reader.ini("")  # that it is on is known already, but not what is wrong with its value
+    reader.ini(
+        ""
+    )  # that it is on is known already, but not what is wrong with its value
     named = reader.given("report", wanted.get("report"))
     report = reader.path("report", named)
     if report is None:
@@ -125,7 +127,9 @@ def read_settings(config: pytest.Config) -> Settings:
     refused = refused_files(config, report)
     reader.problems += refused
     if refused:
-        if any(each.startswith(f"{named.by} ") or report.name in each for each in refused):
+        if any(
+            each.startswith(f"{named.by} ") or report.name in each for each in refused
+        ):
             raise SettingsError(*reader.problems)
         # The report says so, and nothing else is written.
         faces, history, known = Faces(), None, None
@@ -170,8 +174,14 @@ class _Reader:
         option = OPTIONS[name]
         try:
             return self.config.getini(option.dest)
-        except (TypeError, ValueError, pytest.UsageError) as error:  # as pytest's version has it
-            self.problems.append(f"ini value {option.dest}: {error}; give {option.wanted}")
+        except (
+            TypeError,
+            ValueError,
+            pytest.UsageError,
+        ) as error:  # as pytest's version has it
+            self.problems.append(
+                f"ini value {option.dest}: {error}; give {option.wanted}"
+            )
             return None
 
     def given(self, name: str, wanted: str | None = None) -> Given:
@@ -237,7 +247,9 @@ def _stall_seconds(reader: _Reader) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < MAX_STALL_SECONDS:
-        reader.refuse("stall_seconds", found, f"{found.value!r} is no number of seconds from 0 on")
+        reader.refuse(
+            "stall_seconds", found, f"{found.value!r} is no number of seconds from 0 on"
+        )
         return 0.0
     return seconds
 
@@ -281,7 +293,9 @@ def _from_file(reader: _Reader, name: str, found: Given) -> Any:
 def _prove(reader: _Reader) -> str | None:
     """Return for how long to prove; `None` in a run that a test or an experiment has started."""
     found = reader.given("prove")
-    if found.value is not None and not re.fullmatch(r"0*[1-9][0-9]{0,5}[smh]?", found.value):
+    if found.value is not None and not re.fullmatch(
+        r"0*[1-9][0-9]{0,5}[smh]?", found.value
+    ):
         reader.refuse("prove", found, f"{found.value!r} is no time")
     is_nested = {"PYTEST_CURRENT_TEST", PROVING_VARIABLE} & os.environ.keys()
     return None if is_nested else found.value
@@ -306,7 +320,9 @@ def _shard(reader: _Reader) -> Shard | None:
         found = _SHARD.fullmatch(given_shard.value)
         shard = Shard(index=int(found[1]), total=int(found[2])) if found else None
         if shard is None or not 1 <= shard.index <= shard.total:
-            reader.refuse("shard", given_shard, f"{given_shard.value!r} is no part of a suite")
+            reader.refuse(
+                "shard", given_shard, f"{given_shard.value!r} is no part of a suite"
+            )
             return None
         return shard
     known = {**os.environ, **vars(reader.options)}
@@ -330,7 +346,9 @@ def _attempt(reader: _Reader) -> Attempt | None:
         return None
     missing = [OPTIONS[name].flag for name, text in texts.items() if not text]
     if missing:
-        reader.problems.append(f"{missing[0]}: it is missing; give both subtask and approach")
+        reader.problems.append(
+            f"{missing[0]}: it is missing; give both subtask and approach"
+        )
         return None
     return Attempt(**texts)
 
@@ -351,22 +369,37 @@ def _faces(reader: _Reader) -> Faces:
         # Only what was typed is an error: a configuration is shared by machines that have the
         # library and others that do not.
         paths["html"] = None
-        words = {str(word).partition("=")[0] for word in reader.config.invocation_params.args}
-        told = reader.warnings if words.isdisjoint(OPTIONS["html"].names) else reader.problems
+        words = {
+            str(word).partition("=")[0] for word in reader.config.invocation_params.args
+        }
+        told = (
+            reader.warnings
+            if words.isdisjoint(OPTIONS["html"].names)
+            else reader.problems
+        )
         told.append(f"{reader.given('html').by}: {missing}")
     mode = reader.choice("github") or "auto"
-    is_on_github = mode == "on" or (mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
+    is_on_github = mode == "on" or (
+        mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true"
+    )
     return Faces(
         **paths,
-        junit_family="xunit1" if family in ("xunit1", "legacy") else "xunit2",  # of older pytests
+        junit_family="xunit1"
+        if family in ("xunit1", "legacy")
+        else "xunit2",  # of older pytests
         github=is_on_github,
-        summary=(os.environ.get("GITHUB_STEP_SUMMARY") or None) if is_on_github else None,
+        summary=(os.environ.get("GITHUB_STEP_SUMMARY") or None)
+        if is_on_github
+        else None,
         output=(os.environ.get("GITHUB_OUTPUT") or None) if is_on_github else None,
     )
 
 
 def _redact(reader: _Reader) -> tuple[str, ...]:
-    patterns = (*(reader.ini("redact") or ()), *(reader.options.failure_taxonomy_redact or ()))
+    patterns = (
+        *(reader.ini("redact") or ()),
+        *(reader.options.failure_taxonomy_redact or ()),
+    )
     if patterns:
         from pytest_failure_taxonomy.redaction.redactor import check_patterns
 

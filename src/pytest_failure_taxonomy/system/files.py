@@ -90,7 +90,9 @@ def read_named_file(path: str | Path, max_bytes: int) -> bytes:
     Raises:
         OSError: if it can't be read, or is a pipe, a device or a folder.
     """
-    return _read_and_close(os.open(path, READ & ~getattr(os, "O_NOFOLLOW", 0)), max_bytes)
+    return _read_and_close(
+        os.open(path, READ & ~getattr(os, "O_NOFOLLOW", 0)), max_bytes
+    )
 
 
 def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
@@ -101,7 +103,9 @@ def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
     """
     _refuse_special(os.fstat(descriptor), "")
     pieces = []
-    while max_bytes > 0 and (piece := os.read(descriptor, min(max_bytes, _PIECE_BYTES))):
+    while max_bytes > 0 and (
+        piece := os.read(descriptor, min(max_bytes, _PIECE_BYTES))
+    ):
         pieces.append(piece)
         max_bytes -= len(piece)
     return b"".join(pieces)
@@ -130,7 +134,9 @@ def open_shared(path: Path, *, make: bool) -> int:
             if not make:
                 raise
             try:
-                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CAREFUL, 0o666)
+                return os.open(
+                    path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CAREFUL, 0o666
+                )
             except FileExistsError:
                 continue  # another process was quicker
         try:
@@ -238,7 +244,9 @@ def _descriptor_of(folder: Path) -> Iterator[int | None]:
 class Folder:
     """An open folder; it stays the same one even if its path is replaced."""
 
-    def __init__(self, path: Path, descriptor: int | None, status: os.stat_result) -> None:
+    def __init__(
+        self, path: Path, descriptor: int | None, status: os.stat_result
+    ) -> None:
         """Take ownership of a descriptor. Use `open_folder` or `make_folder` instead."""
         self.path = path
         self.identity = identity_of(status)
@@ -379,7 +387,9 @@ def make_folder(path: Path) -> Folder:
     Raises:
         OSError: if it can't be created, or exists and is not a folder of this user.
     """
-    with suppress(FileExistsError):  # a parent is a file: the next call raises NotADirectoryError
+    with suppress(
+        FileExistsError
+    ):  # a parent is a file: the next call raises NotADirectoryError
         path.parent.mkdir(parents=True, exist_ok=True)
     owner: int | None = _user()
     with suppress(FileExistsError):
@@ -406,7 +416,9 @@ def _open(
         raise OSError(errno.ELOOP, "is a symbolic link", str(path))
     if not _HAS_DESCRIPTORS:
         if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+            raise NotADirectoryError(
+                errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)
+            )
         return Folder(path, None, status)
     descriptor = os.open(where, _FOLDER, dir_fd=at)
     try:
@@ -437,11 +449,15 @@ def _refuse_special(status: os.stat_result, path: str | Path) -> None:
 def reason_of(error: OSError) -> str:
     """Return what is wrong with a folder, as a phrase to follow its name."""
     words = error.strerror or str(error)
-    return words if words.startswith(("is ", "belongs ")) else f"can't be used ({words})"
+    return (
+        words if words.startswith(("is ", "belongs ")) else f"can't be used ({words})"
+    )
 
 
 def _not_ours(path: Path) -> OSError:
-    return FileExistsError(errno.EEXIST, "is not the one that was made there", str(path))
+    return FileExistsError(
+        errno.EEXIST, "is not the one that was made there", str(path)
+    )
 
 
 def move_high(descriptor: int) -> int:

@@ -42,13 +42,25 @@ _PYTHON: Final = os.path.dirname(os.__file__)
 
 _COPIED: Final = frozenset(
     {
-        *("builtins", "genericpath", "io", "json", "linecache", "ntpath", "os", "posixpath", "re"),
+        *(
+            "builtins",
+            "genericpath",
+            "io",
+            "json",
+            "linecache",
+            "ntpath",
+            "os",
+            "posixpath",
+            "re",
+        ),
         *("signal", "struct", "subprocess", "time", "tokenize", "tomllib", "traceback"),
     }
 )
 """Modules of Python of which our modules get a copy. Their functions assign to no global name, so
 those of a copy do the same."""
-_SHARED: Final = frozenset({"asyncio", "logging", "pdb", "signal", "sys", "threading", "warnings"})
+_SHARED: Final = frozenset(
+    {"asyncio", "logging", "pdb", "signal", "sys", "threading", "warnings"}
+)
 """Modules of Python in which others replace functions for good, or whose state threads share."""
 _REPLACEABLE: Final = frozenset((BuiltinFunctionType, FunctionType, ModuleType, type))
 _BUILTINS: Final = {
@@ -89,7 +101,11 @@ def isolate_module(module: ModuleType) -> ModuleType:
 def _copy_function(function: FunctionType, names: dict[str, Any]) -> FunctionType:
     """Return a function that does the same with other global names."""
     copy = FunctionType(
-        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        names,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
@@ -121,7 +137,9 @@ def isolate_package() -> None:
             continue
         elif not (package in _SHARED or package.startswith("_")):
             _AT_START[module] = {
-                name: value for name, value in names.items() if type(value) in _REPLACEABLE
+                name: value
+                for name, value in names.items()
+                if type(value) in _REPLACEABLE
             }
         _MODULES[name] = module
 
@@ -149,7 +167,9 @@ def _find_replaced() -> list[tuple[ModuleType, str]]:
 def _find_hidden() -> list[str]:
     """Return the names of modules that are no longer loaded, or are other ones."""
     modules = sys.modules
-    return [name for name, module in _MODULES.items() if modules.get(name) is not module]
+    return [
+        name for name, module in _MODULES.items() if modules.get(name) is not module
+    ]
 
 
 @contextmanager
@@ -165,7 +185,9 @@ def interpreter_as_it_was() -> Iterator[None]:
         (libraries if _is_of_library(entry) else others).append(entry)
     sys.path[:] = libraries + others
     modules = sys.modules
-    hidden = [name for name in _IMPORTED_LATE if _is_hidden(name, libraries)] + _find_hidden()
+    hidden = [
+        name for name in _IMPORTED_LATE if _is_hidden(name, libraries)
+    ] + _find_hidden()
     theirs = {name: modules.pop(name, None) for name in hidden}
     modules.update(_MODULES)
     try:
@@ -193,7 +215,9 @@ def _is_hidden(name: str, libraries: list[str]) -> bool:
         return False
     module = sys.modules[name]
     file = vars(module).get("__file__") if type(module) is ModuleType else None
-    return not _is_of_library(file) and PathFinder.find_spec(name, libraries) is not None
+    return (
+        not _is_of_library(file) and PathFinder.find_spec(name, libraries) is not None
+    )
 
 
 def call_after_fork(*methods: Any) -> None:
@@ -216,9 +240,13 @@ def our_command(*words: str) -> str:
     import shlex
     import shutil
 
-    folders = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    folders = os.pathsep.join(
+        [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+    )
     program = ["failure-taxonomy"]
-    if shutil.which(program[0], path=folders) is None:  # it is not installed, only importable
+    if (
+        shutil.which(program[0], path=folders) is None
+    ):  # it is not installed, only importable
         program = [sys.executable, "-m", "pytest_failure_taxonomy"]
     return shlex.join([*program, *words])
 
@@ -274,7 +302,9 @@ def drop_unwritten(stream: IO[str] | None) -> None:
 
 def _descriptor_of(stream: IO[str]) -> int | None:
     """Return the descriptor to write to; `None` if the stream itself has to be used."""
-    if os.name == "nt":  # the stream converts line ends, and writes UTF-16 to the console
+    if (
+        os.name == "nt"
+    ):  # the stream converts line ends, and writes UTF-16 to the console
         return None
     try:
         return stream.fileno()

@@ -70,11 +70,18 @@ def find_oom_victim(
 
 
 def victim_among(
-    victims: Iterable[OomVictim], process_id: int, since_seconds: float, until_seconds: float
+    victims: Iterable[OomVictim],
+    process_id: int,
+    since_seconds: float,
+    until_seconds: float,
 ) -> OomVictim | None:
     """Return the last of the victims that is a process, by its id and the time."""
     first, last = since_seconds - _SLACK_SECONDS, until_seconds + _SLACK_SECONDS
-    found = [one for one in victims if one.pid == process_id and first <= one.at_seconds <= last]
+    found = [
+        one
+        for one in victims
+        if one.pid == process_id and first <= one.at_seconds <= last
+    ]
     return found[-1] if found else None
 
 
@@ -121,7 +128,9 @@ def read_records(path: str = KERNEL_LOG) -> Iterator[str]:
     Raises:
         OSError: if it can't be opened or read.
     """
-    if not hasattr(os, "O_NONBLOCK"):  # Windows; a read of the log would wait for a new record
+    if not hasattr(
+        os, "O_NONBLOCK"
+    ):  # Windows; a read of the log would wait for a new record
         raise FileNotFoundError(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -130,7 +139,9 @@ def read_records(path: str = KERNEL_LOG) -> Iterator[str]:
                 record = os.read(descriptor, _MAX_RECORD_BYTES)
             except BlockingIOError:
                 return
-            except BrokenPipeError:  # the next one has been overwritten; reading goes on after it
+            except (
+                BrokenPipeError
+            ):  # the next one has been overwritten; reading goes on after it
                 continue
             if not record:
                 return

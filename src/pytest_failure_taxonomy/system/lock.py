@@ -8,7 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.system.files import KeptDescriptor, identity_of, open_shared
+from pytest_failure_taxonomy.system.files import (
+    KeptDescriptor,
+    identity_of,
+    open_shared,
+)
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import is_alive, read_identity
 
@@ -70,7 +74,9 @@ class FileLock:
         with suppress(OSError):  # a full disk: then the lock alone has to do
             os.ftruncate(lock.descriptor, 0)
             os.lseek(lock.descriptor, 0, os.SEEK_SET)
-            os.write(lock.descriptor, json.dumps(read_identity(os.getpid())).encode("ascii"))
+            os.write(
+                lock.descriptor, json.dumps(read_identity(os.getpid())).encode("ascii")
+            )
         self._lock = lock
         _held.add(self.path)
         return True

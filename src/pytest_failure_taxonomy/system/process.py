@@ -13,7 +13,9 @@ import stat
 import sys
 import time
 
-TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
+TYPE_CHECKING = (
+    False  # importing it from `typing` would take more memory than all the rest
+)
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 # Bound here, because a test may replace them in their module and never put them back.
 _open, _read, _close, _listdir = os.open, os.read, os.close, os.listdir
 _FLAGS = os.O_RDONLY
-for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):  # a test may put anything beside the record
+for _name in (
+    "O_NOFOLLOW",
+    "O_NONBLOCK",
+    "O_CLOEXEC",
+):  # a test may put anything beside the record
     _FLAGS |= getattr(os, _name, 0)
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -50,7 +56,11 @@ CGROUPS = "/sys/fs/cgroup"
 _NO_LIMIT = 1 << 60
 """From here on a limit is none: what version 1 says for that is the largest number of pages."""
 _NAMES_V2 = ("memory.max", "memory.current", "memory.peak")
-_NAMES_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes")
+_NAMES_V1 = (
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "memory.max_usage_in_bytes",
+)
 CACHE_SHARE = 0.8
 """The share of the limit from which on the cache of files is asked for and left out."""
 
@@ -128,7 +138,11 @@ def is_alive(identity: dict[str, Any]) -> bool:
     """Tell whether the process with an identity still runs; a zombie does not."""
     now = read_identity(identity["pid"])
     is_same = now["start_ticks"] in (None, identity["start_ticks"])
-    return is_same and now["boot_id"] == identity["boot_id"] and has_process(identity["pid"])
+    return (
+        is_same
+        and now["boot_id"] == identity["boot_id"]
+        and has_process(identity["pid"])
+    )
 
 
 def has_process(process_id: int) -> bool:
@@ -183,10 +197,14 @@ def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
         if budget := _timeout_budget(command_of(process_id)):
             # Start times count the time in which the machine was suspended, the clock does not.
             clocks = time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC
-            suspended_seconds = time.clock_gettime(clocks[0]) - time.clock_gettime(clocks[1])
+            suspended_seconds = time.clock_gettime(clocks[0]) - time.clock_gettime(
+                clocks[1]
+            )
             seconds = int(fields[19]) / os.sysconf("SC_CLK_TCK") - suspended_seconds
             started_ns = int(seconds * 1e9)
-            found.append({"pid": process_id, "budget_seconds": budget, "started_ns": started_ns})
+            found.append(
+                {"pid": process_id, "budget_seconds": budget, "started_ns": started_ns}
+            )
     return found
 
 
@@ -200,7 +218,11 @@ def _timeout_budget(arguments: list[str]) -> float | None:
             next(rest, None)
         elif not argument.startswith("-"):
             found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)", argument)
-            return float(found.group(1)) * _UNITS[found.group(2)] or None if found else None
+            return (
+                float(found.group(1)) * _UNITS[found.group(2)] or None
+                if found
+                else None
+            )
     return None
 
 
@@ -216,7 +238,9 @@ def command_of(process_id: int) -> list[str]:
 
 def catches(process_id: int, number: int) -> bool | None:
     """Tell whether a process has a handler for a signal; `None` if that can't be known."""
-    found = read_text(f"/proc/{process_id}/status").partition("\nSigCgt:")[2].split(None, 1)
+    found = (
+        read_text(f"/proc/{process_id}/status").partition("\nSigCgt:")[2].split(None, 1)
+    )
     return bool(int(found[0], 16) >> (number - 1) & 1) if found else None
 
 
@@ -267,7 +291,8 @@ def is_interactive_shell(command: list[str]) -> bool:
     before = ""
     for word in filter(None, command[1:]):
         if before not in _OPTIONS_WITH_A_FILE and (
-            not word.startswith("-") or (word[1:].islower() and word[1:].isalpha() and "c" in word)
+            not word.startswith("-")
+            or (word[1:].islower() and word[1:].isalpha() and "c" in word)
         ):
             return False
         before = word
@@ -330,7 +355,11 @@ class ControlGroup:
         the limit it is left out, as far as nobody has used it lately.
         """
         used = _number(read_text(self._use))
-        if used is None or self.limit_bytes is None or used < CACHE_SHARE * self.limit_bytes:
+        if (
+            used is None
+            or self.limit_bytes is None
+            or used < CACHE_SHARE * self.limit_bytes
+        ):
             return used
         # Version 1 has two figures, of which the total has the groups in this one, too.
         unused = _field_in(self._cache, "total_inactive_file")
@@ -353,9 +382,13 @@ def find_control_group(
     """
     for mount, path, is_v1 in _hierarchies(described, base):
         names = _NAMES_V1 if is_v1 else _NAMES_V2
-        groups: list[ControlGroup] = []  # on the way from the process's own up to the root
+        groups: list[
+            ControlGroup
+        ] = []  # on the way from the process's own up to the root
         parts = [part for part in path.split("/") if part and part != ".."]
-        for count in range(len(parts), -1, -1):  # a container sees its own group as the root
+        for count in range(
+            len(parts), -1, -1
+        ):  # a container sees its own group as the root
             folder = "/".join([mount, *parts[:count]])
             if _number(read_text(f"{folder}/{names[1]}")) is not None:
                 groups.append(ControlGroup(folder, names))
@@ -371,7 +404,10 @@ def oom_events_file() -> str | None:
     """Return the file with the number of OOM kills in this process's group, if it can be read."""
     for mount, path, is_v1 in _hierarchies("/proc/self/cgroup", CGROUPS):
         name = "memory.oom_control" if is_v1 else "memory.events"
-        for folder in (mount + path, mount):  # a container sees its own group as the root
+        for folder in (
+            mount + path,
+            mount,
+        ):  # a container sees its own group as the root
             file = f"{folder.rstrip('/')}/{name}"
             if _field_in(file, "oom_kill") is not None:
                 return file
@@ -380,7 +416,11 @@ def oom_events_file() -> str | None:
 
 def read_oom_count(path: str | None) -> int | None:
     """Return the count in such a file; a path from a record may be any, and is checked."""
-    if path is None or os.path.normpath(path) != path or not path.startswith(f"{CGROUPS}/"):
+    if (
+        path is None
+        or os.path.normpath(path) != path
+        or not path.startswith(f"{CGROUPS}/")
+    ):
         return None
     return _field_in(path, "oom_kill")
 
@@ -514,12 +554,19 @@ class MemorySampler:
             _json_of({"pid": process_id, "peak_rss_bytes": peak_rss})
             for process_id, peak_rss in sorted(self._peaks.items())
         )
-        return f'{_json_of(numbers)[:-1]}, "processes": [{", ".join(processes)}]}}'.encode("ascii")
+        return (
+            f'{_json_of(numbers)[:-1]}, "processes": [{", ".join(processes)}]}}'.encode(
+                "ascii"
+            )
+        )
 
 
 def _json_of(numbers: dict[str, int | None]) -> str:
     """Return an object of numbers in JSON, whose module would take more memory than all this."""
-    words = (f'"{name}": {"null" if each is None else each}' for name, each in numbers.items())
+    words = (
+        f'"{name}": {"null" if each is None else each}'
+        for name, each in numbers.items()
+    )
     return f"{{{', '.join(words)}}}"
 
 
@@ -531,13 +578,19 @@ def _open_file(folder: str) -> int:
     except OSError:
         return -1
     try:
-        opened = os.open(MEMORY_FILE, os.O_WRONLY | os.O_NONBLOCK | flags, dir_fd=within)
+        opened = os.open(
+            MEMORY_FILE, os.O_WRONLY | os.O_NONBLOCK | flags, dir_fd=within
+        )
     except OSError:
         return -1
     finally:
         os.close(within)
     seen = os.fstat(opened)
-    if stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1 and seen.st_uid == os.geteuid():
+    if (
+        stat.S_ISREG(seen.st_mode)
+        and seen.st_nlink == 1
+        and seen.st_uid == os.geteuid()
+    ):
         return opened
     os.close(opened)
     return -1
@@ -570,7 +623,9 @@ def ask_git(
     import subprocess
 
     # Guests take no locks, and ask no program of the user's.
-    environment = {name: text for name, text in os.environ.items() if name not in without}
+    environment = {
+        name: text for name, text in os.environ.items() if name not in without
+    }
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(  # noqa: S603 - git, with words of ours

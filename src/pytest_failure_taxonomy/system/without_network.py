@@ -35,7 +35,11 @@ def leave_network() -> None:
         if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-        own = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+        own = {
+            "setgroups": "deny",
+            "uid_map": f"{user} {user} 1",
+            "gid_map": f"{group} {group} 1",
+        }
         for name, text in own.items():
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)

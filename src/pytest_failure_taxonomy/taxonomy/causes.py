@@ -12,7 +12,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.charges import charge_of_findings, one_charge
-from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    RunError,
+    TestFailure,
+)
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
     FailureType,
@@ -58,7 +62,14 @@ _FIRST: Final = (
 """How kinds begin that explain what else failed, or did not run; stalls do so, too."""
 _LAST: Final = ("interrupt.", "process.", "session.", "exit_status.")
 """How the kinds begin of endings that came after what had failed."""
-_AT_A_NODE: Final = ("process.", "worker.", "test.", "collection.", "session.", "stage.")
+_AT_A_NODE: Final = (
+    "process.",
+    "worker.",
+    "test.",
+    "collection.",
+    "session.",
+    "stage.",
+)
 """How the kinds begin of endings that are others at another node."""
 _STATES: Final = ("new", "came_back", None, "known", "flaky")
 """What a history says, in the order in which people want to see it."""
@@ -75,13 +86,22 @@ _LEAST_RECOVERABLE: Final = (
 _CHECKS: Final = frozenset({"AssertionError", "Failed", "Skipped"})
 """What people raise to say that something is wrong; they have said it in their own words."""
 _NOT_BY_PEOPLE: Final = (
-    *("async def functions are not", " not found in `markers` ", "Database access not allowed"),
+    *(
+        "async def functions are not",
+        " not found in `markers` ",
+        "Database access not allowed",
+    ),
     *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
 )
 """One of them is in the text where pytest or a plugin raises the same."""
 _WITHOUT_EXCEPTION: Final = (STRICT_XPASS, "bdb.BdbQuit")
 """How a test's failure begins that has no exception and that a row of the table knows."""
-_PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ", "CaseWithoutScoreError: ")
+_PLAIN: Final = (
+    "AssertionError: ",
+    "Failed: ",
+    "CaseFailedError: ",
+    "CaseWithoutScoreError: ",
+)
 """Exceptions that say nothing by their type: a check has failed."""
 # Only what begins a word is tried: a text of a megabyte without blanks takes no time.
 _CONFTEST: Final = r"(?<![^\s'\"()])[^\s'\"()]*conftest\.py"
@@ -121,7 +141,9 @@ def gather_causes(
         key = keys.get(said) if found.fingerprint else None
         if key is None:
             diagnosis = recognise(found)
-            key = keys[said] = diagnosis.key if diagnosis is not None else _key_of(found)
+            key = keys[said] = (
+                diagnosis.key if diagnosis is not None else _key_of(found)
+            )
             members.setdefault(key, (diagnosis, []))
         members[key][1].append(found)
     recognised_first = sorted(members.items(), key=lambda each: each[1][0] is None)
@@ -186,16 +208,26 @@ def _cause(
                 tests[failure.nodeid] = None
             unnamed += not failure.nodeid
             # A test that failed only because its subtests did is not counted beside them.
-            count = 0 if failure.part == "sum" and found.nodeid in with_subtests else count
+            count = (
+                0 if failure.part == "sum" and found.nodeid in with_subtests else count
+            )
         elif isinstance(failure, CollectionFailure):
-            files += [failure.nodeid] if not failure.nodeid or failure.nodeid not in files else []
+            files += (
+                [failure.nodeid]
+                if not failure.nodeid or failure.nodeid not in files
+                else []
+            )
         elif found.kind == "test.failed" and failure is None and not found.nodeid:
             unnamed += 0 if found.headline else count
         kind = found.reason, found.kind
         counts[kind] = counts.get(kind, 0) + count
-    told = [one for each in findings for one in (each.fingerprint, *each.explains) if one]
+    told = [
+        one for each in findings for one in (each.fingerprint, *each.explains) if one
+    ]
     hung_at: dict[Hashable, str | None] = {}
-    if len(key) != 16 or key.strip("0123456789abcdef"):  # else a fingerprint is one already
+    if len(key) != 16 or key.strip(
+        "0123456789abcdef"
+    ):  # else a fingerprint is one already
         key = digest_of((key,))
     reason, most = max(counts, key=counts.__getitem__)  # of equals, the first
     count = sum(counts.values()) or 1
@@ -230,7 +262,9 @@ def _cause(
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """Return causes in the order in which they are shown; of equals, the first is the first."""
-    return tuple(sorted(causes, key=lambda cause: place_of_cause(cause.kind, None, cause.count)))
+    return tuple(
+        sorted(causes, key=lambda cause: place_of_cause(cause.kind, None, cause.count))
+    )
 
 
 def place_of_cause(kind: str, state: str | None, count: int) -> tuple[bool, int, int]:
@@ -260,7 +294,9 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
             unnamed=known.unnamed + cause.unnamed,
             charge_to=one_charge((known.charge_to, cause.charge_to)),
             **{
-                name: tuple(dict.fromkeys((*getattr(known, name), *getattr(cause, name))))
+                name: tuple(
+                    dict.fromkeys((*getattr(known, name), *getattr(cause, name)))
+                )
                 for name in ("nodeids", "tests", "files", "fingerprints")
             },
         )
@@ -279,7 +315,10 @@ def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction
         (cause, recovery_of_failure(cause.failure_type, cause.retryable))
         for cause in firsts.values()
     ]
-    return min(actions, key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind))
+    return min(
+        actions,
+        key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind),
+    )
 
 
 def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
@@ -292,7 +331,9 @@ def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
 
 def headline_of_run(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     """Return what failed in one line: the one cause there is, or how many there are."""
-    endings = [cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)]
+    endings = [
+        cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)
+    ]
     failed = _failed_in_words(causes, run)
     if len(causes) == 1:
         [cause] = causes
@@ -321,9 +362,13 @@ def _failed_in_words(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     told = []
     if tests:
         of = f" of {ran:,}" if ran > tests else ""
-        told.append(f"{tests:,}{of} {'test' if max(ran, tests) == 1 else 'tests'} failed")
+        told.append(
+            f"{tests:,}{of} {'test' if max(ran, tests) == 1 else 'tests'} failed"
+        )
     if files:
-        told.append(f"{counted(files, 'file' if tests else 'test file')} can't be collected")
+        told.append(
+            f"{counted(files, 'file' if tests else 'test file')} can't be collected"
+        )
     return ", ".join(told)
 
 
@@ -337,7 +382,11 @@ def _sentence_of_cause(members: _Members) -> str:
     found, sentence = members.findings[0], ""
     if members.diagnosis is not None:
         sentence = members.diagnosis.what
-    elif found.failure is not None and not found.headline and (found.nodeid or found.words):
+    elif (
+        found.failure is not None
+        and not found.headline
+        and (found.nodeid or found.words)
+    ):
         sentence = found.words[0] if found.words else _in_own_words(found.failure)
         if len(members.files) > 1:  # which of them imported it first tells nothing
             sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
@@ -381,7 +430,9 @@ def _where(members: _Members, sentence: str) -> str:
         first, *others = files
         told = []
         if others or tests or first.partition("::")[0] not in sentence:
-            what = f"{len(files):,} test files" if others else one_line(first, _MAX_PATH)
+            what = (
+                f"{len(files):,} test files" if others else one_line(first, _MAX_PATH)
+            )
             how = "imported" if is_import and "::" not in first else "collected"
             at = "" if others else _import_in_words(failure, first, sentence)
             told.append(f"{what} can't be {how}{at}")
@@ -392,7 +443,9 @@ def _where(members: _Members, sentence: str) -> str:
         file = re.search(_CONFTEST, failure.message)
         if file is None or file[0] in sentence:
             return ""
-        return f"{file[0]} can't be imported{_import_in_words(failure, file[0], sentence)}"
+        return (
+            f"{file[0]} can't be imported{_import_in_words(failure, file[0], sentence)}"
+        )
     return _tests_in_words(members, sentence)
 
 
@@ -402,10 +455,17 @@ def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str)
     Nothing is said of it where that is the file itself, or where the sentence names it.
     """
     at = ""
-    if isinstance(failure, CollectionFailure) and (place := failure.location) is not None:
-        is_own = place.path != file.partition("::")[0] and not _ELSEWHERE.match(place.path)
+    if (
+        isinstance(failure, CollectionFailure)
+        and (place := failure.location) is not None
+    ):
+        is_own = place.path != file.partition("::")[0] and not _ELSEWHERE.match(
+            place.path
+        )
         at = _place_in_words(place) if is_own else ""
-    elif isinstance(failure, RunError) and (found := re.search(_LOADED_BY, failure.message)):
+    elif isinstance(failure, RunError) and (
+        found := re.search(_LOADED_BY, failure.message)
+    ):
         at = f" ({found[1]})"
     return "" if at.strip(" ()") in sentence else at
 
@@ -467,7 +527,9 @@ def _whether_retry_helps_one(
         return found.retryable
     raised = None if failure is None else failure.exception
     frame = None if raised is None else raised.frame
-    is_hung = found.kind == "test.timeout" and frame is not None and frame.owner == "project"
+    is_hung = (
+        found.kind == "test.timeout" and frame is not None and frame.owner == "project"
+    )
     if is_hung and hung_at.setdefault(frame, found.nodeid) != found.nodeid:
         return None  # where another test hung, too: a loop without an end, perhaps
     return describe_kind(found.kind, found.reason).retryable
@@ -517,9 +579,15 @@ def _key_of(found: Finding) -> str:
     """Return what failures have in common that one change mends, where nobody recognises it."""
     failure = found.failure
     raised = None if failure is None else failure.exception
-    if isinstance(failure, TestFailure) and raised is not None and raised.fixture is not None:
+    if (
+        isinstance(failure, TestFailure)
+        and raised is not None
+        and raised.fixture is not None
+    ):
         origin = raised.origin
-        file = "" if origin is None else (origin.entry.partition(": ")[0] or origin.path)
+        file = (
+            "" if origin is None else (origin.entry.partition(": ")[0] or origin.path)
+        )
         return f"fixture {raised.fixture} {file} {raised.module}.{raised.type} {found.reason}"
     if raised is not None and (key := _key_in_foreign_code(raised)):
         return key
@@ -538,7 +606,11 @@ def _key_in_foreign_code(raised: evidence.RaisedException) -> str:
     empty text for these, and for what the user's code has raised.
     """
     frame = raised.frame
-    if frame is None or frame.owner in _USERS or "builtins.AssertionError" in raised.names:
+    if (
+        frame is None
+        or frame.owner in _USERS
+        or "builtins.AssertionError" in raised.names
+    ):
         return ""
     # Imported here, because most failures are assertions, which don't come so far.
     from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message

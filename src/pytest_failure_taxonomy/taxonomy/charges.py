@@ -59,7 +59,9 @@ def charge_of(
         row["charge_to"]
         for row in charges()
         if not any(
-            words.isdisjoint(row[name].split()) for name, words in is_about.items() if name in row
+            words.isdisjoint(row[name].split())
+            for name, words in is_about.items()
+            if name in row
         )
     )
 
@@ -88,7 +90,9 @@ def charge_of_findings(
             raised = _SIMULATED
         elif exception and raised == "CaseFailedError":
             mode = re.match(_MODE_OF_CASE, exception.message)
-            raised = next(filter(None, reversed(mode.groups())), raised) if mode else raised
+            raised = (
+                next(filter(None, reversed(mode.groups())), raised) if mode else raised
+            )
         charged = attributed and attributed.charge_to
         seen.add((charged, finding.kind, finding.reason, raised))
     return one_charge(
@@ -97,7 +101,9 @@ def charge_of_findings(
     )
 
 
-def one_charge(charges: Iterable[judgement.ChargedTo | None]) -> judgement.ChargedTo | None:
+def one_charge(
+    charges: Iterable[judgement.ChargedTo | None],
+) -> judgement.ChargedTo | None:
     """Return one charge for several; `None` where none is known."""
     told = {charge for charge in charges if charge is not None}
     return told.pop() if len(told) == 1 else "ambiguous" if told else None

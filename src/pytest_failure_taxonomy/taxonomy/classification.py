@@ -51,7 +51,9 @@ EXCEPTIONS: Final[Mapping[str, FailureType]] = MappingProxyType(
 )
 """The failure types of exception classes and their subclasses."""
 
-WRAPPERS: Final = frozenset({"_pytest.nodes.CollectError", "_pytest.nodes.Collector.CollectError"})
+WRAPPERS: Final = frozenset(
+    {"_pytest.nodes.CollectError", "_pytest.nodes.Collector.CollectError"}
+)
 """Classes that only wrap another failure, which their text names."""
 
 _ERRNO: Final = re.compile(r"\[Errno (\d{1,5})\]")
@@ -147,7 +149,9 @@ def judge_run_error(error: evidence.RunError) -> FailureJudgement:
     """
     is_conftest = error.origin == "conftest"
     if error.exception is not None:
-        found: FailureType | None = failure_type_of(error.exception, collecting=is_conftest)
+        found: FailureType | None = failure_type_of(
+            error.exception, collecting=is_conftest
+        )
     else:
         found = _type_at_head(error.message)
     if is_conftest:
@@ -168,7 +172,11 @@ def is_timeout(failure: evidence.TestFailure) -> bool:
     if failure.crashed:
         return is_used_up(failure.limit)
     raised = failure.exception
-    return raised is not None and raised.type == "Failed" and raised.raised_in == "pytest_timeout"
+    return (
+        raised is not None
+        and raised.type == "Failed"
+        and raised.raised_in == "pytest_timeout"
+    )
 
 
 def type_in_text(text: str) -> FailureType:
@@ -193,7 +201,9 @@ def is_voice_of_environment(raiser: str | None, names: Iterable[str]) -> bool:
     return package in {name.partition(".")[0] for name in names}
 
 
-def failure_type_of(raised: evidence.RaisedException, *, collecting: bool = False) -> FailureType:
+def failure_type_of(
+    raised: evidence.RaisedException, *, collecting: bool = False
+) -> FailureType:
     """Return the failure type of an exception in a report.
 
     The first of its classes that is listed decides. Any other exception failed a test, whatever its
@@ -237,10 +247,15 @@ def _kind_of(failure: evidence.TestFailure, *, timed_out: bool) -> str:
     if failure.crashed:
         return "test.crashed" if failure.forked else "worker.crashed"
     memory = None if failure.exception is None else failure.exception.memory
-    if memory is not None and memory.used_bytes >= NEAR_LIMIT_SHARE * memory.limit_bytes:
+    if (
+        memory is not None
+        and memory.used_bytes >= NEAR_LIMIT_SHARE * memory.limit_bytes
+    ):
         return "sandbox.memory"
     # It failed by passing: no exception, and pytest's own wording.
-    is_strict_xpass = failure.exception is None and failure.message.startswith(STRICT_XPASS)
+    is_strict_xpass = failure.exception is None and failure.message.startswith(
+        STRICT_XPASS
+    )
     return "test.xpass_strict" if is_strict_xpass else PHASE_KINDS[failure.phase]
 
 
@@ -258,11 +273,17 @@ def _type_of_test_failure(failure: evidence.TestFailure, kind: str) -> FailureTy
         return FailureType.VERIFICATION_FAILED
     if failure.crashed:
         return FailureType.UNKNOWN
-    by_kind = FailureType.VERIFICATION_FAILED if kind == "test.failed" else FailureType.UNKNOWN
+    by_kind = (
+        FailureType.VERIFICATION_FAILED
+        if kind == "test.failed"
+        else FailureType.UNKNOWN
+    )
     return _type_at_head(failure.message) or by_kind
 
 
-def _type_with_text(failure_type: FailureType, failure: evidence.FailureAtNode) -> FailureType:
+def _type_with_text(
+    failure_type: FailureType, failure: evidence.FailureAtNode
+) -> FailureType:
     """Return the failure type, by the failure's text where that says more.
 
     A log names an exception without its module and its bases, so the one at the text's head may be
@@ -334,7 +355,9 @@ def classify_exception(
             return None
         kind = tables["git"].get(subcommand, "tool.git")
         return reason_of(kind), kind
-    known = [(kinds_by_exception().get(name), name.rpartition(".")[0]) for name in names]
+    known = [
+        (kinds_by_exception().get(name), name.rpartition(".")[0]) for name in names
+    ]
     known += [(tables["modules"].get(module), module) for _, module in known]
     seen = raised.message + (traceback or "").replace("\\", "/")
     kinds = []
@@ -349,7 +372,9 @@ def classify_exception(
         kind = tables["http"].get(status and status[1], kind)
     if kind in _WORTH_A_PHRASE:
         said = raised.message.lower()
-        kind = next((each for phrase, each in tables["phrases"].items() if phrase in said), kind)
+        kind = next(
+            (each for phrase, each in tables["phrases"].items() if phrase in said), kind
+        )
     return None if kind is None else (reason_of(kind), kind)
 
 
@@ -417,12 +442,24 @@ def _subcommand_in(words: Sequence[str], shells_left: int) -> str | None:
         return ""
     if program in known["shells"] and shells_left:
         for option, line in pairwise(words[1:]):
-            if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
+            if (
+                option.startswith("-")
+                and not option.startswith("--")
+                and option.endswith("c")
+            ):
                 commands = [
                     command
                     for part in re.split(_NEXT_COMMAND, line[:_MAX_COMMAND])
-                    if (command := [word.strip("'\"") for word in re.findall(_WORD, part)])
+                    if (
+                        command := [
+                            word.strip("'\"") for word in re.findall(_WORD, part)
+                        ]
+                    )
                     and command[0] not in known["without_work"]
                 ]
-                return _subcommand_in(commands[0], shells_left - 1) if len(commands) == 1 else None
+                return (
+                    _subcommand_in(commands[0], shells_left - 1)
+                    if len(commands) == 1
+                    else None
+                )
     return None

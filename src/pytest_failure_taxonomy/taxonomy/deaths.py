@@ -67,7 +67,9 @@ def judge_death(run: evidence.RunEvidence) -> Finding:
     elif died is None:
         said = "no end of the run has been recorded"
         headline = None if end.source == "none" else "pytest died, and nothing says how"
-        died = finding("process.vanished", "report", said, confidence="likely", headline=headline)
+        died = finding(
+            "process.vanished", "report", said, confidence="likely", headline=headline
+        )
     nodeid, headline = died.nodeid, died.headline
     if run.in_flight:
         nodeid = nodeid or run.in_flight[0].nodeid
@@ -83,7 +85,11 @@ def judge_death(run: evidence.RunEvidence) -> Finding:
 def words_of_activity(activity: evidence.RunningActivity | None) -> str:
     """Return what a process was at that is no test, to follow "while"; empty where unknown."""
     if activity is None or activity.name is None:
-        return "the session was being ended" if activity and activity.what == "session" else ""
+        return (
+            "the session was being ended"
+            if activity and activity.what == "session"
+            else ""
+        )
     return f"{activity.name} was being {'called' if activity.is_hook else 'collected'}"
 
 
@@ -103,7 +109,9 @@ def _judge_exit(end: evidence.ProcessExit) -> Finding:
             confidence="likely",
             headline=headline_of_timeout(limit),
         )
-    if end.code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
+    if (
+        end.code == KILLED_EXIT_CODE and end.source != "watcher"
+    ):  # that has seen pytest itself
         return _judge_kill(end)
     said = f"the process left with exit code {end.code} before the session had finished"
     return finding("process.exited", end.source, said)
@@ -121,11 +129,15 @@ def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
         return _judge_signal(end, end.signal)
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if outer is None and end.code == TIMEOUT_EXIT_CODE:
-        outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
+        outer = next(
+            (limit for limit in end.limits if limit.elapsed_seconds is None), None
+        )
     if outer is None or end.code not in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
         return None
     confidence = "likely" if outer.elapsed_seconds is None else "certain"
-    return finding("process.timeout", outer.owner, _limit_words(outer), confidence=confidence)
+    return finding(
+        "process.timeout", outer.owner, _limit_words(outer), confidence=confidence
+    )
 
 
 def judge_late_death(end: evidence.ProcessExit) -> Finding:
@@ -137,9 +149,13 @@ def judge_late_death(end: evidence.ProcessExit) -> Finding:
     before = f"after the session had ended{status}"
     died = _judge_limit_or_signal(end)
     if died is None:
-        reason = FailureReason.from_pytest_exit_code(end.code or 0) or FailureReason.UNKNOWN
+        reason = (
+            FailureReason.from_pytest_exit_code(end.code or 0) or FailureReason.UNKNOWN
+        )
         said = f"the process left with exit code {end.code} {before}"
-        return finding("exit_status.changed", end.source, said, reason=reason, headline=said)
+        return finding(
+            "exit_status.changed", end.source, said, reason=reason, headline=said
+        )
     is_stuck = died.kind == "process.timeout" and _is_stuck(end)
     retryable = False if is_stuck else died.retryable
     return replace(died, detail=f"{died.detail} {before}", retryable=retryable)
@@ -162,7 +178,9 @@ def judge_worker(worker: evidence.WorkerEnd) -> Finding:
     """Say how an xdist worker ended that did not finish its session."""
     if worker.stall is not None:
         how = words_of_stall(worker.stall)
-        return _stall_finding("test.stalled", worker.stall, how, nodeid=worker.crashed_on)
+        return _stall_finding(
+            "test.stalled", worker.stall, how, nodeid=worker.crashed_on
+        )
     kind, reason, likely = "worker.crashed", None, False
     doing = words_of_activity(worker.activity)
     if worker.crashed_on:
@@ -173,7 +191,9 @@ def judge_worker(worker: evidence.WorkerEnd) -> Finding:
         kind, headline = "interrupt.keyboard", None
     elif worker.limit is not None and is_ended_by_limit(worker):
         kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
-    elif worker.oom_kill is not None or (worker.signal == "SIGKILL" and worker.out_of_memory):
+    elif worker.oom_kill is not None or (
+        worker.signal == "SIGKILL" and worker.out_of_memory
+    ):
         reason, likely = FailureReason.SANDBOX_ERROR, worker.oom_kill is None
     return finding(
         kind,
@@ -192,7 +212,11 @@ def _death_words(worker: evidence.WorkerEnd) -> str:
         return f"died for want of memory ({words_of_oom_kill(worker.oom_kill)})"
     if worker.signal is not None:
         return f"died ({worker.signal})"
-    return "died" if worker.exit_code is None else f"left with exit code {worker.exit_code}"
+    return (
+        "died"
+        if worker.exit_code is None
+        else f"left with exit code {worker.exit_code}"
+    )
 
 
 ENDED_AS_STALLED: Final = "--failure-taxonomy-end-stalled"
@@ -200,7 +224,12 @@ ENDED_AS_STALLED: Final = "--failure-taxonomy-end-stalled"
 
 ENDED_FROM_OUTSIDE: Final = frozenset(
     (
-        *("process.killed", "process.terminated", "process.timeout", "process.vanished"),
+        *(
+            "process.killed",
+            "process.terminated",
+            "process.timeout",
+            "process.vanished",
+        ),
         *("interrupt.keyboard", "stage.setup_timeout", "stage.timeout"),
     )
 )
@@ -224,7 +253,9 @@ def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
         if each.stall.state != "busy":
             how = words_of_stall(each.stall, words_of_stalled_activity(each))
             what = "session" if each.what == "controller" else each.what
-            found.append(_stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid))
+            found.append(
+                _stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid)
+            )
     return found, is_ended
 
 
@@ -264,7 +295,9 @@ def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
     else:
         how = f"went down: {worker.error or 'no status was to be had'}"
     if worker.oom_kill is not None:
-        how += f", sent by the kernel's OOM killer ({words_of_oom_kill(worker.oom_kill)})"
+        how += (
+            f", sent by the kernel's OOM killer ({words_of_oom_kill(worker.oom_kill)})"
+        )
     if worker.limit is not None and is_used_up(worker.limit):
         how += f" ({_limit_words(worker.limit)})"
     traces = worker.traces
@@ -322,7 +355,9 @@ def _judge_kill(end: evidence.ProcessExit) -> Finding:
         words = f"SIGKILL; the cgroup counts one more process killed for want of memory{last}"
         return finding("process.oom", "cgroup oom_kill", words, confidence="likely")
     words = (end.signal or f"exit code {end.code}, which stands for SIGKILL") + last
-    return finding("process.killed", end.source, words, confidence="likely", ambiguous=KILLED_BY)
+    return finding(
+        "process.killed", end.source, words, confidence="likely", ambiguous=KILLED_BY
+    )
 
 
 def _limit_words(limit: evidence.TimeLimit) -> str:
@@ -368,10 +403,14 @@ def judge_command(
         kind,
         source,
         f"exit code {code}",
-        reason=None if kind != "command.failed" else FailureReason.from_pytest_exit_code(code),
+        reason=None
+        if kind != "command.failed"
+        else FailureReason.from_pytest_exit_code(code),
         confidence="likely",
         ambiguous=KILLED_BY if is_killed else tuple(row.get("ambiguous", ())),
-        headline=commands["deaths"]["process.killed"] if is_killed else row.get("headline"),
+        headline=commands["deaths"]["process.killed"]
+        if is_killed
+        else row.get("headline"),
     )
 
 
@@ -385,7 +424,11 @@ def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
     told = run.tool_message
     if told is None:
         return
-    kind = meaning_of(told)["kind"].format(tool=told.tool) if told.tool != "git" else "tool.git"
+    kind = (
+        meaning_of(told)["kind"].format(tool=told.tool)
+        if told.tool != "git"
+        else "tool.git"
+    )
     if told.cause not in ("daemon", "time_limit"):
         is_of_machine = kind.startswith("sandbox.") and run.stage is not Stage.AGENT_RUN
         is_of_tests = run.stage in (Stage.FINAL_TEST, Stage.BASELINE_RUN)
@@ -395,7 +438,9 @@ def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
             return
         if run.exit.code in TIME_LIMIT_EXIT_CODES:
             return
-    is_runner = told.cause == "command" and told.tool in packaged_table("tools")["runners"]
+    is_runner = (
+        told.cause == "command" and told.tool in packaged_table("tools")["runners"]
+    )
     if run.exit.code == 0 and not is_runner:
         return
     yield finding(

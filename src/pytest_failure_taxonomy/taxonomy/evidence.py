@@ -411,7 +411,9 @@ class MemorySeen:
 
     def peak_of(self, process_id: int | None) -> int | None:
         """Return the most resident memory that a process was seen to use."""
-        peaks = (each.peak_rss_bytes for each in self.processes if each.pid == process_id)
+        peaks = (
+            each.peak_rss_bytes for each in self.processes if each.pid == process_id
+        )
         return next(peaks, None)
 
 
@@ -585,7 +587,9 @@ class Unrecorded:
 
     def __bool__(self) -> bool:
         """Tell whether anything is missing."""
-        return any((self.failures, self.collection_failures, self.errors, self.interruptions))
+        return any(
+            (self.failures, self.collection_failures, self.errors, self.interruptions)
+        )
 
 
 class OutputLine(NamedTuple):

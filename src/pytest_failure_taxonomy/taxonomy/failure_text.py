@@ -135,14 +135,25 @@ def _by_text(text: str) -> FailureType:
     return _by_phrases(text.lower(), excerpt, heads)
 
 
-def _by_phrases(lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]) -> FailureType:
+def _by_phrases(
+    lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]
+) -> FailureType:
     """Search for the published phrases in their order, and for ours between and after them."""
     tables, published = packaged_table("phrases"), None
     is_possible = any(part in lowered for part in tables["parts_of_published"])
-    if is_possible and any(one in lowered for _, each in published_phrases() for one in each):
-        meant = re.sub("|".join(tables["false_friends"]), " ", lowered, flags=re.MULTILINE)
+    if is_possible and any(
+        one in lowered for _, each in published_phrases() for one in each
+    ):
+        meant = re.sub(
+            "|".join(tables["false_friends"]), " ", lowered, flags=re.MULTILINE
+        )
         published = next(
-            (kind for kind, each in published_phrases() if any(one in meant for one in each)), None
+            (
+                kind
+                for kind, each in published_phrases()
+                if any(one in meant for one in each)
+            ),
+            None,
         )
     if published is FailureType.BROKEN_BUILD:
         return published
@@ -153,7 +164,9 @@ def _by_phrases(lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]) -> Fai
         return FailureType.CONTEXT_EXHAUSTED
     ignored = FailureType.CONTEXT_EXHAUSTED if is_limited else None
     is_crash = heads != () and set(heads) <= set(tables["crashes"])
-    if published not in (None, ignored) and not (is_crash or excerpt.has("crash_reports")):
+    if published not in (None, ignored) and not (
+        is_crash or excerpt.has("crash_reports")
+    ):
         return published
     wider = (
         FailureType(each["type"])
@@ -173,7 +186,9 @@ class _Excerpt:
         # With a newline in front, each line has one before it.
         self._text = f"\n{text}"
         self._lowered = self._text.lower()
-        self._words = frozenset(text.encode("utf-8", "replace").translate(_LETTERS).split())
+        self._words = frozenset(
+            text.encode("utf-8", "replace").translate(_LETTERS).split()
+        )
 
     def has(self, sort: str, number: int = 0) -> bool:
         """Tell whether one of the patterns of a sort, or of one of its tables, is in the text.
@@ -184,7 +199,8 @@ class _Excerpt:
         in_lower_case, groups = _patterns(sort, number)
         text = self._lowered if in_lower_case else self._text
         return any(
-            words in text and (not expression or _compiled(expression).search(text) is not None)
+            words in text
+            and (not expression or _compiled(expression).search(text) is not None)
             for word, group in groups
             if not word or word in self._words
             for words, expression in group
@@ -203,7 +219,10 @@ def _patterns(
     table = tables[sort][number] if isinstance(tables[sort], list) else tables[sort]
     patterns = [(words, "") for words in table.get("words", ())]
     patterns += [
-        (words, re.sub("<(source|path)>", lambda name: str(tables[name[1]]), expression))
+        (
+            words,
+            re.sub("<(source|path)>", lambda name: str(tables[name[1]]), expression),
+        )
         for words, expression in table.get("expressions", ())
     ]
     groups: dict[bytes, list[tuple[str, str]]] = {}
@@ -236,7 +255,9 @@ _ASSERT: Final = re.compile(r"assert\b")
 _SUMMARY: Final = re.compile(
     r"(?:FAILED|ERROR) [^\n]{1,500}? - (?:(assert)\b|" + _NAME + r"(?=: |:?$))"
 )
-_LOCATED: Final = re.compile(r"(?:\w:)?[^\s:][^:\n]{0,300}:\d{1,9}: " + _NAME + r"(?=: |:?$)")
+_LOCATED: Final = re.compile(
+    r"(?:\w:)?[^\s:][^:\n]{0,300}:\d{1,9}: " + _NAME + r"(?=: |:?$)"
+)
 _PREFIX: Final = re.compile(r"(?:\d{4}-\d\d-\d\dT[\d:.]{8,20}Z )?(?:INTERNALERROR> ?)?")
 _GROUP: Final = re.compile(r" {1,40}[|+] ?")
 
@@ -274,7 +295,9 @@ class _Reader:
             a stack.
     """
 
-    def __init__(self, type_endings: tuple[str, ...], boundaries: tuple[str, ...]) -> None:
+    def __init__(
+        self, type_endings: tuple[str, ...], boundaries: tuple[str, ...]
+    ) -> None:
         self._type_endings, self._boundaries = type_endings, boundaries
         self.summary: list[Head] = []
         self.marked: Head | None = None
@@ -294,7 +317,9 @@ class _Reader:
             line = line[1:_MAX_LINE].strip()
             head = None
             if not self._in_message:
-                head = self._head_of(line) or ("assert" if _ASSERT.match(line) else None)
+                head = self._head_of(line) or (
+                    "assert" if _ASSERT.match(line) else None
+                )
             if head is not None:
                 self.marked, self._in_message = head, True
             return
@@ -303,7 +328,9 @@ class _Reader:
         if is_summary:
             self._read_summary(line[:_MAX_LINE].rstrip())
         # Most lines are indented. Within a message they must be read, as they may end it.
-        elif first and (first != " " or self._in_message or any(hint in line for hint in _HINTS)):
+        elif first and (
+            first != " " or self._in_message or any(hint in line for hint in _HINTS)
+        ):
             self._read_other(line[:_MAX_LINE])
 
     def _read_other(self, line: str) -> None:
@@ -328,7 +355,9 @@ class _Reader:
         if found is not None:
             head = found[1] or found[2]
             # pytest itself failed the collection: an unknown mark, a wrong `parametrize`.
-            is_refusal = head == "Failed" and line.startswith("ERROR ") and ".py - " in line
+            is_refusal = (
+                head == "Failed" and line.startswith("ERROR ") and ".py - " in line
+            )
             self.summary.append("CollectError" if is_refusal else head)
         elif line.startswith("ERROR ") and line.endswith(".py") and " - " not in line:
             self.summary.append("CollectError")
@@ -347,6 +376,10 @@ def _prefix_length(line: str) -> int:
     found = _PREFIX.match(line)
     at = found.end() if found is not None else 0
     framed = _GROUP.match(line, at)
-    if framed is None or line[framed.end() - 1] in "+-" or line[framed.end() - 2] == "+":
+    if (
+        framed is None
+        or line[framed.end() - 1] in "+-"
+        or line[framed.end() - 2] == "+"
+    ):
         return at
     return framed.end()

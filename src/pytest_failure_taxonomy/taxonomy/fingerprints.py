@@ -15,7 +15,11 @@ from typing import Final
 
 from pytest_failure_taxonomy.taxonomy import evidence, judgement, packaged_table
 from pytest_failure_taxonomy.taxonomy.order import digest_of
-from pytest_failure_taxonomy.taxonomy.words import FIXTURE_ERROR, TYPES_OF_PYTEST, shortened
+from pytest_failure_taxonomy.taxonomy.words import (
+    FIXTURE_ERROR,
+    TYPES_OF_PYTEST,
+    shortened,
+)
 
 VALUE: Final = "<*>"
 """Stands for whatever was taken out; several in a row are one, so that no length counts."""
@@ -32,16 +36,24 @@ _Replacement = Callable[[re.Match[str]], str]
 
 def _file_name(found: re.Match[str]) -> str:
     path = found[0].replace("\\", "/").lower()
-    is_temporary = any(part in path for part in packaged_table("fingerprints")["temporary"])
+    is_temporary = any(
+        part in path for part in packaged_table("fingerprints")["temporary"]
+    )
     return VALUE if is_temporary or not found[1] else f"{VALUE}/{found[1]}"
 
 
 def _singular(found: re.Match[str]) -> str:
-    words = [each.removesuffix("s") if each[-2:] != "ss" else each for each in found[0].split(" ")]
+    words = [
+        each.removesuffix("s") if each[-2:] != "ss" else each
+        for each in found[0].split(" ")
+    ]
     return " ".join(words)
 
 
-_FUNCTIONS: Final[Mapping[str, _Replacement]] = {"file_name": _file_name, "singular": _singular}
+_FUNCTIONS: Final[Mapping[str, _Replacement]] = {
+    "file_name": _file_name,
+    "singular": _singular,
+}
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,200}")  # in pytest's own tables, so cheap
 
@@ -69,7 +81,9 @@ def normalize_message(text: str, *, keeps_names: bool = False) -> str:
         if changed != message:
             message, characters = changed, frozenset(changed)
     message = " ".join(message.split())
-    return message if len(message) <= MAX_KEPT else message[:MAX_KEPT].rpartition(" ")[0]
+    return (
+        message if len(message) <= MAX_KEPT else message[:MAX_KEPT].rpartition(" ")[0]
+    )
 
 
 def without_suggestion(message: str) -> str:
@@ -82,13 +96,17 @@ def without_suggestion(message: str) -> str:
 
 
 @cache
-def _steps() -> tuple[tuple[str, re.Pattern[str], str | _Replacement, frozenset[str]], ...]:
+def _steps() -> tuple[
+    tuple[str, re.Pattern[str], str | _Replacement, frozenset[str]], ...
+]:
     """Return the substitutions, compiled when the first failure needs them."""
     steps = []
     for row in packaged_table("fingerprints")["substitution"]:
         replacement = _FUNCTIONS.get(row.get("made_by"), row.get("by", VALUE))
         pattern = re.compile(row["pattern"], re.IGNORECASE)
-        steps.append((row["what"], pattern, replacement, frozenset(row.get("needs", ""))))
+        steps.append(
+            (row["what"], pattern, replacement, frozenset(row.get("needs", "")))
+        )
     return tuple(steps)
 
 
@@ -107,13 +125,22 @@ _MAX_PARAMETERS: Final = 8
 """Parts of a parametrised id that are looked for in a message."""
 
 _IMPORT_ERRORS: Final = frozenset({"ImportError", "ModuleNotFoundError"})
-_NAMING: Final = _IMPORT_ERRORS | {"AttributeError", "NameError", "TypeError", "UnboundLocalError"}
+_NAMING: Final = _IMPORT_ERRORS | {
+    "AttributeError",
+    "NameError",
+    "TypeError",
+    "UnboundLocalError",
+}
 """Their messages name things of the code, in quotes."""
-_WORDLESS: Final = frozenset({"RecursionError", "SyntaxError", "IndentationError", "TabError"})
+_WORDLESS: Final = frozenset(
+    {"RecursionError", "SyntaxError", "IndentationError", "TabError"}
+)
 """Their messages differ between versions of Python and add nothing to type and place."""
 _CHECKS: Final = frozenset({"AssertionError", "Failed"})
 """Raised by a check; the same check in one helper fails for any number of causes."""
-_DOCTESTS: Final = frozenset({"DocTestFailure", "MultipleDoctestFailures", "UnexpectedException"})
+_DOCTESTS: Final = frozenset(
+    {"DocTestFailure", "MultipleDoctestFailures", "UnexpectedException"}
+)
 """Raised by the runner of doctests, with no frame of the example."""
 _TEST_FOLDERS: Final = frozenset({"test", "tests", "testing"})
 _TIMEOUT: Final = "test.timeout"
@@ -127,9 +154,15 @@ def fingerprint_of(failure: evidence.FailureAtNode, kind: str) -> str:
     """
     raised = failure.exception
     told: tuple[str, ...]
-    name = f"{raised.module.partition('.')[0]}.{raised.type}" if raised is not None else kind
+    name = (
+        f"{raised.module.partition('.')[0]}.{raised.type}"
+        if raised is not None
+        else kind
+    )
     if raised is None or raised.type in _DOCTESTS:
-        path, _, names = failure.nodeid.partition("::")  # of the test, whatever its parameters
+        path, _, names = failure.nodeid.partition(
+            "::"
+        )  # of the test, whatever its parameters
         told = "", path, names.partition("[")[0].replace("::", "."), "", "", ""
     else:
         words = _words_that_count(raised, kind, failure.nodeid)
@@ -146,7 +179,9 @@ def title_of(failure: evidence.FailureAtNode) -> str:
     message = failure.message if raised is None else raised.message
     head = " ".join(message.strip().partition("\n")[0].split())
     place = None
-    if raised is not None and raised.type not in TYPES_OF_PYTEST:  # both are pytest's own
+    if (
+        raised is not None and raised.type not in TYPES_OF_PYTEST
+    ):  # both are pytest's own
         head, place = f"{raised.type}: {head}" if head else raised.type, raised.origin
     if place is None:
         return shortened(head, MAX_TITLE)
@@ -185,7 +220,13 @@ def _place_that_counts(raised: evidence.RaisedException, kind: str) -> tuple[str
     if kind == _TIMEOUT:
         return (place.path, place.function, "", "", "")
     is_check = place.entry and raised.type in _CHECKS and is_test_code(place.path)
-    return (place.path, place.function, place.text, place.entry if is_check else "", place.leaf)
+    return (
+        place.path,
+        place.function,
+        place.text,
+        place.entry if is_check else "",
+        place.leaf,
+    )
 
 
 def is_test_code(path: str) -> bool:
@@ -206,9 +247,13 @@ def _without_parameters(message: str, text: str, nodeid: str) -> str:
     """
     parts = nodeid.rpartition("]")[0].partition("[")[2].split("-")[:_MAX_PARAMETERS]
     # Numbers, paths and the like are out already; in an id or a time they would do harm.
-    values = {part for part in parts if part.replace(" ", "").isalpha() and part not in text}
+    values = {
+        part for part in parts if part.replace(" ", "").isalpha() and part not in text
+    }
     for part in sorted(values, key=lambda each: (-len(each), each)):
-        address = rf"(?! {re.escape(VALUE)}>)" if part == "at" else ""  # <object object at 0x7f…>
+        address = (
+            rf"(?! {re.escape(VALUE)}>)" if part == "at" else ""
+        )  # <object object at 0x7f…>
         message = re.sub(rf"(?<!\w){re.escape(part)}(?!\w){address}", VALUE, message)
     return normalize_message(message)
 
@@ -224,17 +269,25 @@ def group_failures(
         run: what was seen.
         judged: with the judgement of each failure.
     """
-    members: dict[str, list[tuple[evidence.FailureAtNode, judgement.FailureJudgement]]] = {}
-    with_subtests = {failure.nodeid for failure in run.failures if failure.part == "subtest"}
+    members: dict[
+        str, list[tuple[evidence.FailureAtNode, judgement.FailureJudgement]]
+    ] = {}
+    with_subtests = {
+        failure.nodeid for failure in run.failures if failure.part == "subtest"
+    }
     for failure, one in zip(run.failures, judged.failures, strict=True):
         if failure.part != "sum" or failure.nodeid not in with_subtests:
             members.setdefault(one.fingerprint, []).append((failure, one))
-    for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
+    for failed, one in zip(
+        run.collection_failures, judged.collection_failures, strict=True
+    ):
         members.setdefault(one.fingerprint, []).append((failed, one))
     groups = []
     for fingerprint, group in members.items():
         kinds = [(one.reason, one.kind) for _, one in group]
-        reason, kind = max(dict.fromkeys(kinds), key=kinds.count)  # of equals, the first
+        reason, kind = max(
+            dict.fromkeys(kinds), key=kinds.count
+        )  # of equals, the first
         groups.append(
             judgement.Group(
                 fingerprint=fingerprint,

@@ -92,7 +92,9 @@ def judge(run: RunEvidence) -> Judgement:
     judged = Judgement(
         exit_reason=_exit_reason(run),
         failures=judge_test_failures(run.failures, reads_text=is_log),
-        collection_failures=judge_collection_failures(run.collection_failures, reads_text=is_log)
+        collection_failures=judge_collection_failures(
+            run.collection_failures, reads_text=is_log
+        )
         if run.collection_failures
         else (),
         errors=tuple(map(judge_run_error, run.errors)),
@@ -113,7 +115,9 @@ def judge(run: RunEvidence) -> Judgement:
     if run.marker is not None and (found or run.exit.code is None):
         # What an agent says of its own run is no hearsay: its exit code says less.
         is_own = run.stage is Stage.AGENT_RUN and not run.is_pytest
-        found.append(marked_finding(run.marker.name, run.marker.reason, is_hearsay=not is_own))
+        found.append(
+            marked_finding(run.marker.name, run.marker.reason, is_hearsay=not is_own)
+        )
     if (
         run.stage is Stage.BASELINE_RUN
         and run.finished
@@ -156,17 +160,27 @@ def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
         grouped.setdefault((each.reason, each.kind), []).append(each)
     held = []
     for (reason, kind), of_one in grouped.items():
-        nodeids = tuple(dict.fromkeys([one.nodeid for one in of_one if one.nodeid is not None]))
+        nodeids = tuple(
+            dict.fromkeys([one.nodeid for one in of_one if one.nodeid is not None])
+        )
         # A test fails once, however many of its subtests do. But two workers can die on one test.
         count = len(of_one)
         if kind != "worker.crashed":
-            count = len(nodeids) + sum([one.count for one in of_one if one.nodeid is None])
+            count = len(nodeids) + sum(
+                [one.count for one in of_one if one.nodeid is None]
+            )
         held.append(
             HeldReason(
-                reason=reason, kind=kind, findings=tuple(of_one), nodeids=nodeids, count=count
+                reason=reason,
+                kind=kind,
+                findings=tuple(of_one),
+                nodeids=nodeids,
+                count=count,
             )
         )
-    ranks = {kind: rank for rank, kind in enumerate(known_kinds())}  # others follow by name
+    ranks = {
+        kind: rank for rank, kind in enumerate(known_kinds())
+    }  # others follow by name
     held.sort(
         key=lambda each: (
             each.reason.precedence,
@@ -184,7 +198,9 @@ def _leading(held: Sequence[HeldReason], run: RunEvidence) -> HeldReason | None:
     A service or a tool that failed only the smaller part of the failed tests is not what the run
     failed of: then the other tests lead.
     """
-    tests_lead = next((each for each in held if each.reason is FailureReason.TESTS_FAILED), None)
+    tests_lead = next(
+        (each for each in held if each.reason is FailureReason.TESTS_FAILED), None
+    )
     if tests_lead is None:
         return next(iter(held), None)
     failed = {failure.nodeid for failure in run.failures}
@@ -229,27 +245,37 @@ def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
     if not run.settled_causes:
         return gather_causes(found, run.stage)
     settled = {id(each) for each in run.settled}
-    causes = gather_causes((each for each in found if id(each) not in settled), run.stage)
+    causes = gather_causes(
+        (each for each in found if id(each) not in settled), run.stage
+    )
     kinds = {each.kind for each in found}
     before = [
         cause
         for cause in run.settled_causes
-        if cause.kind in kinds or cause.kind not in _STAGE_KINDS  # else a time limit overrides it
+        if cause.kind in kinds
+        or cause.kind not in _STAGE_KINDS  # else a time limit overrides it
     ]
     return join_causes((*before, *causes))
 
 
 def _verdict(
-    primary: HeldReason, causes: Sequence[Cause], run: RunEvidence, lines: Sequence[OutputLine]
+    primary: HeldReason,
+    causes: Sequence[Cause],
+    run: RunEvidence,
+    lines: Sequence[OutputLine],
 ) -> Verdict:
     first = primary.findings[0]
     least, action = action_of(causes, primary.kind)
     failure_type = least.failure_type
     if lines and failure_type is FailureType.UNKNOWN:
         failure_type = type_in_text("\n".join(line.text for line in lines))
-    if first.kind == "test.failed" and first.failure is None:  # another runner says so, not why
+    if (
+        first.kind == "test.failed" and first.failure is None
+    ):  # another runner says so, not why
         failure_type = (
-            FailureType.VERIFICATION_FAILED if failure_type is FailureType.UNKNOWN else failure_type
+            FailureType.VERIFICATION_FAILED
+            if failure_type is FailureType.UNKNOWN
+            else failure_type
         )
     evidence = []
     for found in primary.findings[:MAX_EVIDENCE]:
@@ -258,7 +284,9 @@ def _verdict(
         evidence.append(Evidence(source=found.source, detail=detail))
     # What the threads were at, where the end of the process is the verdict.
     is_death = first.kind.startswith("process.")
-    if run.exit.stacks and (is_death or first.kind in ("stage.setup_timeout", "stage.timeout")):
+    if run.exit.stacks and (
+        is_death or first.kind in ("stage.setup_timeout", "stage.timeout")
+    ):
         evidence.append(Evidence(source="stacks at SIGTERM", detail=run.exit.stacks))
     if is_death and run.traces is not None and run.traces.stack:
         stack = words.first_lines(run.traces.stack)
@@ -291,7 +319,9 @@ def _is_green(run: RunEvidence) -> bool:
     Then no test has failed for good: pytest itself, or a plugin of the user's, has said so.
     """
     end = run.exit
-    is_undone = run.in_flight or run.not_run or run.errors or run.interruptions or run.settled
+    is_undone = (
+        run.in_flight or run.not_run or run.errors or run.interruptions or run.settled
+    )
     return (
         run.finished
         and end.code == 0
@@ -310,7 +340,9 @@ def _from_tests(
     run: RunEvidence, judged: Judgement, told: Mapping[int, WorkerEnd]
 ) -> Iterator[Finding]:
     """Yield what failed in tests, and the ends of the workers that ran them."""
-    for index, (failure, one) in enumerate(zip(run.failures, judged.failures, strict=True)):
+    for index, (failure, one) in enumerate(
+        zip(run.failures, judged.failures, strict=True)
+    ):
         if index in told:
             continue
         yield Finding(
@@ -328,7 +360,9 @@ def _from_tests(
         )
     for failure in run.failures:
         if failure.marker is not None:
-            yield marked_finding(failure.marker.name, failure.marker.reason, failure.nodeid)
+            yield marked_finding(
+                failure.marker.name, failure.marker.reason, failure.nodeid
+            )
     places = {id(worker): index for index, worker in told.items()}
     for worker in run.workers:
         if worker.ending not in ("died", "interrupted"):  # an exit is told as that
@@ -339,7 +373,9 @@ def _from_tests(
             if worker.ending == "interrupted":
                 ended = replace(ended, explains=(fingerprint,))
             else:
-                ended = replace(ended, failure=run.failures[place], fingerprint=fingerprint)
+                ended = replace(
+                    ended, failure=run.failures[place], fingerprint=fingerprint
+                )
         yield ended
 
 
@@ -352,14 +388,17 @@ def _told_by_workers(run: RunEvidence) -> dict[int, WorkerEnd]:
     ends = [
         worker
         for worker in run.workers
-        if worker.ending in ("died", "interrupted") or (worker.ending == "exited" and has_exited)
+        if worker.ending in ("died", "interrupted")
+        or (worker.ending == "exited" and has_exited)
     ]
     told = {}
     for index, failure in enumerate(run.failures):
         if failure.crashed and failure.attributed is None:
             of_test = [worker for worker in ends if worker.crashed_on == failure.nodeid]
             if of_test:
-                told[index] = min(of_test, key=lambda worker: worker.id != failure.worker)
+                told[index] = min(
+                    of_test, key=lambda worker: worker.id != failure.worker
+                )
                 ends.remove(told[index])
     return told
 
@@ -378,7 +417,9 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
 
 def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
     """Yield what could not be collected, and the errors of pytest, of conftests and of plugins."""
-    for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
+    for failed, one in zip(
+        run.collection_failures, judged.collection_failures, strict=True
+    ):
         yield finding(
             one.kind,
             "collection report",
@@ -414,7 +455,10 @@ def _from_session(
     """Yield what ended the session, and what is known of it by its count alone."""
     if run.mismatch is not None:
         # Imported here, because a run whose workers agree needs none of its words.
-        from pytest_failure_taxonomy.taxonomy.mismatch import headline_of_mismatch, text_of_mismatch
+        from pytest_failure_taxonomy.taxonomy.mismatch import (
+            headline_of_mismatch,
+            text_of_mismatch,
+        )
 
         yield finding(
             "collection.mismatch",
@@ -473,7 +517,10 @@ def _interruption_kind(stop: Interruption) -> str:
     if stop.exception == "Exit":
         return "interrupt.exit"
     # xdist passes a worker's Ctrl+C on in these words, by an exception of its own.
-    if stop.exception == "KeyboardInterrupt" or "received keyboard-interrupt" in stop.message:
+    if (
+        stop.exception == "KeyboardInterrupt"
+        or "received keyboard-interrupt" in stop.message
+    ):
         return "interrupt.keyboard"
     # xdist's controller passes a worker's `shouldfail` on in this way.
     if stop.message.startswith(_SESSION_LIMIT):
@@ -514,10 +561,15 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
             found += _from_error_line(run)
         elif run.stage in _PYTESTS_STAGES and not _was_interrupted(run):
             found += deaths.judge_command(
-                run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
+                run.exit.code,
+                run.exit.source,
+                is_pytest=run.is_pytest,
+                refusal=run.early_refusal,
             )
         found += _from_stage(run, found)
-    was_ended = not is_ended and deaths.ENDED_FROM_OUTSIDE & {each.kind for each in found}
+    was_ended = not is_ended and deaths.ENDED_FROM_OUTSIDE & {
+        each.kind for each in found
+    }
     return [*stalled, *found] if was_ended else found
 
 
@@ -534,7 +586,10 @@ def _add_late_death(found: list[Finding], run: RunEvidence) -> list[Finding]:
 
 def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
     """Yield the tests that failed under another runner than pytest, as far as its output says."""
-    output, is_over = run.output, run.exit.code == 0 or run.exit.code in TIME_LIMIT_EXIT_CODES
+    output, is_over = (
+        run.output,
+        run.exit.code == 0 or run.exit.code in TIME_LIMIT_EXIT_CODES,
+    )
     if output is None or run.is_pytest or is_over or run.stage not in _PYTESTS_STAGES:
         return
     for name in output.test_names:
@@ -564,9 +619,16 @@ def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
 def _from_skips(run: RunEvidence) -> Iterator[Finding]:
     """Yield that the pytest of a log skipped every test: whoever asks of the code has no answer."""
     skipped = run.counts.skipped
-    if skipped and not run.counts.ran and run.exit.code == 0 and run.stage is Stage.FINAL_TEST:
+    if (
+        skipped
+        and not run.counts.ran
+        and run.exit.code == 0
+        and run.stage is Stage.FINAL_TEST
+    ):
         words = (f"{skipped} skipped",)
-        yield finding("tests.none_run", "log", words[0], confidence="likely", words=words)
+        yield finding(
+            "tests.none_run", "log", words[0], confidence="likely", words=words
+        )
 
 
 def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
@@ -577,23 +639,31 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     if code == 5 and run.counts.collected == 0:
         deselected = run.counts.deselected
         if deselected:
-            yield finding("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
+            yield finding(
+                "tests.all_deselected", "collection", f"{deselected} deselected, 0 left"
+            )
         else:
             skipped = (f"{run.counts.skipped} skipped",) if run.counts.skipped else ()
             said = ", ".join(["0 tests collected", *skipped])
             yield finding("tests.none_collected", "collection", said, words=skipped)
     elif code == 6:
-        yield finding("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
+        yield finding(
+            "warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}"
+        )
     elif run.gate:
         yield finding("bench.gate", "bench", run.gate, headline=run.gate)
     elif run.coverage:
-        yield finding("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
+        yield finding(
+            "coverage.failed", "pytest-cov", run.coverage, headline=run.coverage
+        )
     elif run.stage not in STAGE_FAILURE_REASONS and (
         run.stage in _PYTESTS_STAGES or code not in TIME_LIMIT_EXIT_CODES
     ):  # else the stage itself has something to say of it
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"
-        yield finding("exit_status.changed", "exit status", why, reason=reason, words=(why,))
+        yield finding(
+            "exit_status.changed", "exit status", why, reason=reason, words=(why,)
+        )
 
 
 def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
@@ -601,13 +671,17 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     code = run.exit.code
     if code is None or run.stage in _PYTESTS_STAGES:
         return
-    if any(each.kind.startswith("stage.") and each.kind in known_kinds() for each in found):
+    if any(
+        each.kind.startswith("stage.") and each.kind in known_kinds() for each in found
+    ):
         return
     reasons = {each.reason for each in found}
     if FailureReason.INTERRUPTED in reasons or reasons & _ENVIRONMENT_REASONS:
         return
     reason = FailureReason.from_stage(run.stage, code)
-    if FailureReason.TIMEOUT in reasons:  # it overrides the stage, as exit codes 124 and 137 do
+    if (
+        FailureReason.TIMEOUT in reasons
+    ):  # it overrides the stage, as exit codes 124 and 137 do
         reason = FailureReason.SETUP_TIMEOUT if run.stage is Stage.SETUP else None
     if reason is not None:
         yield _stage_finding(run, reason)
@@ -615,7 +689,10 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
 
 def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
     """Return the stage's own reason, and why, if the tool that it has called says so."""
-    kind, said = kind_of_stage(reason), f"{run.stage} ended with exit code {run.exit.code}"
+    kind, said = (
+        kind_of_stage(reason),
+        f"{run.stage} ended with exit code {run.exit.code}",
+    )
     told = run.tool_message
     is_timeout = reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT)
     if told is None or is_timeout or run.stage not in STAGE_FAILURE_REASONS:
@@ -637,7 +714,9 @@ def _of_stage(death: Finding, run: RunEvidence) -> Finding:
     says more of itself: what was in flight.
     """
     is_plain = run.stage in _PYTESTS_STAGES
-    if death.kind != "process.timeout" or (is_plain and (run.recorded or run.is_pytest)):
+    if death.kind != "process.timeout" or (
+        is_plain and (run.recorded or run.is_pytest)
+    ):
         return death
     reason = FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE) or death.reason
     kind = kind_of_stage(reason)

@@ -112,7 +112,9 @@ class FailureReason(StrEnum):
             raise ValueError(f"unknown stage {stage!r}; one of {known}") from None
         if exception is not None:
             kind = exception if isinstance(exception, type) else type(exception)
-            return cls.INTERRUPTED if issubclass(kind, KeyboardInterrupt) else cls.UNKNOWN
+            return (
+                cls.INTERRUPTED if issubclass(kind, KeyboardInterrupt) else cls.UNKNOWN
+            )
         if exit_code in TIME_LIMIT_EXIT_CODES:
             return cls.SETUP_TIMEOUT if at is Stage.SETUP else cls.TIMEOUT
         if at is Stage.BASELINE_RUN:
@@ -122,18 +124,20 @@ class FailureReason(StrEnum):
         return cls.from_pytest_exit_code(exit_code)
 
 
-PYTEST_EXIT_CODES: Final[Mapping[int, tuple[str | None, FailureReason | None]]] = MappingProxyType(
-    {
-        0: ("OK", None),
-        1: ("TESTS_FAILED", FailureReason.TESTS_FAILED),
-        2: ("INTERRUPTED", FailureReason.INTERRUPTED),
-        3: ("INTERNAL_ERROR", FailureReason.INTERNAL_ERROR),
-        4: ("USAGE_ERROR", FailureReason.INTERNAL_ERROR),
-        5: ("NO_TESTS_COLLECTED", FailureReason.NO_TESTS_COLLECTED),
-        6: ("MAX_WARNINGS_ERROR", FailureReason.UNKNOWN),
-        124: (None, FailureReason.TIMEOUT),
-        137: (None, FailureReason.TIMEOUT),
-    }
+PYTEST_EXIT_CODES: Final[Mapping[int, tuple[str | None, FailureReason | None]]] = (
+    MappingProxyType(
+        {
+            0: ("OK", None),
+            1: ("TESTS_FAILED", FailureReason.TESTS_FAILED),
+            2: ("INTERRUPTED", FailureReason.INTERRUPTED),
+            3: ("INTERNAL_ERROR", FailureReason.INTERNAL_ERROR),
+            4: ("USAGE_ERROR", FailureReason.INTERNAL_ERROR),
+            5: ("NO_TESTS_COLLECTED", FailureReason.NO_TESTS_COLLECTED),
+            6: ("MAX_WARNINGS_ERROR", FailureReason.UNKNOWN),
+            124: (None, FailureReason.TIMEOUT),
+            137: (None, FailureReason.TIMEOUT),
+        }
+    )
 )
 """What pytest's exit code alone says: the name in `pytest.ExitCode`, where 6 exists from pytest 9.1
 on, and the reason. 124 is GNU `timeout`'s own, 137 is 128 + SIGKILL."""
@@ -278,7 +282,9 @@ def known_kinds() -> Mapping[str, Kind]:
     whether a retry may help, and the words for one and, where a run can have several, for those.
     """
     kinds = {}
-    for name, (reason, retryable, one, *many) in json.loads(packaged("kinds.json")).items():
+    for name, (reason, retryable, one, *many) in json.loads(
+        packaged("kinds.json")
+    ).items():
         refined = None if reason is None else FailureReason(reason)
         kinds[name] = Kind(name, refined, retryable, one, many[0] if many else one)
     return MappingProxyType(kinds)
@@ -297,7 +303,11 @@ def reason_of(kind: str) -> FailureReason:
 
 
 PHASE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
-    {"setup": "test.setup_error", "call": "test.failed", "teardown": "test.teardown_error"}
+    {
+        "setup": "test.setup_error",
+        "call": "test.failed",
+        "teardown": "test.teardown_error",
+    }
 )
 """The kind of a failed test by the phase that failed."""
 
@@ -369,18 +379,26 @@ def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
         TypeError: `approach` is not a string, or `earlier_approaches` is one.
     """
     if not isinstance(approach, str):
-        raise TypeError(f"approach: {approach!r} is not a string; say in words what is tried")
+        raise TypeError(
+            f"approach: {approach!r} is not a string; say in words what is tried"
+        )
     if isinstance(earlier_approaches, str):
         raise TypeError("earlier_approaches: got a string; give a list of strings")
     words = _keywords(approach)
     window = earlier_approaches[-EARLIER_ATTEMPTS_COMPARED:]
     # Whole numbers: a share of exactly 0.3 must not depend on how a float rounds.
-    similar = sum(10 * len(words & each) > 3 * len(words | each) for each in map(_keywords, window))
+    similar = sum(
+        10 * len(words & each) > 3 * len(words | each)
+        for each in map(_keywords, window)
+    )
     return similar >= SIMILAR_ATTEMPTS_OF_A_CIRCLE
 
 
 def recommend_recovery(
-    failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
+    failure_type: FailureType | str,
+    *,
+    attempt_count: int,
+    last_good_commit: str | None = None,
 ) -> RecoveryAction:
     """Recommend the next step after a failure.
 
@@ -417,7 +435,10 @@ def recommend_recovery(
     return RecoveryAction.SKIP if is_circular else RecoveryAction.CONTINUE
 
 
-def recovery_of_failure(failure_type: FailureType, retryable: bool | None) -> RecoveryAction:  # noqa: FBT001 - the second half of a pair
+def recovery_of_failure(
+    failure_type: FailureType,
+    retryable: bool | None,  # noqa: FBT001 - the second half of a pair
+) -> RecoveryAction:
     """Recommend the next step after a failure in a report, in agreement with its `retryable`.
 
     A retry is never recommended if it can't help, and comes first if it can. If that isn't known,
@@ -436,7 +457,10 @@ def recovery_of_failure(failure_type: FailureType, retryable: bool | None) -> Re
 
 
 def explain_recovery(
-    failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
+    failure_type: FailureType | str,
+    *,
+    attempt_count: int,
+    last_good_commit: str | None = None,
 ) -> Advice:
     """Recommend the next step, and explain it for people.
 
@@ -464,7 +488,9 @@ def _keywords(approach: str) -> frozenset[str]:
     return words.difference(packaged_table("recovery_words")["stop_words"])
 
 
-CodeOwner = Literal["test", "conftest", "project", "dependency", "pytest", "plugin", "python"]
+CodeOwner = Literal[
+    "test", "conftest", "project", "dependency", "pytest", "plugin", "python"
+]
 """Whose code a file is."""
 Confidence = Literal["certain", "likely"]
 ProofType = Literal[
@@ -560,7 +586,12 @@ class Finding:
 
 
 def finding(
-    kind: str, source: str, detail: str, *, reason: FailureReason | None = None, **fields: Any
+    kind: str,
+    source: str,
+    detail: str,
+    *,
+    reason: FailureReason | None = None,
+    **fields: Any,
 ) -> Finding:
     """Return a finding of one kind.
 
@@ -572,16 +603,26 @@ def finding(
         **fields: further ones of `Finding`.
     """
     return Finding(
-        reason=reason or reason_of(kind), kind=kind, source=source, detail=detail, **fields
+        reason=reason or reason_of(kind),
+        kind=kind,
+        source=source,
+        detail=detail,
+        **fields,
     )
 
 
 def marked_finding(
-    name: str, reason: FailureReason, nodeid: str | None = None, *, is_hearsay: bool = True
+    name: str,
+    reason: FailureReason,
+    nodeid: str | None = None,
+    *,
+    is_hearsay: bool = True,
 ) -> Finding:
     """Return the finding that a marker is: what somebody said, not what was seen."""
     kind, said = f"marker.{name.lower()}", f"[GZA_FAILURE:{name}]"
-    return finding(kind, "marker", said, reason=reason, nodeid=nodeid, is_hearsay=is_hearsay)
+    return finding(
+        kind, "marker", said, reason=reason, nodeid=nodeid, is_hearsay=is_hearsay
+    )
 
 
 @value
@@ -696,7 +737,11 @@ def owner_of_most(failures: Iterable[evidence.Failure | None]) -> CodeOwner | No
     Of owners with as many failures it is the first in the order of `CodeOwner`.
     """
     raised = [each.exception for each in failures if each is not None]
-    owners = [each.frame.owner for each in raised if each is not None and each.frame is not None]
+    owners = [
+        each.frame.owner
+        for each in raised
+        if each is not None and each.frame is not None
+    ]
     if not owners or owners.count(owners[0]) == len(owners):
         return owners[0] if owners else None
     order = get_args(CodeOwner)

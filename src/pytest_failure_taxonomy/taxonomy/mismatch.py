@@ -92,7 +92,10 @@ def compare_collections(
         workers: their ids.
     """
     ours, theirs = Counter(first), Counter(other)
-    lacking, added = tuple((ours - theirs).elements()), tuple((theirs - ours).elements())
+    lacking, added = (
+        tuple((ours - theirs).elements()),
+        tuple((theirs - ours).elements()),
+    )
     if not lacking and not added:
         pairs = zip(first, other, strict=False)
         moved = next(
@@ -150,7 +153,12 @@ def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Say in one line how the workers disagree, by one test and two workers."""
     said = "the xdist workers collected different tests"
     sorts = get_args(MismatchSort)  # what says most first
-    told = [(sort, each) for sort in sorts for each in mismatch.variants if sort in sorts_of(each)]
+    told = [
+        (sort, each)
+        for sort in sorts
+        for each in mismatch.variants
+        if sort in sorts_of(each)
+    ]
     if told:
         said += f": {_words_of_variant(told[0][1], _few(mismatch.workers))}"
     lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
@@ -166,7 +174,10 @@ def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     first = _few(mismatch.workers)
     sorts = dict.fromkeys(sort for each in mismatch.variants for sort in sorts_of(each))
     advice = packaged_table("mismatch")
-    lines = [*(advice[sort] for sort in sorts), f"{first}: {counted(mismatch.tests, 'test')}"]
+    lines = [
+        *(advice[sort] for sort in sorts),
+        f"{first}: {counted(mismatch.tests, 'test')}",
+    ]
     for each in mismatch.variants:
         lines.append(f"{_few(each.workers)}: {counted(each.tests, 'test')}")
         for one in each.parameters:

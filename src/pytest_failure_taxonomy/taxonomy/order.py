@@ -61,7 +61,9 @@ def as_ranges(numbers: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return " ".join(
+        str(first) if first == last else f"{first}-{last}" for first, last in runs
+    )
 
 
 def read_ranges(text: str) -> list[int]:
@@ -112,7 +114,11 @@ def order_of(
             workers.setdefault(names[number], {}).setdefault(index % tests)
     if not workers:
         return None
-    seeds = {"hash": plan.hash, "randomly": plan.randomly, "random_order": plan.random_order}
+    seeds = {
+        "hash": plan.hash,
+        "randomly": plan.randomly,
+        "random_order": plan.random_order,
+    }
     in_order = sorted(workers, key=lambda name: (len(name), name))
     return Order(
         workers={name: as_ranges(workers[name]) for name in in_order},

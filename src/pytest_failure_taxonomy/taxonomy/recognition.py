@@ -17,7 +17,11 @@ from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
 from pytest_failure_taxonomy.taxonomy.classification import is_voice_of_environment
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, public_name
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import STRICT_XPASS, said_in_one_line, words_of_pressure
+from pytest_failure_taxonomy.taxonomy.words import (
+    STRICT_XPASS,
+    said_in_one_line,
+    words_of_pressure,
+)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import Fact, Failure, RaisedException
@@ -28,7 +32,14 @@ MAX_READ: Final = 6_000
 _MAX_VALUE: Final = 160
 """Characters of a value that a sentence quotes."""
 
-_OWN_MARKS: Final = ["filterwarnings", "parametrize", "skip", "skipif", "usefixtures", "xfail"]
+_OWN_MARKS: Final = [
+    "filterwarnings",
+    "parametrize",
+    "skip",
+    "skipif",
+    "usefixtures",
+    "xfail",
+]
 """The marks of pytest itself; a name near to them is a slip."""
 
 _OPTIONAL: Final = re.compile(r"\[([^][{}]*\{\w+\}[^][]*)\]")
@@ -39,7 +50,9 @@ _ERRNO: Final = re.compile(
     r"(?:: '(?P<filename>[^'\n]{1,6000})|$)"
 )
 _PLACE: Final = r" \(([^()\s][^()]{0,300}:\d+)[,)]"
-_URL: Final = r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})([^#\s'\"]{0,2000})"
+_URL: Final = (
+    r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})([^#\s'\"]{0,2000})"
+)
 
 _Values = dict[str, str]
 
@@ -110,7 +123,10 @@ def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
         found: the finding.
     """
     links = _links_of(failure)
-    common: _Values = {"fingerprint": found.fingerprint or found.detail, "kind": found.kind}
+    common: _Values = {
+        "fingerprint": found.fingerprint or found.detail,
+        "kind": found.kind,
+    }
     common |= {fact.name: fact.text for link in links for fact in link.facts}
     if failure.exception is not None and failure.exception.memory is not None:
         common["pressure"] = words_of_pressure(failure.exception.memory)
@@ -141,11 +157,15 @@ def _links_of(failure: Failure) -> list[_Link]:
         links.append(_Link(names, raised.message, raised.facts, raiser=raised.raiser))
         links += _links_behind(raised)
     elif failure.message.startswith(STRICT_XPASS):
-        links.append(_Link(("pytest.xpass",), failure.message.removeprefix(STRICT_XPASS).strip()))
+        links.append(
+            _Link(("pytest.xpass",), failure.message.removeprefix(STRICT_XPASS).strip())
+        )
     elif (found := re.match(_TYPE_AND_TEXT, failure.message)) is not None:
         name = found[1] if "." in found[1] else f"builtins.{found[1]}"
         links.append(_Link(_names_of((name,)), failure.message[found.end() :]))
-    if isinstance(failure, RunError):  # asked first: pytest says more than what it stumbled over
+    if isinstance(
+        failure, RunError
+    ):  # asked first: pytest says more than what it stumbled over
         links.append(_Link((f"pytest.{failure.origin}",), failure.message))
     return links
 
@@ -157,7 +177,11 @@ def _names_of(names: tuple[str, ...]) -> tuple[str, ...]:
     A log or another program's file tells nothing of the bases. Of Python's own they are known.
     """
     module, _, name = names[0].rpartition(".")
-    own = getattr(builtins, name, None) if module == "builtins" and len(names) == 1 else None
+    own = (
+        getattr(builtins, name, None)
+        if module == "builtins" and len(names) == 1
+        else None
+    )
     if isinstance(own, type):
         names = tuple(f"builtins.{each.__name__}" for each in own.__mro__[:-1])
     return (*map(public_name, names), public_name(f"{module}."))
@@ -173,7 +197,9 @@ def _links_behind(raised: RaisedException) -> Iterator[_Link]:
             return
         is_passed_on = is_passed_on and is_wrapper
         names, message = linked.bases, linked.message
-        yield _Link(_names_of(names), message, linked.facts, is_passed_on, linked.raiser)
+        yield _Link(
+            _names_of(names), message, linked.facts, is_passed_on, linked.raiser
+        )
     for wrapper, pattern in _head()["quoting"].items():
         found = _compiled(pattern).match(message[:MAX_READ])
         if found and any(name.startswith(wrapper) for name in names):
@@ -184,7 +210,11 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
     """Return what the first row says that knows an exception, and whether nothing is left out."""
     message = link.message[:MAX_READ]
     told = _ERRNO.match(message) if "builtins.OSError" in link.names else None
-    own = {} if told is None else {name: each or "" for name, each in told.groupdict().items()}
+    own = (
+        {}
+        if told is None
+        else {name: each or "" for name, each in told.groupdict().items()}
+    )
     own |= {"type": link.names[0].rpartition(".")[2]}
     own |= {fact.name: fact.text for fact in link.facts}
     partial = None
@@ -195,10 +225,16 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
         found = _compiled(row.given.get("text", "")).search(message)
         if found is None:
             continue
-        groups = {name.rstrip("2345"): each for name, each in found.groupdict().items() if each}
+        groups = {
+            name.rstrip("2345"): each
+            for name, each in found.groupdict().items()
+            if each
+        }
         values = common | own | groups | {"asks": row.given.get("asks", "")}
         conditions = row.given.get("where", {}).items()
-        if not all(re.fullmatch(each, _value(name, values)) for name, each in conditions):
+        if not all(
+            re.fullmatch(each, _value(name, values)) for name, each in conditions
+        ):
             continue
         if not row.believes(link):
             is_simulated = True
@@ -230,7 +266,9 @@ def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
     key, _ = _filled(given.get("key", given["what"]), values)
     if not what or not key:
         return None, False
-    fix = next(filter(None, [_filled(each, values)[0] for each in given.get("fix", ())]), None)
+    fix = next(
+        filter(None, [_filled(each, values)[0] for each in given.get("fix", ())]), None
+    )
     command, _, name = (fix or "").rpartition(" ")
     if command == "pip install" and name in packaged_table("plugins"):
         key = f"plugin {name}"  # whatever of it is missing, one command mends it
@@ -305,14 +343,18 @@ def _own_mark(values: _Values) -> str:
     """Return the mark of pytest itself that a name is near to; to register a slip would hide it."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(values["name"].lower(), _OWN_MARKS, 1, cutoff=0.8)), "")
+    return next(
+        iter(get_close_matches(values["name"].lower(), _OWN_MARKS, 1, cutoff=0.8)), ""
+    )
 
 
 def _where(values: _Values) -> str:
     """Return the place of a syntax error: that of the failure, if it is in the same file."""
     place, line = values.get("at", ""), values.get("lineno", "")
     file = values.get("filename") or values.get("file", "")
-    is_there = place.rpartition(":")[0].endswith(file.replace("\\", "/").rpartition("/")[2])
+    is_there = place.rpartition(":")[0].endswith(
+        file.replace("\\", "/").rpartition("/")[2]
+    )
     return place if place and is_there else f"{file}:{line}" if file and line else place
 
 
@@ -413,7 +455,9 @@ def distributions_with_option(argument: str) -> tuple[str, ...]:
         argument: as it is typed, such as `--cov=src` or `-n4`.
     """
     short = re.fullmatch(r"(-[a-zA-Z])(?!-).*", argument)
-    return distributions_with("options", short[1] if short else argument.partition("=")[0])
+    return distributions_with(
+        "options", short[1] if short else argument.partition("=")[0]
+    )
 
 
 def refused_options(said: str) -> tuple[str, ...]:

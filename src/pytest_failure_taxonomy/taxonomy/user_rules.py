@@ -76,7 +76,9 @@ def match_rule(
         is_found: searches a pattern in a text. Python's own search can take for ever with a bad
             pattern, and is what is used where none is given.
     """
-    raised = () if failure.exception is None else (failure.exception.message[:MAX_SEARCHED],)
+    raised = (
+        () if failure.exception is None else (failure.exception.message[:MAX_SEARCHED],)
+    )
     texts = tuple(dict.fromkeys((*raised, failure.message[:MAX_SEARCHED])))
     search = is_found or (lambda pattern, text: re.search(pattern, text) is not None)
     for rule in rules:
@@ -100,10 +102,13 @@ def _could_match(rule: Rule, failure: TestFailure) -> bool:
         if rule.package is not None and " " not in rule.package:
             package = package.partition(" ")[0]
         if rule.package is not None and not (
-            package and fnmatchcase(_in_normal_form(package), _in_normal_form(rule.package))
+            package
+            and fnmatchcase(_in_normal_form(package), _in_normal_form(rule.package))
         ):
             return False
-    if rule.nodeid is not None and not fnmatchcase(failure.nodeid, rule.nodeid.replace("[", "[[]")):
+    if rule.nodeid is not None and not fnmatchcase(
+        failure.nodeid, rule.nodeid.replace("[", "[[]")
+    ):
         return False
     return rule.exception is None or (
         exception is not None and is_exception(exception, rule.exception)
@@ -123,7 +128,9 @@ def is_exception(raised: RaisedException, name: str) -> bool:
         parts = dotted.split(".")
         if len(wanted) > 1 and (parts[0], parts[-1]) == (wanted[0], wanted[-1]):
             left = iter(parts)
-            if all(part in left for part in wanted):  # in this order: each takes from what is left
+            if all(
+                part in left for part in wanted
+            ):  # in this order: each takes from what is left
                 return True
     return False
 
@@ -153,7 +160,11 @@ class KnownFailure:
     @property
     def words(self) -> str:
         """What it lists and whose it is, for messages."""
-        name = self.nodeid if self.fingerprint is None else f"fingerprint {self.fingerprint}"
+        name = (
+            self.nodeid
+            if self.fingerprint is None
+            else f"fingerprint {self.fingerprint}"
+        )
         of = ", ".join(filter(None, (self.owner, self.link)))
         return f"{name} ({of})" if of else str(name)
 
@@ -192,7 +203,9 @@ def compare_with_known(
         that no longer fail, in words.
     """
     valid = [each for each in known if each.expires is None or each.expires >= today]
-    expired = [each for each in known if each.expires is not None and each.expires < today]
+    expired = [
+        each for each in known if each.expires is not None and each.expires < today
+    ]
     unlisted: dict[str, None] = {}
     met: set[int] = set()
     for failure, one in zip(run.failures, judged.failures, strict=False):
@@ -213,5 +226,7 @@ def compare_with_known(
         f"{name}:{each.line}: expired on {each.expires}: {each.words}"
         for each in expired[:MAX_TOLD]
     ]
-    notes += [f"{name}:{each.line}: fails no more: {each.words}" for each in gone[:MAX_TOLD]]
+    notes += [
+        f"{name}:{each.line}: fails no more: {each.words}" for each in gone[:MAX_TOLD]
+    ]
     return list(unlisted), notes

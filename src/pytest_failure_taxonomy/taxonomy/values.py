@@ -30,13 +30,17 @@ def value(cls: type[T]) -> type[T]:
     are equal when they are of one class and all their fields are.
     """
     names = tuple(cls.__annotations__)
-    body = {name: each for name, each in vars(cls).items() if name not in _MADE_BY_PYTHON}
+    body = {
+        name: each for name, each in vars(cls).items() if name not in _MADE_BY_PYTHON
+    }
     defaults = {name: body.pop(name) for name in names if name in body}
     # What reads all fields at once; it is called for every value that is written.
     read: Any = staticmethod(lambda one: tuple(getattr(one, name) for name in names))
     if len(names) > 1:
         read = attrgetter(*names)
-    body.update(_METHODS, __slots__=names, _read=read, _defaults=defaults, _made=count(1))
+    body.update(
+        _METHODS, __slots__=names, _read=read, _defaults=defaults, _made=count(1)
+    )
     made: type[T] = type(cls)(cls.__name__, cls.__bases__, body)  # type: ignore[misc]
     return made
 
@@ -81,8 +85,12 @@ def _compile_methods(cls: Any) -> None:
     While its fields are set, the object is of a class that doesn't refuse to change.
     """
     defaults = cls._defaults
-    parameters = [f"{name}=default_{name}" if name in defaults else name for name in cls.__slots__]
-    always = [f"{name!r}: self.{name}" for name in cls.__slots__ if name not in defaults]
+    parameters = [
+        f"{name}=default_{name}" if name in defaults else name for name in cls.__slots__
+    ]
+    always = [
+        f"{name!r}: self.{name}" for name in cls.__slots__ if name not in defaults
+    ]
     statements = [
         f"def __init__(self, *, {', '.join(parameters)}):",
         ' set_field(self, "__class__", changing)',

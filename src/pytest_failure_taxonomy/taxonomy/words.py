@@ -38,7 +38,9 @@ def noun_of_count(name: str, count: int) -> str:
 def counts_in_words(summary: Mapping[str, int], names: Iterable[str]) -> str:
     """Return those counts of a report's `summary` that are not 0: `2 passed, 1 error`."""
     counts = [(name, count) for name in names if (count := summary[name])]
-    return ", ".join([f"{count:,} {noun_of_count(name, count)}" for name, count in counts])
+    return ", ".join(
+        [f"{count:,} {noun_of_count(name, count)}" for name, count in counts]
+    )
 
 
 def enumerated(shown: Sequence[str], count: int) -> str:
@@ -118,7 +120,9 @@ STRICT_XPASS: Final = "[XPASS(strict)]"
 """How pytest's words begin for a test that failed by passing."""
 FIXTURE_ERROR: Final = "FixtureLookupError"
 """What pytest raises for a fixture that nobody has."""
-TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})
+TYPES_OF_PYTEST: Final = frozenset(
+    {FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"}
+)
 """Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
 
 
@@ -126,7 +130,9 @@ def words_of_test_failure(failure: evidence.TestFailure) -> tuple[str, ...]:
     """Name the fixtures that are missing where a test can't run, or how its process ended."""
     if failure.forked:
         _, _, how = failure.message.partition("running the test ")
-        return (f"its process {how.replace('CRASHED', 'crashed').replace('EXITED', 'exited')}",)
+        return (
+            f"its process {how.replace('CRASHED', 'crashed').replace('EXITED', 'exited')}",
+        )
     raised = failure.exception
     if raised is None or raised.type != FIXTURE_ERROR:
         return ()
@@ -149,9 +155,13 @@ def words_of_collection_failure(failure: evidence.CollectionFailure) -> tuple[st
     file = failure.nodeid.partition("::")[0]
     if place is None or place.line is None:
         return (said if not file or file in said else f"{failure.nodeid}: {said}",)
-    is_elsewhere = file not in ("", place.path) and not place.path.startswith(f"{file}/")
+    is_elsewhere = file not in ("", place.path) and not place.path.startswith(
+        f"{file}/"
+    )
     via = f", from {file}" if is_elsewhere else ""
-    name = re.escape(place.path.rpartition("/")[2])  # as a SyntaxError says it, or by its path
+    name = re.escape(
+        place.path.rpartition("/")[2]
+    )  # as a SyntaxError says it, or by its path
     said = re.sub(rf" \((?:[^()]*[/\\])?{name}, line {place.line}\)$", "", said)
     return (f"{said} ({place.path}:{place.line}{via})",)
 
@@ -195,7 +205,10 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
     that fails by `pytest.fail` is shown with it.
     """
     said = one_line(message)
-    if said and (exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)):
+    if said and (
+        exception_type in TYPES_OF_PYTEST
+        or (not is_test and exception_type in OUTCOMES)
+    ):
         return said
     return f"{exception_type}: {said}" if said else exception_type
 
@@ -258,7 +271,9 @@ def words_of_oom_kill(kill: evidence.OomKill) -> str:
     """Say how much a killed process used, and whether it was too large by itself."""
     if kill.limit_bytes is None:
         return f"it used {amount_words(kill.rss_bytes)}, and the memory of the machine ran out"
-    used = f"it used {amount_words(kill.rss_bytes, kill.limit_bytes)} of its control group"
+    used = (
+        f"it used {amount_words(kill.rss_bytes, kill.limit_bytes)} of its control group"
+    )
     if kill.rss_bytes >= ALONE_SHARE * kill.limit_bytes:
         return f"{used}: this process by itself was too large"
     return f"{used}: all processes together were too large"

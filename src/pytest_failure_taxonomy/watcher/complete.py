@@ -20,7 +20,12 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.record import layout, observed, read
 from pytest_failure_taxonomy.record.lock import ReportLock, held_record
-from pytest_failure_taxonomy.record.observed import Observed, ProcessEnd, context_of, evidence_of
+from pytest_failure_taxonomy.record.observed import (
+    Observed,
+    ProcessEnd,
+    context_of,
+    evidence_of,
+)
 from pytest_failure_taxonomy.recorder.machine import look_closer
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import build
@@ -35,11 +40,19 @@ from pytest_failure_taxonomy.system.files import (
     open_folder,
     read_file,
 )
-from pytest_failure_taxonomy.system.process import command_of, has_process, is_alive, read_oom_count
+from pytest_failure_taxonomy.system.process import (
+    command_of,
+    has_process,
+    is_alive,
+    read_oom_count,
+)
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import exit_code_from_returncode, signal_name
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    exit_code_from_returncode,
+    signal_name,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 from pytest_failure_taxonomy.taxonomy.words import listed
 from pytest_failure_taxonomy.watcher import crash_output
@@ -87,7 +100,9 @@ class UnwrittenReportError(OSError):
         self.report = report
 
 
-def end_of_process(returncode: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
+def end_of_process(
+    returncode: int | None, source: str, ended_ns: int | None
+) -> ProcessEnd:
     """Return the end of a process, of which the return code may be unknown.
 
     Args:
@@ -97,7 +112,9 @@ def end_of_process(returncode: int | None, source: str, ended_ns: int | None) ->
     """
     ended = ProcessExit(
         code=None if returncode is None else exit_code_from_returncode(returncode),
-        signal=signal_name(-returncode) if returncode is not None and returncode < 0 else None,
+        signal=signal_name(-returncode)
+        if returncode is not None and returncode < 0
+        else None,
         observed=returncode is not None,
         source=source,
     )
@@ -136,7 +153,9 @@ def complete_run(
             if has_finished or _is_written_after(path, end) is not False:
                 return None
             current = None
-        completed, is_whole = _completed(current, path, run_id, end, folder, kept, annotate)
+        completed, is_whole = _completed(
+            current, path, run_id, end, folder, kept, annotate
+        )
         if completed != current:
             written = _write(path, completed, folder)
             is_whole = is_whole and written is completed
@@ -168,14 +187,18 @@ def _completed(
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end):
         stalls = observed.stalled_activities(end.observed, end.ended_ns, is_over=True)
-        with suppress(LookupError, TypeError, ValueError, AttributeError):  # it is none of ours
+        with suppress(
+            LookupError, TypeError, ValueError, AttributeError
+        ):  # it is none of ours
             late = _late_exit(current, run_id, end)
             amended = amend_report(current, late, stalls)
             return _filled_up(amended, build.is_cut(current), run_id, end, folder)
     if end.contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
     state, events = end.contents or (b"", b"")
-    run = read.parse_record(state, events, run_id, str(layout.record_folder(path, run_id)))
+    run = read.parse_record(
+        state, events, run_id, str(layout.record_folder(path, run_id))
+    )
     made = reconstruct(run, folder, end, faults=[kept] if kept else [])
     # What its pytest was asked for besides the report.
     context = run.header.context
@@ -203,10 +226,14 @@ def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessE
     pytest's own report has neither, so they are read from the record if it is still there.
     """
     # A process that left by itself needs none, and a large record takes long to read.
-    is_ended = end.exit.signal is not None or end.exit.enforced_limit_seconds is not None
+    is_ended = (
+        end.exit.signal is not None or end.exit.enforced_limit_seconds is not None
+    )
     if is_ended and end.contents is not None and end.ended_ns is not None:
         with suppress(ReportError):
-            run = read.parse_record(end.contents[0], end.contents[1], run_id, "the record")
+            run = read.parse_record(
+                end.contents[0], end.contents[1], run_id, "the record"
+            )
             seconds = (end.ended_ns - run.header.started_ns) / 1e9
             return replace(
                 end.exit,
@@ -234,7 +261,9 @@ def _filled_up(
     except ReportError:
         return report, not is_cut
     omitted = [  # failures, tracebacks and so on
-        sum(count for name, count in each["limits"].items() if name.endswith("_omitted"))
+        sum(
+            count for name, count in each["limits"].items() if name.endswith("_omitted")
+        )
         for each in (made, report)
     ]
     if run.is_reported or omitted[0] >= omitted[1]:
@@ -266,7 +295,9 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
     show_faces(report, Faces(github=True), annotate)
 
 
-def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> dict[str, Any]:
+def _write(
+    path: Path, completed: dict[str, Any], folder: Folder | None
+) -> dict[str, Any]:
     """Write a report, or as much of it as there is room for; return what was written."""
     reserve = None if folder is None else folder.path / layout.RESERVE
     try:
@@ -317,7 +348,10 @@ def _is_trusted(report: dict[str, Any], path: Path, end: ProcessEnd) -> bool:
         return True
     if len(end.contents[0]) < layout.PAGE:  # a test has truncated or removed it
         return True
-    return report["completeness"] == "reconstructed" and _is_written_after(path, end) is not False
+    return (
+        report["completeness"] == "reconstructed"
+        and _is_written_after(path, end) is not False
+    )
 
 
 def _is_written_after(path: Path, end: ProcessEnd) -> bool | None:
@@ -375,13 +409,17 @@ def reconstruct(
         # their tests had written: later, others may have their numbers.
         saw_end = end.exit.source in ("watcher", "supervisor")
         outputs = {
-            worker: crash_output.output_of_process(each.process_id, each.capture, secrets.redact)
+            worker: crash_output.output_of_process(
+                each.process_id, each.capture, secrets.redact
+            )
             for worker, each in workers.items()
             if saw_end and each.test is not None
         }
         traces = crash_output.read_traces(end.left, end.exit, rootdir, secrets.redact)
         evidence = evidence_of(run, end, workers, traces, outputs)
-        evidence, problems = apply_rules(searched_again(evidence, secrets), run.header.rules)
+        evidence, problems = apply_rules(
+            searched_again(evidence, secrets), run.header.rules
+        )
         evidence = name_libraries(evidence)
         context = context_of(run, end)
         if saw_end:  # later, another commit may be checked out
@@ -403,7 +441,12 @@ def reconstruct(
         if completeness == "reconstructed":
             _add_dead_benches(report, run.named("benches"), secrets.redact_json)
         return report
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # another version's
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:  # another version's
         raise ReportError(
             f"run {run.header.run_id}: the record can't be understood "
             f"({safe_text(f'{type(error).__name__}: {error}')}); "
@@ -413,14 +456,20 @@ def reconstruct(
 
 def _with_oom_kills(run: read.RecordedRun, end: ProcessEnd) -> ProcessExit:
     """Add whether the OOM killer was active during the run, and what it says of the process."""
-    before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
+    before, after = (
+        run.header.memory.oom_kills,
+        read_oom_count(run.header.memory.events_file),
+    )
     seen = replace(
-        end.exit, out_of_memory=before is not None and after is not None and after > before
+        end.exit,
+        out_of_memory=before is not None and after is not None and after > before,
     )
     if seen.signal != "SIGKILL" or end.ended_ns is None:
         return seen
     process_id, started_ns = run.header.process.pid, run.header.started_ns
-    return replace(seen, oom_kill=observed.oom_kill_of(process_id, started_ns, end.ended_ns))
+    return replace(
+        seen, oom_kill=observed.oom_kill_of(process_id, started_ns, end.ended_ns)
+    )
 
 
 def _add_dead_benches(
@@ -466,16 +515,23 @@ def _add_dead_benches(
             named = listed([case_id for case_id, _ in lost], _MAX_NAMED)
             name = each["report"]["task_class"]
             detail = f"cases of {name} that ran when the process ended: {named}"
-            verdict["evidence"] = [*verdict["evidence"], {"source": "bench", "detail": detail}]
+            verdict["evidence"] = [
+                *verdict["evidence"],
+                {"source": "bench", "detail": detail},
+            ]
             nodeids = [nodeid for _, nodeid in lost if nodeid]
             if len(nodeids) == 1 and verdict["nodeid"] is not None:
                 verdict["nodeid"] = nodeids[0]
 
 
-def write_running(path: Path, run: read.RecordedRun, folder: Folder, stalls: Observed) -> None:
+def write_running(
+    path: Path, run: read.RecordedRun, folder: Folder, stalls: Observed
+) -> None:
     """Write the report of a run that goes on anew, with what is stalled."""
     end = ProcessEnd(
-        exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns(), observed=stalls
+        exit=ProcessExit(code=None, source="none"),
+        ended_ns=time.monotonic_ns(),
+        observed=stalls,
     )
     write_report(path, reconstruct(run, folder, end, completeness="running"))
 

@@ -18,7 +18,10 @@ from typing import Final
 from pytest_failure_taxonomy.record.layout import CRASH
 from pytest_failure_taxonomy.system.files import READ, Folder, move_high
 from pytest_failure_taxonomy.taxonomy.evidence import Left, ProcessExit, Traces
-from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS, signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    CRASH_SIGNALS,
+    signal_of_exit_code,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_LEFT_BYTES: Final = 1024 * 1024
@@ -73,7 +76,9 @@ def read_traces(
     return None if traces == Traces() else traces
 
 
-def last_output(stdout: bytes, stderr: bytes, redact: Callable[[str], str]) -> str | None:
+def last_output(
+    stdout: bytes, stderr: bytes, redact: Callable[[str], str]
+) -> str | None:
     """Return the last that was captured of both streams, each below a line with its name."""
     texts = {}
     for name, content in (("stdout", stdout), ("stderr", stderr)):
@@ -106,7 +111,9 @@ class LeftByWorkers:
     a test may remove the folder of the record.
     """
 
-    def __init__(self, rootdir: Path, redact: Callable[[str], str], terminal: int | None) -> None:
+    def __init__(
+        self, rootdir: Path, redact: Callable[[str], str], terminal: int | None
+    ) -> None:
         """Follow no worker yet.
 
         Args:
@@ -136,7 +143,10 @@ class LeftByWorkers:
         if self.shows_crashes:
             with suppress(OSError):
                 dump = move_high(folder.open_file(CRASH, os.O_RDONLY))
-        self._files[worker] = (dump, *(_open_captured(process_id, each) for each in capture))
+        self._files[worker] = (
+            dump,
+            *(_open_captured(process_id, each) for each in capture),
+        )
 
     def read(self, worker: str, end: ProcessExit) -> Traces | None:
         """Return the traces of a worker that died, and show the stacks of its crash to the user."""
@@ -160,7 +170,9 @@ def output_of_process(
         capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
         redact: removes secrets from a text.
     """
-    stdout, stderr = (read_and_close(_open_captured(process_id, each)) for each in capture)
+    stdout, stderr = (
+        read_and_close(_open_captured(process_id, each)) for each in capture
+    )
     return last_output(stdout, stderr, redact)
 
 

@@ -55,7 +55,9 @@ def find_mailbox() -> Path | None:
     return mailbox if process_id == str(os.getppid()) else None
 
 
-def claim_mailbox(mailbox: Path, *, report: str, run_id: str, record: Sequence[Path]) -> None:
+def claim_mailbox(
+    mailbox: Path, *, report: str, run_id: str, record: Sequence[Path]
+) -> None:
     """Answer the supervisor, and be its pytest until the mailbox is released.
 
     Args:
@@ -76,7 +78,9 @@ def claim_mailbox(mailbox: Path, *, report: str, run_id: str, record: Sequence[P
     _claimed.add(mailbox)
 
 
-def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int]) -> bool:
+def send_to_supervisor(
+    mailbox: Path, run_id: str, descriptors: Mapping[str, int]
+) -> bool:
     """Send descriptors to read from when this process has died.
 
     The supervisor shows the stacks of a crash on its own stderr, so that must be this process's.
@@ -92,7 +96,9 @@ def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int
         Whether the supervisor reads and shows the stacks of a crash.
     """
     sent = {
-        name: each for name, each in descriptors.items() if name in (layout.STDOUT, layout.STDERR)
+        name: each
+        for name, each in descriptors.items()
+        if name in (layout.STDOUT, layout.STDERR)
     }
     with suppress(OSError):
         shows = False
@@ -143,7 +149,9 @@ def read_message(mailbox: Path | None) -> dict[str, Any]:
                 each is None or isinstance(each, str) for each in found.values()
             ):
                 is_path = os.path.isabs(found.get("report") or "")
-                is_answer = is_path and layout.RUN_ID.fullmatch(found.get("run_id") or "")
+                is_answer = is_path and layout.RUN_ID.fullmatch(
+                    found.get("run_id") or ""
+                )
                 return found if is_answer or "run_id" not in found else {}
     return {}
 
@@ -193,7 +201,9 @@ class Mailbox:
                 folder = _make_folder()
                 self._opened.callback(_remove_folder, folder)
                 self.path = folder / _MESSAGE
-            with suppress(ImportError, AttributeError, OSError):  # Windows; a path too long for one
+            with suppress(
+                ImportError, AttributeError, OSError
+            ):  # Windows; a path too long for one
                 inbox = self._open_inbox(folder)
             write_message(self.path, stage=stage, report=report, inbox=inbox)
         except BaseException:
@@ -218,7 +228,9 @@ class Mailbox:
         with suppress(OSError):
             while True:  # a process may have had several runs, one after the other
                 words, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
-                sender, is_left, letters = words.decode("ascii", "replace").partition(":")
+                sender, is_left, letters = words.decode("ascii", "replace").partition(
+                    ":"
+                )
                 if is_left and sender == self.run_id:
                     sent = {
                         letter: read_and_close(descriptor)
@@ -238,7 +250,9 @@ class Mailbox:
                 for file in files:
                     with file:
                         file.seek(0)
-                        read.append(read_descriptor(file.fileno(), layout.MAX_EVENTS_BYTES))
+                        read.append(
+                            read_descriptor(file.fileno(), layout.MAX_EVENTS_BYTES)
+                        )
                 if not is_left and sender == self.run_id:
                     self.record = read
 
@@ -260,7 +274,9 @@ class Mailbox:
         try:  # the socket needs a name only until it is open
             with _short_address(folder / _INBOX) as address:
                 inbox.bind(address)
-            return str(self._reachable(os.open(folder / _INBOX, os.O_PATH | os.O_NOFOLLOW)))
+            return str(
+                self._reachable(os.open(folder / _INBOX, os.O_PATH | os.O_NOFOLLOW))
+            )
         finally:
             _remove_folder(folder)
 
@@ -301,5 +317,7 @@ def _short_address(path: Path) -> Iterator[str]:
     if len(os.fsencode(path)) < _ADDRESS_BYTES or not os.path.isdir("/proc/self/fd"):
         yield str(path)
         return
-    with closing_descriptor(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)) as folder:
+    with closing_descriptor(
+        os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    ) as folder:
         yield f"/proc/self/fd/{folder}/{path.name}"

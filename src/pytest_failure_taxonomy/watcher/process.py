@@ -14,12 +14,16 @@ import struct
 import sys
 import time
 
-TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
+TYPE_CHECKING = (
+    False  # importing it from `typing` would take more memory than all the rest
+)
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.system.process import MemorySampler
     from pytest_failure_taxonomy.watcher.stalls.detect import Standstill
 
-_HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
+_HEAD = struct.Struct(
+    "<8sIiII"
+)  # as in record/layout.py, which is imported only when it is needed
 
 _MAX_SECONDS = 120
 """The time for all work after pytest's end; half a million tests take a twentieth of it."""
@@ -64,7 +68,9 @@ def watch(
     """
     sys.path[:0] = [root, *others]
     numbers, _, folder = settings.partition(";folder=")
-    given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
+    given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {
+        "folder": folder
+    }
     from pytest_failure_taxonomy.system.process import MemorySampler
 
     beginning = _read(files[1])
@@ -109,7 +115,9 @@ def _wait_for_end(
     poller.register(channel, 0)
     while True:
         due = min(look.due for look in looks)
-        wait_ms = None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+        wait_ms = (
+            None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+        )
         ready = {descriptor for descriptor, _ in poller.poll(wait_ms)}
         if pidfd in ready:
             return
@@ -139,7 +147,9 @@ def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
         from pytest_failure_taxonomy.watcher.crash_output import show_dump
 
         show_dump(dump, sent["t"])
-    outputs = [_read(sent.get(name, -1), _MAX_OUTPUT_BYTES, is_end=True) for name in "oe"]
+    outputs = [
+        _read(sent.get(name, -1), _MAX_OUTPUT_BYTES, is_end=True) for name in "oe"
+    ]
     for descriptor in sent.values():
         os.close(descriptor)
     return dump, outputs[0], outputs[1]
@@ -169,7 +179,12 @@ class Stalls:
     """Look now and then whether a run makes progress."""
 
     def __init__(
-        self, files: list[int], process_id: int, report: str, run_id: str, given: dict[str, str]
+        self,
+        files: list[int],
+        process_id: int,
+        report: str,
+        run_id: str,
+        given: dict[str, str],
     ) -> None:
         self._files = files
         self.report = report
@@ -211,7 +226,9 @@ class Stalls:
                 try:
                     os.nice(5)
                     _end_in_time()
-                    from pytest_failure_taxonomy.watcher.stalls.inspect import StallInspection
+                    from pytest_failure_taxonomy.watcher.stalls.inspect import (
+                        StallInspection,
+                    )
 
                     contents = [_read(file) for file in self._files]
                     inspection = StallInspection(self, contents, now_ns)
@@ -284,7 +301,9 @@ def _end_in_time() -> None:
     signal.alarm(_MAX_SECONDS)
 
 
-def _read(descriptor: int, max_bytes: int = _MAX_BYTES, *, is_end: bool = False) -> bytes:
+def _read(
+    descriptor: int, max_bytes: int = _MAX_BYTES, *, is_end: bool = False
+) -> bytes:
     """Return the beginning or the end of a file."""
     try:
         size = os.fstat(descriptor).st_size
@@ -304,4 +323,10 @@ if __name__ == "__main__":
     kept = sorted(descriptors)
     for low, high in zip([2, *kept], [*kept, 1 << 16], strict=True):
         os.closerange(low + 1, high)
-    watch(descriptors[0], descriptors[1:3], descriptors[3], int(sys.argv[2]), *sys.argv[3:])
+    watch(
+        descriptors[0],
+        descriptors[1:3],
+        descriptors[3],
+        int(sys.argv[2]),
+        *sys.argv[3:],
+    )

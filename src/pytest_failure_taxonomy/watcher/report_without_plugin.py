@@ -94,7 +94,9 @@ class OutputFile:
         """Open what the command has written for reading; `None` if that is not possible."""
         if self._start is None:
             return None
-        with suppress(OSError):  # not Linux, or the user has no permission to read the file
+        with suppress(
+            OSError
+        ):  # not Linux, or the user has no permission to read the file
             file = open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: SIM115 - the caller's
             file.seek(self._start)
             return file
@@ -164,7 +166,9 @@ def report_of_command(
     if lost_run_id is None and was_pytest:
         evidence = _evidence_of_output(command, seen)
         shown = evidence.errors if evidence is not None else ()
-        with suppress(Exception):  # it reads foreign files; the report does without them
+        with suppress(
+            Exception
+        ):  # it reads foreign files; the report does without them
             refusal = find_refusal(shown)
         if evidence is not None and refusal is not None and shown:
             evidence = replace(evidence, errors=(refusal,))
@@ -181,7 +185,12 @@ def report_of_command(
             and not was_left,
             exit=seen.exit,
         )
-    if end.interrupted and evidence.finished and seen.exit.code and not evidence.interruptions:
+    if (
+        end.interrupted
+        and evidence.finished
+        and seen.exit.code
+        and not evidence.interruptions
+    ):
         # It has caught the Ctrl+C, as pip and npm do, and left with a code of its own.
         evidence = replace(evidence, interruptions=(_CTRL_C,))
     if not was_pytest and lost_run_id is None:
@@ -221,7 +230,10 @@ def _with_what_it_said(
         return evidence
     from pytest_failure_taxonomy.report.read.log_lines import chunks_of, read_log
     from pytest_failure_taxonomy.report.read.output_evidence import output_of
-    from pytest_failure_taxonomy.report.read.output_readers import PytestOutput, ToolOutput
+    from pytest_failure_taxonomy.report.read.output_readers import (
+        PytestOutput,
+        ToolOutput,
+    )
     from pytest_failure_taxonomy.report.read.program_output import ProgramOutput
 
     told: ToolMessage | None = None
@@ -235,10 +247,15 @@ def _with_what_it_said(
             told = told or tools.message(tail.line_count)
             evidence = replace(evidence, marker=evidence.marker or other.marker)
             if other.failed_tests[0] and evidence.output is None:
-                evidence = replace(evidence, output=output_of(PytestOutput(), other, tail))
+                evidence = replace(
+                    evidence, output=output_of(PytestOutput(), other, tail)
+                )
     names = [Path(word).name for word in command.words[: _MAX_RUNNER_WORDS + 1]]
     program = next((name for name in names if name not in _RUNNERS), "")
-    is_of_program = evidence.exit.code == _OF_CONTAINERS and program in ("docker", "podman")
+    is_of_program = evidence.exit.code == _OF_CONTAINERS and program in (
+        "docker",
+        "podman",
+    )
     if told is None and is_of_program:
         words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
         told = ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
@@ -269,7 +286,9 @@ def _evidence_of_output(command: Command, seen: ProcessEnd) -> RunEvidence | Non
     return replace(
         evidence,
         exit=replace(
-            seen.exit, limits=evidence.exit.limits, session_code=evidence.exit.session_code
+            seen.exit,
+            limits=evidence.exit.limits,
+            session_code=evidence.exit.session_code,
         ),
     )
 
@@ -321,7 +340,11 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
             lacks_us=True,
         )
     is_off = "--disable-plugin-autoload" in command or bool(os.environ.get(OFF_SWITCH))
-    if state == "installed" and is_off and not any("failure_taxonomy" in word for word in command):
+    if (
+        state == "installed"
+        and is_off
+        and not any("failure_taxonomy" in word for word in command)
+    ):
         return Absence(
             words="pytest-failure-taxonomy was not loaded: the plugins of the environment are "
             "switched off; give pytest -p failure_taxonomy"

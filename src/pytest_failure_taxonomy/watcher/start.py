@@ -91,15 +91,21 @@ class Watch:
         if not sys.executable:
             return "Python does not know its own program (sys.executable is empty)"
         process_id = os.getpid()
-        numbers = f"seconds={stall_seconds:g};ends={ends_stalled:d};completes={completes:d}"
-        folder = layout.record_folder(report, run_id)  # the last of them: it may contain anything
+        numbers = (
+            f"seconds={stall_seconds:g};ends={ends_stalled:d};completes={completes:d}"
+        )
+        folder = layout.record_folder(
+            report, run_id
+        )  # the last of them: it may contain anything
         settings = f"{numbers};program={is_program():d};folder={folder}"
         descriptors: list[int] = []
         try:
             # Moved: if pytest was started with standard input, output or error closed, a file that
             # it opens may get the number, and would be lost in the watcher.
             descriptors.append(move_high(os.pidfd_open(process_id)))
-            for path in record:  # one by one, so that `finally` closes those that are open
+            for (
+                path
+            ) in record:  # one by one, so that `finally` closes those that are open
                 descriptors.append(move_high(os.open(path, READ)))  # noqa: PERF401 - see above
             # The module `socket` takes 4 ms to import, and adds nothing here.
             import _socket
@@ -110,7 +116,9 @@ class Watch:
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             former = _lingering.pop(process_id, None)
-            with suppress(OSError):  # it may have ended, and another process have its id by now
+            with suppress(
+                OSError
+            ):  # it may have ended, and another process have its id by now
                 if former is not None and former[1] in command_of(former[0]):
                     os.kill(former[0], signal.SIGKILL)
             self.watcher_id = _spawn_orphan(
@@ -142,7 +150,9 @@ class Watch:
     def is_lost(self) -> bool:
         """Tell whether the watcher was started and has ended."""
         # Another process may have its id by now.
-        return self.watcher_id is not None and self._run_id not in command_of(self.watcher_id)
+        return self.watcher_id is not None and self._run_id not in command_of(
+            self.watcher_id
+        )
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Give the watcher descriptors to read from or write to when this process has died.
@@ -155,7 +165,12 @@ class Watch:
         import _socket
 
         channel = self._channel
-        if self.watcher_id is None or not descriptors or channel is None or not channel.is_open():
+        if (
+            self.watcher_id is None
+            or not descriptors
+            or channel is None
+            or not channel.is_open()
+        ):
             return False
         content = array("i", descriptors.values()).tobytes()
         sender = _socket.socket(fileno=channel.descriptor)
@@ -226,7 +241,9 @@ def find_terminal(config: pytest.Config) -> tuple[int, bool] | None:
         descriptor = _STDERR
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     is_coloured = reporter is not None and bool(reporter._tw.hasmarkup)  # noqa: SLF001 - there is no public way
-    return descriptor, is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor)
+    return descriptor, is_coloured and not os.environ.get("NO_COLOR") and os.isatty(
+        descriptor
+    )
 
 
 class StalledRun:
@@ -280,12 +297,16 @@ class StalledRun:
         observed = Observed()
         with suppress(OSError), self._record.opened() as folder:
             observed = read_observed(folder)
-        if not any(each.stall.is_ended for each in observed.stalls):  # it is not the watcher's
+        if not any(
+            each.stall.is_ended for each in observed.stalls
+        ):  # it is not the watcher's
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self.ended = observed
         session: Any = self._config.pluginmanager.get_plugin("session")
-        if session is not None:  # a test may catch the exception, and must be the last one then
+        if (
+            session is not None
+        ):  # a test may catch the exception, and must be the last one then
             session.shouldfail = layout.END_MESSAGE
         raise pytest.exit.Exception(layout.END_MESSAGE, 1)
 
@@ -318,7 +339,9 @@ def _folders_of(libraries: Sequence[str]) -> list[str]:
     """
     paths = [getattr(sys.modules.get("regex"), "__file__", None)]
     for library in libraries:
-        with suppress(ImportError, ValueError):  # a test may have put something else in its place
+        with suppress(
+            ImportError, ValueError
+        ):  # a test may have put something else in its place
             spec = find_spec(library)
             paths.append(None if spec is None else spec.origin)
     return list(dict.fromkeys([str(Path(path).parents[1]) for path in paths if path]))

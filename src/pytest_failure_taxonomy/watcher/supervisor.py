@@ -90,7 +90,11 @@ class Supervisor:
     """
 
     def __init__(
-        self, command: Sequence[str], timeout_seconds: float | None, *, keeps_output: bool
+        self,
+        command: Sequence[str],
+        timeout_seconds: float | None,
+        *,
+        keeps_output: bool,
     ) -> None:
         """Prepare to run a command.
 
@@ -102,7 +106,9 @@ class Supervisor:
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
         self._relay = OutputRelay() if keeps_output and _hands_out_signals() else None
-        self._child = _ChildBySignals(self._relay) if _hands_out_signals() else _ChildByHandlers()
+        self._child = (
+            _ChildBySignals(self._relay) if _hands_out_signals() else _ChildByHandlers()
+        )
         self._deadline: float | None = None
         self._terminations = 0
 
@@ -122,7 +128,9 @@ class Supervisor:
             try:
                 child.start(self._command, environment)
             except (OSError, ValueError) as error:
-                raise SettingsError(_why_not_started(self._command[0], error)) from error
+                raise SettingsError(
+                    _why_not_started(self._command[0], error)
+                ) from error
             try:
                 if self._relay is not None:
                     self._relay.start()
@@ -171,7 +179,11 @@ class Supervisor:
 
 
 def _hands_out_signals() -> bool:
-    needed = ((signal, "sigtimedwait"), (signal, "pthread_sigmask"), (os, "posix_spawnp"))
+    needed = (
+        (signal, "sigtimedwait"),
+        (signal, "pthread_sigmask"),
+        (os, "posix_spawnp"),
+    )
     return all(hasattr(module, name) for module, name in needed)
 
 
@@ -210,13 +222,17 @@ class _ChildBySignals:
 
     def wait(self, seconds: float | None) -> int | None:
         """Wait for the end of the command or a signal; return the return code if it has ended."""
-        seen = signal.sigtimedwait(_WAITED_FOR, MAX_WAIT_SECONDS if seconds is None else seconds)
+        seen = signal.sigtimedwait(
+            _WAITED_FOR, MAX_WAIT_SECONDS if seconds is None else seconds
+        )
         if seen is None:
             return None
         if seen.si_signo == signal.SIGCHLD:
             return self.poll()
         self.interrupted = self.interrupted or seen.si_signo == signal.SIGINT
-        if seen.si_code <= 0:  # sent by a process; the command gets those of the terminal directly
+        if (
+            seen.si_code <= 0
+        ):  # sent by a process; the command gets those of the terminal directly
             self.sender = name_of(seen.si_pid)
             self.send(seen.si_signo)
         return None
@@ -256,7 +272,9 @@ class _ChildByHandlers:
         for number in _CHILD_ENDED:
             signal.signal(number, signal.SIG_DFL)
         for number in _FORWARDED:
-            if signal.getsignal(number) != signal.SIG_IGN:  # `nohup` ignores it for the command
+            if (
+                signal.getsignal(number) != signal.SIG_IGN
+            ):  # `nohup` ignores it for the command
                 signal.signal(number, self._forward)
 
     def restore(self) -> None:
@@ -295,7 +313,9 @@ class _ChildByHandlers:
 def _is_in_foreground() -> bool:
     """Tell whether the terminal sends its signals to this process group."""
     try:
-        with closing_descriptor(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)) as terminal:
+        with closing_descriptor(
+            os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        ) as terminal:
             return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
         return False
@@ -335,7 +355,11 @@ def _why_not_started(name: str, error: OSError | ValueError) -> str:
     if isinstance(error, ValueError):
         return f"run: {name!r} can't be started: {error}; {right}"
     why = error.strerror
-    if isinstance(error, FileNotFoundError) and os.path.lexists(name) and os.path.dirname(name):
+    if (
+        isinstance(error, FileNotFoundError)
+        and os.path.lexists(name)
+        and os.path.dirname(name)
+    ):
         why = "the interpreter that its first line names is not there"
     elif os.path.dirname(name) and os.path.isdir(name):
         why = "it is a directory"
@@ -347,7 +371,9 @@ def end_like(returncode: int) -> int:
 
     Process 1 of a container can't end itself by a signal; it returns the code that a shell shows.
     """
-    if returncode > 0x7FFF_FFFF:  # Windows has unsigned codes, and sys.exit() takes signed ones
+    if (
+        returncode > 0x7FFF_FFFF
+    ):  # Windows has unsigned codes, and sys.exit() takes signed ones
         return returncode - (1 << 32)
     if returncode >= 0:
         return returncode
@@ -356,7 +382,9 @@ def end_like(returncode: int) -> int:
         with suppress(ImportError, OSError, ValueError):
             import resource
 
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has dumped its own core
+            resource.setrlimit(
+                resource.RLIMIT_CORE, (0, 0)
+            )  # the command has dumped its own core
         with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
         with suppress(OSError):
@@ -469,7 +497,9 @@ class OutputRelay:
             pipe.writing.close()
         if self._pipes:
             self._waking = os.pipe()
-            self._thread = threading.Thread(target=self._work, name="output relay", daemon=True)
+            self._thread = threading.Thread(
+                target=self._work, name="output relay", daemon=True
+            )
             self._thread.start()
 
     def finish(self) -> None:
@@ -499,7 +529,9 @@ class OutputRelay:
                 if not self._pass_on(_LAST_SECONDS if has_pending else 0.0):
                     break
 
-    def _pass_on(self, seconds: float | None, waking: int | None = None) -> dict[int, int]:
+    def _pass_on(
+        self, seconds: float | None, waking: int | None = None
+    ) -> dict[int, int]:
         """Wait until something can be passed on, or somebody wakes us; return what is ready."""
         poll = select.poll()
         for pipe in self._pipes:
@@ -521,7 +553,11 @@ class OutputRelay:
                     signal.signal(getattr(signal, name), signal.SIG_DFL)
                 signal.pthread_sigmask(signal.SIG_SETMASK, ())
                 last = 2
-                used = {pipe.reading.fileno() for pipe in self._pipes if not pipe.reading.closed}
+                used = {
+                    pipe.reading.fileno()
+                    for pipe in self._pipes
+                    if not pipe.reading.closed
+                }
                 for number in [*sorted(used), os.sysconf("SC_OPEN_MAX")]:
                     os.closerange(last + 1, min(number, 65_536))
                     last = number

@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.accuracy.corpus import Found, answer_of, is_of_half, quoted, report
+from tests.benchmarks.accuracy.corpus import (
+    Found,
+    answer_of,
+    is_of_half,
+    quoted,
+    report,
+)
 
 _ASSERTED: Final = {
     "compare_status": "status",
@@ -70,7 +76,11 @@ def compare(content: bytes, told: dict[str, Any]) -> Found:
     answer = answer_of(content)
     is_broken, names = told.get("status", "ok") != "ok", name_set(told.get("names", ""))
     if answer is None:
-        what = "says nothing" if is_broken or told.get("failed") else "says nothing of a success"
+        what = (
+            "says nothing"
+            if is_broken or told.get("failed")
+            else "says nothing of a success"
+        )
         return [(what, "no line of an error" if is_broken else "")]
     kind, found = answer["kind"], []
     if "status" in told:
@@ -82,7 +92,9 @@ def compare(content: bytes, told: dict[str, Any]) -> Found:
             found.append((what, f"{told['status']}; {quoted(answer)}"))
     # A file that could not be collected counts as one of its failed tests.
     of_tests = ("test.", "collection.")
-    count = sum(held["count"] for held in answer["reasons"] if held["kind"].startswith(of_tests))
+    count = sum(
+        held["count"] for held in answer["reasons"] if held["kind"].startswith(of_tests)
+    )
     if "failed" in told:
         found.append(_of_number(told["failed"], count, answer))
     if names:
@@ -91,10 +103,18 @@ def compare(content: bytes, told: dict[str, Any]) -> Found:
         if not ours:
             found.append(("names are not read", quoted(answer)))
         else:
-            found.append(("names differ", ", ".join(missing)) if missing else ("names agree", ""))
+            found.append(
+                ("names differ", ", ".join(missing)) if missing else ("names agree", "")
+            )
     if "line" in told:
-        is_quoted = any(told["line"].strip() in line["text"] for line in answer["lines"])
-        found.append(("the line is quoted", "") if is_quoted else ("another line", quoted(answer)))
+        is_quoted = any(
+            told["line"].strip() in line["text"] for line in answer["lines"]
+        )
+        found.append(
+            ("the line is quoted", "")
+            if is_quoted
+            else ("another line", quoted(answer))
+        )
     return found
 
 

@@ -26,7 +26,10 @@ def compared(folder: Path, half: int | None) -> Iterator[tuple[str, Found]]:
     for log, content in of_half(sorted((folder / "data").rglob("fail.log")), half):
         labels = [log.with_name(name) for name in ("groundtruth", "groundtruth2")]
         marks = "\n".join(label.read_text() for label in labels if label.is_file())
-        yield str(log.parent.relative_to(folder)), compare_lines(content, lines_of(content, marks))
+        yield (
+            str(log.parent.relative_to(folder)),
+            compare_lines(content, lines_of(content, marks)),
+        )
 
 
 def lines_of(content: bytes, marks: str) -> set[int]:

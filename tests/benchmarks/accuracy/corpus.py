@@ -59,7 +59,9 @@ def compare_lines(content: bytes, marked: set[int]) -> Found:
         return [("false certainty: a success", quoted(answer) or "nothing failed")]
     numbers = [line["number"] for line in answer["lines"]]
     told = [number in marked for number in numbers]
-    found = [("lines quoted", "")] * len(told) + [("lines quoted that are marked", "")] * sum(told)
+    found = [("lines quoted", "")] * len(told) + [
+        ("lines quoted that are marked", "")
+    ] * sum(told)
     if any(told):
         found.append(("a quoted line is marked", ""))
     elif answer["confidence"] == "certain":
@@ -67,7 +69,9 @@ def compare_lines(content: bytes, marked: set[int]) -> Found:
     elif answer["kind"] in GENERAL:
         found.append(("no quoted line is marked", quoted(answer)))
     else:
-        found.append(("no quoted line is marked, but a reason is named", quoted(answer)))
+        found.append(
+            ("no quoted line is marked, but a reason is named", quoted(answer))
+        )
     return found
 
 

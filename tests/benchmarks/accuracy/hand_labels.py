@@ -58,12 +58,19 @@ def labelled_logs(folder: Path, half: int | None) -> list[Labelled]:
 def confusion(title: str, pairs: Counter[tuple[str, str]]) -> list[str]:
     """Return a table: a row a label, a column an answer, with exact 95 % intervals."""
     columns = sorted({answer for _, answer in pairs})
-    lines = [f"| {title} | {' | '.join(columns)} | right |", "|---" * (len(columns) + 2) + "|"]
+    lines = [
+        f"| {title} | {' | '.join(columns)} | right |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
     for label in sorted({label for label, _ in pairs}):
         counts = [pairs[label, answer] for answer in columns]
-        lines.append(f"| {label} | {' | '.join(map(str, counts))} | {of(pairs, label, 0)} |")
+        lines.append(
+            f"| {label} | {' | '.join(map(str, counts))} | {of(pairs, label, 0)} |"
+        )
     said = [of(pairs, answer, 1) for answer in columns]
-    total = Count(failed=sum(pairs[label, label] for label in columns), runs=pairs.total())
+    total = Count(
+        failed=sum(pairs[label, label] for label in columns), runs=pairs.total()
+    )
     return [*lines, f"| right where it is said | {' | '.join(said)} | {words(total)} |"]
 
 
@@ -91,7 +98,10 @@ def main() -> None:
         answer = answer_of(log.content)
         reason, failure_type = NOTHING, ""
         if answer is not None:
-            reason, failure_type = answer["reason"] or "null", answer["failure_type"] or ""
+            reason, failure_type = (
+                answer["reason"] or "null",
+                answer["failure_type"] or "",
+            )
         for what, index, told, pairs in (
             ("reason", 0, reason, reasons),
             ("type", 1, failure_type, types),

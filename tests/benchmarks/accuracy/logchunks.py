@@ -33,14 +33,21 @@ _NOT_XML: Final = re.compile("&#x(?:[0-8BCEF]|1[0-9A-F]);|[\x00-\x08\x0b\x0c\x0e
 
 def compared(folder: Path, half: int | None) -> Iterator[tuple[str, Found]]:
     """Yield each log that has a chunk, and how its answer agrees with that."""
-    for labels in sorted((folder / "tool/example-sets/BuildFailureReason").rglob("*.xml")):
+    for labels in sorted(
+        (folder / "tool/example-sets/BuildFailureReason").rglob("*.xml")
+    ):
         text = labels.read_text("utf-8", "replace")
         root = ET.fromstring(_NOT_XML.sub("", text))  # noqa: S314 - a published data set
         for example in root.iter("ExampleDataOfString"):
             name = example.findtext("InputPath", "")
             content = (folder / "tool/samples" / name).read_bytes()
             if is_of_half(content, half):
-                yield name, compare(content, example.findtext("Output", ""), labels.parent.name)
+                yield (
+                    name,
+                    compare(
+                        content, example.findtext("Output", ""), labels.parent.name
+                    ),
+                )
 
 
 def compare(content: bytes, chunk: str, language: str) -> Found:
@@ -56,7 +63,9 @@ def compare(content: bytes, chunk: str, language: str) -> Found:
     if type_of_answer == alone:
         found.append(("the failure type is that of the chunk alone", ""))
     else:
-        found.append((f"the failure type is {type_of_answer}, of the chunk alone {alone}", ""))
+        found.append(
+            (f"the failure type is {type_of_answer}, of the chunk alone {alone}", "")
+        )
     return found
 
 
@@ -68,7 +77,9 @@ def lines_of(content: bytes, chunk: str) -> set[int]:
     marked: set[int] = set()
     at = whole.find(words) if words else -1
     while at >= 0:
-        marked.update(range(bisect(starts, at), bisect(starts, at + len(words) - 1) + 1))
+        marked.update(
+            range(bisect(starts, at), bisect(starts, at + len(words) - 1) + 1)
+        )
         at = whole.find(words, at + 1)
     return marked
 

@@ -16,9 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.accuracy.corpus import Found, answer_of, is_of_half, quoted, report
+from tests.benchmarks.accuracy.corpus import (
+    Found,
+    answer_of,
+    is_of_half,
+    quoted,
+    report,
+)
 
-_CHARGES: Final = {"TIER_ENVIRONMENT": ("environment",), "TIER_AMBIGUOUS": ("ambiguous", "subject")}
+_CHARGES: Final = {
+    "TIER_ENVIRONMENT": ("environment",),
+    "TIER_AMBIGUOUS": ("ambiguous", "subject"),
+}
 """Whom a failure may be charged to: what may be a patch's fault is never the environment's."""
 
 
@@ -42,7 +51,11 @@ def signatures(table: ast.Module) -> Iterator[tuple[str, str, str]]:
             reason, tier, pattern = node.elts
             if isinstance(pattern, ast.Constant) and isinstance(tier, ast.Name):
                 for words in str(pattern.value).split("|"):
-                    yield ast.literal_eval(reason), tier.id, re.sub(r"\\d\+|[\^$]", _shown, words)
+                    yield (
+                        ast.literal_eval(reason),
+                        tier.id,
+                        re.sub(r"\\d\+|[\^$]", _shown, words),
+                    )
 
 
 def _shown(found: re.Match[str]) -> str:
@@ -96,12 +109,18 @@ def compare_names(content: bytes, failed: set[str]) -> Found:
     """Return whether an answer has the tests that failed, and no success where some did."""
     answer = answer_of(content)
     if answer is None:
-        return [("says nothing", ", ".join(sorted(failed)))] if failed else [("no failure", "")]
+        return (
+            [("says nothing", ", ".join(sorted(failed)))]
+            if failed
+            else [("no failure", "")]
+        )
     if (answer["kind"] is None) != (not failed):
         return [("success differs", quoted(answer))]
     names = {name for held in answer["reasons"] for name in held["nodeids"]}
     differ = sorted(names ^ failed)
-    return [("names differ", ", ".join(map(str, differ))) if differ else ("names agree", "")]
+    return [
+        ("names differ", ", ".join(map(str, differ))) if differ else ("names agree", "")
+    ]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.report.read.trials import name_of
-from tests.benchmarks.accuracy.corpus import Found, answer_of, is_of_half, quoted, report
+from tests.benchmarks.accuracy.corpus import (
+    Found,
+    answer_of,
+    is_of_half,
+    quoted,
+    report,
+)
 
 _LOGS: Final = ("sessions/tests.log", "panes/post-test.txt")
 """The first that a trial has: the pane shows the end of a long output alone."""
@@ -24,7 +30,10 @@ _LOGS: Final = ("sessions/tests.log", "panes/post-test.txt")
 def compared(folder: Path, half: int | None) -> Iterator[tuple[str, Found]]:
     """Yield each trial's log, and how its answer agrees with the results."""
     for results in sorted(folder.rglob("results.json")):
-        log = next((found for name in _LOGS if (found := results.parent / name).is_file()), None)
+        log = next(
+            (found for name in _LOGS if (found := results.parent / name).is_file()),
+            None,
+        )
         if log is None:
             continue
         content = log.read_bytes()
@@ -42,7 +51,12 @@ def compare(content: bytes, told: dict[str, str] | None) -> Found:
     """
     answer = answer_of(content)
     if answer is None:
-        return [("says nothing", "the harness read results" if told else "no results either")]
+        return [
+            (
+                "says nothing",
+                "the harness read results" if told else "no results either",
+            )
+        ]
     kind = answer["kind"]
     if told is None:
         return [(f"no results of the harness: {kind}", quoted(answer))]

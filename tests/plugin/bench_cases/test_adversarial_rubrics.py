@@ -23,7 +23,9 @@ from pytest_failure_taxonomy.bench.models import (
 from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="rubrics run without limits there")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="rubrics run without limits there"
+)
 
 ON_LINUX: Final = sys.platform.startswith("linux")
 RUBRICS: Final = Path(__file__).parents[2] / "data" / "adversarial_rubrics"
@@ -103,11 +105,15 @@ def changed_folders(place: Path) -> list[Path]:
     return [path for path in folders if not processes.is_untouched(str(path))]
 
 
-def scores_of(rubric: str, mode: Literal["warm", "fresh"], place: Path) -> list[CaseOutcome]:
+def scores_of(
+    rubric: str, mode: Literal["warm", "fresh"], place: Path
+) -> list[CaseOutcome]:
     """Run an odd case and a normal one after it; check that no process is left."""
     is_short = EXPECTED[rubric][0] == TIMEOUT or rubric == "stops_parent"
     limit = SHORT_SECONDS if is_short else GENEROUS_SECONDS
-    task_class = TaskClass(name="odd", breakdown_keys=frozenset(), failure_mode_taxonomy={})
+    task_class = TaskClass(
+        name="odd", breakdown_keys=frozenset(), failure_mode_taxonomy={}
+    )
     cases = (
         BenchCase(case_id="1", input="odd", rubric_wall_clock_seconds=limit),
         BenchCase(case_id="2", input="ok", rubric_wall_clock_seconds=GENEROUS_SECONDS),

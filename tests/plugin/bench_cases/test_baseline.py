@@ -63,7 +63,9 @@ def gate_of(run: FinishedRun) -> dict[str, Any]:
 
 
 @ON_WORKERS
-def test_a_loss_beyond_doubt_fails_the_gate(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_loss_beyond_doubt_fails_the_gate(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """Six cases of twenty that no longer pass are no chance; the report says which."""
     make_baseline(runs)
     run = run_bench(runs, 0, "--bench-baseline=base.json", *workers, system=FAILING)
@@ -73,10 +75,15 @@ def test_a_loss_beyond_doubt_fails_the_gate(runs: PytestRuns, workers: tuple[str
     )
     baseline = only_bench(run)["baseline"]
     assert baseline["finding"] == "worse"
-    assert [each["case_id"] for each in baseline["changes"]] == [f"case-00{n}" for n in range(6)]
+    assert [each["case_id"] for each in baseline["changes"]] == [
+        f"case-00{n}" for n in range(6)
+    ]
     assert baseline["not_checked"] == []
     text = "\n".join(run.stdout)
-    assert "6 no longer pass: case-000, case-001, case-002, case-003, case-004 and 1 more" in text
+    assert (
+        "6 no longer pass: case-000, case-001, case-002, case-003, case-004 and 1 more"
+        in text
+    )
     assert "gate: FAIL: worse than the baseline" in text
 
 
@@ -88,7 +95,10 @@ def test_of_several_classes_each_has_to_lose_more(runs: PytestRuns) -> None:
     assert {each["task_class"] for each in run.report["bench"]} == {"echo", "other"}
     for bench in run.report["bench"]:
         assert bench["baseline"]["interval_95"]["high"] < 0
-        assert (bench["baseline"]["finding"], bench["gate"]["verdict"]) == ("undecided", "PASS")
+        assert (bench["baseline"]["finding"], bench["gate"]["verdict"]) == (
+            "undecided",
+            "PASS",
+        )
     assert "undecided (Holm's p = 0.062 for 2 comparisons)" in "\n".join(run.stdout)
 
 
@@ -98,7 +108,9 @@ def test_cases_that_were_changed_since_the_file_was_written(runs: PytestRuns) ->
     run = run_bench(runs, 1, "--bench-baseline=base.json")
     assert (run.exit_status, gate_of(run)["verdict"]) == (1, "INCOMPLETE")
     (reason,) = gate_of(run)["reasons"]
-    assert reason.startswith("can't be compared with the baseline: cases were changed since")
+    assert reason.startswith(
+        "can't be compared with the baseline: cases were changed since"
+    )
     assert reason.endswith("; run both with the same cases")
 
 
@@ -108,7 +120,9 @@ def test_a_run_whose_tests_pass_fails_by_its_baseline(
 ) -> None:
     """Cases that pass with lower scores are green tests; the gate makes the exit code 1."""
     make_baseline(runs)
-    lower = ECHO_RUBRIC.replace("1.0 if passed", '(0.2 if case["input"] < 15 else 1.0) if passed')
+    lower = ECHO_RUBRIC.replace(
+        "1.0 if passed", '(0.2 if case["input"] < 15 else 1.0) if passed'
+    )
     run = run_bench(runs, 0, "--bench-baseline=base.json", *workers, rubric=lower)
     assert run.outcomes == {"passed": 20}
     # The digest of the rubric says that the scores have another measure.
@@ -148,7 +162,9 @@ def test_other_cases_fail_the_run_and_a_selection_does_not(runs: PytestRuns) -> 
     ]
 
 
-def test_a_class_that_the_baseline_does_not_have_stays_as_it_is(runs: PytestRuns) -> None:
+def test_a_class_that_the_baseline_does_not_have_stays_as_it_is(
+    runs: PytestRuns,
+) -> None:
     """A new class has nothing to be compared with."""
     make_baseline(runs, folder="bench/other")
     for path in sorted((runs.path / "bench/other").rglob("*.*")):
@@ -206,7 +222,9 @@ def test_the_latest_kept_run_is_the_baseline(
     assert gate_of(second)["verdict"] == "FAIL"
     # What the run was compared with decides whenever it is looked at.
     for command in ("list", "show latest"):
-        assert main(["bench", *command.split(), f"--storage={runs.path / '.bench'}"]) == 0
+        assert (
+            main(["bench", *command.split(), f"--storage={runs.path / '.bench'}"]) == 0
+        )
         said = capsys.readouterr().out
         assert "FAIL" in said
     assert "gate: FAIL: worse than the baseline" in said
@@ -222,7 +240,9 @@ def test_the_latest_run_is_a_whole_one_and_never_this_one(runs: PytestRuns) -> N
     """What was picked or is not complete is passed over, and so is a run that is continued."""
     first = run_bench(runs, 0)
     run_bench(runs, 0, "-k", "case-003")
-    run_bench(runs, 0, "--bench-max-cost=0.5", rubric=ECHO_RUBRIC.replace("0.0)", "0.3)"))
+    run_bench(
+        runs, 0, "--bench-max-cost=0.5", rubric=ECHO_RUBRIC.replace("0.0)", "0.3)")
+    )
     whole = run_bench(runs, 0)
     again = run_bench(runs, 0, "--bench-resume", "--bench-baseline=latest")
     assert run_id_of(again) == run_id_of(whole)
@@ -230,7 +250,9 @@ def test_the_latest_run_is_a_whole_one_and_never_this_one(runs: PytestRuns) -> N
 
 
 @SERIAL
-def test_a_kept_run_is_named_by_its_beginning(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_kept_run_is_named_by_its_beginning(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """So is its file; a case that was changed since can't be compared."""
     run_id = run_id_of(run_bench(runs, 0, *workers))
     for name in (run_id, run_id[:20], f".bench/{run_id}.jsonl"):
@@ -245,12 +267,16 @@ def test_nothing_is_kept_yet(runs: PytestRuns) -> None:
     """A baseline that can't be there is a usage error before any system is called."""
     run = run_bench(runs, 0, "--bench-baseline=latest")
     assert run.exit_status == 4
-    assert any("--bench-baseline: latest: no run is kept in " in line for line in run.stderr)
+    assert any(
+        "--bench-baseline: latest: no run is kept in " in line for line in run.stderr
+    )
     assert calls(runs) == []
 
 
 @SERIAL
-def test_each_system_has_its_own_baseline(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_each_system_has_its_own_baseline(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """Runs are paired by the label of the system; a new system stays as it is."""
     system = SYSTEM.replace(
         'scope="session")\ndef system_under_test():',

@@ -86,7 +86,9 @@ def test_a_cap_is_one_for_all_workers_and_continued_runs(
     runs: PytestRuns, workers: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What `spend` and `Answer` tell adds up, and a run that is continued has spent it already."""
-    cases = [{**each, "spends": 1, "costs": 0.5, "sleep": 0.02} for each in passing_cases(40)]
+    cases = [
+        {**each, "spends": 1, "costs": 0.5, "sleep": 0.02} for each in passing_cases(40)
+    ]
     settings = "concurrency: 4\nmax_cost_usd: 1e3\n"
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
     args = ("bench", *workers, "--bench-max-cost=10")
@@ -102,7 +104,9 @@ def test_a_cap_is_one_for_all_workers_and_continued_runs(
     assert usage in run.stdout
     assert main(["bench", "show", "latest", f"--storage={runs.path / '.bench'}"]) == 0
     assert usage in capsys.readouterr().out.splitlines()
-    again = only_bench(runs.run(*args, "--bench-resume=latest", plugins=[BENCH, "xdist"]))
+    again = only_bench(
+        runs.run(*args, "--bench-resume=latest", plugins=[BENCH, "xdist"])
+    )
     assert len(calls(runs)) == started
     assert (again["stopped"], again["usage"]) == (report["stopped"], report["usage"])
 
@@ -110,7 +114,8 @@ def test_a_cap_is_one_for_all_workers_and_continued_runs(
 def test_cases_that_know_their_bound_stay_below_the_cap(runs: PytestRuns) -> None:
     """A case whose own `max_cost_usd` would exceed the cap is not started."""
     cases = [
-        {**each, "costs": 0.2, "max_cost_usd": 0.2, "sleep": 0.02} for each in passing_cases(20)
+        {**each, "costs": 0.2, "max_cost_usd": 0.2, "sleep": 0.02}
+        for each in passing_cases(20)
     ]
     settings = "concurrency: 8\nmax_cost_usd: 1.0\n"
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
@@ -129,7 +134,9 @@ def test_rubrics_that_raise_cost_what_their_systems_cost(
     runs.write(task_class_files(cases, settings=settings, rubric=RAISES, system=SPENDS))
     report = only_bench(runs.run("bench", *workers, plugins=[BENCH, "xdist"]))
     assert 0.5 < report["total_cost_usd"] <= 0.7 + 1e-9
-    assert set(map(tuple, codes_by_case(report).values())) == {("rubric.malformed_output",)}
+    assert set(map(tuple, codes_by_case(report).values())) == {
+        ("rubric.malformed_output",)
+    }
 
 
 def test_each_way_to_fail_costs_what_was_spent(runs: PytestRuns) -> None:
@@ -156,7 +163,10 @@ def test_calls_that_a_blocked_loop_discards_are_told_and_paid(
 ) -> None:
     """Eighty cases and one that blocks: what was in flight is lost, and nothing is called twice."""
     blocker = {"id": "blocks", "input": 1, "block": 3, "costs": 0.1}
-    cases = [blocker, *({**each, "costs": 0.1, "sleep": 0.05} for each in passing_cases(79))]
+    cases = [
+        blocker,
+        *({**each, "costs": 0.1, "sleep": 0.05} for each in passing_cases(79)),
+    ]
     settings = "timeout_per_case_seconds: 0.5\nconcurrency: 3\n"
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
     options = () if is_saved else ("--bench-no-save",)
@@ -173,7 +183,12 @@ def test_what_a_cap_leaves_over_is_no_sample(runs: PytestRuns) -> None:
     runs.write(task_class_files(cases, settings=settings, system=SPENDS))
     run = runs.run("bench", plugins=[BENCH])
     report = only_bench(run)
-    none = {"value": None, "method": "none: the run is not complete", "n": 9, "clusters": None}
+    none = {
+        "value": None,
+        "method": "none: the run is not complete",
+        "n": 9,
+        "clusters": None,
+    }
     figures = (report, report["by_tag"][0], report["reduced"][0])
     assert [each["lower_bound_95"] for each in figures] == [none] * 3
     assert report["mean_score"] == 1.0
@@ -192,7 +207,10 @@ def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> N
     run = runs.run("bench", "-rs", plugins=[BENCH])
     output = "\n".join(run.stdout)
     assert "not started: the cost cap was reached ($2.00)" in output
-    assert "3 of 6 passed, 3 not run; mean 1.000 of the 3 that were started; no lower" in output
+    assert (
+        "3 of 6 passed, 3 not run; mean 1.000 of the 3 that were started; no lower"
+        in output
+    )
     assert ".jsonl; --bench-resume runs what is missing" in output
     assert run.exit_status == 1
 
@@ -203,7 +221,10 @@ def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> N
     [
         ("bench.run_sync('echo', system_under_test)", 1),
         ("bench.run_sync('echo', system_under_test, gate=False)", 0),
-        ("bench.run_sync('echo', system_under_test, case_ids=['case-000', 'case-001'])", 0),
+        (
+            "bench.run_sync('echo', system_under_test, case_ids=['case-000', 'case-001'])",
+            0,
+        ),
     ],
     ids=["whole", "bad on purpose", "some cases"],
 )
@@ -216,7 +237,9 @@ def test_a_run_in_a_test_that_a_cap_stops_fails(
     test = f"def test_it(bench, system_under_test):\n    {call}\n"
     files = task_class_files(cases, settings=settings, system=SPENDS)
     runs.write({**files, "test_it.py": test})
-    run = runs.run("test_it.py", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    run = runs.run(
+        "test_it.py", *workers, plugins=[BENCH, *(["xdist"] if workers else [])]
+    )
     assert (run.exit_status, run.outcomes) == (exit_status, {"passed": 1})
     if exit_status:
         assert run.report["verdict"]["kind"] == "bench.gate"

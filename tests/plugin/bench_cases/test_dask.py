@@ -22,7 +22,13 @@ from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.dask_clusters import DaskCluster, dask_cluster
 from tests.helpers.reports import read_report
 from tests.helpers.runs import FinishedRun, PytestRuns
-from tests.helpers.task_classes import BENCH, SYSTEM, codes_by_case, only_bench, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    SYSTEM,
+    codes_by_case,
+    only_bench,
+    task_class_files,
+)
 from tests.helpers.waiting import wait_until
 
 pytestmark = [
@@ -43,7 +49,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
 
 
 def write(
-    runs: PytestRuns, cases: list[dict[str, Any]], *, system: str = "answer", settings: str = ""
+    runs: PytestRuns,
+    cases: list[dict[str, Any]],
+    *,
+    system: str = "answer",
+    settings: str = "",
 ) -> None:
     """Write a task class whose cases note the calls of the system, and its process, in `calls.txt`.
 
@@ -52,25 +62,40 @@ def write(
     if "sut_isolation" not in settings:
         settings += "sut_isolation: thread\n"
     noted = [{**case, "note": str(runs.path / "calls.txt")} for case in cases]
-    runs.write(task_class_files(noted, settings=f"sut: {SYSTEMS}:{system}\n{settings}", system=""))
+    runs.write(
+        task_class_files(
+            noted, settings=f"sut: {SYSTEMS}:{system}\n{settings}", system=""
+        )
+    )
 
 
 def cases_of(count: int, **fields: Any) -> list[dict[str, Any]]:
     """Return cases that pass."""
-    return [{"id": f"case-{number:03}", "input": number, **fields} for number in range(count)]
+    return [
+        {"id": f"case-{number:03}", "input": number, **fields}
+        for number in range(count)
+    ]
 
 
-def run_on(cluster: DaskCluster, runs: PytestRuns, *args: str, workers: int = 0) -> FinishedRun:
+def run_on(
+    cluster: DaskCluster, runs: PytestRuns, *args: str, workers: int = 0
+) -> FinishedRun:
     """Run all cases on a cluster."""
     extra = ["-n", str(workers)] if workers else []
     plugins = [BENCH, *(["xdist"] if workers else [])]
-    return runs.run("bench", f"--bench-backend={cluster.url}", *extra, *args, plugins=plugins)
+    return runs.run(
+        "bench", f"--bench-backend={cluster.url}", *extra, *args, plugins=plugins
+    )
 
 
 def lines_of(runs: PytestRuns, what: str = "begins") -> list[tuple[str, str]]:
     """Return the case and the process of each line of the note, in order."""
     path = runs.path / "calls.txt"
-    words = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
+    words = (
+        (line.split() for line in path.read_text().splitlines())
+        if path.exists()
+        else ()
+    )
     return [(case_id, process) for said, case_id, process in words if said == what]
 
 
@@ -83,12 +108,18 @@ def test_each_case_is_called_once_on_a_worker(
     run = run_on(cluster, runs, workers=workers)
     assert run.outcomes == {"passed": 8}
     calls = lines_of(runs)
-    assert sorted(case_id for case_id, _ in calls) == [f"case-{each:03}" for each in range(8)]
-    assert {int(process) for _, process in calls} == {each.pid for each in cluster.workers}
+    assert sorted(case_id for case_id, _ in calls) == [
+        f"case-{each:03}" for each in range(8)
+    ]
+    assert {int(process) for _, process in calls} == {
+        each.pid for each in cluster.workers
+    }
     assert only_bench(run)["total_cost_usd"] == 2.0
 
 
-def test_a_capped_run_is_continued_there(cluster: DaskCluster, runs: PytestRuns) -> None:
+def test_a_capped_run_is_continued_there(
+    cluster: DaskCluster, runs: PytestRuns
+) -> None:
     """The cap and what is done hold for a run on a cluster; only missing cases are called."""
     write(runs, cases_of(6, spend=1.0), settings="concurrency: 1\n")
     capped = only_bench(run_on(cluster, runs, "--bench-max-cost=2.5"))
@@ -99,7 +130,9 @@ def test_a_capped_run_is_continued_there(cluster: DaskCluster, runs: PytestRuns)
     assert len(lines_of(runs)) == 6
 
 
-def test_what_a_system_does_there_is_as_here(cluster: DaskCluster, runs: PytestRuns) -> None:
+def test_what_a_system_does_there_is_as_here(
+    cluster: DaskCluster, runs: PytestRuns
+) -> None:
     """An `Answer`, an exception with its traceback, no JSON, a rate limit, and a time limit."""
     write(
         runs,
@@ -108,7 +141,13 @@ def test_what_a_system_does_there_is_as_here(cluster: DaskCluster, runs: PytestR
             {"id": "limited", "input": 2, "limited": True, "spend": 0.125},
             {"id": "odd", "input": 3, "returns": "object", "spend": 0.5},
             {"id": "raises", "input": 4, "raises": "no luck", "spend": 0.5},
-            {"id": "sleeps", "input": 5, "sleep": 20, "spend": 0.5, "timeout_per_case_seconds": 1},
+            {
+                "id": "sleeps",
+                "input": 5,
+                "sleep": 20,
+                "spend": 0.5,
+                "timeout_per_case_seconds": 1,
+            },
         ],
         settings="retry: {on: [llm.rate_limited], attempts: 3, backoff_seconds: 0.01}\n",
     )
@@ -134,10 +173,14 @@ def test_what_a_system_does_there_is_as_here(cluster: DaskCluster, runs: PytestR
     assert "ValueError: no luck" in shown
 
 
-def test_a_case_that_timed_out_is_ended_there(cluster: DaskCluster, runs: PytestRuns) -> None:
+def test_a_case_that_timed_out_is_ended_there(
+    cluster: DaskCluster, runs: PytestRuns
+) -> None:
     """An async call is cancelled on its worker."""
     settings = "timeout_per_case_seconds: 1\n"
-    write(runs, cases_of(1, sleep=60, spend=0.5), system="answer_later", settings=settings)
+    write(
+        runs, cases_of(1, sleep=60, spend=0.5), system="answer_later", settings=settings
+    )
     run = run_on(cluster, runs)
     assert codes_by_case(only_bench(run)) == {"case-000": ["sut.timeout"]}
     assert only_bench(run)["total_cost_usd"] == 0.5
@@ -153,7 +196,10 @@ def test_a_system_may_have_processes_of_its_own_there(
     run = run_on(cluster, runs)
     report = only_bench(run)
     assert (report["passed_count"], report["total_cost_usd"]) == (2, 0.5)
-    assert "exited with code 3" in dict(report["per_case"])["dies"]["failure_modes"][0]["detail"]
+    assert (
+        "exited with code 3"
+        in dict(report["per_case"])["dies"]["failure_modes"][0]["detail"]
+    )
 
 
 def test_the_cost_cap_holds(cluster: DaskCluster, runs: PytestRuns) -> None:
@@ -180,7 +226,11 @@ def start(cluster: DaskCluster, runs: PytestRuns) -> subprocess.Popen[bytes]:
     )
     with (runs.path / "stdout.txt").open("wb") as output:
         return subprocess.Popen(
-            command, cwd=runs.path, env=child_environment(), stdout=output, stderr=output
+            command,
+            cwd=runs.path,
+            env=child_environment(),
+            stdout=output,
+            stderr=output,
         )
 
 
@@ -198,7 +248,9 @@ def test_ctrl_c_ends_the_calls_there(cluster: DaskCluster, runs: PytestRuns) -> 
     assert "Task was destroyed" not in output
 
 
-def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: Path) -> None:
+def test_a_killed_worker_costs_its_cases_in_flight(
+    runs: PytestRuns, tmp_path: Path
+) -> None:
     """They are typed and told, nothing is called twice, and the run comes to its end."""
     with dask_cluster(tmp_path / "cluster") as cluster:
         settings = "concurrency: 4\nstop_after_same_failure: 2\n"
@@ -214,7 +266,9 @@ def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: P
     assert Counter(case_id for case_id, _ in calls).most_common(1)[0][1] == 1
     lost = [case_id for case_id, codes in codes_by_case(report).items() if codes]
     assert 1 <= len(lost) <= 2
-    assert {case_id for case_id, process in calls if int(process) == killed.pid} >= set(lost)
+    assert {case_id for case_id, process in calls if int(process) == killed.pid} >= set(
+        lost
+    )
     assert report["counts"] == {
         "scheduled": 16,
         "started": 16,
@@ -232,10 +286,14 @@ def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: P
     assert report["total_cost_usd"] == 4.0
 
 
-def test_lost_cases_are_called_again_if_the_class_says_so(runs: PytestRuns, tmp_path: Path) -> None:
+def test_lost_cases_are_called_again_if_the_class_says_so(
+    runs: PytestRuns, tmp_path: Path
+) -> None:
     """By our own `retry`, on another worker; each call is paid for."""
     with dask_cluster(tmp_path / "cluster") as cluster:
-        settings = "retry: {on: [sandbox.worker_lost], backoff_seconds: 0.1}\nconcurrency: 4\n"
+        settings = (
+            "retry: {on: [sandbox.worker_lost], backoff_seconds: 0.1}\nconcurrency: 4\n"
+        )
         write(runs, cases_of(6, sleep=1.5, spend=0.25), settings=settings)
         with start(cluster, runs) as run:
             wait_until(lambda: len(lines_of(runs)) >= 4, "the first round of cases")
@@ -253,7 +311,9 @@ def test_lost_cases_are_called_again_if_the_class_says_so(runs: PytestRuns, tmp_
     assert report["total_cost_usd"] == 2.0
 
 
-def test_a_scheduler_that_dies_ends_the_run_soon(runs: PytestRuns, tmp_path: Path) -> None:
+def test_a_scheduler_that_dies_ends_the_run_soon(
+    runs: PytestRuns, tmp_path: Path
+) -> None:
     """The cases in flight and those left are typed and told, or not started."""
     with dask_cluster(tmp_path / "cluster", workers=1) as cluster:
         settings = "concurrency: 2\nstop_after_same_failure: 4\n"
@@ -265,19 +325,27 @@ def test_a_scheduler_that_dies_ends_the_run_soon(runs: PytestRuns, tmp_path: Pat
         calls = lines_of(runs)
         report = read_report(runs.path / "failure-report.json")["bench"][0]
     assert len(calls) == len(set(calls)) <= 6
-    details = [mode["detail"] for _, score in report["per_case"] for mode in score["failure_modes"]]
+    details = [
+        mode["detail"]
+        for _, score in report["per_case"]
+        for mode in score["failure_modes"]
+    ]
     assert 4 <= len(details) <= 6  # those in flight, and some until the run is stopped
     words = "sandbox.worker_lost: ClusterLost: the scheduler tcp://127.0.0.1:"
     assert [each for each in details if not each.startswith(words)] == []
 
 
 @pytest.mark.parametrize("workers", [0])
-def test_a_scheduler_that_cant_be_reached_is_a_usage_error(runs: PytestRuns, workers: int) -> None:
+def test_a_scheduler_that_cant_be_reached_is_a_usage_error(
+    runs: PytestRuns, workers: int
+) -> None:
     """One line says so before any system is called."""
     write(runs, cases_of(2))
     extra = ["-n", str(workers)] if workers else []
     plugins = [BENCH, *(["xdist"] if workers else [])]
-    run = runs.run("bench", "--bench-backend=dask://127.0.0.1:1", *extra, plugins=plugins)
+    run = runs.run(
+        "bench", "--bench-backend=dask://127.0.0.1:1", *extra, plugins=plugins
+    )
     assert run.exit_status == 4
     words = "ERROR: --bench-backend: the cluster tcp://127.0.0.1:1 can't be reached (OSError: "
     assert sum(line.startswith(words) for line in run.stderr) == 1
@@ -288,7 +356,9 @@ def test_a_worker_that_cant_import_the_system_is_a_usage_error(
     cluster: DaskCluster, runs: PytestRuns
 ) -> None:
     """Each worker says why, before any system is called."""
-    runs.write(task_class_files(cases_of(2), settings="sut: not_there:answer\n", system=""))
+    runs.write(
+        task_class_files(cases_of(2), settings="sut: not_there:answer\n", system="")
+    )
     run = run_on(cluster, runs)
     assert run.exit_status == 4
     found = [line for line in run.stderr if "there is no module 'not_there'" in line]
@@ -328,13 +398,17 @@ def test_a_worker_with_another_version_is_named(
         ("somewhere:8786", "names no cluster"),
     ],
 )
-def test_a_malformed_address_is_a_usage_error(runs: PytestRuns, given: str, words: str) -> None:
+def test_a_malformed_address_is_a_usage_error(
+    runs: PytestRuns, given: str, words: str
+) -> None:
     """As an option and as an ini value, without a task class, too."""
     run = runs.run(f"--bench-backend={given}", plugins=[BENCH])
     assert run.exit_status == 4
     assert f"ERROR: --bench-backend: '{given}' {words}" in "\n".join(run.stderr)
     runs.write({"pytest.ini": f"[pytest]\nbench_backend = {given}\n"})
-    assert f"bench_backend: '{given}' {words}" in "\n".join(runs.run(plugins=[BENCH]).stderr)
+    assert f"bench_backend: '{given}' {words}" in "\n".join(
+        runs.run(plugins=[BENCH]).stderr
+    )
 
 
 def test_a_fixture_cant_be_sent(cluster: DaskCluster, runs: PytestRuns) -> None:
@@ -361,7 +435,9 @@ def test_without_the_extra_one_line_says_what_to_install(
         }
     )
     monkeypatch.setenv("PYTHONPATH", str(runs.path))
-    run = runs.run("-p", "hidden", "--bench-backend=dask://127.0.0.1:1", plugins=[BENCH])
+    run = runs.run(
+        "-p", "hidden", "--bench-backend=dask://127.0.0.1:1", plugins=[BENCH]
+    )
     assert run.exit_status == 4
     words = 'distributed is not installed; pip install "pytest-failure-taxonomy[dask]"'
     assert f"ERROR: --bench-backend: {words}" in run.stderr

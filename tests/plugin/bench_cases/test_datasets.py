@@ -22,7 +22,9 @@ TABLE = "id,input,tags\nrow-1,one,slow\nrow-2,two,\n"
 
 
 @ON_WORKERS
-def test_items_of_every_sort_of_file(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_items_of_every_sort_of_file(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """CSV and `cases.py` are files of items like any other, serially and on workers."""
     files = task_class_files(passing_cases(2))
     files |= {"bench/echo/cases/b.csv": TABLE, "bench/echo/cases.py": GENERATED}
@@ -38,7 +40,9 @@ def test_items_of_every_sort_of_file(runs: PytestRuns, workers: tuple[str, ...])
 
 
 @SERIAL
-def test_a_class_of_generated_cases_alone(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_class_of_generated_cases_alone(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """A class needs no folder of cases; a case of `cases.py` has a node id, and marks."""
     files = task_class_files({}) | {"bench/echo/cases.py": GENERATED}
     runs.write(files)

@@ -44,7 +44,9 @@ def plugins(workers: tuple[str, ...]) -> list[str]:
 @SERIAL
 def test_reducers(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Each has its mean over distinct cases and its bound, in the report and on the terminal."""
-    cases = [{**case, "fails": number % 4} for number, case in enumerate(passing_cases(8))]
+    cases = [
+        {**case, "fails": number % 4} for number, case in enumerate(passing_cases(8))
+    ]
     runs.write(task_class_files(cases, settings=SETTINGS, system=UNSTEADY))
     run = runs.run("bench", *workers, plugins=plugins(workers))
     reduced = {each["name"]: each for each in only_bench(run)["reduced"]}
@@ -70,11 +72,16 @@ def test_reducers(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     [
         ("reducers: [pass@2]\n", "'pass@2' needs 2 runs of a case, and repeat is 1"),
         ("repeat: 3\nreducers: [pass@4]\n", "write repeat: 4 or more"),
-        ("repeat: 3\nreducers: [median]\n", "'median' is no reducer; write mean, majority, pass@K"),
+        (
+            "repeat: 3\nreducers: [median]\n",
+            "'median' is no reducer; write mean, majority, pass@K",
+        ),
         ("reducers: [mean, mean]\n", "names a reducer twice; name each once"),
     ],
 )
-def test_a_bad_reducer_is_a_collection_error(runs: PytestRuns, settings: str, what: str) -> None:
+def test_a_bad_reducer_is_a_collection_error(
+    runs: PytestRuns, settings: str, what: str
+) -> None:
     """The error names the line of `bench.yaml`, and no system is called."""
     runs.write(task_class_files(passing_cases(2), settings=settings))
     run = runs.run("bench", plugins=[BENCH])
@@ -98,7 +105,12 @@ def test_slices(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     run = runs.run("bench", "-v", *workers, plugins=plugins(workers))
     report = only_bench(run)
     slow, web = report["by_tag"]
-    assert (slow["tag"], slow["n"], slow["passed"], slow["mean_score"]) == ("slow", 2, 0, 0.0)
+    assert (slow["tag"], slow["n"], slow["passed"], slow["mean_score"]) == (
+        "slow",
+        2,
+        0,
+        0.0,
+    )
     assert slow["lower_bound_95"]["value"] is None
     assert (web["tag"], web["n"], web["passed"]) == ("web", 6, 4)
     assert web["mean_score"] == pytest.approx(4 / 6)
@@ -121,7 +133,9 @@ def test_slices(runs: PytestRuns, workers: tuple[str, ...]) -> None:
 @SERIAL
 def test_picked_cases_have_no_bound(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """After `-k` nothing is proven about the cases that were left out, and it says so."""
-    runs.write(task_class_files(passing_cases(12), settings="repeat: 2\nreducers: [pass@2]\n"))
+    runs.write(
+        task_class_files(passing_cases(12), settings="repeat: 2\nreducers: [pass@2]\n")
+    )
     run = runs.run("bench", "-k", "case-00", *workers, plugins=plugins(workers))
     report = only_bench(run)
     method = "none: cases were picked by hand"
@@ -139,23 +153,34 @@ def test_picked_cases_have_no_bound(runs: PytestRuns, workers: tuple[str, ...]) 
 def test_clusters_are_the_units(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """On the terminal, in the report, in the kept run and in what shards are merged to."""
     cases = [
-        {**case, "repo": f"repo-{number // 3}", **({"answer": "no"} if number < 3 else {})}
+        {
+            **case,
+            "repo": f"repo-{number // 3}",
+            **({"answer": "no"} if number < 3 else {}),
+        }
         for number, case in enumerate(passing_cases(18))
     ]
     runs.write(task_class_files(cases, settings="cluster: repo\n"))
     run = runs.run("bench", *workers, plugins=plugins(workers))
     report = only_bench(run)
     assert report["lower_bound_95"]["value"] == pytest.approx(0.418, abs=0.001)
-    assert (report["lower_bound_95"]["n"], report["lower_bound_95"]["clusters"]) == (18, 6)
+    assert (report["lower_bound_95"]["n"], report["lower_bound_95"]["clusters"]) == (
+        18,
+        6,
+    )
     assert set(report["clusters"].values()) == {f"repo-{number}" for number in range(6)}
-    line = "mean 0.833 ± 0.167; at least 0.418 (95 %, clopper-pearson, n=18 in 6 clusters)"
+    line = (
+        "mean 0.833 ± 0.167; at least 0.418 (95 %, clopper-pearson, n=18 in 6 clusters)"
+    )
     assert f"bench echo: 15 of 18 passed; {line}" in run.stdout
     (kept,) = (runs.path / ".bench").glob("*.jsonl")
     again = report_of(read_run(kept, has_outputs=False))
     assert again.model_dump(mode="json") == report | {"gate": None}
     shards = []
     for index in (1, 2):
-        run = runs.run("bench", f"--bench-shard={index}/2", *workers, plugins=plugins(workers))
+        run = runs.run(
+            "bench", f"--bench-shard={index}/2", *workers, plugins=plugins(workers)
+        )
         shards.append(only_bench(run))
     (joined,) = join_shards(shards)
     assert joined["lower_bound_95"] == report["lower_bound_95"]
@@ -164,7 +189,8 @@ def test_clusters_are_the_units(runs: PytestRuns, workers: tuple[str, ...]) -> N
 def test_cases_that_look_alike_are_told_once(runs: PytestRuns) -> None:
     """One line, unless `bench.yaml` says something of clusters."""
     cases = [
-        {**case, "repo": f"repo-{number // 3}"} for number, case in enumerate(passing_cases(18))
+        {**case, "repo": f"repo-{number // 3}"}
+        for number, case in enumerate(passing_cases(18))
     ]
     runs.write(task_class_files(cases))
     run = runs.run("bench", plugins=[BENCH])
@@ -175,7 +201,9 @@ def test_cases_that_look_alike_are_told_once(runs: PytestRuns) -> None:
     )
     assert run.stdout.index(told) > run.stdout.index("= bench =".center(80, "="))
     runs.write(task_class_files(cases, settings="cluster: null\n"))
-    assert not any("cluster" in line for line in runs.run("bench", plugins=[BENCH]).stdout)
+    assert not any(
+        "cluster" in line for line in runs.run("bench", plugins=[BENCH]).stdout
+    )
 
 
 def test_a_failure_with_a_score_says_that_it_counts_0(runs: PytestRuns) -> None:

@@ -113,9 +113,15 @@ def test_whole_run_from_a_plain_test(runs: PytestRuns) -> None:
         pytest.param("auto", (), id="auto-serial"),
     ],
 )
-def test_test_for_each_case(runs: PytestRuns, sort: str, workers: tuple[str, ...]) -> None:
+def test_test_for_each_case(
+    runs: PytestRuns, sort: str, workers: tuple[str, ...]
+) -> None:
     """A test with the mark runs once a case; a score that is not passed fails it."""
-    head = {"plain": "def", "strict": "@pytest.mark.asyncio\nasync def", "auto": "async def"}[sort]
+    head = {
+        "plain": "def",
+        "strict": "@pytest.mark.asyncio\nasync def",
+        "auto": "async def",
+    }[sort]
     runs.write(
         {
             **task_class_files(CASES, system=""),
@@ -174,7 +180,10 @@ def test_marked_tests_without_a_score(
     test = f"import pytest\n@pytest.mark.bench('echo')\ndef test_it(case, bench):\n    {body}\n"
     runs.write({**task_class_files(passing_cases(2), system=""), "test_it.py": test})
     plugins = [BENCH, *(["xdist"] if workers else [])]
-    assert runs.run("test_it.py", *selection, *workers, plugins=plugins).exit_status == exit_status
+    assert (
+        runs.run("test_it.py", *selection, *workers, plugins=plugins).exit_status
+        == exit_status
+    )
 
 
 def test_a_marked_test_that_grades_nothing(runs: PytestRuns) -> None:
@@ -240,9 +249,7 @@ def test_mistakes(runs: PytestRuns, test: str, words: str) -> None:
 
 def test_bench_root(runs: PytestRuns) -> None:
     """`bench_root` says where names are looked for."""
-    test = (
-        "def test_it(bench): assert bench.run_sync('echo', lambda c: c.input).passed_count == 2\n"
-    )
+    test = "def test_it(bench): assert bench.run_sync('echo', lambda c: c.input).passed_count == 2\n"
     files = task_class_files(passing_cases(2), folder="evals/echo", system="")
     ini = "[pytest]\nbench_root = evals\n"
     runs.write({**files, "test_it.py": test, "pytest.ini": ini})
@@ -262,17 +269,23 @@ def test_run_on_purpose_with_a_bad_system(
 ) -> None:
     """With `gate=False` no gate is evaluated, and the run may succeed."""
     call = f"bench.{name}('echo', system, gate=False)"
-    head = "async def test_it(bench):\n    report = await " if name == "run" else SYNC_HEAD
+    head = (
+        "async def test_it(bench):\n    report = await " if name == "run" else SYNC_HEAD
+    )
     runs.write(
         {
-            **task_class_files(CASES, system="", settings="gate: {lower_bound_95: 0.99}\n"),
+            **task_class_files(
+                CASES, system="", settings="gate: {lower_bound_95: 0.99}\n"
+            ),
             "pytest.ini": ASYNCIO.format("auto"),
             "test_it.py": f"{SYSTEM}\n{head}{call}\n"
             "    assert report.gate is None\n"
             "    assert report.block_severity_failure_modes == ('answer.wrong',)\n",
         }
     )
-    run = runs.run("test_it.py", *workers, plugins=[*PLUGINS, *(["xdist"] if workers else [])])
+    run = runs.run(
+        "test_it.py", *workers, plugins=[*PLUGINS, *(["xdist"] if workers else [])]
+    )
     assert (run.exit_status, run.outcomes) == (0, {"passed": 1})
     assert only_bench(run)["gate"] is None
     assert "gate:" not in "\n".join(run.stdout)
@@ -282,7 +295,9 @@ def test_gate_of_a_run_in_a_test_is_evaluated_otherwise(runs: PytestRuns) -> Non
     """Without `gate=False` the run fails by the gate though its tests pass."""
     runs.write(
         {
-            **task_class_files(CASES, system="", settings="gate: {lower_bound_95: 0.99}\n"),
+            **task_class_files(
+                CASES, system="", settings="gate: {lower_bound_95: 0.99}\n"
+            ),
             "test_it.py": f"{SYSTEM}\n{SYNC_HEAD}bench.run_sync('echo', system)\n"
             "    assert report.gate.verdict == 'FAIL'\n",
         }

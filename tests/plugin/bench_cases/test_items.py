@@ -57,7 +57,10 @@ def test_each_case_is_an_item(runs: PytestRuns) -> None:
     runs.write(
         task_class_files(
             {
-                "a.jsonl": [{"id": "right", "input": 1}, {"id": "wrong", "input": 1, "answer": 2}],
+                "a.jsonl": [
+                    {"id": "right", "input": 1},
+                    {"id": "wrong", "input": 1, "answer": 2},
+                ],
                 "b.jsonl": [{"id": "other", "input": "x"}],
             }
         )
@@ -118,7 +121,11 @@ def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
         for nodeid in cause["nodeids"]
     }
     of_rubrics = ("hangs", "malformed", "odd-code", "odd-key")
-    of_all = {"raises": "subject", "sleeps": "subject", **dict.fromkeys(of_rubrics, "verifier")}
+    of_all = {
+        "raises": "subject",
+        "sleeps": "subject",
+        **dict.fromkeys(of_rubrics, "verifier"),
+    }
     assert charged == of_all
 
 
@@ -131,7 +138,10 @@ def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
     assert "  block answer.wrong: got 2\n        the answer is not the input\n" in text
     assert "  breakdown: exactness 0.25\n" in text
     assert "the rubric printed:\ngrading wrong" in text
-    assert "FAILED bench/echo/cases/a.jsonl::wrong - score 0.25 (counts 0): answer.wrong:" in text
+    assert (
+        "FAILED bench/echo/cases/a.jsonl::wrong - score 0.25 (counts 0): answer.wrong:"
+        in text
+    )
     assert "pytest_failure_taxonomy" not in text
     assert "case_failed" not in text
 
@@ -139,7 +149,9 @@ def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
 @pytest.mark.versions
 def test_system_that_raises_shows_its_traceback(runs: PytestRuns) -> None:
     """The traceback ends at the system's own lines and begins there, too."""
-    runs.write(task_class_files([{"id": "raises", "input": 1, "raises": "no such model"}]))
+    runs.write(
+        task_class_files([{"id": "raises", "input": 1, "raises": "no such model"}])
+    )
     text = "\n".join(runs.run("bench", plugins=[BENCH]).stdout)
     assert "  block sut.exception: RuntimeError: no such model" in text
     assert 'raise RuntimeError(case["raises"])' in text
@@ -170,20 +182,29 @@ def test_task_class_without_system(runs: PytestRuns) -> None:
     text = "\n".join(runs.run("bench", plugins=[BENCH]).stdout)
     assert (
         "bench/echo: there is no system under test; give `sut: package.module:callable` in"
-        " bench/echo/bench.yaml or a fixture `system_under_test` in a conftest.py" in text
+        " bench/echo/bench.yaml or a fixture `system_under_test` in a conftest.py"
+        in text
     )
 
 
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("no_such_module:run", "there is no module 'no_such_module' (for 'no_such_module:run')"),
+        (
+            "no_such_module:run",
+            "there is no module 'no_such_module' (for 'no_such_module:run')",
+        ),
         ("named:missing", "named has no 'missing'; name one of its callables"),
         ("named:NUMBER", "'named:NUMBER' is int and can't be called"),
-        ("broken:run", "broken can't be imported (ZeroDivisionError: division by zero)"),
+        (
+            "broken:run",
+            "broken can't be imported (ZeroDivisionError: division by zero)",
+        ),
     ],
 )
-def test_system_that_cant_be_imported(runs: PytestRuns, target: str, words: str) -> None:
+def test_system_that_cant_be_imported(
+    runs: PytestRuns, target: str, words: str
+) -> None:
     """A `sut` that can't be had is a collection error that says where and why."""
     files = task_class_files(passing_cases(1), settings=f"sut: {target}\n", system="")
     runs.write({**files, "named.py": "NUMBER = 1\n", "broken.py": "1 / 0\n"})
@@ -216,8 +237,12 @@ def test_function_scoped_system_runs_alone(runs: PytestRuns) -> None:
     system = SYSTEM.replace('scope="session"', "").replace(
         "def system_under_test():", "def system_under_test(tmp_path):"
     )
-    system = system.replace("    return answer\n", "    yield answer\n    note.closed = True\n")
-    system = system.replace("        note(case)\n", "        assert tmp_path.exists()\n")
+    system = system.replace(
+        "    return answer\n", "    yield answer\n    note.closed = True\n"
+    )
+    system = system.replace(
+        "        note(case)\n", "        assert tmp_path.exists()\n"
+    )
     runs.write(task_class_files(passing_cases(5), system=system))
     assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 5}
 
@@ -229,7 +254,9 @@ def test_cases_of_a_unit_run_at_the_same_time(runs: PytestRuns) -> None:
         "    barrier = asyncio.Barrier(20)\n    async def answer(case):\n"
         "        await barrier.wait()\n",
     )
-    runs.write(task_class_files(passing_cases(20), settings="concurrency: 20\n", system=system))
+    runs.write(
+        task_class_files(passing_cases(20), settings="concurrency: 20\n", system=system)
+    )
     assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 20}
 
 
@@ -263,7 +290,9 @@ def test_cases_raise_while_failures_are_shown(runs: PytestRuns) -> None:
 
 
 @SERIAL
-def test_a_loop_that_comes_back_is_left_alone(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_loop_that_comes_back_is_left_alone(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """What had begun on it is lost with it, and all else is graded; nothing is called twice."""
     cases: list[dict[str, Any]] = [
         {"id": "blocks", "input": 1, "block": 2.5},
@@ -315,7 +344,9 @@ def test_tags_are_marks(runs: PytestRuns) -> None:
 )  # fmt: skip
 def test_selection(runs: PytestRuns, args: list[str], chosen: list[str]) -> None:
     """Only the systems of selected cases are called."""
-    runs.write({**task_class_files(passing_cases(3)), "test_it.py": "def test_it(): 1 / 0\n"})
+    runs.write(
+        {**task_class_files(passing_cases(3)), "test_it.py": "def test_it(): 1 / 0\n"}
+    )
     run = runs.run(*args, plugins=[BENCH])
     assert calls(runs) == chosen
     assert run.counts.get("passed", 0) == len(chosen)
@@ -370,7 +401,9 @@ def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
     assert run.exit_status == 0
     assert "gate" not in "\n".join(run.stdout)
     assert not (runs.path / "b.json").exists()
-    assert [line.strip() for line in run.stdout if "Case" in line or "File" in line] == [
+    assert [
+        line.strip() for line in run.stdout if "Case" in line or "File" in line
+    ] == [
         "<BenchFile a.jsonl>",
         "<CaseItem case-000>",
         "<CaseItem case-001>",
@@ -384,7 +417,10 @@ def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
     [
         ("raise KeyboardInterrupt", "KeyboardInterrupt: "),
         ("pytest.exit('no budget', 7)", "Exit: no budget"),
-        ("raise BaseExceptionGroup('both', [SystemExit(3), OSError()])", "both (2 sub-exceptions)"),
+        (
+            "raise BaseExceptionGroup('both', [SystemExit(3), OSError()])",
+            "both (2 sub-exceptions)",
+        ),
     ],
 )
 def test_what_would_end_the_run_fails_its_own_case(
@@ -404,7 +440,9 @@ def test_what_would_end_the_run_fails_its_own_case(
     assert report["mean_score"] == pytest.approx(5 / 6)
 
 
-def test_oracle_tests_the_rubric(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oracle_tests_the_rubric(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Outputs that must pass and that must not are items of their own and no cases."""
     monkeypatch.setenv("COLUMNS", "200")
     files = task_class_files([{"id": "one", "input": 1}])
@@ -418,7 +456,10 @@ def test_oracle_tests_the_rubric(runs: PytestRuns, monkeypatch: pytest.MonkeyPat
     run = runs.run("bench", plugins=[BENCH])
     assert run.outcomes == {"passed": 3, "failed": 2}
     text = "\n".join(run.stdout)
-    assert "oracle/self.yaml::mistaken - null: must not pass, and passed: score 1.00" in text
+    assert (
+        "oracle/self.yaml::mistaken - null: must not pass, and passed: score 1.00"
+        in text
+    )
     assert "oracle/self.yaml::missed - gold: must pass, and did not: score 0.25" in text
     assert only_bench(run)["counts"]["scheduled"] == 1
 
@@ -455,7 +496,9 @@ BELOW_CASES: Final = [
     {"id": "wrong", "input": 1, "answer": 2},
     {"id": "raises", "input": 1, "raises": "no such model"},
 ]
-MODES_OF_WARNINGS: Final = "answer.wrong: {severity: warn, description: not the input}\n"
+MODES_OF_WARNINGS: Final = (
+    "answer.wrong: {severity: warn, description: not the input}\n"
+)
 
 
 @pytest.mark.versions
@@ -463,7 +506,9 @@ MODES_OF_WARNINGS: Final = "answer.wrong: {severity: warn, description: not the 
 def test_the_gate_alone_decides(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Cases below are no failed tests: not for the exit status, `-x`, `--lf`, JUnit or a report."""
     settings = "gate: {min_passed_cases: 6, decides: true}\n"
-    files = task_class_files(BELOW_CASES[:-1], settings=settings, modes=MODES_OF_WARNINGS)
+    files = task_class_files(
+        BELOW_CASES[:-1], settings=settings, modes=MODES_OF_WARNINGS
+    )
     runs.write(files)
     plugins = [BENCH, *(["xdist"] if workers else [])]
     run = runs.run("bench", *workers, "-x", "-q", plugins=plugins, cache=True)
@@ -488,7 +533,9 @@ def test_the_gate_alone_decides(runs: PytestRuns, workers: tuple[str, ...]) -> N
 
 
 @WORKERS
-def test_a_gate_that_decides_fails_the_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_gate_that_decides_fails_the_run(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """The gate is the verdict, and so it is for who reads the output or the report."""
     settings = "gate: {lower_bound_95: 0.9, decides: true}\n"
     runs.write(task_class_files(BELOW_CASES, settings=settings))
@@ -519,7 +566,9 @@ def test_marked(case, bench):
     assert case.case_id != "raises"
 """
     settings = "gate: {min_passed_cases: 1, decides: true}\n"
-    files = task_class_files(cases, settings=settings, modes=MODES_OF_WARNINGS, system=system)
+    files = task_class_files(
+        cases, settings=settings, modes=MODES_OF_WARNINGS, system=system
+    )
     runs.write({**files, "test_marked.py": marked})
     run = runs.run("bench", "test_marked.py", plugins=[BENCH])
     assert run.exit_status == 1
@@ -582,15 +631,21 @@ def test_cost_cap(runs: PytestRuns, workers: tuple[str, ...]) -> None:
 
 @pytest.mark.versions
 @ON_WORKERS
-def test_scores_are_properties_in_junit_xml(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_scores_are_properties_in_junit_xml(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """The writer of pytest takes the properties of the last phase of a test."""
     runs.write(
-        task_class_files([{"id": "right", "input": 1}, {"id": "wrong", "input": 1, "answer": 2}])
+        task_class_files(
+            [{"id": "right", "input": 1}, {"id": "wrong", "input": 1, "answer": 2}]
+        )
     )
     plugins = [BENCH, *(["xdist"] if workers else [])]
     runs.run("bench", "--junitxml=theirs.xml", *workers, plugins=plugins)
     found = {
-        case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
+        case.get("name"): {
+            each.get("name"): each.get("value") for each in case.iter("property")
+        }
         for case in ElementTree.parse(runs.path / "theirs.xml").iter("testcase")
     }
     assert found["right"]["bench_score"] == "1.0"
@@ -616,7 +671,9 @@ def test_bench_json_that_cant_be_written(runs: PytestRuns) -> None:
     assert any(line.startswith("--bench-json: ") for line in run.stdout)
 
 
-NO_AMOUNT: Final = " can't be used: it is no finite number; give an amount in US dollars above 0"
+NO_AMOUNT: Final = (
+    " can't be used: it is no finite number; give an amount in US dollars above 0"
+)
 
 
 @pytest.mark.parametrize(
@@ -627,22 +684,45 @@ NO_AMOUNT: Final = " can't be used: it is no finite number; give an amount in US
             "",
             "--bench-concurrency: '0' can't be used: it is less than 1; give",
         ),
-        (["--bench-concurrency=x"], "", "--bench-concurrency: 'x' is no number; give a whole"),
+        (
+            ["--bench-concurrency=x"],
+            "",
+            "--bench-concurrency: 'x' is no number; give a whole",
+        ),
         (
             ["--bench-timeout-per-case=-1"],
             "",
             "--bench-timeout-per-case: '-1' can't be used: it is not more",
         ),
-        (["--bench-max-cost=0"], "", "--bench-max-cost: '0' can't be used: a cap of 0 lets no"),
-        (["--bench-max-cost=-2"], "", "--bench-max-cost: '-2' can't be used: a cap of -2 lets no"),
+        (
+            ["--bench-max-cost=0"],
+            "",
+            "--bench-max-cost: '0' can't be used: a cap of 0 lets no",
+        ),
+        (
+            ["--bench-max-cost=-2"],
+            "",
+            "--bench-max-cost: '-2' can't be used: a cap of -2 lets no",
+        ),
         (
             ["--bench-max-cost=nan", "--bench-timeout-per-case=1e400"],
             "bench_max_cost_usd = inf",
             "1e400' can't be used: it is no finite number; give one\n"
-            "--bench-max-cost: 'nan'" + NO_AMOUNT + "\nbench_max_cost_usd: 'inf'" + NO_AMOUNT,
+            "--bench-max-cost: 'nan'"
+            + NO_AMOUNT
+            + "\nbench_max_cost_usd: 'inf'"
+            + NO_AMOUNT,
         ),
-        (["--bench-json=bench"], "", "bench is a folder; name a file, such as bench.json"),
-        (["--bench-json=x", "--junitxml=./x"], "", "--bench-json and --junitxml both name "),
+        (
+            ["--bench-json=bench"],
+            "",
+            "bench is a folder; name a file, such as bench.json",
+        ),
+        (
+            ["--bench-json=x", "--junitxml=./x"],
+            "",
+            "--bench-json and --junitxml both name ",
+        ),
         (
             [],
             "bench_rubric_isolation = cold",
@@ -652,7 +732,9 @@ NO_AMOUNT: Final = " can't be used: it is no finite number; give an amount in US
 )
 def test_bad_options(runs: PytestRuns, args: list[str], ini: str, words: str) -> None:
     """A value that can't be used is a usage error in one line."""
-    runs.write({**task_class_files(passing_cases(1)), "pytest.ini": f"[pytest]\n{ini}\n"})
+    runs.write(
+        {**task_class_files(passing_cases(1)), "pytest.ini": f"[pytest]\n{ini}\n"}
+    )
     run = runs.run("bench", *args, plugins=[BENCH])
     assert run.exit_status == 4
     assert words in "\n".join(run.stdout + run.stderr)
@@ -665,7 +747,10 @@ def test_option_over_file_over_ini(runs: PytestRuns) -> None:
     files = task_class_files([case], settings="timeout_per_case_seconds: 10\n")
     runs.write({**files, "pytest.ini": ini})
     assert runs.run("bench", plugins=[BENCH]).exit_status == 0
-    assert runs.run("bench", "--bench-timeout-per-case=0.1", plugins=[BENCH]).exit_status == 1
+    assert (
+        runs.run("bench", "--bench-timeout-per-case=0.1", plugins=[BENCH]).exit_status
+        == 1
+    )
     del files["bench/echo/bench.yaml"]
     (runs.path / "bench/echo/bench.yaml").unlink()
     assert runs.run("bench", plugins=[BENCH]).exit_status == 1
@@ -689,11 +774,16 @@ def test_marked(case, bench):
     of_items, of_test = run.report["bench"]
     keys = [f"case-00{n}#{k}" for n in range(2) for k in (1, 2, 3)]
     assert [key for key, _ in of_items["per_case"]] == keys
-    assert [key for key, score in of_test["per_case"] if score["passed"]] == [keys[0], keys[3]]
+    assert [key for key, score in of_test["per_case"] if score["passed"]] == [
+        keys[0],
+        keys[3],
+    ]
 
 
 @SERIAL
-def test_the_bare_id_selects_all_repetitions(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_the_bare_id_selects_all_repetitions(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """A node id by the id of the file runs its repetitions; so does `-k`."""
     runs.write(task_class_files(passing_cases(3), settings="repeat: 3\n"))
     plugins = [BENCH, "xdist"]
@@ -753,7 +843,8 @@ def pytest_runtest_makereport(item, call):
             "",
             id="force",
             marks=pytest.mark.skipif(
-                version("pytest-rerunfailures") < "16", reason="is new in pytest-rerunfailures 16"
+                version("pytest-rerunfailures") < "16",
+                reason="is new in pytest-rerunfailures 16",
             ),
         ),
         pytest.param(("-o", "reruns=2"), "", "", id="ini"),
@@ -794,7 +885,10 @@ def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:
     runs.write({**files, "my bench/the class/__init__.py": ""})
     run = runs.run("my bench", plugins=[BENCH])
     assert run.outcomes == {"passed": 2}
-    bad = {**files, "my bench/the class/failure_modes.yaml": MODES.replace("block", "fatal")}
+    bad = {
+        **files,
+        "my bench/the class/failure_modes.yaml": MODES.replace("block", "fatal"),
+    }
     runs.write(bad)
     assert "my bench/the class/failure_modes.yaml:1: " in "\n".join(
         runs.run("my bench", plugins=[BENCH]).stdout

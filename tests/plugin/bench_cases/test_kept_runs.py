@@ -39,9 +39,13 @@ def test_each_case_has_its_lines(runs: PytestRuns, workers: tuple[str, ...]) -> 
     assert header["folder"] == "bench/echo"
     assert header["system"]["version"] == "2.1"
     assert header["run_id"] == only_bench(run)["run_id"]
-    assert [each["case_id"] for each in cases["cases"]] == [f"case-{n:03}" for n in range(6)]
+    assert [each["case_id"] for each in cases["cases"]] == [
+        f"case-{n:03}" for n in range(6)
+    ]
     assert sorted(each["record"] for each in rest) == ["attempt"] * 6 + ["started"] * 6
-    outputs = {each["case_id"]: each["output"] for each in rest if each["record"] == "attempt"}
+    outputs = {
+        each["case_id"]: each["output"] for each in rest if each["record"] == "attempt"
+    }
     assert outputs == {f"case-{n:03}": n for n in range(6)}
     assert f"kept: .bench/{header['run_id']}.jsonl" in "\n".join(run.stdout)
     assert (runs.path / ".bench/.gitignore").read_text().endswith("*\n")
@@ -144,7 +148,9 @@ def test_each(bench, case):
 
 def test_no_file_where_no_case_ran(runs: PytestRuns) -> None:
     """`--collect-only` and a run without cases leave nothing behind."""
-    runs.write({**task_class_files(passing_cases(2)), "test_a.py": "def test_a(): pass\n"})
+    runs.write(
+        {**task_class_files(passing_cases(2)), "test_a.py": "def test_a(): pass\n"}
+    )
     runs.run_unchecked("bench", "--collect-only", "-q", plugins=[BENCH])
     runs.run("test_a.py", plugins=[BENCH])
     assert not (runs.path / ".bench").exists()

@@ -25,7 +25,13 @@ def printed_on_terminal(folder: Path, *args: str, **env: str | None) -> str:
     import pty  # not on Windows
 
     ours, theirs = pty.openpty()
-    given = {"TERM": "xterm", "CI": None, "BUILD_NUMBER": None, "COLUMNS": str(COLUMNS), **env}
+    given = {
+        "TERM": "xterm",
+        "CI": None,
+        "BUILD_NUMBER": None,
+        "COLUMNS": str(COLUMNS),
+        **env,
+    }
     with subprocess.Popen(
         pytest_command("bench", *args, plugins=[BENCH, "xdist"]),
         cwd=folder,
@@ -59,16 +65,24 @@ def seen_in_the_end(written: str) -> list[str]:
             lines.append("")
             column = 0
         elif text is not None:
-            lines[-1] = lines[-1][:column].ljust(column) + text + lines[-1][column + 1 :]
+            lines[-1] = (
+                lines[-1][:column].ljust(column) + text + lines[-1][column + 1 :]
+            )
             column += 1
     varies = re.compile(r"<?[\d.]+ m?s\b|[\d.]+s\b|\S+-echo-\S+|=+$|(?<=slowest).*")
     differs_in_ci = ("bench: a system that runs in pytest's own process", "FAILED ")
-    return [varies.sub("", line).rstrip() for line in lines if not line.startswith(differs_in_ci)]
+    return [
+        varies.sub("", line).rstrip()
+        for line in lines
+        if not line.startswith(differs_in_ci)
+    ]
 
 
 @pytest.mark.versions
 @pytest.mark.posix("pseudoterminals")
-@pytest.mark.parametrize("args", [(), ("-v",), ("-n", "2")], ids=["serial", "verbose", "xdist"])
+@pytest.mark.parametrize(
+    "args", [(), ("-v",), ("-n", "2")], ids=["serial", "verbose", "xdist"]
+)
 def test_what_is_drawn_leaves_no_trace(runs: PytestRuns, args: tuple[str, ...]) -> None:
     """It says what is done, failed and spent, and the screen is in the end as without it."""
     cases = [{**case, "sleep": 0.6, "rubric_cost": 0.1} for case in passing_cases(8)]
@@ -79,7 +93,9 @@ def test_what_is_drawn_leaves_no_trace(runs: PytestRuns, args: tuple[str, ...]) 
     form = r"\[\d of 9 cases(, 1 failed)?(, \$[\d.]+)?(, .* left)?\]"
     assert all(re.fullmatch(form, each) for each in drawn), drawn
     if "-n" not in args:  # the controller draws when a report comes
-        assert all(any(what in each for each in drawn) for what in ("1 failed", "$0.")), drawn
+        assert all(
+            any(what in each for each in drawn) for what in ("1 failed", "$0.")
+        ), drawn
     without = printed_on_terminal(runs.path, *args, CI="1")
     assert not LIVE.search(without)
     shown, expected = seen_in_the_end(written), seen_in_the_end(without)
@@ -102,7 +118,9 @@ def test_what_is_drawn_leaves_no_trace(runs: PytestRuns, args: tuple[str, ...]) 
         pytest.param([], {"TERM": "dumb"}, id="dumb"),
     ],
 )
-def test_where_nothing_is_drawn(runs: PytestRuns, args: list[str], env: dict[str, str]) -> None:
+def test_where_nothing_is_drawn(
+    runs: PytestRuns, args: list[str], env: dict[str, str]
+) -> None:
     """Nor is it where output is no terminal, as any other test shows."""
     cases = [{**case, "sleep": 0.8} for case in passing_cases(9)]
     runs.write(task_class_files(cases))

@@ -94,7 +94,9 @@ def test_an_odd_answer_or_exception_fails_one_case(runs: PytestRuns) -> None:
 
 
 @SERIAL
-def test_fixture_that_raises_starts_no_case(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_fixture_that_raises_starts_no_case(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """A system that there never was has been called for no case."""
     system = SYSTEM.replace(
         "    async def answer", "    raise OSError('no key')\n\n    async def answer"
@@ -116,7 +118,9 @@ def test_fixture_that_raises_starts_no_case(runs: PytestRuns, workers: tuple[str
 
 def test_item_whose_own_setup_raises_was_started_by_its_unit(runs: PytestRuns) -> None:
     """The first item starts the cases of all; a case without a score counts as 0."""
-    system = f"{SYSTEM}\n\n@pytest.fixture(autouse=True)\ndef picky(request):\n    {PICKY}\n"
+    system = (
+        f"{SYSTEM}\n\n@pytest.fixture(autouse=True)\ndef picky(request):\n    {PICKY}\n"
+    )
     runs.write(task_class_files(passing_cases(4), system=system))
     run = runs.run("bench", plugins=[BENCH])
     assert run.outcomes == {"passed": 3, "errors": 1}
@@ -125,7 +129,9 @@ def test_item_whose_own_setup_raises_was_started_by_its_unit(runs: PytestRuns) -
     assert report["mean_score"] == pytest.approx(3 / 4)
 
 
-def test_marked_test_whose_setup_raises_has_not_started_its_case(runs: PytestRuns) -> None:
+def test_marked_test_whose_setup_raises_has_not_started_its_case(
+    runs: PytestRuns,
+) -> None:
     """Its body, which calls the system, never ran."""
     runs.write(
         {
@@ -151,15 +157,21 @@ def test_marked_test_whose_setup_raises_has_not_started_its_case(runs: PytestRun
     ],
     ids=["cancels-its-task", "callback-exits", "task-exits"],
 )
-def test_what_a_system_does_to_its_loop_reaches_no_other_case(runs: PytestRuns, does: str) -> None:
+def test_what_a_system_does_to_its_loop_reaches_no_other_case(
+    runs: PytestRuns, does: str
+) -> None:
     """Its own task is one of its own loop, and the runner has another."""
-    system = "import sys\n\nasync def leave():\n    raise SystemExit(3)\n\n" + system_that(does)
+    system = (
+        "import sys\n\nasync def leave():\n    raise SystemExit(3)\n\n"
+        + system_that(does)
+    )
     runs.write(task_class_files(passing_cases(6), system=system))
     run = runs.run("bench", plugins=[BENCH])
     assert run.outcomes is not None
     assert run.outcomes["passed"] >= 5
     assert run.report["failures"] == [] or (
-        [each["nodeid"].rpartition("::")[2] for each in run.report["failures"]] == ["case-003"]
+        [each["nodeid"].rpartition("::")[2] for each in run.report["failures"]]
+        == ["case-003"]
     )
 
 
@@ -168,7 +180,9 @@ def test_a_task_that_blocks_the_loop_for_good_ends_no_run(runs: PytestRuns) -> N
     head = "import time\n\nasync def block():\n    time.sleep(600)\n\n"
     does = "asyncio.get_running_loop().create_task(block()); await asyncio.sleep(30)"
     settings = "timeout_per_case_seconds: 0.5\nconcurrency: 2\n"
-    files = task_class_files(passing_cases(6), settings=settings, system=head + system_that(does))
+    files = task_class_files(
+        passing_cases(6), settings=settings, system=head + system_that(does)
+    )
     runs.write(files)
     run = runs.run("bench", plugins=[BENCH])
     assert run.outcomes is not None
@@ -193,7 +207,9 @@ def test_system_that_changes_its_case(runs: PytestRuns, does: str) -> None:
     runs.write(task_class_files(cases, settings="repeat: 3\n", system=system))
     run = runs.run("bench", plugins=[BENCH])
     assert run.outcomes == {"failed": 3}
-    details = [score["failure_modes"][0]["detail"] for _, score in only_bench(run)["per_case"]]
+    details = [
+        score["failure_modes"][0]["detail"] for _, score in only_bench(run)["per_case"]
+    ]
     assert len(set(details)) == 1
 
 
@@ -207,7 +223,9 @@ def test_case_whose_fixture_fails_has_no_score(runs: PytestRuns, when: str) -> N
         f"    if 'case-002' in request.node.name and {when == 'teardown'}: 1 / 0\n"
     )
     files = task_class_files(
-        passing_cases(6), settings="gate: {min_passed_cases: 5}\n", system=SYSTEM + fixture
+        passing_cases(6),
+        settings="gate: {min_passed_cases: 5}\n",
+        system=SYSTEM + fixture,
     )
     runs.write(files)
     report = only_bench(runs.run("bench", plugins=[BENCH]))
@@ -223,7 +241,10 @@ def test_fixture_that_is_no_callable(runs: PytestRuns) -> None:
     run = runs.run("bench", plugins=[BENCH])
     text = "\n".join(run.stdout)
     assert run.outcomes == {"failed": 2}
-    assert "the fixture system_under_test returned an object of type int, which can't be" in text
+    assert (
+        "the fixture system_under_test returned an object of type int, which can't be"
+        in text
+    )
     assert "pytest_failure_taxonomy" not in text
 
 
@@ -232,20 +253,27 @@ def test_cost_beyond_sense(runs: PytestRuns) -> None:
     cases = [{**case, "rubric_cost": 1e308} for case in passing_cases(2)]
     runs.write(task_class_files(cases))
     report = only_bench(runs.run("bench", plugins=[BENCH]))
-    assert set(map(tuple, codes_by_case(report).values())) == {("rubric.malformed_output",)}
+    assert set(map(tuple, codes_by_case(report).values())) == {
+        ("rubric.malformed_output",)
+    }
 
 
 @pytest.mark.parametrize(
     ("args", "tells"),
     [
         pytest.param(("-qq",), True, id="fixture"),
-        pytest.param(("--bench-sut=sut:answer", "--bench-sut-isolation=process"), False, id="own"),
+        pytest.param(
+            ("--bench-sut=sut:answer", "--bench-sut-isolation=process"), False, id="own"
+        ),
         pytest.param(("test_marked.py",), True, id="marked"),
         pytest.param(("-n", "2"), False, id="xdist"),
     ],
 )
 def test_a_bench_in_ci_says_that_its_system_could_end_pytest(
-    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], tells: bool
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    tells: bool,
 ) -> None:
     """One line when it starts; none where nothing of the bench runs in pytest's own process."""
     monkeypatch.setenv("CI", "true")
@@ -300,7 +328,9 @@ def test_task_class_without_its_first_file(runs: PytestRuns) -> None:
 @pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
 def test_options_that_run_nothing(runs: PytestRuns, option: str) -> None:
     """Where pytest runs no test there is no summary, no gate and no report of a bench."""
-    runs.write(task_class_files(passing_cases(2), settings="gate: {lower_bound_95: 0.5}\n"))
+    runs.write(
+        task_class_files(passing_cases(2), settings="gate: {lower_bound_95: 0.5}\n")
+    )
     run = runs.run_unchecked("bench", option, plugins=[BENCH])
     assert run.exit_status == 0
     assert "bench echo" not in "\n".join(run.stdout)

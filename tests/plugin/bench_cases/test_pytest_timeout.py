@@ -31,7 +31,9 @@ def slow(request):
     [
         pytest.param("", ("--timeout=2", "--timeout-method=signal"), (), id="signal"),
         pytest.param("timeout = 2\ntimeout_method = thread\n", (), (), id="thread"),
-        pytest.param("timeout = 2\ntimeout_func_only = true\n", (), ("-n", "2"), id="func-xdist"),
+        pytest.param(
+            "timeout = 2\ntimeout_func_only = true\n", (), ("-n", "2"), id="func-xdist"
+        ),
     ],
 )
 def test_waiting_for_a_case_is_not_timed(

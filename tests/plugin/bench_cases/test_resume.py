@@ -49,7 +49,9 @@ def kept(runs: PytestRuns, folder: str = ".bench") -> list[Path]:
     return sorted((runs.path / folder).glob("*.jsonl"))
 
 
-def write(runs: PytestRuns, cases: list[dict[str, Any]], settings: str = "", **more: Any) -> None:
+def write(
+    runs: PytestRuns, cases: list[dict[str, Any]], settings: str = "", **more: Any
+) -> None:
     """Write a task class of cases that take a moment, one or two at a time."""
     runs.write(task_class_files(cases, settings=f"concurrency: 2\n{settings}", **more))
 
@@ -81,7 +83,9 @@ def test_why_pytest_stopped_and_what_goes_on_are_said_in_a_quiet_run(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
     """Cases that pytest never came to say so in the verdict."""
-    write(runs, [{**each, "answer": "wrong"} for each in passing_cases(12)], "gate: {}\n")
+    write(
+        runs, [{**each, "answer": "wrong"} for each in passing_cases(12)], "gate: {}\n"
+    )
     run = runs.run("bench", "-q", "-x", *workers, plugins=PLUGINS)
     (report,) = run.report["bench"]
     assert report["stopped"] == "pytest stopped after a failure"
@@ -99,7 +103,10 @@ def test_why_pytest_stopped_and_what_goes_on_are_said_in_a_quiet_run(
     ],
 )
 def test_a_run_that_was_ended_is_continued(
-    runs: PytestRuns, workers: tuple[str, ...], number: int, monkeypatch: pytest.MonkeyPatch
+    runs: PytestRuns,
+    workers: tuple[str, ...],
+    number: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No case that has a score is called again; nothing is left in the temporary folder."""
     temporary = runs.path / "tmp"
@@ -151,7 +158,9 @@ def test_a_run_that_is_still_alive_is_not_continued(
     command = [*pytest_command("bench", *workers, plugins=PLUGINS)]
     with subprocess.Popen(command, cwd=runs.path, stdout=subprocess.DEVNULL) as first:
         wait_until(lambda: len(calls(runs)) >= 2, "a call")
-        refusal = runs.run_unchecked("bench", "--bench-resume", *workers, plugins=PLUGINS)
+        refusal = runs.run_unchecked(
+            "bench", "--bench-resume", *workers, plugins=PLUGINS
+        )
         (path,) = kept(runs)
         first.send_signal(signal.SIGKILL)
     assert refusal.exit_status == 4
@@ -169,7 +178,9 @@ def test_a_run_that_is_still_alive_is_not_continued(
     wait_until(lambda: not any(map(has_process, of_first)), "the end of the first run")
     (runs.path / "calls.txt").unlink()
     (runs.path / "calls.txt.go").touch()
-    both = [subprocess.Popen([*command, "--bench-resume"], cwd=runs.path) for _ in range(2)]
+    both = [
+        subprocess.Popen([*command, "--bench-resume"], cwd=runs.path) for _ in range(2)
+    ]
     assert 0 in [process.wait(60) for process in both]
     assert len(calls(runs)) == len(set(calls(runs)))
     assert len(read_run(path).scores()) == 6
@@ -219,7 +230,9 @@ def test_a_system_that_ends_the_process_is_named(runs: PytestRuns) -> None:
 def test_only_what_is_missing_after_a_cap(runs: PytestRuns) -> None:
     """A higher cap lets a capped run go on; what was spent before counts for the new one."""
     cases = [{**each, "rubric_cost": 1.0} for each in passing_cases(6)]
-    write(runs, cases, "max_cost_usd: 2\nconcurrency: 1\n".replace("concurrency: 1\n", ""))
+    write(
+        runs, cases, "max_cost_usd: 2\nconcurrency: 1\n".replace("concurrency: 1\n", "")
+    )
     first = only_bench(runs.run("bench", "--bench-concurrency=1", plugins=[BENCH]))
     assert first["counts"]["graded"] == 3
     options = ("--bench-concurrency=1", "--bench-resume", "--bench-max-cost=4.5")
@@ -239,8 +252,9 @@ def test_what_has_changed_runs_again_and_is_said(runs: PytestRuns) -> None:
     write(runs, cases)
     run = runs.run("bench", "--bench-resume", plugins=[BENCH])
     assert calls(runs) == ["case-002"]
-    assert "4 of 5 cases were done before; 1 had changed and ran again: case-002" in "\n".join(
-        run.stdout
+    assert (
+        "4 of 5 cases were done before; 1 had changed and ran again: case-002"
+        in "\n".join(run.stdout)
     )
     rubric = (runs.path / "bench/echo/rubric.py").read_text() + "\n# stricter\n"
     write(runs, cases, rubric=rubric)
@@ -248,7 +262,9 @@ def test_what_has_changed_runs_again_and_is_said(runs: PytestRuns) -> None:
     assert len(calls(runs)) == 6
     assert "all cases run: the rubric has changed since" in "\n".join(run.stdout)
     run = runs.run("bench", "--bench-resume", "--bench-sut-version=2", plugins=[BENCH])
-    assert "all cases run: the system's version has changed since" in "\n".join(run.stdout)
+    assert "all cases run: the system's version has changed since" in "\n".join(
+        run.stdout
+    )
     assert len(kept(runs)) == 3
 
 
@@ -259,7 +275,9 @@ def test_the_score_of_a_changed_case_is_no_score_any_more(runs: PytestRuns) -> N
     runs.run("bench", plugins=[BENCH])
     cases[2]["more"] = "new"
     write(runs, cases)
-    report = only_bench(runs.run("bench", "--bench-resume", "--bench-max-cost=2", plugins=[BENCH]))
+    report = only_bench(
+        runs.run("bench", "--bench-resume", "--bench-max-cost=2", plugins=[BENCH])
+    )
     assert len(calls(runs)) == 4
     assert report["counts"]["graded"] == 3
     assert "case-002" not in [case_id for case_id, _ in report["per_case"]]
@@ -306,9 +324,15 @@ def test_named_runs(runs: PytestRuns) -> None:
     ("options", "words"),
     [
         (["--bench-resume=nothing"], "--bench-resume: there is no run nothing in"),
-        (["--bench-resume", "bench"], "--bench-resume: bench is no run; write --bench-resume=late"),
+        (
+            ["--bench-resume", "bench"],
+            "--bench-resume: bench is no run; write --bench-resume=late",
+        ),
         (["--bench-resume", "--bench-no-save"], "leave --bench-no-save out"),
-        (["--bench-storage=bench/echo/rubric.py"], "rubric.py is no folder; name another folder"),
+        (
+            ["--bench-storage=bench/echo/rubric.py"],
+            "rubric.py is no folder; name another folder",
+        ),
         (["--bench-resume=pytest.ini"], "its first line does not describe a run"),
     ],
 )
@@ -337,7 +361,9 @@ def test_a_run_of_a_newer_version_is_not_continued(runs: PytestRuns) -> None:
     path.write_text("\n".join([json.dumps(header), *rest, ""]))
     run = runs.run_unchecked("bench", f"--bench-resume={path}", plugins=[BENCH])
     assert run.exit_status == 4
-    assert "has schema version 9, and this program reads up to 1" in "\n".join(run.stderr)
+    assert "has schema version 9, and this program reads up to 1" in "\n".join(
+        run.stderr
+    )
 
 
 def test_nothing_to_continue_is_said(runs: PytestRuns) -> None:
@@ -422,7 +448,9 @@ def test_a_beginning_of_several_runs_is_refused(runs: PytestRuns) -> None:
 
 
 @SERIAL
-def test_a_run_of_something_else_is_refused(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_run_of_something_else_is_refused(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """Nothing is paid for again because a user took the wrong run."""
     write(runs, passing_cases(2))
     runs.write(task_class_files(passing_cases(2), folder="bench/other"))
@@ -473,7 +501,9 @@ def test_a_selection_adds_to_a_run(runs: PytestRuns, workers: tuple[str, ...]) -
     runs.run("bench", plugins=[BENCH])
     (path,) = kept(runs)
     (runs.path / "calls.txt").unlink()
-    run = runs.run("bench", "-k", "case-001", "--bench-resume", *workers, plugins=PLUGINS)
+    run = runs.run(
+        "bench", "-k", "case-001", "--bench-resume", *workers, plugins=PLUGINS
+    )
     assert calls(runs) == []
     assert list(read_run(path).cases) == [each["id"] for each in cases]
     counts = only_bench(run)["counts"]
@@ -481,7 +511,9 @@ def test_a_selection_adds_to_a_run(runs: PytestRuns, workers: tuple[str, ...]) -
     assert "resumed: 6 of 6 cases were done before" in "\n".join(run.stdout)
     cases[1]["more"] = cases[2]["more"] = "new"
     write(runs, cases)
-    run = runs.run("bench", "-k", "case-001", "--bench-resume", *workers, plugins=PLUGINS)
+    run = runs.run(
+        "bench", "-k", "case-001", "--bench-resume", *workers, plugins=PLUGINS
+    )
     assert calls(runs) == ["case-001"]
     assert only_bench(run)["counts"]["passed"] == 6
     runs.run("bench", "--bench-resume", *workers, plugins=PLUGINS)
@@ -529,7 +561,9 @@ def test_each(bench, case):
 
 
 @SERIAL
-def test_the_run_of_a_test_is_not_continued(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_the_run_of_a_test_is_not_continued(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """It runs anew, in a new file, and without the costs of before."""
     write(runs, [{**each, "rubric_cost": 1.0} for each in passing_cases(3)])
     runs.write({"test_it.py": TESTS})
@@ -540,14 +574,21 @@ def test_the_run_of_a_test_is_not_continued(runs: PytestRuns, workers: tuple[str
     assert len(kept(runs)) == 2 * len(first) == 4
     assert sorted(each["total_cost_usd"] for each in run.report["bench"]) == [3.0, 4.5]
     assert "done before" not in "\n".join(run.stdout)
-    (whole,) = (path for path in first if read_run(path).header.test.endswith("test_whole"))
+    (whole,) = (
+        path for path in first if read_run(path).header.test.endswith("test_whole")
+    )
     for given in (str(whole), whole.stem):
         said = refused(runs, "bench", f"--bench-resume={given}", *workers)
-        assert "is a run of the test test_it.py::test_whole, which is not continued; " in said
+        assert (
+            "is a run of the test test_it.py::test_whole, which is not continued; "
+            in said
+        )
 
 
 @ON_WORKERS
-def test_a_shard_continues_its_own_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_shard_continues_its_own_run(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """Not that of another shard, which ran later; where there is none, the reason is said."""
     write(runs, passing_cases(6))
     runs.run("bench", "--bench-shard=1/2", plugins=[BENCH])
@@ -559,11 +600,15 @@ def test_a_shard_continues_its_own_run(runs: PytestRuns, workers: tuple[str, ...
         run = runs.run("bench", *options, *workers, plugins=PLUGINS)
         assert calls(runs) == []
         assert only_bench(run)["counts"]["passed"] == 3
-    run = runs.run("bench", "--bench-shard=1/3", "--bench-resume", *workers, plugins=PLUGINS)
+    run = runs.run(
+        "bench", "--bench-shard=1/3", "--bench-resume", *workers, plugins=PLUGINS
+    )
     assert "all cases run: the shard has changed since" in "\n".join(run.stdout)
 
 
-@pytest.mark.parametrize("options", [(), ("--bench-no-save",)], ids=["kept", "not kept"])
+@pytest.mark.parametrize(
+    "options", [(), ("--bench-no-save",)], ids=["kept", "not kept"]
+)
 def test_what_dead_runs_left_in_the_temporary_folder_is_removed(
     runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
@@ -587,7 +632,9 @@ def test_what_dead_runs_left_in_the_temporary_folder_is_removed(
     before = {str(path.relative_to(temporary)) for path in temporary.rglob("*")}
     write(runs, passing_cases(2))
     runs.run("bench", "-n", "2", *options, plugins=PLUGINS)
-    left = {str(path.relative_to(temporary)) for path in temporary.rglob("pytest-bench-*")}
+    left = {
+        str(path.relative_to(temporary)) for path in temporary.rglob("pytest-bench-*")
+    }
     left |= {str(path.relative_to(temporary)) for path in temporary.rglob("*/*")}
     assert before - left - {"elsewhere"} == {
         f"{begin}{ended.pid}-0a",

@@ -72,7 +72,9 @@ RETRY: Final = "retry: {on: [llm.rate_limited], attempts: 3, backoff_seconds: 0.
 def write(runs: PytestRuns, cases: list[dict[str, Any]], settings: str = RETRY) -> None:
     """Write a class whose system is limited by its provider."""
     files = task_class_files(cases, settings=settings, system=SYSTEM)
-    runs.write({**files, "openai.py": OPENAI, "pytest.ini": "[pytest]\npythonpath = .\n"})
+    runs.write(
+        {**files, "openai.py": OPENAI, "pytest.ini": "[pytest]\npythonpath = .\n"}
+    )
 
 
 @ON_WORKERS
@@ -128,10 +130,13 @@ def test_the_pause_that_a_server_asks_for(runs: PytestRuns) -> None:
 
 
 @SERIAL
-def test_one_cause_that_fails_all_stops_the_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_one_cause_that_fails_all_stops_the_run(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """After ten in a row no more money is spent; the run is incomplete and says why."""
     cases = [
-        {"id": f"case-{n:02}", "input": n, "raises": f"no key, request {n}"} for n in range(60)
+        {"id": f"case-{n:02}", "input": n, "raises": f"no key, request {n}"}
+        for n in range(60)
     ]
     write(runs, cases, "concurrency: 2\n")
     run = runs.run("bench", *workers, plugins=[BENCH, "xdist"])
@@ -146,7 +151,8 @@ def test_one_cause_that_fails_all_stops_the_run(runs: PytestRuns, workers: tuple
 def test_causes_that_differ_stop_nothing(runs: PytestRuns) -> None:
     """Nor do failures between which a case passes."""
     cases = [
-        {"id": f"case-{n:02}", "input": n, **({"raises": "no"} if n % 9 else {})} for n in range(30)
+        {"id": f"case-{n:02}", "input": n, **({"raises": "no"} if n % 9 else {})}
+        for n in range(30)
     ]
     write(runs, cases, "concurrency: 1\n")
     report = only_bench(runs.run("bench", plugins=[BENCH]))
@@ -154,7 +160,9 @@ def test_causes_that_differ_stop_nothing(runs: PytestRuns) -> None:
     assert report["counts"]["graded"] == 30
 
 
-def test_cases_that_were_lost_run_again_when_the_run_is_continued(runs: PytestRuns) -> None:
+def test_cases_that_were_lost_run_again_when_the_run_is_continued(
+    runs: PytestRuns,
+) -> None:
     """What the provider failed, and what failed with the cause that stopped the run, is missing."""
     cases = [{"id": "never", "input": 1, "limited": 3}, *passing_cases(3)]
     write(runs, cases)
@@ -176,14 +184,17 @@ def test_cases_that_failed_with_the_cause_that_stopped_a_run_run_again(
     write(runs, cases, "concurrency: 2\n")
     system = (runs.path / "conftest.py").read_text()
     raises = system.replace(
-        "        if counts[case", '        raise ValueError("no key")\n        if counts[case'
+        "        if counts[case",
+        '        raise ValueError("no key")\n        if counts[case',
     )
     (runs.path / "conftest.py").write_text(raises)
     report = only_bench(runs.run("bench", *workers, plugins=[BENCH, "xdist"]))
     assert report["counts"]["passed"] == 0
     assert report["stopped"]
     (runs.path / "conftest.py").write_text(system)
-    report = only_bench(runs.run("bench", "--bench-resume", *workers, plugins=[BENCH, "xdist"]))
+    report = only_bench(
+        runs.run("bench", "--bench-resume", *workers, plugins=[BENCH, "xdist"])
+    )
     assert report["counts"]["passed"] == 30
     assert report["complete"]
 
@@ -191,10 +202,24 @@ def test_cases_that_failed_with_the_cause_that_stopped_a_run_run_again(
 @pytest.mark.parametrize(
     ("fields", "files"),
     [
-        ({}, {"system": PLAIN_SYSTEM.replace('case.fields.get("answer", case.input)', "object()")}),
+        (
+            {},
+            {
+                "system": PLAIN_SYSTEM.replace(
+                    'case.fields.get("answer", case.input)', "object()"
+                )
+            },
+        ),
         ({"sleep": 5}, {"settings": "timeout_per_case_seconds: 0.05\n"}),
         ({}, {"rubric": "def grade(case, output):\n    return None\n"}),
-        ({}, {"rubric": ECHO_RUBRIC.replace('"breakdown": {', '"breakdown": {"tyop": 1.0, ')}),
+        (
+            {},
+            {
+                "rubric": ECHO_RUBRIC.replace(
+                    '"breakdown": {', '"breakdown": {"tyop": 1.0, '
+                )
+            },
+        ),
         (
             {},
             {

@@ -29,7 +29,10 @@ def grade(case, output):
         raise ValueError("no style")
     return {"passed": output != 2, "score": 0.5, "breakdown": {}, "cost_usd": 0.25}
 """
-TWO: Final = {"bench/echo/rubrics/right.py": ECHO_RUBRIC, "bench/echo/rubrics/style.py": STYLE}
+TWO: Final = {
+    "bench/echo/rubrics/right.py": ECHO_RUBRIC,
+    "bench/echo/rubrics/style.py": STYLE,
+}
 KEY: Final = "SOME_JUDGE_TOKEN"
 LOOKS: Final = f"""\
 import os
@@ -51,8 +54,15 @@ def test_two_rubrics(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert run.outcomes == {"passed": 3, "failed": 2}
     report = only_bench(run)
     scores = dict(report["per_case"])
-    assert scores["case-000"]["breakdown"] == {"exactness": 1.0, "right": 1.0, "style": 0.5}
-    assert (scores["case-000"]["score"], scores["case-000"]["cost_usd"]) == (0.875, 0.25)
+    assert scores["case-000"]["breakdown"] == {
+        "exactness": 1.0,
+        "right": 1.0,
+        "style": 0.5,
+    }
+    assert (scores["case-000"]["score"], scores["case-000"]["cost_usd"]) == (
+        0.875,
+        0.25,
+    )
     assert (scores["case-002"]["passed"], scores["case-002"]["score"]) == (False, 0.875)
     assert codes_by_case(report)["case-001"] == ["rubric.malformed_output"]
     printed = "\n".join(run.stdout)
@@ -112,13 +122,22 @@ def test_the_value_of_such_a_variable_is_not_kept(
     """Whatever its name, neither the run's file nor that of a new grading has it."""
     value = "tulip-9481-orchard"
     monkeypatch.setenv("JUDGE", value)
-    prints = f"import os\n{ECHO_RUBRIC}".replace('case["id"])', "os.environ['JUDGE'])", 1)
+    prints = f"import os\n{ECHO_RUBRIC}".replace(
+        'case["id"])', "os.environ['JUDGE'])", 1
+    )
     settings = "rubric_env: [JUDGE]\n"
     runs.write(task_class_files(passing_cases(2), settings=settings, rubric=prints))
     run = runs.run("bench", *workers, plugins=[BENCH, "xdist"])
     assert run.outcomes == {"passed": 2}
     assert value not in json.dumps(run.report)
-    command = [sys.executable, "-m", "pytest_failure_taxonomy", "bench", "regrade", "latest"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest_failure_taxonomy",
+        "bench",
+        "regrade",
+        "latest",
+    ]
     subprocess.run(command, cwd=runs.path, check=True, timeout=60)
     kept = [path.read_text() for path in runs.path.glob(".bench/*.jsonl")]
     assert len(kept) == 2

@@ -46,7 +46,8 @@ def wrong_for(system: str, failing: int, count: int = 20) -> list[dict[str, Any]
     """Return cases of which a system fails the first ones."""
     cases = passing_cases(count)
     return [
-        {**case, system: "wrong"} if number < failing else case for number, case in enumerate(cases)
+        {**case, system: "wrong"} if number < failing else case
+        for number, case in enumerate(cases)
     ]
 
 
@@ -80,7 +81,9 @@ def kept(runs: PytestRuns) -> list[Path]:
 
 @pytest.mark.versions
 @WORKERS
-def test_each_system_is_a_run_of_its_own(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_each_system_is_a_run_of_its_own(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """Each has its items, its report with gate and bound, and its file; every case is called."""
     found = run(
         runs,
@@ -91,13 +94,23 @@ def test_each_system_is_a_run_of_its_own(runs: PytestRuns, workers: tuple[str, .
     assert found.outcomes == {"passed": 32, "failed": 8}
     reports = by_label(found)
     assert sorted(reports) == ["large", "small"]
-    assert [reports[each]["gate"]["verdict"] for each in ("large", "small")] == ["PASS", "FAIL"]
-    assert [reports[each]["passed_count"] for each in ("large", "small")] == [20, 12]
-    assert [reports[each]["lower_bound_95"]["n"] for each in ("large", "small")] == [20, 20]
-    assert called(runs) == [
-        f"{system} case-{number:03}" for system in ("large", "small") for number in range(20)
+    assert [reports[each]["gate"]["verdict"] for each in ("large", "small")] == [
+        "PASS",
+        "FAIL",
     ]
-    headers = [json.loads(path.read_text("utf-8").splitlines()[0]) for path in kept(runs)]
+    assert [reports[each]["passed_count"] for each in ("large", "small")] == [20, 12]
+    assert [reports[each]["lower_bound_95"]["n"] for each in ("large", "small")] == [
+        20,
+        20,
+    ]
+    assert called(runs) == [
+        f"{system} case-{number:03}"
+        for system in ("large", "small")
+        for number in range(20)
+    ]
+    headers = [
+        json.loads(path.read_text("utf-8").splitlines()[0]) for path in kept(runs)
+    ]
     assert {header["system"]["label"]: header["run_id"] for header in headers} == {
         label: report["run_id"] for label, report in reports.items()
     }
@@ -109,7 +122,10 @@ def test_each_system_is_a_run_of_its_own(runs: PytestRuns, workers: tuple[str, .
 def test_the_summary_is_a_table(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """The columns are aligned; what no system has, such as a cost, has no column."""
     found = run(
-        runs, *workers, cases=wrong_for("small", 8), settings="gate: {lower_bound_95: 0.8}\n"
+        runs,
+        *workers,
+        cases=wrong_for("small", 8),
+        settings="gate: {lower_bound_95: 0.8}\n",
     )
     at = found.stdout.index("bench echo: 2 systems")
     head, large, small = found.stdout[at + 1 : at + 4]
@@ -131,7 +147,9 @@ def test_the_summary_is_a_table(runs: PytestRuns, workers: tuple[str, ...]) -> N
     assert text.count("    kept: .bench") == 2
 
 
-def test_a_quiet_run_has_the_table_and_why_a_system_is_not_good_enough(runs: PytestRuns) -> None:
+def test_a_quiet_run_has_the_table_and_why_a_system_is_not_good_enough(
+    runs: PytestRuns,
+) -> None:
     """With `-q` there are no other details below it, and with `-qq` nothing."""
     settings = "gate: {lower_bound_95: 0.8}\n"
     found = run(runs, "-q", cases=wrong_for("small", 8), settings=settings)
@@ -154,7 +172,9 @@ def test_what_stopped_a_system_is_said_without_a_gate_too(runs: PytestRuns) -> N
     small = next(line for line in found.stdout if line.startswith("  small  "))
     assert small.split()[4:6] == ["1.000", "0.779"]
     (pair,) = (line for line in found.stdout if " -> " in line)
-    assert pair.startswith("  large -> small (6 cases with both scores): changed by 0.000 (no in")
+    assert pair.startswith(
+        "  large -> small (6 cases with both scores): changed by 0.000 (no in"
+    )
     brief = run(runs, "-q").stdout
     assert "  large: the cost cap was reached ($2.00)" in brief
     assert sum("--bench-resume runs what is missing" in line for line in brief) == 1
@@ -166,7 +186,14 @@ def test_one_system_can_be_selected(runs: PytestRuns, workers: tuple[str, ...]) 
 
     The case alone stands for those of all systems.
     """
-    whole = run(runs, *workers, "-k", "small", cases=wrong_for("small", 0, 6), settings="repeat: 2")
+    whole = run(
+        runs,
+        *workers,
+        "-k",
+        "small",
+        cases=wrong_for("small", 0, 6),
+        settings="repeat: 2",
+    )
     assert (whole.outcomes or {}).get("passed") == 12
     (report,) = whole.report["bench"]
     assert (report["system_label"], report["lower_bound_95"]["n"]) == ("small", 6)
@@ -218,7 +245,9 @@ def test_a_label_may_be_any_text(runs: PytestRuns, workers: tuple[str, ...]) -> 
 
 
 @SERIAL
-def test_a_system_is_resumed_by_itself(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_system_is_resumed_by_itself(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """`--bench-resume` calls each system for the cases that its own run lacks."""
     cases = wrong_for("small", 0, 6)
     run(runs, cases=cases)
@@ -236,7 +265,9 @@ def test_a_system_is_resumed_by_itself(runs: PytestRuns, workers: tuple[str, ...
 
 
 @ON_WORKERS
-def test_a_cost_cap_is_that_of_a_system(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_cost_cap_is_that_of_a_system(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """A cost cap stops the system that reached it; the other runs all of its cases."""
     costly = ECHO_RUBRIC.replace(
         'case.get("rubric_cost", 0.0)', '1.0 if output == "wrong" else 0.0'
@@ -256,7 +287,9 @@ def test_a_cost_cap_is_that_of_a_system(runs: PytestRuns, workers: tuple[str, ..
 
 
 @SERIAL
-def test_a_model_may_be_the_parameter(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_model_may_be_the_parameter(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """A fixture that the system takes may have the parameters as well, with marks."""
     system = SYSTEM.replace("def system_under_test():", "def system_under_test(model):")
     system += (
@@ -302,7 +335,11 @@ def test_a_mixed_order_never_uses_a_fixture_after_its_end(runs: PytestRuns) -> N
         "    items[:] = [each for pair in zip(items[:half], items[half:]) for each in pair]\n"
     )
     system = SYSTEMS.replace("    return answer\n", ending) + hook
-    found = run(runs, cases=[{**each, "sleep": 0.05} for each in passing_cases(3)], system=system)
+    found = run(
+        runs,
+        cases=[{**each, "sleep": 0.05} for each in passing_cases(3)],
+        system=system,
+    )
     assert found.outcomes == {"passed": 6}
     lines = (runs.path / "calls.txt").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["large", "end", "small", "end"] * 3
@@ -328,7 +365,9 @@ def test_a_marked_test_has_a_run_for_each_system(
     plugins = [BENCH, *(["xdist"] if workers else [])]
     found = runs.run("test_marked.py", *workers, plugins=plugins)
     assert found.outcomes == {"passed": 10, "failed": 2}
-    passed = {label: report["passed_count"] for label, report in by_label(found).items()}
+    passed = {
+        label: report["passed_count"] for label, report in by_label(found).items()
+    }
     assert passed == {"large": 6, "small": 4}
     assert "bench echo in test_marked.py::test_case: 2 systems" in found.stdout
 

@@ -10,7 +10,13 @@ import pytest
 
 from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.runs import REPORT, PytestRuns
-from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    calls,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
 
 
 def run_shard(runs: PytestRuns, shard: str, *args: str, workers: int = 0) -> Path:
@@ -55,7 +61,9 @@ def test_shards_are_one_run_together(runs: PytestRuns, workers: int) -> None:
 
 def test_a_merged_report_can_be_merged_again(runs: PytestRuns) -> None:
     """In two steps the result is that of one; until then a shard is missing."""
-    runs.write(task_class_files(passing_cases(9), settings="gate: {min_passed_cases: 9}\n"))
+    runs.write(
+        task_class_files(passing_cases(9), settings="gate: {min_passed_cases: 9}\n")
+    )
     first, second, third = (run_shard(runs, f"{index}/3") for index in (1, 2, 3))
     status, report = merged(runs, first, third)
     assert status == 1
@@ -73,7 +81,9 @@ def test_a_merged_report_can_be_merged_again(runs: PytestRuns) -> None:
 
 def test_a_gate_that_only_all_shards_can_fail(runs: PytestRuns) -> None:
     """Each job succeeds, and the merge fails."""
-    runs.write(task_class_files(passing_cases(4), settings="gate: {min_passed_cases: 5}\n"))
+    runs.write(
+        task_class_files(passing_cases(4), settings="gate: {min_passed_cases: 5}\n")
+    )
     shards = [run_shard(runs, f"{index}/2") for index in (1, 2)]
     status, report = merged(runs, *shards)
     assert status == 1
@@ -89,10 +99,14 @@ def test_shards_of_other_splits_are_refused(
     files = task_class_files(passing_cases(4))
     runs.write(files)
     first = run_shard(runs, "1/2", "--failure-taxonomy-shard=1/2")
-    runs.write({**files, "bench/echo/rubric.py": files["bench/echo/rubric.py"] + "# changed\n"})
+    runs.write(
+        {**files, "bench/echo/rubric.py": files["bench/echo/rubric.py"] + "# changed\n"}
+    )
     second = run_shard(runs, "2/2", "--failure-taxonomy-shard=2/2")
     assert main(["merge", str(first), str(second)]) == 2
-    words = "bench bench/echo: the shards differ in their rubric; merge those of one commit"
+    words = (
+        "bench bench/echo: the shards differ in their rubric; merge those of one commit"
+    )
     assert words in capsys.readouterr().err
 
 
@@ -109,7 +123,9 @@ def test_a_shard_has_its_part_of_the_cost_cap(runs: PytestRuns) -> None:
 
 def test_a_selection_of_a_shard_is_told(runs: PytestRuns) -> None:
     """With `-k` the gate says that the user chose; after the merge, too."""
-    runs.write(task_class_files(passing_cases(6), settings="gate: {min_passed_cases: 1}\n"))
+    runs.write(
+        task_class_files(passing_cases(6), settings="gate: {min_passed_cases: 1}\n")
+    )
     shards = [run_shard(runs, f"{index}/2", "-k", "not case-000") for index in (1, 2)]
     _, report = merged(runs, *shards)
     (reason,) = report["bench"][0]["gate"]["reasons"]

@@ -50,9 +50,13 @@ def answer(case):
 
 @pytest.mark.posix("calls of several processes are noted in one file")
 @pytest.mark.parametrize("workers", [2], ids=["xdist"])
-def test_a_rate_limit_in_another_process_is_retried(runs: PytestRuns, workers: int) -> None:
+def test_a_rate_limit_in_another_process_is_retried(
+    runs: PytestRuns, workers: int
+) -> None:
     """The kind of its exception is known here; each call is paid for."""
-    settings = f"{IN_PROCESSES}retry: {{on: [llm.rate_limited], backoff_seconds: 0.01}}\n"
+    settings = (
+        f"{IN_PROCESSES}retry: {{on: [llm.rate_limited], backoff_seconds: 0.01}}\n"
+    )
     files = task_class_files(passing_cases(2), settings=settings, system="")
     runs.write({**files, "named.py": LIMITED})
     extra = ["-n", str(workers)] if workers else []
@@ -92,7 +96,9 @@ def test_a_killed_run_leaves_nothing_behind(runs: PytestRuns, tmp_path: Path) ->
         pytest_process.send_signal(signal.SIGKILL)
     for process_id in note.read_text().split():
         wait_until(partial(is_gone, int(process_id)), "the end of a process")
-    wait_until(lambda: not list(place.glob("failure-taxonomy-rubrics-*")), "an empty folder")
+    wait_until(
+        lambda: not list(place.glob("failure-taxonomy-rubrics-*")), "an empty folder"
+    )
 
 
 def is_gone(process_id: int) -> bool:
@@ -126,12 +132,16 @@ def answer(case):
 
 @pytest.mark.slow
 @pytest.mark.posix("forks")
-def test_a_case_that_kills_its_parent_costs_the_others_no_score(runs: PytestRuns) -> None:
+def test_a_case_that_kills_its_parent_costs_the_others_no_score(
+    runs: PytestRuns,
+) -> None:
     """What ran beside it is lost, and runs when the run is continued; then it is known, too."""
     cases = [{**case, "sleep": 2} for case in passing_cases(3)]
     cases += [{"id": "kills", "input": 0, "kills": 4}, *passing_cases(6)[3:]]
     settings = f"{IN_PROCESSES}concurrency: 4\ngate: {{}}\n"
-    runs.write({**task_class_files(cases, settings=settings, system=""), "named.py": KILLER})
+    runs.write(
+        {**task_class_files(cases, settings=settings, system=""), "named.py": KILLER}
+    )
     run = runs.run("bench", plugins=[BENCH])
     assert run.exit_status == 1
     report = only_bench(run)
@@ -149,10 +159,14 @@ def test_a_case_that_kills_its_parent_costs_the_others_no_score(runs: PytestRuns
 
 
 @WORKERS
-def test_the_time_of_a_system_is_its_own(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_the_time_of_a_system_is_its_own(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """Neither the rubric's time is in it nor what a case waited for."""
     cases = [{**case, "sleep": 0.05} for case in passing_cases(6)]
-    rubric = f"import time\n{ECHO_RUBRIC}".replace("    print(", "    time.sleep(0.5)\n    print(")
+    rubric = f"import time\n{ECHO_RUBRIC}".replace(
+        "    print(", "    time.sleep(0.5)\n    print("
+    )
     files = task_class_files(cases, settings=IN_PROCESSES, rubric=rubric, system="")
     runs.write({**files, "named.py": KILLER})
     run = runs.run("bench", "-v", *workers, plugins=[BENCH, "xdist"])
@@ -219,20 +233,22 @@ def test_hidden_fields_are_for_the_rubric_alone(runs: PytestRuns, where: str) ->
 
 
 @WORKERS
-def test_a_module_that_starts_threads_is_told(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_module_that_starts_threads_is_told(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """No fork has them, so a system that needs them would hang."""
     system = (
         "import threading, time\n"
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         "def answer(case):\n    return case.input\n"
     )
-    files = task_class_files(passing_cases(4), settings="sut: named:answer\n", system="")
+    files = task_class_files(
+        passing_cases(4), settings="sut: named:answer\n", system=""
+    )
     runs.write({**files, "named.py": system})
     run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
     assert run.outcomes == {"passed": 4}
-    says = (
-        "bench: named:answer starts threads on import; no fork has them: start them in the call, or"
-    )
+    says = "bench: named:answer starts threads on import; no fork has them: start them in the call, or"
     assert sum(line.startswith(says) for line in run.stdout) == 1
 
 
@@ -249,11 +265,15 @@ def test_a_module_that_ends_its_process_is_an_error_of_collection(
     runs: PytestRuns, source: str, says: str
 ) -> None:
     """It is imported where it runs, and pytest says why it can't be."""
-    files = task_class_files(passing_cases(4), settings="sut: named:answer\n", system="")
+    files = task_class_files(
+        passing_cases(4), settings="sut: named:answer\n", system=""
+    )
     runs.write({**files, "named.py": source})
     run = runs.run("bench", plugins=[BENCH])
     assert (run.exit_status, run.outcomes) == (2, {"errors": 1})
-    words = f"bench/echo/bench.yaml: sut: named can't be imported ({says}); mend the module"
+    words = (
+        f"bench/echo/bench.yaml: sut: named can't be imported ({says}); mend the module"
+    )
     assert words in run.stdout
 
 

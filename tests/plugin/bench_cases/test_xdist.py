@@ -43,10 +43,17 @@ def test_it(bench):
         pytest.param(2, "worksteal", marks=pytest.mark.slow),
     ],
 )
-def test_every_case_runs_exactly_once(runs: PytestRuns, workers: int, dist: str) -> None:
+def test_every_case_runs_exactly_once(
+    runs: PytestRuns, workers: int, dist: str
+) -> None:
     """However many workers there are, and by whatever scheduler, each system is called once."""
-    cases = {"a.jsonl": passing_cases(23), "b.jsonl": [{"id": "wrong", "input": 1, "answer": 2}]}
-    tests = "import pytest\n@pytest.mark.parametrize('n', range(5))\ndef test_it(n): pass\n"
+    cases = {
+        "a.jsonl": passing_cases(23),
+        "b.jsonl": [{"id": "wrong", "input": 1, "answer": 2}],
+    }
+    tests = (
+        "import pytest\n@pytest.mark.parametrize('n', range(5))\ndef test_it(n): pass\n"
+    )
     runs.write({**task_class_files(cases), "test_it.py": tests})
     run = runs.run("-n", str(workers), "--dist", dist, plugins=PLUGINS)
     assert calls(runs) == [*(f"case-{n:03}" for n in range(23)), "wrong"]
@@ -84,7 +91,9 @@ def _timeless(report: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.versions
 def test_runs_without_cases_keep_their_scheduler(runs: PytestRuns) -> None:
     """Where no case is collected, pytest-xdist says and does what it would without us."""
-    tests = "import pytest\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
+    tests = (
+        "import pytest\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
+    )
     runs.write({"test_it.py": tests})
     run = runs.run("-n", "2", "-v", plugins=PLUGINS)
     assert "scheduling tests via LoadScheduling" in run.stdout
@@ -121,7 +130,9 @@ def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> No
     runs.write(task_class_files(sorted(cases, key=lambda case: str(case["id"]))))
     run = runs.run("bench", "-n", "2", plugins=PLUGINS)
     report = only_bench(run)
-    assert [case_id for case_id, _ in report["per_case"]] == [f"case-{n:03}" for n in range(8)]
+    assert [case_id for case_id, _ in report["per_case"]] == [
+        f"case-{n:03}" for n in range(8)
+    ]
     assert report["counts"] == {
         "scheduled": 9,
         "started": 9,
@@ -134,7 +145,9 @@ def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> No
     assert report["mean_score"] == pytest.approx(8 / 9)
     assert run.exit_status == 1
     assert run.verdict == ("TESTS_FAILED", "worker.crashed")
-    crashed = [worker["crashed_on"] for worker in run.report["workers"] if worker["crashed_on"]]
+    crashed = [
+        worker["crashed_on"] for worker in run.report["workers"] if worker["crashed_on"]
+    ]
     assert crashed == ["bench/echo/cases/a.jsonl::case-004-exits"]
 
 
@@ -153,12 +166,16 @@ def test_scores_of_a_dead_worker_are_not_paid_again(runs: PytestRuns) -> None:
     run = runs.run("bench", "-n", "1", plugins=PLUGINS)
     assert run.outcomes == {"passed": 19, "failed": 1}
     called = Counter(calls(runs))
-    assert [name for name, count in called.items() if count > 1 and name.startswith("a-")] == []
+    assert [
+        name for name, count in called.items() if count > 1 and name.startswith("a-")
+    ] == []
     assert max(called.values()) <= 2
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
-def test_a_skipped_case_is_not_called_ahead(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+def test_a_skipped_case_is_not_called_ahead(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
     """A hook of the user's has marked it, as conftests do that skip what is slow."""
     skipped = [{"id": "skip", "input": 1}, {"id": "skipif", "input": 1}]
     runs.write(task_class_files([*passing_cases(3), *skipped]))

@@ -107,7 +107,10 @@ def test_two_processes_share_a_cap(tmp_path: Path) -> None:
     """What one has started and spent, the other knows; so does one that begins later."""
     plan = make_stub_plan(case_ids=["a", "b", "c", "d"], max_cost_usd=0.5)
     path = tmp_path / "run.jsonl"
-    files = [RunFile(path, (), lambda given: given, worker) for worker in ("gw0", "gw1", "gw2")]
+    files = [
+        RunFile(path, (), lambda given: given, worker)
+        for worker in ("gw0", "gw1", "gw2")
+    ]
     task_class = plan.task_class.model_copy(update={"folder": tmp_path / "bench"})
     files[0].create(header_of(task_class, root=tmp_path))
     first, second = (Admission(plan, file) for file in files[:2])
@@ -139,6 +142,8 @@ def test_what_a_lost_call_told_counts_once(tmp_path: Path, *, is_resumed: bool) 
     assert admission.admit(case_of("a"), 2) == "go"
     file.note_spent("a", 2, 1.0)
     calls = (call_of(1, cost_usd=1.0), call_of(2, cost_usd=1.0))
-    outcome = CaseOutcome(case_id="a", score=score_of(1.0, cost_usd=2.0), attempts=calls)
+    outcome = CaseOutcome(
+        case_id="a", score=score_of(1.0, cost_usd=2.0), attempts=calls
+    )
     file.note_outcome(outcome)
     assert admission.admit(case_of("b")) == "go"  # 2.00 of 2.50 are spent

@@ -43,7 +43,8 @@ def clopper_pearson_by_bisection(ones: int, n: int) -> float:
     for _ in range(100):
         share = (low + high) / 2
         tail = math.fsum(
-            math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(ones, n + 1)
+            math.comb(n, k) * share**k * (1 - share) ** (n - k)
+            for k in range(ones, n + 1)
         )
         low, high = (share, high) if tail < 0.05 else (low, share)
     return low
@@ -77,7 +78,8 @@ def test_zeros_and_ones_have_the_exact_binomial_bound(n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ones", "n"), [(1, 5), (5, 5), (1, 10_000), (3, 10_000), (9_000, 10_000), (10_000, 10_000)]
+    ("ones", "n"),
+    [(1, 5), (5, 5), (1, 10_000), (3, 10_000), (9_000, 10_000), (10_000, 10_000)],
 )
 def test_halves_have_half_the_bound_of_ones(ones: int, n: int) -> None:
     """The computation for any scores agrees with the binomial one to nine digits and more."""
@@ -105,7 +107,11 @@ def test_the_page_says_what_passes_prove() -> None:
     assert rows["bound"] == expected
 
 
-@given(st.lists(st.integers(min_value=1, max_value=10**6), min_size=5, max_size=12, unique=True))
+@given(
+    st.lists(
+        st.integers(min_value=1, max_value=10**6), min_size=5, max_size=12, unique=True
+    )
+)
 @settings(deadline=None, max_examples=40)
 def test_any_scores_have_the_quantile_of_their_randomly_weighted_mean(
     millionths: list[int],
@@ -115,7 +121,9 @@ def test_any_scores_have_the_quantile_of_their_randomly_weighted_mean(
     bound = lower_bound_95(scores)
     assert bound.method == "gaffke"
     assert bound.value is not None
-    assert float(share_below_by_fractions(bound.value, scores)) == pytest.approx(0.05, abs=1e-9)
+    assert float(share_below_by_fractions(bound.value, scores)) == pytest.approx(
+        0.05, abs=1e-9
+    )
 
 
 def test_the_quantile_is_that_of_a_simulation() -> None:
@@ -147,11 +155,20 @@ def test_what_was_never_seen_still_counts() -> None:
 def test_the_bound_holds_in_95_percent_of_samples(n: int) -> None:
     """Whatever the shares of ones and halves, 95 % of samples have a bound below the mean."""
     bounds = {
-        (ones, halves): bound_of([1.0] * ones + [0.5] * halves + [0.0] * (n - ones - halves))
+        (ones, halves): bound_of(
+            [1.0] * ones + [0.5] * halves + [0.0] * (n - ones - halves)
+        )
         for ones in range(n + 1)
         for halves in range(n + 1 - ones)
     }
-    for one, half in [(0.5, 0.5), (0.9, 0.05), (0.3, 0.3), (0.05, 0.05), (0.99, 0.0), (0.2, 0.8)]:
+    for one, half in [
+        (0.5, 0.5),
+        (0.9, 0.05),
+        (0.3, 0.3),
+        (0.05, 0.05),
+        (0.99, 0.0),
+        (0.2, 0.8),
+    ]:
         held = math.fsum(
             math.comb(n, ones)
             * math.comb(n - ones, halves)
@@ -175,7 +192,9 @@ def test_one_more_failure_never_raises_the_bound(scores: list[float]) -> None:
 @pytest.mark.slow
 @given(ANY_SCORES, st.data())
 @settings(deadline=None, max_examples=150)
-def test_a_lower_score_never_raises_the_bound(scores: list[float], data: st.DataObject) -> None:
+def test_a_lower_score_never_raises_the_bound(
+    scores: list[float], data: st.DataObject
+) -> None:
     """A score replaced by a lower one leaves the bound where it is or lowers it."""
     place = data.draw(st.integers(min_value=0, max_value=len(scores) - 1))
     lower = data.draw(st.floats(min_value=0, max_value=scores[place], allow_nan=False))
@@ -186,7 +205,9 @@ def test_a_lower_score_never_raises_the_bound(scores: list[float], data: st.Data
 @pytest.mark.slow
 @given(ANY_SCORES, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
-def test_the_order_of_scores_moves_no_digit(scores: list[float], rng: random.Random) -> None:
+def test_the_order_of_scores_moves_no_digit(
+    scores: list[float], rng: random.Random
+) -> None:
     """The bound is the same to its last digit in any order, and lies from 0 to the mean."""
     shuffled = list(scores)
     rng.shuffle(shuffled)
@@ -238,5 +259,7 @@ def refusing_scipy(importer: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize("score", [-0.1, 1.1, math.nan, math.inf])
 def test_a_score_outside_0_to_1_is_refused(score: float) -> None:
     """The bound is for scores from 0 to 1; the message shows the one that is not."""
-    with pytest.raises(ValueError, match=f"a score is from 0 to 1, and {score!r} is not"):
+    with pytest.raises(
+        ValueError, match=f"a score is from 0 to 1, and {score!r} is not"
+    ):
         lower_bound_95([score, 1, 1, 1, 1])

@@ -18,7 +18,13 @@ import pytest
 from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.bench.run.calls import Attempt, Loop
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from tests.helpers.bench import codes_by_case, execute, make_stub_plan, mode_of, only_mode
+from tests.helpers.bench import (
+    codes_by_case,
+    execute,
+    make_stub_plan,
+    mode_of,
+    only_mode,
+)
 from tests.helpers.rubrics import PASSING, in_process_stub_rubric
 from tests.helpers.suts import DeterministicSUT, SleepingSUT, multi_sut
 
@@ -87,7 +93,9 @@ def test_blocking_within_the_limit_is_no_failure() -> None:
         block(0.1)
         return None
 
-    report = execute(make_stub_plan(case_ids=["a"], timeout_per_case_seconds=60.0), rude)
+    report = execute(
+        make_stub_plan(case_ids=["a"], timeout_per_case_seconds=60.0), rude
+    )
     assert report.passed_count == 1
 
 
@@ -175,13 +183,18 @@ def test_a_call_that_never_ends_costs_no_other_call_and_no_exit() -> None:
         "asyncio.run(run())\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[7, 7, 7]\n", "")
 
 
 @pytest.mark.parametrize(
-    "error", [StopIteration(3), SystemExit(4), KeyboardInterrupt(), asyncio.CancelledError()]
+    "error",
+    [StopIteration(3), SystemExit(4), KeyboardInterrupt(), asyncio.CancelledError()],
 )
 def test_whatever_a_plain_call_raises_is_a_value(error: BaseException) -> None:
     """No exception is lost because a future can't hold it."""
@@ -228,7 +241,9 @@ def test_a_call_that_is_over_keeps_nothing() -> None:
     async def run() -> list[weakref.ref[Any]]:
         given = Thing()
         result = (await _attempt(lambda one: (one, Thing())[1], given)).value
-        return [weakref.ref(each) for each in (given, result, asyncio.get_running_loop())]
+        return [
+            weakref.ref(each) for each in (given, result, asyncio.get_running_loop())
+        ]
 
     found = asyncio.run(run())
     gc.collect()
@@ -243,9 +258,14 @@ def test_two_loops_at_a_time_each_get_their_own_results() -> None:
         made = [await _attempt(lambda one: (number, one), each) for each in range(50)]
         found[number] = [attempt.value for attempt in made]
 
-    loops = [threading.Thread(target=lambda one=one: asyncio.run(run(one))) for one in range(3)]
+    loops = [
+        threading.Thread(target=lambda one=one: asyncio.run(run(one)))
+        for one in range(3)
+    ]
     for each in loops:
         each.start()
     for each in loops:
         each.join(60)
-    assert found == {number: [(number, each) for each in range(50)] for number in range(3)}
+    assert found == {
+        number: [(number, each) for each in range(50)] for number in range(3)
+    }

@@ -24,7 +24,9 @@ from tests.benchmarks.error_rates import of_bounds, of_pairs, of_systems
 from tests.helpers.bench_scores import make_score
 
 CLUSTERED = st.lists(
-    st.tuples(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(0, 1), st.sampled_from("abcdefg")),
+    st.tuples(
+        st.sampled_from([0.0, 0.5, 1.0]) | st.floats(0, 1), st.sampled_from("abcdefg")
+    ),
     min_size=8,
     max_size=20,
 ).filter(lambda given: len({name for _, name in given}) >= 5)
@@ -32,20 +34,30 @@ CLUSTERED = st.lists(
 
 def bound_of(cases: list[tuple[float, str]]) -> float:
     """Return the bound of scores that come with their clusters."""
-    value = lower_bound_95([score for score, _ in cases], "", [name for _, name in cases]).value
+    value = lower_bound_95(
+        [score for score, _ in cases], "", [name for _, name in cases]
+    ).value
     assert value is not None
     return value
 
 
 @pytest.mark.parametrize("size", [1, 5])
-@pytest.mark.parametrize("means", [[0.2, 0.4, 0.8, 1.0, 1.0, 0.0], [1.0] * 6, [1.0] * 4 + [0.0]])
-def test_clusters_of_one_size_are_bounded_like_their_means(means: list[float], size: int) -> None:
+@pytest.mark.parametrize(
+    "means", [[0.2, 0.4, 0.8, 1.0, 1.0, 0.0], [1.0] * 6, [1.0] * 4 + [0.0]]
+)
+def test_clusters_of_one_size_are_bounded_like_their_means(
+    means: list[float], size: int
+) -> None:
     """Five cases that always end alike prove what one of them does."""
     scores = [mean for mean in means for _ in range(size)]
     clusters = [f"c{number}" for number in range(len(means)) for _ in range(size)]
     bound, alone = lower_bound_95(scores, "", clusters), lower_bound_95(means)
     assert bound.value == pytest.approx(alone.value)
-    assert (bound.method, bound.n, bound.clusters) == (alone.method, len(scores), len(means))
+    assert (bound.method, bound.n, bound.clusters) == (
+        alone.method,
+        len(scores),
+        len(means),
+    )
 
 
 def test_a_case_without_a_cluster_is_one_by_itself() -> None:
@@ -67,10 +79,17 @@ def test_fewer_than_five_clusters_have_no_bound() -> None:
 
 def test_the_bound_is_a_quantile_of_what_is_weighted_by_size() -> None:
     """Random weights times sizes, with one cluster of the greatest size that was not seen."""
-    sizes, means = np.array([1, 2, 3, 4, 9, 20]), np.array([1.0, 0.5, 1.0, 0.75, 1 / 3, 0.9])
-    scores = [mean for mean, size in zip(means, sizes, strict=True) for _ in range(size)]
+    sizes, means = (
+        np.array([1, 2, 3, 4, 9, 20]),
+        np.array([1.0, 0.5, 1.0, 0.75, 1 / 3, 0.9]),
+    )
+    scores = [
+        mean for mean, size in zip(means, sizes, strict=True) for _ in range(size)
+    ]
     clusters = [f"c{number}" for number, size in enumerate(sizes) for _ in range(size)]
-    weights = np.random.default_rng(0).dirichlet(np.ones(7), 200_000) * np.append(sizes, 20)
+    weights = np.random.default_rng(0).dirichlet(np.ones(7), 200_000) * np.append(
+        sizes, 20
+    )
     drawn = weights @ np.append(means, 0.0) / weights.sum(axis=1)
     assert bound_of(list(zip(scores, clusters, strict=True))) == pytest.approx(
         float(np.quantile(drawn, 0.05)), abs=0.003
@@ -80,7 +99,9 @@ def test_the_bound_is_a_quantile_of_what_is_weighted_by_size() -> None:
 @pytest.mark.slow
 @given(CLUSTERED, st.data())
 @settings(deadline=None, max_examples=40)
-def test_no_failure_raises_the_bound(cases: list[tuple[float, str]], data: st.DataObject) -> None:
+def test_no_failure_raises_the_bound(
+    cases: list[tuple[float, str]], data: st.DataObject
+) -> None:
     """Neither one more, in whatever cluster, nor one in the place of a score."""
     place = data.draw(st.integers(0, len(cases) - 1))
     name = data.draw(st.sampled_from([*{name for _, name in cases}, "new"]))
@@ -117,9 +138,9 @@ def test_a_standard_error_by_hand() -> None:
     usual = statistics.stdev(scores) / 2
     assert standard_error(scores) == pytest.approx(usual)
     names = [name for name in "abcd" for _ in range(3)]
-    assert standard_error([each for each in scores for _ in range(3)], names) == pytest.approx(
-        usual
-    )
+    assert standard_error(
+        [each for each in scores for _ in range(3)], names
+    ) == pytest.approx(usual)
     # Sums of 3 and 0 in clusters of 3 and 1, at a mean of 3/4: 3 - 9/4 and 0 - 3/4.
     assert standard_error([1.0, 1.0, 1.0, 0.0], list("aaab")) == pytest.approx(
         math.sqrt(2 * 2 * 0.75**2) / 4
@@ -147,7 +168,11 @@ def test_a_report_and_a_comparison_take_the_clusters_of_the_cases() -> None:
     assert failed.lower_bound_95 == failed.by_tag[0].lower_bound_95
     assert failed.standard_error == pytest.approx(1 / 6)
     found = compare_runs(compared_run(old, "old"), compared_run(failed, "new"))
-    assert (found.interval_95.clusters, found.finding, found.mcnemar_p) == (6, "undecided", 1.0)
+    assert (found.interval_95.clusters, found.finding, found.mcnemar_p) == (
+        6,
+        "undecided",
+        1.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,5 +190,7 @@ def test_a_report_and_a_comparison_take_the_clusters_of_the_cases() -> None:
 )
 def test_what_looks_like_a_cluster(fields: list[dict[str, Any]], found: str) -> None:
     """A field with a telling name that all cases have, and whose values repeat."""
-    cases = [BenchCase(case_id=f"c{number}", **each) for number, each in enumerate(fields)]
+    cases = [
+        BenchCase(case_id=f"c{number}", **each) for number, each in enumerate(fields)
+    ]
     assert likely_cluster(cases) == found

@@ -41,7 +41,9 @@ RIGHT = "--only-common compares the cases that both have"
 
 def run_of(*scores: float, where: str = "new.json", **more: Any) -> ComparedRun:
     """Return a run of cases c000, c001 …"""
-    return compared_run(make_run([make_score(score) for score in scores], **more), where)
+    return compared_run(
+        make_run([make_score(score) for score in scores], **more), where
+    )
 
 
 def judged_by(run: ComparedRun, **digests: str) -> ComparedRun:
@@ -83,7 +85,9 @@ def test_flips_are_named_and_the_difference_is_paired() -> None:
     ("old", "new", "finding"),
     [(1.0, 0.0, "worse"), (0.0, 1.0, "better"), (1.0, 1.0, "undecided")],
 )
-def test_what_an_interval_on_one_side_of_0_means(old: float, new: float, finding: str) -> None:
+def test_what_an_interval_on_one_side_of_0_means(
+    old: float, new: float, finding: str
+) -> None:
     """Worse or better beyond doubt is what the whole interval says."""
     stays = [1.0] * 20
     found = compared(run_of(*[old] * 6, *stays), run_of(*[new] * 6, *stays))
@@ -102,7 +106,9 @@ def test_a_failed_case_counts_0_whatever_its_score() -> None:
 def test_repetitions_are_averaged_before_they_are_paired() -> None:
     """Cases are the pairs, not their runs, and the numbers of runs may differ."""
     thrice = [f"c{case:03}#{number}" for case in range(6) for number in (1, 2, 3)]
-    scores = [(name, make_score(0.0 if name.endswith("#3") else 1.0)) for name in thrice]
+    scores = [
+        (name, make_score(0.0 if name.endswith("#3") else 1.0)) for name in thrice
+    ]
     old = compared_run(aggregate(make_plan(thrice), scores), "old.json")
     found = compared(old, run_of(0, 1, 1, 1, 1, 1))
     assert found.n == found.interval_95.n == 6
@@ -120,7 +126,9 @@ def test_cost_and_time_stand_beside_it() -> None:
     assert (found.old_mean_ms, found.new_mean_ms) == (100, 50)
     assert (found.old_system_ms, found.new_system_ms) == (30, 40)
     some = [*new[1:], make_score()]
-    found = compared(compared_run(make_run(old), "o"), compared_run(make_run(some), "n"))
+    found = compared(
+        compared_run(make_run(old), "o"), compared_run(make_run(some), "n")
+    )
     assert (found.old_system_ms, found.new_system_ms) == (30, None)
 
 
@@ -144,13 +152,19 @@ def test_a_changed_case_is_refused() -> None:
 
     def digested(run: ComparedRun, *digests: str) -> ComparedRun:
         pairs = zip(run.cases.items(), digests, strict=True)
-        return replace(run, cases={name: replace(case, digest=d) for (name, case), d in pairs})
+        return replace(
+            run, cases={name: replace(case, digest=d) for (name, case), d in pairs}
+        )
 
     old = digested(run_of(*[1] * 5, where="old.json"), *"aaaaa")
     new = digested(run_of(*[1] * 5), *"aabba")
-    what = "2 cases c002, c003 were changed since old.json; run both with the same cases"
+    what = (
+        "2 cases c002, c003 were changed since old.json; run both with the same cases"
+    )
     assert refusal(old, new, only_common=True) == [f"new.json: vuln: {what}"]
-    assert "cases" not in compared(old, digested(run_of(*[1] * 5), *"aaaaa")).not_checked
+    assert (
+        "cases" not in compared(old, digested(run_of(*[1] * 5), *"aaaaa")).not_checked
+    )
 
 
 def test_changed_cases_of_reports_are_refused() -> None:
@@ -178,7 +192,9 @@ def test_cases_that_one_run_lacks_are_refused_unless_they_are_left_out() -> None
     assert refusal(old, new) == [
         f"new.json: vuln: has 2 cases c006, c007 that old.json lacks; {RIGHT}"
     ]
-    assert refusal(new, old) == [f"old.json: vuln: lacks 2 cases c006, c007 of new.json; {RIGHT}"]
+    assert refusal(new, old) == [
+        f"old.json: vuln: lacks 2 cases c006, c007 of new.json; {RIGHT}"
+    ]
     found = compared(old, new, only_common=True)
     assert (found.n, found.only_old, found.only_new) == (6, (), ("c006", "c007"))
     assert found.interval_95.low is not None
@@ -187,7 +203,9 @@ def test_cases_that_one_run_lacks_are_refused_unless_they_are_left_out() -> None
 def test_a_run_that_is_not_complete_has_no_interval() -> None:
     """What a cap or a crash has left over is no sample of the class."""
     old, new = run_of(*[1] * 8, where="old.json"), run_of(*[1] * 6, not_run=1, lost=1)
-    assert refusal(old, new) == [f"new.json: vuln: is not complete, 2 cases have no score; {RIGHT}"]
+    assert refusal(old, new) == [
+        f"new.json: vuln: is not complete, 2 cases have no score; {RIGHT}"
+    ]
     found = compared(old, new, only_common=True)
     assert (found.interval_95.low, found.interval_95.method) == (None, NOT_COMPLETE)
     assert found.finding == "undecided"
@@ -195,7 +213,9 @@ def test_a_run_that_is_not_complete_has_no_interval() -> None:
 
 def test_cases_that_were_picked_have_no_interval() -> None:
     """The same picked cases may be compared; they prove nothing of the others."""
-    found = compared(run_of(*[1] * 6, is_selection=True), run_of(*[0] * 6, is_selection=True))
+    found = compared(
+        run_of(*[1] * 6, is_selection=True), run_of(*[0] * 6, is_selection=True)
+    )
     assert (found.difference, found.finding) == (-1.0, "undecided")
     assert found.interval_95.method == BY_HAND
 
@@ -215,7 +235,9 @@ def test_runs_without_a_common_case_or_class_are_refused() -> None:
 def test_two_runs_of_a_class_in_one_file_are_refused() -> None:
     """Nobody can know which of them is meant."""
     run = run_of(*[1] * 5)
-    with pytest.raises(BenchError, match=r"^new.json: has 2 runs of vuln; give a file with one"):
+    with pytest.raises(
+        BenchError, match=r"^new.json: has 2 runs of vuln; give a file with one"
+    ):
         compare([run], [run, run])
 
 
@@ -224,7 +246,10 @@ def test_classes_are_paired_by_name() -> None:
     mail, vuln = replace(run_of(*[1] * 5), task_class="mail"), run_of(*[0] * 5)
     found = compare([vuln, replace(vuln, task_class="old")], [mail, vuln])
     assert [each.task_class for each in found] == ["vuln"]
-    assert [each.task_class for each in compare([vuln, mail], [mail, vuln])] == ["mail", "vuln"]
+    assert [each.task_class for each in compare([vuln, mail], [mail, vuln])] == [
+        "mail",
+        "vuln",
+    ]
 
 
 def test_of_several_comparisons_each_has_to_prove_more() -> None:
@@ -232,7 +257,9 @@ def test_of_several_comparisons_each_has_to_prove_more() -> None:
     old, new = run_of(*[1] * 20), run_of(*[0] * 6, *[1] * 14)
     alone = compared(old, new)
     assert (alone.finding, alone.comparisons, alone.adjusted_p) == ("worse", 1, 0.03125)
-    both = compare([old, replace(old, task_class="mail")], [new, replace(old, task_class="mail")])
+    both = compare(
+        [old, replace(old, task_class="mail")], [new, replace(old, task_class="mail")]
+    )
     assert [each.finding for each in both] == ["undecided", "undecided"]
     assert [each.adjusted_p for each in both] == pytest.approx([0.0625, 1.0])
     assert {each.comparisons for each in both} == {2}
@@ -249,7 +276,9 @@ def test_systems_of_one_class_are_compared_by_pairs() -> None:
         each.model_copy(update={"system_label": label})
         for each, label in zip(reports, ["a", "b", "c", "d"], strict=True)
     ]
-    first, second, third, other = compare_systems(labelled, ["vuln", "vuln", "vuln", None])
+    first, second, third, other = compare_systems(
+        labelled, ["vuln", "vuln", "vuln", None]
+    )
     assert first.other_systems == other.other_systems == ()
     (against_a,) = second.other_systems
     assert (against_a.old_system_label, against_a.new_system_label) == ("a", "b")
@@ -276,7 +305,9 @@ def report_of(passed: int, failed: int, **more: Any) -> BenchRunReport:
 
 def judged(report: BenchRunReport, *baseline: ComparedRun) -> tuple[str, str, str]:
     """Return the verdict, the first reason and the problem of a run with a baseline."""
-    found, problem = evaluate_against_baseline(report, compare_with_baseline(report, baseline))
+    found, problem = evaluate_against_baseline(
+        report, compare_with_baseline(report, baseline)
+    )
     gate = found.gate
     assert gate is not None
     return gate.verdict, gate.reasons[0] if gate.reasons else "", problem
@@ -301,13 +332,17 @@ def test_the_comparison_is_in_the_report_and_its_lines() -> None:
     report, _ = evaluate_against_baseline(run, found)
     assert report.baseline is not None
     assert [each.case_id for each in report.baseline.changes] == ["c018", "c019"]
-    (line,) = [each for each in summary_lines(report) if each.startswith("  baseline: ")]
+    (line,) = [
+        each for each in summary_lines(report) if each.startswith("  baseline: ")
+    ]
     assert line.endswith(", n=20), undecided; 2 no longer pass: c018, c019")
 
 
 def test_a_baseline_that_can_not_be_compared_leaves_the_gate_incomplete() -> None:
     """Other cases, another rubric, too few cases: a loss could not be seen, and that is told."""
-    verdict, reason, problem = judged(report_of(6, 0), run_of(*[1] * 5, where="base.json"))
+    verdict, reason, problem = judged(
+        report_of(6, 0), run_of(*[1] * 5, where="base.json")
+    )
     assert verdict == "INCOMPLETE"
     assert (
         reason
@@ -321,16 +356,23 @@ def test_a_baseline_that_can_not_be_compared_leaves_the_gate_incomplete() -> Non
     assert few[1:] == ("can't be compared with the baseline: fewer than 5 cases",) * 2
     digests = BenchDigests(taxonomy="a", rubric="b")
     report = report_of(6, 0).model_copy(update={"digests": digests})
-    verdict, reason, _ = judged(report, judged_by(run_of(*[1] * 6, where="base.json"), rubric="c"))
+    verdict, reason, _ = judged(
+        report, judged_by(run_of(*[1] * 6, where="base.json"), rubric="c")
+    )
     why = "the rubric is not that of base.json; grade both runs with one rubric"
-    assert (verdict, reason) == ("INCOMPLETE", f"can't be compared with the baseline: {why}")
+    assert (verdict, reason) == (
+        "INCOMPLETE",
+        f"can't be compared with the baseline: {why}",
+    )
     twice = [run_of(*[1] * 6, where="base.json")] * 2
     assert "has 2 runs of vuln" in judged(report_of(6, 0), *twice)[1]
 
 
 def test_a_selection_is_incomplete_and_no_problem() -> None:
     """Who picks cases learns that the gate waits for all of them; the exit code stays."""
-    verdict, reason, problem = judged(report_of(6, 0, is_selection=True), run_of(*[1] * 6))
+    verdict, reason, problem = judged(
+        report_of(6, 0, is_selection=True), run_of(*[1] * 6)
+    )
     assert (verdict, problem) == ("INCOMPLETE", "")
     assert reason.startswith("not all cases of the class were selected")
 
@@ -358,8 +400,14 @@ def test_one_more_failure_never_lets_a_gate_pass(
 ) -> None:
     """A case that fails instead of passing can't turn FAIL into PASS."""
     n = min(len(before), len(after))
-    baseline, index = run_of(*before[:n]), data.draw(st.integers(min_value=0, max_value=n - 1))
+    baseline, index = (
+        run_of(*before[:n]),
+        data.draw(st.integers(min_value=0, max_value=n - 1)),
+    )
     worse = [0.0 if place == index else score for place, score in enumerate(after[:n])]
-    runs = [make_run([make_score(score) for score in scores]) for scores in (after[:n], worse)]
+    runs = [
+        make_run([make_score(score) for score in scores])
+        for scores in (after[:n], worse)
+    ]
     verdicts = [judged(run, baseline)[0] for run in runs]
     assert verdicts != ["FAIL", "PASS"]

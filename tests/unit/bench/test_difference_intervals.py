@@ -76,7 +76,9 @@ def test_its_p_value_is_mcnemars_for_scores_of_0_and_1(worse: int, better: int) 
         ([0.5, 0.9], [1.0, 1.0]),
     ],
 )
-def test_p_values_of_several_tests(p_values: list[float], adjusted: list[float]) -> None:
+def test_p_values_of_several_tests(
+    p_values: list[float], adjusted: list[float]
+) -> None:
     """The least is multiplied by their number, the next by one less; none is below one before."""
     assert holm(p_values) == pytest.approx(adjusted)
 
@@ -97,13 +99,17 @@ def test_the_mean_is_within_and_both_sides_are_alike(differences: list[float]) -
     mean = sum(differences) / len(differences)
     assert -1 <= low <= mean + 1e-6
     assert mean - 1e-6 <= high <= 1
-    assert ends([-each for each in reversed(differences)]) == pytest.approx((-high, -low), abs=1e-8)
+    assert ends([-each for each in reversed(differences)]) == pytest.approx(
+        (-high, -low), abs=1e-8
+    )
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(DIFFERENCES, st.data())
-def test_a_loss_never_raises_either_end(differences: list[float], data: st.DataObject) -> None:
+def test_a_loss_never_raises_either_end(
+    differences: list[float], data: st.DataObject
+) -> None:
     """A lower difference in the place of a higher one moves no end up."""
     index = data.draw(st.integers(min_value=0, max_value=len(differences) - 1))
     lower = data.draw(st.floats(min_value=-1, max_value=differences[index]))
@@ -116,7 +122,9 @@ def test_a_loss_never_raises_either_end(differences: list[float], data: st.DataO
 def test_no_change_proves_little() -> None:
     """That 60 cases stayed the same leaves a difference of 0.06 to either side possible."""
     low, high = ends([0.0] * 60)
-    assert (low, high) == pytest.approx((0.025 ** (1 / 60) - 1, 1 - 0.025 ** (1 / 60)), abs=1e-8)
+    assert (low, high) == pytest.approx(
+        (0.025 ** (1 / 60) - 1, 1 - 0.025 ** (1 / 60)), abs=1e-8
+    )
 
 
 def test_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,9 @@ def test_codes_severities_and_keys_are_the_taxonomy() -> None:
     digest = taxonomy_digest(make_class())
     other_order = {"answer.slow": "warn", "answer.wrong": "block"}
     assert taxonomy_digest(make_class(failure_mode_taxonomy=other_order)) == digest
-    assert taxonomy_digest(make_class(descriptions={"answer.slow": "is slow"})) == digest
+    assert (
+        taxonomy_digest(make_class(descriptions={"answer.slow": "is slow"})) == digest
+    )
     milder = {"answer.wrong": "warn", "answer.slow": "warn"}
     assert taxonomy_digest(make_class(failure_mode_taxonomy=milder)) != digest
     assert taxonomy_digest(make_class(breakdown_keys=frozenset({"found"}))) != digest
@@ -44,7 +46,13 @@ def test_the_rubric_and_what_it_may_import_are_the_rubric(tmp_path: Path) -> Non
     task_class = make_class(rubric=rubric)
     digest = rubric_digest(task_class)
     assert digest is not None
-    for name in ("conftest.py", "test_rubric.py", "rubric_test.py", "breakdown_keys.py", "a.yaml"):
+    for name in (
+        "conftest.py",
+        "test_rubric.py",
+        "rubric_test.py",
+        "breakdown_keys.py",
+        "a.yaml",
+    ):
         (tmp_path / name).write_text("1\n", encoding="utf-8")
     assert rubric_digest(task_class) == digest
     (tmp_path / "words.py").write_text("1\n", encoding="utf-8")

@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.comparing import ComparedRun, compare, read_earlier_runs
+from pytest_failure_taxonomy.bench.comparing import (
+    ComparedRun,
+    compare,
+    read_earlier_runs,
+)
 from pytest_failure_taxonomy.bench.kept.file import run_paths
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
@@ -29,7 +33,9 @@ def as_json() -> dict[str, Any]:
 def write(folder: Path, content: Any) -> Path:
     """Write a file with a value as JSON, or with bytes as they are."""
     path = folder / "runs.json"
-    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    path.write_bytes(
+        content if isinstance(content, bytes) else json.dumps(content).encode()
+    )
     return path
 
 
@@ -43,7 +49,11 @@ def test_both_sorts_of_files_are_read(tmp_path: Path) -> None:
     (of_list,) = read(write(tmp_path, [as_json()]))
     (of_report,) = read(write(tmp_path, {**make_report(), "bench": [as_json()]}))
     assert of_list == of_report
-    assert (of_list.run_id, of_list.task_class, min(of_list.cases)) == ("r1", "vuln", "c000")
+    assert (of_list.run_id, of_list.task_class, min(of_list.cases)) == (
+        "r1",
+        "vuln",
+        "c000",
+    )
     assert compare([of_list], [of_report])[0].difference == 0
 
 
@@ -68,7 +78,9 @@ def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
         (b'[{"run_id": 3}]', "no run of a task class (run_id: "),
     ],
 )
-def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, what: str) -> None:
+def test_other_files_are_refused_in_one_line(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
     """The line says where, what is wrong, and what would be right."""
     path = write(tmp_path, content)
     with pytest.raises(BenchError) as caught:
@@ -81,15 +93,21 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, wha
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """A folder and a missing file are named as such."""
-    with pytest.raises(BenchError, match=r"is a directory and not a file; give a kept run"):
+    with pytest.raises(
+        BenchError, match=r"is a directory and not a file; give a kept run"
+    ):
         read(tmp_path)
-    with pytest.raises(BenchError, match=r"no.json: there is no such file; give a kept run"):
+    with pytest.raises(
+        BenchError, match=r"no.json: there is no such file; give a kept run"
+    ):
         read(tmp_path / "no.json")
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner)
+    ),
     max_leaves=9,
 )
 
@@ -109,9 +127,15 @@ def test_a_report_with_anything_in_it_is_read_or_refused(
     assert "\n" not in told
 
 
-def test_runs_of_one_second_are_in_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+def test_runs_of_one_second_are_in_the_order_in_which_they_were_written(
+    tmp_path: Path,
+) -> None:
     """The random part of their names says nothing of their age."""
-    names = ["20261123T100000Z-ffffff-a", "20261123T100000Z-000000-a", "20261123T100001Z-aaaaaa-a"]
+    names = [
+        "20261123T100000Z-ffffff-a",
+        "20261123T100000Z-000000-a",
+        "20261123T100001Z-aaaaaa-a",
+    ]
     for at, name in enumerate(names):
         path = tmp_path / f"{name}.jsonl"
         path.touch()

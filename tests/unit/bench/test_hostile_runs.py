@@ -38,18 +38,38 @@ json_values = st.recursive(
     | st.text(max_size=8)
     | st.sampled_from(["case-000", "\ud800", "\x1b[2J", "1e999"]),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
     ),
     max_leaves=6,
 )
 names = st.sampled_from(
     [
-        *("case_id", "attempt", "cases", "reason", "score", "output", "transcript", "usage"),
-        *("cost_usd", "seconds", "started_at", "rubric_cost_usd", "truncated", "printed", "ended"),
+        *(
+            "case_id",
+            "attempt",
+            "cases",
+            "reason",
+            "score",
+            "output",
+            "transcript",
+            "usage",
+        ),
+        *(
+            "cost_usd",
+            "seconds",
+            "started_at",
+            "rubric_cost_usd",
+            "truncated",
+            "printed",
+            "ended",
+        ),
         *("kind", "schema_version", "breakdown_keys", "taxonomy", "gate", "settings"),
     ]
 )
-kinds = st.sampled_from(["run", "cases", "resumed", "started", "spent", "attempt", "stopped", "x"])
+kinds = st.sampled_from(
+    ["run", "cases", "resumed", "started", "spent", "attempt", "stopped", "x"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +80,15 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     path = keep_run(
         root,
         [
-            outcome_of("case-000", score_of(1.0), 0, transcript=[{"role": "user", "content": "x"}]),
-            outcome_of("case-001", score_of(0.0, "answer.wrong"), 7, call_of(1, cost_usd=0.5)),
+            outcome_of(
+                "case-000",
+                score_of(1.0),
+                0,
+                transcript=[{"role": "user", "content": "x"}],
+            ),
+            outcome_of(
+                "case-001", score_of(0.0, "answer.wrong"), 7, call_of(1, cost_usd=0.5)
+            ),
         ],
         started=["case-002"],
         stopped="the cost cap was reached",
@@ -128,7 +155,9 @@ def test_a_line_that_another_process_appended_to_a_torn_one_is_read(
 @pytest.mark.slow
 @given(
     added=st.lists(
-        st.tuples(st.integers(0, 20), kinds, st.dictionaries(names, json_values, max_size=6)),
+        st.tuples(
+            st.integers(0, 20), kinds, st.dictionaries(names, json_values, max_size=6)
+        ),
         max_size=5,
     )
 )
@@ -139,7 +168,9 @@ def test_made_up_records_are_skipped_or_shown(
     """Nothing in a file makes a command fail otherwise than in words, or moves the cursor."""
     content = list(lines)
     for at, kind, fields in added:
-        content.insert(max(1, at), json.dumps({"record": kind, **fields}).encode() + b"\n")
+        content.insert(
+            max(1, at), json.dumps({"record": kind, **fields}).encode() + b"\n"
+        )
     check(b"".join(content))
 
 
@@ -161,7 +192,9 @@ def test_any_bytes_are_no_run(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("amount", ["1e400", "-1", "NaN", '"x"', "{}", "1e308"])
-def test_amounts_that_can_not_be_added_are_skipped(lines: list[bytes], amount: str) -> None:
+def test_amounts_that_can_not_be_added_are_skipped(
+    lines: list[bytes], amount: str
+) -> None:
     """The line is told, and the cost is that of the others."""
     line = lines[4].replace(b'"cost_usd":0.0', b'"cost_usd":' + amount.encode(), 1)
     assert line != lines[4]
@@ -177,7 +210,16 @@ def test_amounts_that_can_not_be_added_are_skipped(lines: list[bytes], amount: s
 
 @pytest.mark.parametrize(
     "transcript",
-    [None, [], {}, "x", [1], [{"role": 1}], [{"content": "x"}], [{"role": "user"}, "x"]],
+    [
+        None,
+        [],
+        {},
+        "x",
+        [1],
+        [{"role": 1}],
+        [{"content": "x"}],
+        [{"role": "user"}, "x"],
+    ],
 )
 def test_what_is_no_conversation(transcript: Any) -> None:
     """It is shown as the JSON that it is."""

@@ -9,7 +9,11 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from pytest_failure_taxonomy.bench.models import OracleExample, RubricAgreement, TaskClass
+from pytest_failure_taxonomy.bench.models import (
+    OracleExample,
+    RubricAgreement,
+    TaskClass,
+)
 from pytest_failure_taxonomy.bench.oracle import keep, measure, with_agreement
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
@@ -32,9 +36,14 @@ def agreement(
     ]
     oracle.append(OracleExample(example_id="gold", case_id="c", expect="gold"))
     task_class = TaskClass(
-        name="vuln", breakdown_keys=frozenset(), failure_mode_taxonomy={}, oracle=tuple(oracle)
+        name="vuln",
+        breakdown_keys=frozenset(),
+        failure_mode_taxonomy={},
+        oracle=tuple(oracle),
     )
-    scores = {f"e{number}": make_score(score) for number, (_, score) in enumerate(labelled)}
+    scores = {
+        f"e{number}": make_score(score) for number, (_, score) in enumerate(labelled)
+    }
     return measure(task_class, scores)
 
 
@@ -47,7 +56,12 @@ def test_the_figures_by_hand() -> None:
     positive, negative = found.true_positive_rate, found.true_negative_rate
     assert positive is not None
     assert negative is not None
-    assert (positive.value, positive.n, negative.value, negative.n) == (0.8, 25, 0.6, 25)
+    assert (positive.value, positive.n, negative.value, negative.n) == (
+        0.8,
+        25,
+        0.6,
+        25,
+    )
     # Of Clopper and Pearson, as R's binom.test has them.
     assert (positive.low, positive.high) == pytest.approx((0.5930, 0.9317), abs=1e-4)
     assert (negative.low, negative.high) == pytest.approx((0.3867, 0.7887), abs=1e-4)
@@ -75,5 +89,7 @@ def test_a_kept_agreement_is_stale_for_another_rubric(tmp_path: Path) -> None:
     path.write_text("{}", encoding="utf-8")
     assert with_agreement(report, tmp_path / "new") == report
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(BenchError, match=r"can't be written \(.*\); name another --storage"):
+    with pytest.raises(
+        BenchError, match=r"can't be written \(.*\); name another --storage"
+    ):
         keep(agreement(8, 8), tmp_path / "file")

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.answers import json_problem
 
-_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+_SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+)
 _FINITE = _SCALARS.filter(lambda each: each not in {float("inf"), float("-inf")})
 _VALUES = st.recursive(
-    _FINITE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+    _FINITE,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
 )
 
 
@@ -57,7 +61,10 @@ class _Evil(dict[str, int]):
     [
         (b"x", "TypeError: $ is of type bytes, which JSON can't hold"),
         (float("inf"), "ValueError: $ is inf, which JSON can't hold"),
-        ([{"a b": object()}], "TypeError: $[0]['a b'] is of type object, which JSON can't hold"),
+        (
+            [{"a b": object()}],
+            "TypeError: $[0]['a b'] is of type object, which JSON can't hold",
+        ),
         (
             {"a": {None: 1}},
             "TypeError: $.a has a key of type NoneType; in JSON all keys are strings",

@@ -15,7 +15,11 @@ pytest.importorskip("scipy")
 
 import numpy as np
 
-from pytest_failure_taxonomy.bench.bounds import difference_interval_95, lower_bound_95, proves
+from pytest_failure_taxonomy.bench.bounds import (
+    difference_interval_95,
+    lower_bound_95,
+    proves,
+)
 from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.planning import (
     as_in_pairs,
@@ -52,8 +56,12 @@ def drawn(rng: np.random.Generator, n: int) -> list[float]:
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 14, 30])
-@pytest.mark.parametrize("asked", [gate(), gate(0.0), gate(1.0), gate(None), gate(0.5, 12)])
-def test_the_chance_to_pass_a_gate_is_the_sum_over_all_samples(n: int, asked: GateSettings) -> None:
+@pytest.mark.parametrize(
+    "asked", [gate(), gate(0.0), gate(1.0), gate(None), gate(0.5, 12)]
+)
+def test_the_chance_to_pass_a_gate_is_the_sum_over_all_samples(
+    n: int, asked: GateSettings
+) -> None:
     """It counts each number of passes by which the bound and the number of passes suffice."""
     chance = 0.0
     for passes in range(n + 1):
@@ -70,11 +78,14 @@ def test_the_chance_to_pass_a_gate_is_the_sum_over_all_samples(n: int, asked: Ga
     ("bound", "truth", "needed"),
     [(0.8, 1.0, 14), (0.9, 1.0, 29), (0.95, 1.0, 59), (0.8, 0.9, 94), (0.9, 0.95, 203)],
 )
-def test_from_the_planned_number_on_a_gate_passes(bound: float, truth: float, needed: int) -> None:
+def test_from_the_planned_number_on_a_gate_passes(
+    bound: float, truth: float, needed: int
+) -> None:
     """No greater number has less than the chance, although one case more can lower it."""
     assert cases_needed(passing(truth), gate(bound), 0.8) == needed
     chances = [
-        chance_of_gate(passing(truth), n, gate(bound)) for n in range(needed - 1, 3 * needed)
+        chance_of_gate(passing(truth), n, gate(bound))
+        for n in range(needed - 1, 3 * needed)
     ]
     assert chances[0] < 0.8 <= min(chances[1:])
 
@@ -130,7 +141,9 @@ def test_the_scores_of_a_run_are_tilted_to_another_mean() -> None:
 
 @pytest.mark.parametrize("worse", [0.05, 0.3, 0.7])
 @pytest.mark.parametrize("better", [0.0, 0.1, 0.3])
-def test_the_chance_to_find_a_loss_is_that_of_the_interval(worse: float, better: float) -> None:
+def test_the_chance_to_find_a_loss_is_that_of_the_interval(
+    worse: float, better: float
+) -> None:
     """It is the sum over all pairs whose interval lies below 0."""
     n, same, chance = 12, 1 - worse - better, 0.0
     for losses in range(n + 1):
@@ -141,7 +154,9 @@ def test_the_chance_to_find_a_loss_is_that_of_the_interval(worse: float, better:
             if high is not None and high < 0:
                 ways = comb(n, losses) * comb(n - losses, gains)
                 chance += ways * worse**losses * better**gains * same**rest
-    assert chance_of_finding({-1.0: worse, 0.0: same, 1.0: better}, n) == pytest.approx(chance)
+    assert chance_of_finding({-1.0: worse, 0.0: same, 1.0: better}, n) == pytest.approx(
+        chance
+    )
 
 
 def test_the_least_loss_is_shown_and_a_smaller_one_is_not() -> None:
@@ -160,7 +175,9 @@ def test_pairs_of_two_runs_vary_as_they_did() -> None:
     shares = as_in_pairs(shares_of([0.0] * 8 + [1.0, 1.0]), 0.3)
     assert shares.keys() == {-1.0, 0.0, 1.0}
     assert shares[1.0] - shares[-1.0] == pytest.approx(-0.3)
-    (able,) = plan(None, [40], 0.8, scores=[1.0] * 3, differences=[0.0] * 3)["with_cases"]
+    (able,) = plan(None, [40], 0.8, scores=[1.0] * 3, differences=[0.0] * 3)[
+        "with_cases"
+    ]
     assert able["least_loss"] is None
     assert able["chance_of_gate"] is None
 
@@ -172,7 +189,9 @@ def test_a_loss_of_drawn_pairs_is_found() -> None:
     loss = least_loss(differences, 40, 0.8, 0.3)
     assert loss is not None
     shares, rng = differences(loss), np.random.default_rng(5)
-    samples: Any = (rng.choice([*shares], 40, p=[*shares.values()]).tolist() for _ in range(300))
+    samples: Any = (
+        rng.choice([*shares], 40, p=[*shares.values()]).tolist() for _ in range(300)
+    )
     highs = [difference_interval_95(sample).high for sample in samples]
     assert sum(high is not None and high < 0 for high in highs) / 300 == pytest.approx(
         0.8, abs=0.06
@@ -191,7 +210,9 @@ def test_the_tables_of_the_docs_are_what_is_planned() -> None:
                 if is_never
                 else int(cell) == cases_needed(passing(truth), asked, 0.8)
             )
-    page = section((DOCS / "bench-comparisons.md").read_text("utf-8"), "Which loss pairs can show")
+    page = section(
+        (DOCS / "bench-comparisons.md").read_text("utf-8"), "Which loss pairs can show"
+    )
     kinds: list[Callable[[float], Mapping[float, float]]] = [
         no_case_better,
         partial(independent_runs, passing(0.9)),

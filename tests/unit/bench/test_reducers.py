@@ -18,7 +18,9 @@ from pytest_failure_taxonomy.bench.report import (
 from tests.helpers.bench_scores import make_score
 
 RUNS = st.lists(
-    st.tuples(st.floats(min_value=0, max_value=1), st.booleans()), min_size=1, max_size=7
+    st.tuples(st.floats(min_value=0, max_value=1), st.booleans()),
+    min_size=1,
+    max_size=7,
 )
 
 
@@ -72,7 +74,8 @@ def test_estimators_are_means_over_all_subsets(
 
 
 @pytest.mark.parametrize(
-    "name", ["", "pass", "pass@", "pass@0", "pass@-1", "pass@01", "pass^x", "worst@2", "Mean"]
+    "name",
+    ["", "pass", "pass@", "pass@0", "pass@-1", "pass@01", "pass^x", "worst@2", "Mean"],
 )
 def test_other_names_are_no_reducers(name: str) -> None:
     """Only the listed words are reducers, with a k from 1."""

@@ -19,7 +19,9 @@ from pytest_failure_taxonomy.bench.user_code import (
 )
 
 
-def make_error(name: str, module: str = "openai", message: str = "no", **fields: Any) -> Exception:
+def make_error(
+    name: str, module: str = "openai", message: str = "no", **fields: Any
+) -> Exception:
     """Return an exception of a class that says it is from a library."""
     error: Exception = type(name, (Exception,), {"__module__": module})(message)
     for field, value in fields.items():
@@ -38,7 +40,10 @@ def test_kinds() -> None:
     limited = make_error("RateLimitError")
     assert kind_of(limited) == "llm.rate_limited"
     assert kind_of(ValueError("no")) is None
-    assert kind_of(make_error("Mine", "mine", failure_kind="sandbox.docker")) == "sandbox.docker"
+    assert (
+        kind_of(make_error("Mine", "mine", failure_kind="sandbox.docker"))
+        == "sandbox.docker"
+    )
     wrapped = RuntimeError("could not answer")
     wrapped.__cause__ = limited
     assert kind_of(wrapped) == "llm.rate_limited"
@@ -67,7 +72,9 @@ def test_a_cause_that_is_its_own_ends() -> None:
         (make_error("E"), None),
     ],
 )
-def test_the_pause_that_a_server_asks_for(error: Exception, seconds: float | None) -> None:
+def test_the_pause_that_a_server_asks_for(
+    error: Exception, seconds: float | None
+) -> None:
     """Numbers of seconds in the places where libraries have them; anything else asks for none."""
     assert retry_after_seconds(error) == seconds
 

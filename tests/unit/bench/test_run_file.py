@@ -131,7 +131,9 @@ def test_the_processes_of_one_session_work_on_a_run(
         child.wait()
         other = new_file(tmp_path)
         other.hold(SECOND)
-    with pytest.raises(BenchError, match=f"process {os.getpid()} has run it since 20260102"):
+    with pytest.raises(
+        BenchError, match=f"process {os.getpid()} has run it since 20260102"
+    ):
         new_file(tmp_path).hold(FIRST)
     other.close()
     new_file(tmp_path).hold(FIRST)
@@ -170,7 +172,9 @@ def test_a_lock_that_can_not_be_opened(tmp_path: Path) -> None:
         file.hold(SECOND)
 
 
-def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file is renamed into its place, once."""
 
     def refuse(*_: object) -> NoReturn:

@@ -107,7 +107,9 @@ def test_cases_stand_in_the_order_of_their_ids() -> None:
 @pytest.mark.slow
 @given(ANY_SCORES, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
-def test_the_order_of_scores_moves_no_digit(scores: list[BenchScore], rng: random.Random) -> None:
+def test_the_order_of_scores_moves_no_digit(
+    scores: list[BenchScore], rng: random.Random
+) -> None:
     """The same scores in any order make the same report, to the last digit."""
     case_ids = [f"c{i}" for i in range(len(scores))]
     pairs = list(zip(case_ids, scores, strict=True))
@@ -126,7 +128,9 @@ def test_no_figure_is_better_than_its_cases(scores: list[BenchScore]) -> None:
         return
     assert report.mean_score == pytest.approx(math.fsum(counted) / len(counted))
     assert report.passed_count == sum(score.passed for score in scores)
-    assert report.total_cost_usd == pytest.approx(sum(score.cost_usd for score in scores))
+    assert report.total_cost_usd == pytest.approx(
+        sum(score.cost_usd for score in scores)
+    )
     bound = report.lower_bound_95.value
     assert bound is None or bound <= math.fsum(counted) / len(counted) + 1e-9
 
@@ -134,7 +138,10 @@ def test_no_figure_is_better_than_its_cases(scores: list[BenchScore]) -> None:
 def test_repetitions_of_a_case_are_one_case_for_the_bound() -> None:
     """Six cases run three times prove what six cases prove; the mean is over all runs."""
     case_ids = [f"case-{name}#{i}" for name in "abcdef" for i in (1, 2, 3)]
-    scores = [(case_id, make_score(0.0 if case_id == "case-a#2" else 1.0)) for case_id in case_ids]
+    scores = [
+        (case_id, make_score(0.0 if case_id == "case-a#2" else 1.0))
+        for case_id in case_ids
+    ]
     report = aggregate(make_plan(case_ids), scores)
     assert report.mean_score == pytest.approx(17 / 18)
     assert report.lower_bound_95 == lower_bound_95([1.0] * 5 + [2 / 3])
@@ -143,7 +150,10 @@ def test_repetitions_of_a_case_are_one_case_for_the_bound() -> None:
 def test_a_case_whose_own_id_ends_like_a_repetition_is_its_own() -> None:
     """Ids such as ``x#1`` of cases that are not repeated are left alone."""
     ids = ["a#1", "b#1", "c#1", "d#1", "e#1"]
-    assert aggregate(make_plan(ids), [(i, make_score()) for i in ids]).lower_bound_95.n == 5
+    assert (
+        aggregate(make_plan(ids), [(i, make_score()) for i in ids]).lower_bound_95.n
+        == 5
+    )
 
 
 def test_only_codes_of_severity_block_are_listed_each_once_and_sorted() -> None:
@@ -237,7 +247,9 @@ FAILURES = st.builds(
             {"scores": [PASSED] * 58 + [TIMED_OUT] * 2},
             {},
             "FAIL",
-            ("2 of 60 cases ended with a failure mode of severity block: sut.timeout (2)",),
+            (
+                "2 of 60 cases ended with a failure mode of severity block: sut.timeout (2)",
+            ),
             id="blocked",
         ),
         pytest.param(
@@ -344,7 +356,13 @@ def test_codes_are_counted_by_case_the_most_frequent_first() -> None:
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.0, "0.000"), (0.3, "0.300"), (0.94966, "0.949"), (0.9999, "0.999"), (1.0, "1.000")],
+    [
+        (0.0, "0.000"),
+        (0.3, "0.300"),
+        (0.94966, "0.949"),
+        (0.9999, "0.999"),
+        (1.0, "1.000"),
+    ],
 )
 def test_a_share_is_never_shown_higher_than_it_is(share: float, words: str) -> None:
     """A bound that missed what was asked for does not read as if it had reached it."""
@@ -365,7 +383,9 @@ def test_a_selection_neither_passes_nor_fails() -> None:
     settings = GateSettings(min_passed_cases=61)
     good = evaluate_gate(make_run([PASSED] * 60), settings, is_selection=True)
     assert good.verdict == "INCOMPLETE"
-    assert good.reasons == ("not all cases of the class were selected; a gate needs them all",)
+    assert good.reasons == (
+        "not all cases of the class were selected; a gate needs them all",
+    )
     bad = evaluate_gate(make_run([TIMED_OUT]), is_selection=True)
     assert bad.verdict == "INCOMPLETE"
     assert "sut.timeout (1)" in bad.reasons[1]
@@ -399,7 +419,10 @@ def test_a_failure_more_never_turns_fail_into_pass(
 @given(SCORES.filter(bool), GATES, FAILURES, st.data())
 @settings(deadline=None, max_examples=150)
 def test_a_failure_in_the_place_of_a_pass_never_turns_fail_into_pass(
-    scores: list[BenchScore], gate: GateSettings, failure: BenchScore, data: st.DataObject
+    scores: list[BenchScore],
+    gate: GateSettings,
+    failure: BenchScore,
+    data: st.DataObject,
 ) -> None:
     """What did not pass does not pass once one of its cases fails."""
     place = data.draw(st.integers(min_value=0, max_value=len(scores) - 1))
@@ -423,7 +446,9 @@ def test_a_repeated_failure_more_never_turns_fail_into_pass(
     scores: list[BenchScore], gate: GateSettings, failure: BenchScore, times: int
 ) -> None:
     """Cases that run several times give no way around it: neither a new case nor another run."""
-    pairs = [(f"c{i}#{turn}", score) for i, score in enumerate(scores) for turn in (1, 2)]
+    pairs = [
+        (f"c{i}#{turn}", score) for i, score in enumerate(scores) for turn in (1, 2)
+    ]
     more = [(f"new#{turn}", failure) for turn in range(1, times + 1)]
     again = [("c0#3", failure)] if scores else more
     before = aggregate(make_plan(dict(pairs)), pairs)
@@ -463,7 +488,12 @@ def test_a_run_with_everything_fits_in_a_few_lines() -> None:
     """Outcome, blocking codes, slowest cases, cost and gate, in this order."""
     report = make_run(
         [make_score(1.0, cost_usd=0.02, system_ms=100.0 * i) for i in range(57)]
-        + [make_score(0, codes={"sut.timeout": "block", "slow": "warn"}, system_ms=300_000.0)] * 2
+        + [
+            make_score(
+                0, codes={"sut.timeout": "block", "slow": "warn"}, system_ms=300_000.0
+            )
+        ]
+        * 2
         + [make_score(0, codes={"validator.tests_failed": "block", "note": "info"})],
         gate=GateSettings(lower_bound_95=0.9),
     )
@@ -492,7 +522,9 @@ def test_a_run_with_everything_fits_in_a_few_lines() -> None:
 def test_a_run_without_trouble_is_one_line() -> None:
     """No line stands there to say nothing."""
     lines = summary_lines(make_run([make_score(0.5)] * 6))
-    assert lines == ["bench vuln: 6 of 6 passed; mean 0.500; at least 0.303 (95 %, gaffke, n=6)"]
+    assert lines == [
+        "bench vuln: 6 of 6 passed; mean 0.500; at least 0.303 (95 %, gaffke, n=6)"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -516,7 +548,9 @@ def test_a_run_without_trouble_is_one_line() -> None:
         ({"scores": []}, "0 of 0 passed"),
     ],
 )
-def test_what_is_missing_stands_in_the_first_line(run: dict[str, Any], first: str) -> None:
+def test_what_is_missing_stands_in_the_first_line(
+    run: dict[str, Any], first: str
+) -> None:
     """Cases that were lost or not run are said where the passed ones are counted."""
     assert summary_lines(make_run(**run))[0] == f"bench vuln: {first}"
 
@@ -538,25 +572,33 @@ def test_a_mean_is_rounded_and_never_to_what_it_has_not_reached() -> None:
     """A mean of 0.9996 has not reached 1.000, 8 of 9 are 0.889, and 0.3 is not 0.299."""
     assert mean_words(8 / 9, 0.10476) == "0.889 ± 0.105"
     assert [mean_words(each) for each in (0, 0.0001, 1)] == ["0.000", "0.001", "1.000"]
-    assert "mean 0.999;" in summary_lines(make_run([PASSED] * 4 + [make_score(0.998)]))[0]
+    assert (
+        "mean 0.999;" in summary_lines(make_run([PASSED] * 4 + [make_score(0.998)]))[0]
+    )
     assert "mean 0.300;" in summary_lines(make_run([make_score(0.3)] * 5))[0]
 
 
 @pytest.mark.parametrize(
     ("cost_usd", "words"),
-    [(0.00001, "<$0.0001"), (0.0123, "$0.0123"), (1.234, "$1.23"), (1234.5, "$1,234.50")],
+    [
+        (0.00001, "<$0.0001"),
+        (0.0123, "$0.0123"),
+        (1.234, "$1.23"),
+        (1234.5, "$1,234.50"),
+    ],
 )
 def test_costs_have_the_digits_that_count(cost_usd: float, words: str) -> None:
     """Small costs keep four digits, large ones cents; none has no line."""
-    assert summary_lines(make_run([make_score(cost_usd=cost_usd)]))[-1] == f"  cost: {words}"
+    assert (
+        summary_lines(make_run([make_score(cost_usd=cost_usd)]))[-1]
+        == f"  cost: {words}"
+    )
     assert not any("cost" in line for line in summary_lines(make_run([PASSED])))
 
 
 def test_the_public_name_is_the_function() -> None:
     """`aggregate` of the package is the function, whichever of its modules was imported before."""
-    program = (
-        "from pytest_failure_taxonomy.bench import Runner, aggregate; print(callable(aggregate))"
-    )
+    program = "from pytest_failure_taxonomy.bench import Runner, aggregate; print(callable(aggregate))"
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -39,7 +39,13 @@ from tests.helpers.bench import (
 )
 from tests.helpers.rubrics import PASSING as PASSING_ANSWER
 from tests.helpers.rubrics import answering_rubric, in_process_stub_rubric
-from tests.helpers.suts import DeterministicSUT, RaisingSUT, SleepingSUT, System, multi_sut
+from tests.helpers.suts import (
+    DeterministicSUT,
+    RaisingSUT,
+    SleepingSUT,
+    System,
+    multi_sut,
+)
 
 PASSING = DeterministicSUT.passing()
 _VARIABLE: ContextVar[str] = ContextVar("variable", default="nothing")
@@ -134,7 +140,9 @@ def test_what_can_not_be_called_is_refused() -> None:
     with pytest.raises(BenchError) as caught:
         execute(make_stub_plan(case_ids=["a"]), given, given)
     first, second = str(caught.value).splitlines()
-    assert first.startswith("system_under_test: an object of type int can't be called; ")
+    assert first.startswith(
+        "system_under_test: an object of type int can't be called; "
+    )
     assert second.startswith("rubric_runner: ")
 
 
@@ -148,11 +156,15 @@ def test_what_a_runner_tells_comes_in_order() -> None:
 
     runner = Runner(
         on_start=lambda case_id: told.append(f"start {case_id}"),
-        on_outcome=lambda outcome: told.append(f"{outcome.case_id} {outcome.score.passed}"),
+        on_outcome=lambda outcome: told.append(
+            f"{outcome.case_id} {outcome.score.passed}"
+        ),
     )
     plan = make_stub_plan(case_ids=["b", "a"], concurrency=1)
     asyncio.run(
-        runner.execute(plan, system_under_test=system, rubric_runner=in_process_stub_rubric)
+        runner.execute(
+            plan, system_under_test=system, rubric_runner=in_process_stub_rubric
+        )
     )
     assert told == ["start b", "call b", "b True", "start a", "call a", "a True"]
 
@@ -227,7 +239,9 @@ def test_above_the_cost_cap_running_cases_finish() -> None:
         return {**PASSING_ANSWER, "cost_usd": 1.0}
 
     report = execute(
-        make_stub_plan(case_ids=["a", "b", "c"], concurrency=2, max_cost_usd=0.5), system, rubric
+        make_stub_plan(case_ids=["a", "b", "c"], concurrency=2, max_cost_usd=0.5),
+        system,
+        rubric,
     )
     assert list(codes_by_case(report)) == ["a", "b"]
 
@@ -251,7 +265,9 @@ def test_a_run_cancelled_from_outside_ends_its_cases() -> None:
                 ended.append("deaf")
 
     async def run() -> int:
-        plan = make_stub_plan(case_ids=["a", "b", "c"], cancellation_grace_seconds=SOON_SECONDS)
+        plan = make_stub_plan(
+            case_ids=["a", "b", "c"], cancellation_grace_seconds=SOON_SECONDS
+        )
         systems: Any = {"a": system, "b": system, "c": deaf}
         execution = Runner().execute(
             plan,
@@ -280,7 +296,11 @@ def test_an_interruption_ends_the_other_cases() -> None:
             ended.append(case.case_id)
         return None
 
-    systems: Any = {"a": waiting, "b": RaisingSUT(error=KeyboardInterrupt()), "c": waiting}
+    systems: Any = {
+        "a": waiting,
+        "b": RaisingSUT(error=KeyboardInterrupt()),
+        "c": waiting,
+    }
     plan = make_stub_plan(case_ids=["a", "b", "c"], concurrency=2)
     with pytest.raises(KeyboardInterrupt):
         execute(plan, multi_sut(systems.__getitem__))
@@ -289,7 +309,9 @@ def test_an_interruption_ends_the_other_cases() -> None:
 
 def test_a_case_may_have_limits_of_its_own() -> None:
     """They go before the plan's, in both directions."""
-    quick = BenchCase(case_id="q", timeout_per_case_seconds=0.3, rubric_wall_clock_seconds=60.0)
+    quick = BenchCase(
+        case_id="q", timeout_per_case_seconds=0.3, rubric_wall_clock_seconds=60.0
+    )
     plan = make_stub_plan(case_ids=["a"], rubric_wall_clock_seconds=0.01)
     plan = plan.model_copy(update={"cases": (quick,)})
     report = execute(plan, SleepingSUT(seconds=NEVER_SECONDS))
@@ -334,7 +356,11 @@ def test_the_time_is_measured() -> None:
         await asyncio.sleep(0.05)
         return {**PASSING_ANSWER, "wall_clock_ms": 0.001}
 
-    assert 95 <= outcome_of(SleepingSUT(seconds=0.05), rubric).score.wall_clock_ms <= 60_000
+    assert (
+        95
+        <= outcome_of(SleepingSUT(seconds=0.05), rubric).score.wall_clock_ms
+        <= 60_000
+    )
 
 
 @pytest.mark.parametrize("kind", ["async", "plain", "returns an awaitable", "raises"])
@@ -356,11 +382,15 @@ def test_the_time_of_the_system_is_its_own(kind: str) -> None:
             raise ValueError("no")
         return None
 
-    outcome = outcome_of(SleepingSUT(seconds=0.05) if kind == "async" else system, rubric)
+    outcome = outcome_of(
+        SleepingSUT(seconds=0.05) if kind == "async" else system, rubric
+    )
     score = outcome.score
     assert score.system_ms is not None
     assert score.system_ms == outcome.attempts[-1].seconds * 1000
-    assert 49 <= score.system_ms <= score.wall_clock_ms - (0 if kind == "raises" else 450)
+    assert (
+        49 <= score.system_ms <= score.wall_clock_ms - (0 if kind == "raises" else 450)
+    )
 
 
 def test_an_outcome_shows_where_the_system_raised() -> None:
@@ -387,7 +417,9 @@ def test_an_outcome_shows_where_the_system_raised() -> None:
 
 def test_an_outcome_shows_what_an_isolated_rubric_printed() -> None:
     """Be its answer good or none at all."""
-    good = RubricAnswer(json=b'{"passed": true, "score": 1, "breakdown": {}}', printed="hello")
+    good = RubricAnswer(
+        json=b'{"passed": true, "score": 1, "breakdown": {}}', printed="hello"
+    )
 
     async def failing(case: BenchCase, output: object) -> object:
         raise RubricError("exit code 3", traceback="Traceback ...", printed="bye")
@@ -403,12 +435,19 @@ def test_each_mode_that_blocks_is_logged(caplog: pytest.LogCaptureFixture) -> No
     """One line of a known form a mode; nothing for those that only warn."""
 
     async def rubric(case: BenchCase, output: object) -> object:
-        return {**PASSING_ANSWER, "failure_modes": [{"code": "w"}, {"code": "x", "detail": "a\nb"}]}
+        return {
+            **PASSING_ANSWER,
+            "failure_modes": [{"code": "w"}, {"code": "x", "detail": "a\nb"}],
+        }
 
-    plan = make_stub_plan(case_ids=["a"], failure_mode_taxonomy={"w": "warn", "x": "block"})
+    plan = make_stub_plan(
+        case_ids=["a"], failure_mode_taxonomy={"w": "warn", "x": "block"}
+    )
     with caplog.at_level(logging.WARNING, "pytest_failure_taxonomy.bench"):
         execute(plan, PASSING, rubric)
-    assert caplog.messages == ["case_failed case=a code=x severity=block detail='a\\nb'"]
+    assert caplog.messages == [
+        "case_failed case=a code=x severity=block detail='a\\nb'"
+    ]
 
 
 def test_a_process_ends_and_prints_nothing_though_a_system_hangs() -> None:
@@ -420,7 +459,11 @@ def test_a_process_ends_and_prints_nothing_though_a_system_hangs() -> None:
         "print(execute(plan, lambda case: threading.Event().wait()).passed_count)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "0\n", "")
 
@@ -486,7 +529,9 @@ def test_a_clean_up_that_raises_is_a_timeout_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("deaf_to", [asyncio.CancelledError, BaseException])
-def test_a_system_that_goes_on_for_ever_is_abandoned(deaf_to: type[BaseException]) -> None:
+def test_a_system_that_goes_on_for_ever_is_abandoned(
+    deaf_to: type[BaseException],
+) -> None:
     """The run goes on without it, and the event loop can be closed afterwards."""
     steps = 0
 
@@ -497,7 +542,9 @@ def test_a_system_that_goes_on_for_ever_is_abandoned(deaf_to: type[BaseException
                 await asyncio.sleep(0.01)
                 steps += 1
             except deaf_to as error:
-                if isinstance(error, RuntimeError):  # no loop runs any more: Python is at its end
+                if isinstance(
+                    error, RuntimeError
+                ):  # no loop runs any more: Python is at its end
                     return None
 
     plan = make_stub_plan(
@@ -537,7 +584,9 @@ def test_what_an_abandoned_system_raises_later_is_not_heard(
     report = execute(plan, multi_sut(systems.__getitem__))
     assert codes_by_case(report) == {"a": ("sut.timeout",), "b": ()}
     assert raised == ["late"]
-    assert {record.name for record in caplog.records} <= {"pytest_failure_taxonomy.bench"}
+    assert {record.name for record in caplog.records} <= {
+        "pytest_failure_taxonomy.bench"
+    }
 
 
 @pytest.mark.slow
@@ -595,7 +644,9 @@ def test_a_group_of_exceptions_is_an_exception() -> None:
 
     mode = mode_of(system)
     assert mode.code == "sut.exception"
-    assert (mode.detail or "").startswith("ExceptionGroup: unhandled errors in a TaskGroup")
+    assert (mode.detail or "").startswith(
+        "ExceptionGroup: unhandled errors in a TaskGroup"
+    )
 
 
 def test_a_group_with_an_interruption_in_it_ends_the_run() -> None:
@@ -609,12 +660,20 @@ def test_a_group_with_an_interruption_in_it_ends_the_run() -> None:
 @pytest.mark.parametrize(
     ("output", "detail"),
     [
-        ({"items": [1, 2, {3}]}, "TypeError: $.items[2] is of type set, which JSON can't hold"),
+        (
+            {"items": [1, 2, {3}]},
+            "TypeError: $.items[2] is of type set, which JSON can't hold",
+        ),
         ({"x": float("nan")}, "ValueError: $.x is nan, which JSON can't hold"),
-        ({1: "one"}, "TypeError: $ has a key of type int; in JSON all keys are strings"),
+        (
+            {1: "one"},
+            "TypeError: $ has a key of type int; in JSON all keys are strings",
+        ),
     ],
 )
-def test_output_that_json_can_not_hold_is_an_exception(output: object, detail: str) -> None:
+def test_output_that_json_can_not_hold_is_an_exception(
+    output: object, detail: str
+) -> None:
     """The system, not the rubric, is to blame for it."""
     mode = mode_of(DeterministicSUT(output=output))
     assert (mode.code, mode.detail) == ("sut.exception", detail)
@@ -627,7 +686,9 @@ def test_an_exit_of_pytest_ends_the_run(where: str) -> None:
     async def leave(*_: object) -> object:
         pytest.exit("enough")
 
-    system, rubric = (leave, in_process_stub_rubric) if where == "system" else (PASSING, leave)
+    system, rubric = (
+        (leave, in_process_stub_rubric) if where == "system" else (PASSING, leave)
+    )
     with pytest.raises(pytest.exit.Exception, match="enough"):
         execute(make_stub_plan(case_ids=["a"]), system, rubric)
 
@@ -636,7 +697,9 @@ def test_an_exit_of_pytest_ends_the_run(where: str) -> None:
     ("outcome", "detail"),
     [(pytest.fail, "Failed: not good"), (pytest.skip, "Skipped: not good")],
 )
-def test_pytests_other_outcomes_are_exceptions(outcome: Callable[[str], None], detail: str) -> None:
+def test_pytests_other_outcomes_are_exceptions(
+    outcome: Callable[[str], None], detail: str
+) -> None:
     """`pytest.fail` and `pytest.skip` don't leave a case without a score."""
 
     async def system(case: BenchCase) -> object:
@@ -663,7 +726,9 @@ def test_cases_that_end_in_reverse_order_are_reported_sorted() -> None:
 
     plan = make_stub_plan(case_ids=ids)
     report = asyncio.run(
-        runner.execute(plan, system_under_test=system, rubric_runner=in_process_stub_rubric)
+        runner.execute(
+            plan, system_under_test=system, rubric_runner=in_process_stub_rubric
+        )
     )
     assert finished == ids[::-1]
     assert [case_id for case_id, _ in report.per_case] == sorted(ids)
@@ -687,7 +752,9 @@ def test_ten_thousand_cases_keep_to_the_concurrency() -> None:
         called.append(case.case_id)
         running += 1
         most = max(most, running)
-        most_tasks = max(most_tasks, len(asyncio.all_tasks()) if len(called) == 5_000 else 0)
+        most_tasks = max(
+            most_tasks, len(asyncio.all_tasks()) if len(called) == 5_000 else 0
+        )
         await asyncio.sleep(0)
         running -= 1
         return None
@@ -711,7 +778,9 @@ def test_a_thread_that_never_ends_is_left_behind() -> None:
             release.wait(NEVER_SECONDS)
         return None
 
-    plan = make_stub_plan(case_ids=["a", "b"], timeout_per_case_seconds=0.3, concurrency=1)
+    plan = make_stub_plan(
+        case_ids=["a", "b"], timeout_per_case_seconds=0.3, concurrency=1
+    )
     report = execute(plan, system)
     assert codes_by_case(report) == {"a": ("sut.timeout",), "b": ()}
     assert threads[0].is_alive()
@@ -756,5 +825,8 @@ def test_a_rubric_that_takes_too_long_is_a_timeout(is_plain: bool) -> None:
         return None
 
     given = plain if is_plain else rubric
-    assert mode_of(PASSING, given, rubric_wall_clock_seconds=SOON_SECONDS).code == "rubric.timeout"
+    assert (
+        mode_of(PASSING, given, rubric_wall_clock_seconds=SOON_SECONDS).code
+        == "rubric.timeout"
+    )
     release.set()

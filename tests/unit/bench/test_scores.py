@@ -32,9 +32,17 @@ def _grade(answer: dict[str, Any], **taxonomy: Severity) -> BenchScore:
     task_class = TaskClass(
         name="stub",
         breakdown_keys=frozenset({"correctness", "llm_taste"}),
-        failure_mode_taxonomy={code.replace("__", "."): each for code, each in taxonomy.items()},
+        failure_mode_taxonomy={
+            code.replace("__", "."): each for code, each in taxonomy.items()
+        },
     )
-    whole = {"passed": True, "score": 0.5, "breakdown": {}, "wall_clock_ms": 1e9, **answer}
+    whole = {
+        "passed": True,
+        "score": 0.5,
+        "breakdown": {},
+        "wall_clock_ms": 1e9,
+        **answer,
+    }
     return graded_score(read_answer(whole), task_class, wall_clock_ms=2.0)
 
 
@@ -47,12 +55,19 @@ def _grade(answer: dict[str, Any], **taxonomy: Severity) -> BenchScore:
         ("rubric.timeout", "late", "late"),
     ],
 )
-def test_four_paths_keep_nothing(code: str, detail: str | None, told: str | None) -> None:
+def test_four_paths_keep_nothing(
+    code: str, detail: str | None, told: str | None
+) -> None:
     """Score, breakdown and cost are gone; the measured time stays."""
     score = failed_score(code, detail, wall_clock_ms=2.0)
     (mode,) = score.failure_modes
     assert (mode.code, mode.severity, mode.detail) == (code, "block", told)
-    assert (score.passed, score.score, score.breakdown, score.cost_usd) == (False, 0.0, {}, 0.0)
+    assert (score.passed, score.score, score.breakdown, score.cost_usd) == (
+        False,
+        0.0,
+        {},
+        0.0,
+    )
     assert score.wall_clock_ms == 2.0
 
 
@@ -60,7 +75,11 @@ def test_a_good_answer_is_kept_but_for_its_time() -> None:
     """What the rubric says of the time is its claim; what counts is what was measured."""
     score = _grade({"breakdown": {"correctness": 1.0}, "cost_usd": 0.5})
     assert score == BenchScore(
-        passed=True, score=0.5, breakdown={"correctness": 1.0}, cost_usd=0.5, wall_clock_ms=2.0
+        passed=True,
+        score=0.5,
+        breakdown={"correctness": 1.0},
+        cost_usd=0.5,
+        wall_clock_ms=2.0,
     )
 
 
@@ -83,7 +102,9 @@ def test_a_value_outside_of_its_range_is_malformed(
         breakdown_ranges={"stars": (1.0, 5.0)},
         failure_mode_taxonomy={},
     )
-    answer = read_answer({"passed": True, "score": 1, "breakdown": breakdown, "cost_usd": 0.5})
+    answer = read_answer(
+        {"passed": True, "score": 1, "breakdown": breakdown, "cost_usd": 0.5}
+    )
     score = graded_score(answer, task_class, wall_clock_ms=2.0)
     modes = [(mode.code, mode.detail) for mode in score.failure_modes]
     assert modes == ([] if detail is None else [("rubric.malformed_output", detail)])
@@ -94,7 +115,9 @@ def test_a_value_outside_of_its_range_is_malformed(
     "text",
     [
         b'{"passed": false, "passed": true, "score": 1, "breakdown": {}}',
-        json.dumps({"passed": True, "score": 1, "breakdown": {1: 0.5, "1": 0.6}}).encode(),
+        json.dumps(
+            {"passed": True, "score": 1, "breakdown": {1: 0.5, "1": 0.6}}
+        ).encode(),
     ],
 )
 def test_equal_keys_are_no_answer(text: bytes) -> None:
@@ -104,7 +127,9 @@ def test_equal_keys_are_no_answer(text: bytes) -> None:
 
 def test_the_smallest_offending_key_is_named() -> None:
     """The same answer reads the same in every run."""
-    (mode,) = _grade({"breakdown": {"z": 1.0, "b": 1.0, "correctness": 1.0}}).failure_modes
+    (mode,) = _grade(
+        {"breakdown": {"z": 1.0, "b": 1.0, "correctness": 1.0}}
+    ).failure_modes
     assert mode.detail == "b"
 
 
@@ -128,12 +153,18 @@ def test_unknown_codes_are_replaced_in_place() -> None:
         known="block",
         other="info",
     )
-    assert [(mode.code, mode.severity, mode.detail) for mode in score.failure_modes] == [
+    assert [
+        (mode.code, mode.severity, mode.detail) for mode in score.failure_modes
+    ] == [
         ("known", "block", "first"),
         ("rubric.unknown_failure_mode", "block", "typo"),
         ("other", "info", None),
     ]
-    assert (score.passed, score.score, score.breakdown) == (False, 0.5, {"correctness": 0.5})
+    assert (score.passed, score.score, score.breakdown) == (
+        False,
+        0.5,
+        {"correctness": 0.5},
+    )
 
 
 def test_a_known_code_that_blocks_leaves_passed_alone() -> None:
@@ -149,7 +180,9 @@ def test_a_runner_code_is_unknown_unless_listed(code: str) -> None:
     assert (unlisted.code, unlisted.detail) == ("rubric.unknown_failure_mode", code)
     taxonomy: dict[str, Severity] = {code.replace(".", "__"): "info"}
     listed = _grade(answer, **taxonomy)
-    assert [(mode.code, mode.severity) for mode in listed.failure_modes] == [(code, "block")]
+    assert [(mode.code, mode.severity) for mode in listed.failure_modes] == [
+        (code, "block")
+    ]
 
 
 class _BadStrError(Exception):
@@ -167,7 +200,9 @@ class _BadStrError(Exception):
         (GeneratorExit(), "GeneratorExit: "),
     ],
 )
-def test_an_exception_is_told_by_type_and_message(error: BaseException, says: str) -> None:
+def test_an_exception_is_told_by_type_and_message(
+    error: BaseException, says: str
+) -> None:
     """The detail can always be written, whatever the message holds."""
     assert describe(error) == says
     assert describe(error).encode()
@@ -237,7 +272,10 @@ def test_failure_modes_may_be_given_as_such() -> None:
         ({"failure_modes": [{}]}, "failure_modes.0.code: is missing"),
         ({"failure_modes": [{"code": 3}]}, "failure_modes.0.code: 3 is no text"),
         ({"wall_clock_ms": "1 s"}, "wall_clock_ms: '1 s' is no number"),
-        ({"score": 2, "passed": 0}, "passed: 0 is not true or false; score: 2 is more than 1"),
+        (
+            {"score": 2, "passed": 0},
+            "passed: 0 is not true or false; score: 2 is more than 1",
+        ),
     ],
 )
 def test_a_bad_answer_is_told_in_one_line(change: dict[str, Any], says: str) -> None:
@@ -267,7 +305,10 @@ def test_what_is_no_finite_number_is_refused(field: str, bad: float) -> None:
 def test_a_score_made_without_checks_is_checked() -> None:
     """`model_copy` and `model_construct` let anything through."""
     score = BenchScore(passed=True, score=1.0)
-    assert _complaint(score.model_copy(update={"score": 7.0})) == "score: 7.0 is more than 1"
+    assert (
+        _complaint(score.model_copy(update={"score": 7.0}))
+        == "score: 7.0 is more than 1"
+    )
     assert "score: is missing" in _complaint(BenchScore.model_construct(passed=True))
 
 
@@ -293,7 +334,10 @@ class _Unspeakable:
         (None, "the answer is of type NoneType; a mapping would be right"),
         ([GOOD], "the answer is of type list; a mapping would be right"),
         (_Broken(), "OSError: gone"),
-        ({**GOOD, "score": _Unspeakable()}, "score: a value of type _Unspeakable is no number"),
+        (
+            {**GOOD, "score": _Unspeakable()},
+            "score: a value of type _Unspeakable is no number",
+        ),
         (RubricAnswer(json=b"[]"), "[] is no mapping"),
     ],
     ids=["nothing", "list", "broken", "unspeakable", "list in JSON"],
@@ -311,12 +355,18 @@ def test_what_is_no_json_is_told(text: bytes) -> None:
 
 def test_a_complaint_is_never_long() -> None:
     """A thousand problems fill no screen."""
-    bad = {**GOOD, "breakdown": {f"key-{number}": "x" * 1_000 for number in range(1_000)}}
+    bad = {
+        **GOOD,
+        "breakdown": {f"key-{number}": "x" * 1_000 for number in range(1_000)},
+    }
     assert len(_complaint(bad)) <= 300
 
 
 @pytest.mark.slow
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists) | st.binary())
+@given(
+    st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists)
+    | st.binary()
+)
 def test_nothing_else_than_an_answer_is_taken(bad: object) -> None:
     """Whatever a rubric returns, it is an answer or a complaint."""
     given_answer = RubricAnswer(json=bad) if isinstance(bad, bytes) else bad

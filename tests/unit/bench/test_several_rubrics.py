@@ -41,10 +41,16 @@ def test_one_answer_of_two() -> None:
     answer = combine(
         {
             "style": make_answer(
-                0.5, breakdown={"tidy": 0.2}, failure_modes=[{"code": "b"}], cost_usd=0.1
+                0.5,
+                breakdown={"tidy": 0.2},
+                failure_modes=[{"code": "b"}],
+                cost_usd=0.1,
             ),
             "right": make_answer(
-                1.0, breakdown={"found": 1.0}, failure_modes=[{"code": "a"}], cost_usd=0.2
+                1.0,
+                breakdown={"found": 1.0},
+                failure_modes=[{"code": "a"}],
+                cost_usd=0.2,
             ),
         },
         {"right": 3.0, "style": 1.0},
@@ -81,7 +87,9 @@ def test_a_weight_of_0_decides_nothing() -> None:
     assert answer.breakdown == {"found": 0.8, "tidy": 0.4, "right": 0.8, "trial": 0.1}
     assert answer.failure_modes == ()
     del answers["trial"]
-    answer = combine(answers, weights, KEYS, {"trial": RubricError("raised ValueError: no")})
+    answer = combine(
+        answers, weights, KEYS, {"trial": RubricError("raised ValueError: no")}
+    )
     assert (answer.passed, answer.breakdown) == (True, {"found": 0.8, "right": 0.8})
 
 
@@ -98,7 +106,9 @@ def test_a_weight_of_0_decides_nothing() -> None:
         ),
     ],
 )
-def test_keys_that_clash(breakdowns: Mapping[str, Mapping[str, float]], message: str) -> None:
+def test_keys_that_clash(
+    breakdowns: Mapping[str, Mapping[str, float]], message: str
+) -> None:
     """Nobody could say whose number such a key has; what was spent still counts."""
     answers = {
         name: make_answer(breakdown=dict(breakdown), cost_usd=0.5)
@@ -113,14 +123,19 @@ def test_errors_name_their_rubrics() -> None:
     """The first of them decides what sort of error it is; the cost of the others is kept."""
     errors = {
         "style": RubricTimeoutError("was not done within 1 s"),
-        "trial": RubricError("raised ValueError: x", traceback="Traceback", printed="hello\n"),
+        "trial": RubricError(
+            "raised ValueError: x", traceback="Traceback", printed="hello\n"
+        ),
     }
     weights = {"right": 1.0, "style": 1.0, "trial": 2.0}
     with pytest.raises(RubricTimeoutError) as caught:
         combine({"right": make_answer(cost_usd=0.25)}, weights, KEYS, errors)
     said = "style: was not done within 1 s; trial: raised ValueError: x"
     assert str(caught.value) == said
-    assert (caught.value.traceback.text(), caught.value.printed) == ("Traceback", "hello\n")
+    assert (caught.value.traceback.text(), caught.value.printed) == (
+        "Traceback",
+        "hello\n",
+    )
     assert caught.value.cost_usd == 0.25
 
 
@@ -132,16 +147,22 @@ def test_errors_name_their_rubrics() -> None:
     ),
     st.randoms(use_true_random=False),
 )
-def test_any_answers_and_weights(parts: dict[str, tuple[float, bool, float]], rng: Any) -> None:
+def test_any_answers_and_weights(
+    parts: dict[str, tuple[float, bool, float]], rng: Any
+) -> None:
     """The score lies between those that count, and neither order nor scale of weights matters."""
     weights = {name: weight for name, (_, _, weight) in parts.items()}
     if not any(weights.values()):
         weights[next(iter(weights))] = 1.0
-    answers = {name: make_answer(score, passed=ok) for name, (score, ok, _) in parts.items()}
+    answers = {
+        name: make_answer(score, passed=ok) for name, (score, ok, _) in parts.items()
+    }
     answer = combine(answers, weights, KEYS)
     scores = [answers[name].score for name, weight in weights.items() if weight]
     assert min(scores) - 1e-9 <= answer.score <= max(scores) + 1e-9
-    assert answer.passed == all(answers[name].passed for name, weight in weights.items() if weight)
+    assert answer.passed == all(
+        answers[name].passed for name, weight in weights.items() if weight
+    )
     names = list(answers)
     rng.shuffle(names)
     assert combine({name: answers[name] for name in names}, weights, KEYS) == answer
@@ -171,7 +192,9 @@ def two_rubrics(tmp_path: Path) -> Mapping[str, Path]:
 @pytest.mark.parametrize("mode", ["warm", "fresh"])
 def test_rubrics_in_their_processes(two_rubrics: Mapping[str, Path], mode: Any) -> None:
     """Each runs isolated; one that fails fails its case by name, and the other's cost is kept."""
-    cases = tuple(BenchCase(case_id=each) for each in ("good", "hang", "raise", "shape"))
+    cases = tuple(
+        BenchCase(case_id=each) for each in ("good", "hang", "raise", "shape")
+    )
     task_class = TaskClass(
         name="two",
         breakdown_keys=frozenset({"found", *RUBRICS}),
@@ -196,7 +219,11 @@ def test_rubrics_in_their_processes(two_rubrics: Mapping[str, Path], mode: Any) 
     scores = asyncio.run(run())
     assert scores["good"].breakdown == {"found": 1.0, "right": 1.0, "style": 0.5}
     assert (scores["good"].score, scores["good"].cost_usd) == (0.75, 0.5)
-    said = {name: score.failure_modes[0] for name, score in scores.items() if not score.passed}
+    said = {
+        name: score.failure_modes[0]
+        for name, score in scores.items()
+        if not score.passed
+    }
     assert {name: mode.code for name, mode in said.items()} == {
         "hang": "rubric.timeout",
         "raise": "rubric.malformed_output",

@@ -54,13 +54,17 @@ def make_class(names: int, repeat: int = 1) -> TaskClass:
         for name in range(names)
         for number in range(1, repeat + 1)
     )
-    return TaskClass(name="vuln", breakdown_keys=frozenset(), failure_mode_taxonomy={}, cases=cases)
+    return TaskClass(
+        name="vuln", breakdown_keys=frozenset(), failure_mode_taxonomy={}, cases=cases
+    )
 
 
 def report_of(plan: RunPlan, ends: dict[str, Any]) -> BenchRunReport:
     """Return the report of a plan whose cases end as given."""
     chosen = {case.case_id: ends[case.case_id] for case in plan.cases}
-    scored = [(case_id, end) for case_id, end in chosen.items() if isinstance(end, BenchScore)]
+    scored = [
+        (case_id, end) for case_id, end in chosen.items() if isinstance(end, BenchScore)
+    ]
     started = {case_id for case_id, end in chosen.items() if end != "not run"}
     return aggregate(
         plan,
@@ -100,7 +104,9 @@ def test_joined_shards_are_the_whole_run(
     """Any split, joined in any order, has the figures and the gate of one run of all cases."""
     task_class = make_class(names, repeat)
     ends = {case.case_id: data.draw(ENDS) for case in task_class.cases}
-    whole = report_of(RunPlan(task_class=task_class, cases=task_class.cases, gate=gate), ends)
+    whole = report_of(
+        RunPlan(task_class=task_class, cases=task_class.cases, gate=gate), ends
+    )
     total = data.draw(st.integers(min_value=1, max_value=names))
     reports = data.draw(st.permutations(shards_of(task_class, total, ends, gate=gate)))
     (joined,) = join_shards(reports)
@@ -130,7 +136,9 @@ def test_joined_shards_say_how_far_their_rubric_agrees_with_people() -> None:
     """Where no shard knows, nothing is said; they have one rubric."""
     first, second = shards_of(make_class(6), 2)
     measured = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
-    unknown = dict.fromkeys(["true_positive_rate", "true_negative_rate", "kappa", "rubric"])
+    unknown = dict.fromkeys(
+        ["true_positive_rate", "true_negative_rate", "kappa", "rubric"]
+    )
     second["rubric_agreement"] = {
         "task_class": "vuln",
         "measured_at": "2026-11-23T12:00:00Z",
@@ -159,7 +167,10 @@ def test_a_missing_shard_leaves_the_gate_open() -> None:
     (joined,) = join_shards([third, first])
     assert not joined["complete"]
     assert joined["stopped"] == "shard 2 of 3 is missing"
-    assert joined["gate"] == {"verdict": "INCOMPLETE", "reasons": ["shard 2 of 3 is missing"]}
+    assert joined["gate"] == {
+        "verdict": "INCOMPLETE",
+        "reasons": ["shard 2 of 3 is missing"],
+    }
     assert joined["counts"]["scheduled"] == 6
     assert joined["shard"] is None
 
@@ -171,7 +182,11 @@ def test_the_reducers_of_any_shard_count(number: int) -> None:
     reports[number] = changed(reports[number], reducers=["pass@2"])
     (joined,) = join_shards(reports)
     (reduced,) = joined["reduced"]
-    assert (reduced["name"], reduced["value"], reduced["lower_bound_95"]["n"]) == ("pass@2", 1.0, 6)
+    assert (reduced["name"], reduced["value"], reduced["lower_bound_95"]["n"]) == (
+        "pass@2",
+        1.0,
+        6,
+    )
 
 
 def test_a_shard_alone_has_no_verdict() -> None:
@@ -200,7 +215,10 @@ def test_what_does_not_belong_together() -> None:
     """Each problem is one line that says what to merge instead."""
     first, second = shards_of(make_class(4), 2)
     for reports, words in (
-        ([first, second, first], ["shard 1 of 2 is there twice; merge one report of each"]),
+        (
+            [first, second, first],
+            ["shard 1 of 2 is there twice; merge one report of each"],
+        ),
         (
             [first, changed(second, total=3)],
             ["these are shards of 2 and 3; merge those of one run"],
@@ -213,19 +231,27 @@ def test_what_does_not_belong_together() -> None:
             ],
         ),
         (
-            [first, changed(second, gate={"lower_bound_95": 0.5, "min_passed_cases": None})],
+            [
+                first,
+                changed(second, gate={"lower_bound_95": 0.5, "min_passed_cases": None}),
+            ],
             ["the shards differ in their gate; merge those of one commit"],
         ),
     ):
         with pytest.raises(BenchError) as caught:
             join_shards(reports)
-        assert str(caught.value).splitlines() == [f"bench bench/vuln: {each}" for each in words]
+        assert str(caught.value).splitlines() == [
+            f"bench bench/vuln: {each}" for each in words
+        ]
 
 
 def test_classes_and_tests_are_joined_apart() -> None:
     """Each folder, and each test that runs the cases of a class, has a report of its own."""
     reports = shards_of(make_class(4), 2)
-    others = [changed(each, source="bench/other in tests/test_it.py::test_it") for each in reports]
+    others = [
+        changed(each, source="bench/other in tests/test_it.py::test_it")
+        for each in reports
+    ]
     assert len(join_shards([*reports, *others])) == 2
 
 

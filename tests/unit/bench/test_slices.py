@@ -16,7 +16,9 @@ from tests.helpers.bench_scores import make_score
 
 def case(*scores: float, tags: str) -> DistinctCase:
     """Return a case with a run for each score."""
-    return DistinctCase(tags=tuple(tags.split()), runs=[make_score(score) for score in scores])
+    return DistinctCase(
+        tags=tuple(tags.split()), runs=[make_score(score) for score in scores]
+    )
 
 
 def test_each_tag_has_the_figures_of_its_cases() -> None:
@@ -45,7 +47,10 @@ def test_repetitions_count_in_the_mean_and_once_in_the_bound() -> None:
 def test_picked_cases_have_no_bound() -> None:
     """What was picked by hand proves nothing of a tag either."""
     (scores,) = scores_by_tag([case(1, tags="x")] * 9, BY_HAND)
-    assert (scores.lower_bound_95.value, scores.lower_bound_95.method) == (None, BY_HAND)
+    assert (scores.lower_bound_95.value, scores.lower_bound_95.method) == (
+        None,
+        BY_HAND,
+    )
 
 
 def test_each_key_has_the_figures_of_the_cases_that_have_it() -> None:

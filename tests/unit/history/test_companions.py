@@ -35,7 +35,9 @@ def runs(*numbers: int) -> int:
         (6, 6, 40, 412, comb(40, 6) / comb(412, 6)),
     ],
 )
-def test_chance_of_common_runs(shared: int, one: int, other: int, all_: int, chance: float) -> None:
+def test_chance_of_common_runs(
+    shared: int, one: int, other: int, all_: int, chance: float
+) -> None:
     """It is the exact tail of the hypergeometric distribution."""
     assert chance_of_so_many(shared, one, other, all_) == pytest.approx(chance)
 
@@ -46,9 +48,17 @@ def test_chance_of_common_runs(shared: int, one: int, other: int, all_: int, cha
         ({1: runs(1, 5, 9), 2: runs(1, 5, 9)}, {}, [(1, 2)]),
         ({1: runs(1, 5), 2: runs(1, 5)}, {}, []),  # may be two bad commits
         ({1: runs(1, 5, 9, 20), 2: runs(1, 5, 9, 21)}, {}, [(1, 2)]),
-        ({1: runs(1, 5, 9, 20, 30), 2: runs(1, 5, 9, 21, 31)}, {}, []),  # less than half
+        (
+            {1: runs(1, 5, 9, 20, 30), 2: runs(1, 5, 9, 21, 31)},
+            {},
+            [],
+        ),  # less than half
         # They have run together in ten runs alone, and have failed in nearly all of them.
-        ({1: runs(*range(9)), 2: runs(*range(9))}, {1: (1 << 10) - 1, 2: (1 << 10) - 1}, []),
+        (
+            {1: runs(*range(9)), 2: runs(*range(9))},
+            {1: (1 << 10) - 1, 2: (1 << 10) - 1},
+            [],
+        ),
         ({1: EVERY, 2: EVERY}, {}, []),
         # By average: the third is near to one of two only.
         (
@@ -93,7 +103,8 @@ def test_independent_tests_have_no_companions(seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311 - the same each time
     rates = [0.01, 0.05, 0.2, 0.5] * 25
     failed = {
-        test: bits(draw.random() < rate for _ in range(RUNS)) for test, rate in enumerate(rates)
+        test: bits(draw.random() < rate for _ in range(RUNS))
+        for test, rate in enumerate(rates)
     }
     assert find_clusters(failed, dict.fromkeys(failed, EVERY)) == []
 
@@ -106,7 +117,9 @@ def planted(history: History, count: int, every: int = 5) -> None:
     for number in range(count):
         tests = {f"test_{name}": None if number % every else REFUSED for name in "abc"}
         alone = None if number % 7 else "AssertionError: assert 1 == 2"
-        history.add(a_mixed_report(number, {**tests, "test_alone": alone, "test_good": None}))
+        history.add(
+            a_mixed_report(number, {**tests, "test_alone": alone, "test_good": None})
+        )
 
 
 def words(rows: list[FlakyRow]) -> list[tuple[str, list[str], str | None]]:
@@ -170,10 +183,19 @@ def test_causes_that_runs_have_together(history: History) -> None:
         tests |= {"test_c": "KeyError: 'x'"} if is_worse else {}
         history.add(a_mixed_report(number, {"test_good": None, **tests}))
     first, other = find_top(history, each=False)
-    assert (first.title, first.runs, first.failures, first.seconds) == (REFUSED, 8, 16, 4.0)
+    assert (first.title, first.runs, first.failures, first.seconds) == (
+        REFUSED,
+        8,
+        16,
+        4.0,
+    )
     assert (other.title, other.runs, other.companions) == ("KeyError: 'x'", 6, ())
     rows = find_top(history)
-    assert [row.title for row in rows] == [REFUSED, "ValueError: closed", "KeyError: 'x'"]
+    assert [row.title for row in rows] == [
+        REFUSED,
+        "ValueError: closed",
+        "KeyError: 'x'",
+    ]
     assert first.companions == (rows[1].fingerprint,)
     assert [row.companions for row in rows] == [(), (), ()]
     assert len(find_top(history, each=False, limit=1)) == 1

@@ -22,9 +22,18 @@ from tests.helpers.past_runs import TEST, a_report
 A = f"{TEST}test_a"
 
 
-def proven(report: dict[str, Any], type_: str, status: str = "proven") -> dict[str, Any]:
+def proven(
+    report: dict[str, Any], type_: str, status: str = "proven"
+) -> dict[str, Any]:
     """Return a report of whose only cause something was said by an experiment."""
-    proof = {**NO_PROOF, "type": type_, "status": status, "runs": 5, "failed": 5, "state": "\0 ö"}
+    proof = {
+        **NO_PROOF,
+        "type": type_,
+        "status": status,
+        "runs": 5,
+        "failed": 5,
+        "state": "\0 ö",
+    }
     return with_proofs(report, {report["causes"][0]["key"]: proof})
 
 
@@ -72,7 +81,9 @@ def test_where_causes_are_listed(history: History) -> None:
     history.add(proven(told, "order.polluted"))
     assert [row.proof for row in find_top(history)] == ["order.polluted"]
     assert [row.proof for row in find_flaky(history)] == ["order.polluted"]
-    assert find_since(history, told["groups"][0]["fingerprint"]).proof == "order.polluted"
+    assert (
+        find_since(history, told["groups"][0]["fingerprint"]).proof == "order.polluted"
+    )
     prune(history, before=datetime(2026, 11, 1, 5), project="farm")  # noqa: DTZ001 - as the tables
     prune(history, before=datetime(2026, 11, 1, 6))  # noqa: DTZ001 - as the tables
     assert [row.proof for row in find_top(history)] == ["order.polluted"]

@@ -65,7 +65,9 @@ def three_runs(history: History) -> History:
         ({"until": datetime(2026, 11, 1, 2)}, [1]),  # noqa: DTZ001 - likewise
     ],
 )
-def test_runs_are_chosen(three_runs: History, wanted: dict[str, Any], runs: list[int]) -> None:
+def test_runs_are_chosen(
+    three_runs: History, wanted: dict[str, Any], runs: list[int]
+) -> None:
     """Each filter finds what it names, and its special characters are the pattern's alone."""
     found = list_runs(three_runs, Wanted(**wanted))
     assert [int(row.id, 16) for row in found] == runs
@@ -101,11 +103,17 @@ def outcomes_of(history: History, outcomes: str, **given: Any) -> None:
     ],
 )
 def test_flaky_tests(
-    history: History, outcomes: str, given: dict[str, Any], expected: tuple[int, ...] | None
+    history: History,
+    outcomes: str,
+    given: dict[str, Any],
+    expected: tuple[int, ...] | None,
 ) -> None:
     """A test is flaky by one commit, by a rerun, or by its changes of mind."""
     outcomes_of(history, outcomes, **given)
-    found = [(row.failures, row.runs, row.commits, row.changes) for row in find_flaky(history)]
+    found = [
+        (row.failures, row.runs, row.commits, row.changes)
+        for row in find_flaky(history)
+    ]
     assert found == ([] if expected is None else [expected])
 
 
@@ -143,7 +151,12 @@ def test_advice_on_a_flaky_test(history: History) -> None:
 
 @pytest.mark.parametrize(
     ("failures", "runs", "low", "high"),
-    [(0, 0, 0.0, 1.0), (0, 10, 0.0, 0.2775), (1, 10, 0.0179, 0.4042), (10, 10, 0.7225, 1.0)],
+    [
+        (0, 0, 0.0, 1.0),
+        (0, 10, 0.0, 0.2775),
+        (1, 10, 0.0179, 0.4042),
+        (10, 10, 0.7225, 1.0),
+    ],
 )
 def test_wilsons_interval(failures: int, runs: int, low: float, high: float) -> None:
     """The bounds are those that SciPy's `proportion_ci(method="wilson")` gives."""
@@ -159,7 +172,12 @@ def test_wilsons_interval(failures: int, runs: int, low: float, high: float) -> 
         ([("F", "main"), ("P", "main")], "main", "came_back", 1),
         ([("F", "other"), ("P", "main")], "main", "known", 1),
         ([("F", "main"), ("P", "other")], "main", "known", 1),
-        ([("F", "main"), ("P", "main"), ("F", "main"), ("P", "main")], "main", "flaky", 2),
+        (
+            [("F", "main"), ("P", "main"), ("F", "main"), ("P", "main")],
+            "main",
+            "flaky",
+            2,
+        ),
     ],
 )
 def test_states_of_groups(
@@ -206,7 +224,12 @@ OLD, NEW = ("attrs-25.1", "numpy-2.3.1"), ("attrs-25.1", "numpy-2.4.0")
         ([("P", None)], "new", 1, None),
         ([("P", OLD), ("P", NEW)], "new", 2, ()),
         ([("P", OLD), ("F", NEW)], "known", 1, ("numpy 2.3.1 -> 2.4.0",)),
-        ([("P", (NEW[1], "old-1")), ("F", OLD)], "known", 1, ("+ attrs 25.1", "- old 1")),
+        (
+            [("P", (NEW[1], "old-1")), ("F", OLD)],
+            "known",
+            1,
+            ("+ attrs 25.1", "- old 1"),
+        ),
     ],
 )
 def test_what_has_changed_since_the_last_pass(
@@ -226,7 +249,9 @@ def test_what_has_changed_since_the_last_pass(
     assert found.last_passed_commit == (None if commit is None else f"{commit:040x}")
 
 
-def test_reports_that_name_no_passing_tests_tell_what_has_changed(history: History) -> None:
+def test_reports_that_name_no_passing_tests_tell_what_has_changed(
+    history: History,
+) -> None:
     """A run that succeeded stands for the passes of all."""
     add(history, a_report(1, installed=OLD))
     (found,) = states_of(history, a_report(2, failing=(A,), installed=NEW)).values()
@@ -236,9 +261,15 @@ def test_reports_that_name_no_passing_tests_tell_what_has_changed(history: Histo
 
 def test_how_what_is_installed_has_changed() -> None:
     """Python counts, as any distribution does; of many changes the first are named."""
-    before = ["python-3.12.1", "jaraco.text-1.0", *(f"a{number}-1" for number in range(6))]
+    before = [
+        "python-3.12.1",
+        "jaraco.text-1.0",
+        *(f"a{number}-1" for number in range(6)),
+    ]
     now = ["python-3.13.0", "jaraco.text-1.0"]
-    assert changed_versions(["python-3.12.1"], ["python-3.13.0"]) == ("python 3.12.1 -> 3.13.0",)
+    assert changed_versions(["python-3.12.1"], ["python-3.13.0"]) == (
+        "python 3.12.1 -> 3.13.0",
+    )
     assert changed_versions(before, before) == ()
     assert changed_versions([], now) is changed_versions(now, []) is None
     assert changed_versions(before, now) == (
@@ -261,7 +292,11 @@ def test_since_when(history: History) -> None:
     (group,) = a_report(9, failing=(A,))["groups"]
     found = find_since(history, group["fingerprint"][:6])
     assert (found.first_commit, found.streak_commit) == (f"{2:040x}", f"{5:040x}")
-    assert (found.last_passed_commit, found.runs, found.branches) == (f"{4:040x}", 3, ("main",))
+    assert (found.last_passed_commit, found.runs, found.branches) == (
+        f"{4:040x}",
+        3,
+        ("main",),
+    )
     with pytest.raises(HistoryError, match="no failure of that fingerprint is known"):
         find_since(history, "0123abcd")
     with pytest.raises(HistoryError, match="no failure of that fingerprint"):
@@ -278,12 +313,12 @@ def test_since_when_a_test_fails(history: History) -> None:
     assert (found.first_commit, found.streak_commit) == (f"{2:040x}", f"{4:040x}")
     assert found.last_passed_commit == f"{3:040x}"
     assert find_since_of_test(history, "test_a") == (found,)
-    with pytest.raises(HistoryError, match=r"several tests are called so: .*test_a.*test_b"):
+    with pytest.raises(
+        HistoryError, match=r"several tests are called so: .*test_a.*test_b"
+    ):
         find_since_of_test(history, "test_")
     add(history, a_report(6, test_c="passed"))
-    passed = (
-        rf"test_c: no failure of such a test is known; {TEST}test_c passed last: .*, commit 0*6"
-    )
+    passed = rf"test_c: no failure of such a test is known; {TEST}test_c passed last: .*, commit 0*6"
     with pytest.raises(HistoryError, match=passed):
         find_since_of_test(history, "test_c")
     with pytest.raises(
@@ -295,9 +330,13 @@ def test_since_when_a_test_fails(history: History) -> None:
 def test_a_fingerprint_of_two_projects(three_runs: History) -> None:
     """Both are named; the project's name chooses."""
     fingerprint = find_top(three_runs)[0].fingerprint
-    with pytest.raises(HistoryError, match=r"several begin so: .*(shop|farm).*--project"):
+    with pytest.raises(
+        HistoryError, match=r"several begin so: .*(shop|farm).*--project"
+    ):
         find_since(three_runs, fingerprint)
-    assert find_since(three_runs, fingerprint, project="farm").branches == ("feature/[1]_%",)
+    assert find_since(three_runs, fingerprint, project="farm").branches == (
+        "feature/[1]_%",
+    )
 
 
 @pytest.mark.parametrize(
@@ -329,7 +368,9 @@ def test_pruning(three_runs: History) -> None:
     assert prune(three_runs, before=before) == 0
 
 
-def test_new_tests_are_those_that_no_earlier_run_of_the_project_has_had(history: History) -> None:
+def test_new_tests_are_those_that_no_earlier_run_of_the_project_has_had(
+    history: History,
+) -> None:
     """The run itself may be in the history already; later runs and other projects don't count."""
     run = a_report(5, test_a="passed", test_b="passed")
     with pytest.raises(HistoryError) as caught:
@@ -339,7 +380,11 @@ def test_new_tests_are_those_that_no_earlier_run_of_the_project_has_had(history:
         "earlier ones by: failure-taxonomy history add REPORT"
     )
     add(history, a_report(1, test_a="passed"), run)
-    add(history, a_report(2, test_b="passed", project="farm"), a_report(9, test_c="passed"))
+    add(
+        history,
+        a_report(2, test_b="passed", project="farm"),
+        a_report(9, test_c="passed"),
+    )
     unknown = f"{TEST}test_c"
     assert find_new_tests(history, run, [unknown, B, A]) == [unknown, B]
     assert find_new_tests(history, a_report(12), [unknown, B, A]) == []

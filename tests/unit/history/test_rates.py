@@ -19,9 +19,13 @@ HOWS = ("left out", "passed")
 _numbers = count(1)
 
 
-def add(history: History, task: str, system: str, end: str | None, **given: Any) -> None:
+def add(
+    history: History, task: str, system: str, end: str | None, **given: Any
+) -> None:
     """Add a trial: of whom its failure is charged to, `passed`, or `None` for an old report."""
-    report = a_report(next(_numbers), test_a="passed" if end == "passed" else "failed", **given)
+    report = a_report(
+        next(_numbers), test_a="passed" if end == "passed" else "failed", **given
+    )
     if end != "passed":
         report["verdict"]["charge_to"] = end
     attempt = {"subtask": task, "approach": system}
@@ -40,7 +44,12 @@ def fill(history: History, **ends: Sequence[str | None]) -> None:
 @pytest.mark.parametrize(
     ("ends", "bounds", "without", "at_most"),
     [
-        (6 * ["passed"] + 4 * ["subject"], (0.262378, 0.878447), (0.6, 0.262378, 0.878447), 0.6),
+        (
+            6 * ["passed"] + 4 * ["subject"],
+            (0.262378, 0.878447),
+            (0.6, 0.262378, 0.878447),
+            0.6,
+        ),
         (
             ["passed"] * 6 + ["environment"] * 3 + ["verifier"],
             (0.262378, 0.878447),
@@ -48,7 +57,13 @@ def fill(history: History, **ends: Sequence[str | None]) -> None:
             1.0,
         ),
         (
-            [*4 * ["passed"], *2 * ["environment"], "ambiguous", None, *2 * ["subject"]],
+            [
+                *4 * ["passed"],
+                *2 * ["environment"],
+                "ambiguous",
+                None,
+                *2 * ["subject"],
+            ],
             (0.121552, 0.737622),
             (0.5, 0.157013, 0.842987),
             0.8,
@@ -116,7 +131,9 @@ def test_what_the_environment_explains(history: History) -> None:
         first=["passed"] * 8 + ["environment"] * 6 + ["subject"] * 6,
         second=["passed"] * 14 + ["subject"] * 6,
     )
-    plain, left_out, passed, low, high = compare_systems(history, first="first", second="second")
+    plain, left_out, passed, low, high = compare_systems(
+        history, first="first", second="second"
+    )
     assert (plain.charged_to, plain.counted, plain.tasks) == (None, "failed", 20)
     assert (plain.first_failures, plain.second_failures) == (12, 6)
     assert plain.difference == pytest.approx(0.3)
@@ -146,7 +163,11 @@ def test_each_charge_and_all_of_them(history: History) -> None:
     rows = compare_systems(history, first="a", second="b")
     assert [(row.charged_to, row.counted) for row in rows] == [
         (None, "failed"),
-        *((name, how) for name in ("verifier", "ambiguous", "unknown", "all") for how in HOWS),
+        *(
+            (name, how)
+            for name in ("verifier", "ambiguous", "unknown", "all")
+            for how in HOWS
+        ),
         ("all", "first passed"),
         ("all", "second passed"),
     ]
@@ -162,7 +183,11 @@ def test_a_lack_of_tasks_is_told(history: History) -> None:
     rows = compare_systems(history, first="a", second="b")
     assert (rows[0].tasks, rows[0].only_first, rows[0].only_second) == (2, 0, 1)
     assert (rows[0].low, rows[0].method) == (None, "none: fewer than 5 cases")
-    with pytest.raises(HistoryError, match="a, c: no task was tried by both; give two systems"):
+    with pytest.raises(
+        HistoryError, match="a, c: no task was tried by both; give two systems"
+    ):
         compare_systems(history, first="a", second="c")
-    with pytest.raises(HistoryError, match="d: no trial is of such a system; there are: a, b, c"):
+    with pytest.raises(
+        HistoryError, match="d: no trial is of such a system; there are: a, b, c"
+    ):
         compare_systems(history, first="a", second="d")

@@ -10,7 +10,12 @@ from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.recording import _write_states
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import Interruption, RaisedException
-from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_failure,
+    make_report,
+    make_run,
+)
 
 
 def a_report(*names: str, **seen: Any) -> dict[str, Any]:
@@ -18,7 +23,9 @@ def a_report(*names: str, **seen: Any) -> dict[str, Any]:
     failures = [
         make_failure(
             nodeid=f"t.py::test_{name}_{number}",
-            exception=RaisedException(type=f"{name.title()}Error", module="app", message=name),
+            exception=RaisedException(
+                type=f"{name.title()}Error", module="app", message=name
+            ),
         )
         for name in names
         for number in range(2)
@@ -33,7 +40,9 @@ def a_state(state: str, runs: int = 1) -> dict[str, Any]:
     return {"state": state, "first_seen": first_seen, "runs": runs, **last}
 
 
-def told(report: dict[str, Any], **states: str) -> list[tuple[str, str | None, bool | None]]:
+def told(
+    report: dict[str, Any], **states: str
+) -> list[tuple[str, str | None, bool | None]]:
     """Let a history say something of groups, by names; return what is said of the causes."""
     by_fingerprint = {
         group["fingerprint"]: a_state(states[name])
@@ -111,7 +120,9 @@ def test_a_cause_of_several_groups_is_as_old_as_the_oldest(
     report["causes"] = [cause]
     said = {
         group["fingerprint"]: a_state(each, runs)
-        for runs, (group, each) in enumerate(zip(report["groups"], states, strict=True), 1)
+        for runs, (group, each) in enumerate(
+            zip(report["groups"], states, strict=True), 1
+        )
     }
     _write_states(report, said)
     assert (cause["history"]["state"], cause["history"]["runs"]) == (state, runs)
@@ -121,7 +132,9 @@ def test_a_cause_of_several_groups_is_as_old_as_the_oldest(
 def test_an_ending_has_the_history_of_the_verdict() -> None:
     """No group of failures has it."""
     stop = Interruption(exception="KeyboardInterrupt", message="")
-    report = make_report(make_run(interruptions=(stop,), exit=make_run(failures=()).exit))
+    report = make_report(
+        make_run(interruptions=(stop,), exit=make_run(failures=()).exit)
+    )
     _write_states(report, {VERDICT: {**a_state("known"), "first_commit": None}})
     assert [each["history"]["state"] for each in report["causes"]] == ["known"]
     assert_valid_report(report)

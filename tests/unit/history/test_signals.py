@@ -43,7 +43,10 @@ def seen(
         Seen(
             has_failed=is_bad(number),
             raised=raised if is_bad(number) else "",
-            **{name: of(number) if callable(of) else of for name, of in (plain | other).items()},
+            **{
+                name: of(number) if callable(of) else of
+                for name, of in (plain | other).items()
+            },
         )
         for number in range(runs)
     ]
@@ -73,7 +76,11 @@ def often(number: int) -> bool:
             "fails only on Tuesdays: 22 of 22 failures, 64 of 400 runs there",
         ),
         (
-            seen(lambda n: (n + 1) % 31 == 0, runs=310, at=lambda n: BEGIN + timedelta(days=n)),
+            seen(
+                lambda n: (n + 1) % 31 == 0,
+                runs=310,
+                at=lambda n: BEGIN + timedelta(days=n),
+            ),
             None,  # no day of the months that are longer or shorter than March
             None,
         ),
@@ -87,7 +94,12 @@ def often(number: int) -> bool:
             "fails only on the last day of a month: 10 of 10 failures, 10 of 310 runs there",
         ),
         (
-            seen(often, run_seconds=lambda n: 300.0 if often(n) or n % 5 == 0 else 100.0 + n % 9),
+            seen(
+                often,
+                run_seconds=lambda n: (
+                    300.0 if often(n) or n % 5 == 0 else 100.0 + n % 9
+                ),
+            ),
             "axis.load",
             "fails only where the other tests take more than",
         ),
@@ -112,7 +124,10 @@ def often(number: int) -> bool:
             "fails only in the CI job win: 22 of 22 failures, ",
         ),
         (
-            seen(often, raised="ConnectionResetError: [Errno 104] Connection reset by peer"),
+            seen(
+                often,
+                raised="ConnectionResetError: [Errno 104] Connection reset by peer",
+            ),
             "axis.network",
             "raises ConnectionResetError: 22 of 22 failures",
         ),
@@ -201,11 +216,21 @@ def test_types_of_flaky_tests_in_a_history(history: History) -> None:
     assert (found["net"].type, found["net"].status) == ("axis.network", "suspected")
     assert found["net"].evidence == "raises ConnectionRefusedError: 5 of 5 failures"
     told = reports[3]
-    proof = {**NO_PROOF, "type": "axis.network", "status": "proven", "runs": 5, "failed": 5}
+    proof = {
+        **NO_PROOF,
+        "type": "axis.network",
+        "status": "proven",
+        "runs": 5,
+        "failed": 5,
+    }
     proof |= {"without": {"runs": 5, "failed": 0, "state": None}}
     key = next(each["key"] for each in told["causes"] if "refused" in each["what"])
     history.add(with_proofs(told, {key: proof}))
     row = next(each for each in find_flaky(history) if each.nodeid.endswith("net"))
-    assert (row.type, row.status, row.proof) == ("axis.network", "proven", "axis.network")
+    assert (row.type, row.status, row.proof) == (
+        "axis.network",
+        "proven",
+        "axis.network",
+    )
     assert row.evidence is not None
     assert row.evidence.startswith("the network decides, proven")

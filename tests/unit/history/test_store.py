@@ -61,7 +61,9 @@ def count(history: History, table: Any) -> int:
         return int(connection.scalar(select(func.count()).select_from(table)) or 0)
 
 
-def test_the_default_is_a_folder_of_our_own(default_history: History, tmp_path: Path) -> None:
+def test_the_default_is_a_folder_of_our_own(
+    default_history: History, tmp_path: Path
+) -> None:
     """The database is below the root directory, in a folder that git ignores."""
     assert (tmp_path / FOLDER / NAME).is_file()
     assert (tmp_path / FOLDER / ".gitignore").read_text() == "*\n"
@@ -92,7 +94,10 @@ def test_the_migrations_make_the_tables(history_url: str, version: str) -> None:
             },
         )
         assert compare_metadata(context, t.METADATA) == []
-        assert connection.exec_driver_sql("SELECT version_num FROM ft_schema").scalar() == REVISION
+        assert (
+            connection.exec_driver_sql("SELECT version_num FROM ft_schema").scalar()
+            == REVISION
+        )
         if connection.dialect.name == "postgresql":
             options = "SELECT reloptions FROM pg_class WHERE relname = 'ft_tests'"
             assert connection.exec_driver_sql(options).scalar() == ["fillfactor=45"]
@@ -156,7 +161,9 @@ def test_many_runs_in_one_transaction(history: History) -> None:
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
-def test_the_order_of_adding_does_not_matter(history: History, order: tuple[int, ...]) -> None:
+def test_the_order_of_adding_does_not_matter(
+    history: History, order: tuple[int, ...]
+) -> None:
     """First and last are those of the runs' times."""
     for number in order:
         history.add(a_report(number, failing=("tests/test_x.py::test_a",)))
@@ -164,14 +171,22 @@ def test_the_order_of_adding_does_not_matter(history: History, order: tuple[int,
     with history.reading() as connection:
         test = connection.execute(select(t.TESTS)).one()
     assert (cause.first_seen.hour, cause.last_seen.hour, cause.runs) == (1, 3, 3)
-    assert (test.first_seen.hour, test.last_seen.hour, test.last_failed.hour) == (1, 3, 3)
+    assert (test.first_seen.hour, test.last_seen.hour, test.last_failed.hour) == (
+        1,
+        3,
+        3,
+    )
 
 
 def test_plain_passes_are_counts_until_their_test_fails(history: History) -> None:
     """A pass is a row of its own only where its test has failed, and the last one before that."""
     history.add(a_report(1, test_a="passed", test_b="passed", test_c="skipped"))
     assert count(history, t.OUTCOMES) == 1
-    history.add(a_report(2, failing=("tests/test_x.py::test_a",), test_a="failed", test_b="passed"))
+    history.add(
+        a_report(
+            2, failing=("tests/test_x.py::test_a",), test_a="failed", test_b="passed"
+        )
+    )
     history.add(a_report(3, test_a="passed", test_b="passed"))
     with history.reading() as connection:
         rows = connection.execute(
@@ -180,7 +195,8 @@ def test_plain_passes_are_counts_until_their_test_fails(history: History) -> Non
             .order_by(t.RUNS.c.id, t.TESTS.c.nodeid)
         ).all()
     assert [
-        (int(run, 16), nodeid.rpartition("::")[2], outcome) for run, nodeid, outcome in rows
+        (int(run, 16), nodeid.rpartition("::")[2], outcome)
+        for run, nodeid, outcome in rows
     ] == [
         (1, "test_a", "passed"),
         (1, "test_c", "skipped"),
@@ -194,7 +210,9 @@ def test_passes_are_kept_for_a_while_after_a_failure(
 ) -> None:
     """What a test that has failed once adds to each later run has an end."""
     monkeypatch.setattr(t, "WATCHED_RUNS", 3)
-    for number, outcome in enumerate(["passed", "failed", *6 * ["passed"], "failed", "failed"]):
+    for number, outcome in enumerate(
+        ["passed", "failed", *6 * ["passed"], "failed", "failed"]
+    ):
         history.add(a_report(number, test_a=outcome))
     with history.reading() as connection:
         kept = connection.execute(
@@ -240,8 +258,17 @@ def test_any_text_is_taken(history: History) -> None:
     [
         ("", "the URL is empty"),
         *(
-            (f"{before}password=pa55 dbname=x", "history: it is a connection string of libpq; give")
-            for before in ("host=db ", "", " HOST = db://x ", "service=x ", "user=a options=b://c ")
+            (
+                f"{before}password=pa55 dbname=x",
+                "history: it is a connection string of libpq; give",
+            )
+            for before in (
+                "host=db ",
+                "",
+                " HOST = db://x ",
+                "service=x ",
+                "user=a options=b://c ",
+            )
         ),
         ("nothing://x", "nothing://... is no URL of SQLAlchemy"),
         ("missing/folder/h.db", "there is no folder"),
@@ -297,7 +324,9 @@ def make_damaged(path: Path) -> None:
         (make_damaged, "damaged|malformed"),
     ],
 )
-def test_a_database_that_is_not_ours_is_left_alone(tmp_path: Path, make: Any, words: str) -> None:
+def test_a_database_that_is_not_ours_is_left_alone(
+    tmp_path: Path, make: Any, words: str
+) -> None:
     """A newer, a foreign and a damaged database are told in one line, and not changed."""
     path = tmp_path / "h.db"
     make(path)
@@ -338,9 +367,13 @@ def test_first_runs_at_once_all_get_in(
 ) -> None:
     """Five processes that make one history together lose no run, and leave no other file."""
     monkeypatch.setenv(SECONDS_VARIABLE, "60")
-    reports = [a_report(number, failing=("tests/test_x.py::test_a",)) for number in range(5)]
+    reports = [
+        a_report(number, failing=("tests/test_x.py::test_a",)) for number in range(5)
+    ]
     with ThreadPoolExecutor(5) as pool:
-        assert set(pool.map(lambda report: record_run(report, history_url), reports)) == {None}
+        assert set(
+            pool.map(lambda report: record_run(report, history_url), reports)
+        ) == {None}
     with open_history(history_url) as history, history.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(t.RUNS)) == 5
         assert count(history, t.RUN_CAUSES) == 5
@@ -406,7 +439,9 @@ def test_a_server_that_goes_away_is_told() -> None:
             assert history.add(a_report(1))
             cluster.stop()
             for _ in range(2):
-                with pytest.raises(HistoryError, match="the history can't be used") as caught:
+                with pytest.raises(
+                    HistoryError, match="the history can't be used"
+                ) as caught:
                     history.add(a_report(2))
                 assert "\n" not in str(caught.value)
             with pytest.raises(HistoryError, match="the history can't be used"):

@@ -51,11 +51,19 @@ def test_storms_are_left_out_of_rates(history: History) -> None:
         refused = 15 if number in (5, 9) else 0
         history.add(a_run(number, wrong=int(wrong), refused=refused, commit="c" * 40))
     rows = find_flaky(history)
-    assert [(row.nodeid, row.failures, row.runs) for row in rows] == [(f"{TEST}test_0", 3, 10)]
+    assert [(row.nodeid, row.failures, row.runs) for row in rows] == [
+        (f"{TEST}test_0", 3, 10)
+    ]
     storms = list_runs(history, storms=True)
     assert [(int(run.id, 16), run.storm_tests) for run in storms] == [(9, 15), (5, 15)]
     assert storms[0].storm.startswith("the connection was refused")
-    assert [run.storm_tests for run in list_runs(history, limit=5)] == [None, None, None, 15, None]
+    assert [run.storm_tests for run in list_runs(history, limit=5)] == [
+        None,
+        None,
+        None,
+        15,
+        None,
+    ]
 
 
 def test_what_only_storms_had_is_new_to_other_runs(history: History) -> None:
@@ -65,9 +73,13 @@ def test_what_only_storms_had_is_new_to_other_runs(history: History) -> None:
 
     def states(**given: Any) -> dict[str, tuple[str, int]]:
         report = a_run(30, **given)
-        titles = {group["fingerprint"]: group["title"][:10] for group in report["groups"]}
+        titles = {
+            group["fingerprint"]: group["title"][:10] for group in report["groups"]
+        }
         found = states_of(history, report)
-        return {titles[name]: (state.state, state.runs) for name, state in found.items()}
+        return {
+            titles[name]: (state.state, state.runs) for name, state in found.items()
+        }
 
     known, new = ("known", 1), ("new", 0)
     assert states(refused=1, wrong=1) == {REFUSED[:10]: new, WRONG[:10]: known}

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from pytest_failure_taxonomy.report.read.trials import name_of
-from tests.benchmarks.accuracy import bugswarm, cidiff, logchunks, swe_bench, terminal_bench
+from tests.benchmarks.accuracy import (
+    bugswarm,
+    cidiff,
+    logchunks,
+    swe_bench,
+    terminal_bench,
+)
 from tests.benchmarks.accuracy.corpus import compare_lines, is_of_half, report
 from tests.benchmarks.accuracy.terminal_bench import compare
 
@@ -39,8 +45,13 @@ def test_what_agrees_and_what_does_not() -> None:
     told = {"test_a": "passed", "test_b": "failed"}
     assert compare(RED, told) == [("success agrees", ""), ("names agree", "")]
     assert compare(RED, {"test_c": "failed"})[1] == ("names differ", "test_b, test_c")
-    assert compare(RED, {"test_b": "passed"})[0][0] == "false certainty: success differs"
-    assert compare(b"nothing\n", told)[0] == ("says nothing", "the harness read results")
+    assert (
+        compare(RED, {"test_b": "passed"})[0][0] == "false certainty: success differs"
+    )
+    assert compare(b"nothing\n", told)[0] == (
+        "says nothing",
+        "the harness read results",
+    )
 
 
 def test_the_counts(
@@ -50,7 +61,9 @@ def test_the_counts(
     trial = tmp_path / "trial"
     (trial / "sessions").mkdir(parents=True)
     (trial / "sessions/tests.log").write_text("==== 1 passed in 0.01s ====\n")
-    (trial / "results.json").write_text(json.dumps({"parser_results": {"test_a": "passed"}}))
+    (trial / "results.json").write_text(
+        json.dumps({"parser_results": {"test_a": "passed"}})
+    )
     monkeypatch.setattr("sys.argv", ["terminal_bench", str(tmp_path), "--half", "both"])
     report(terminal_bench.__doc__, terminal_bench.compared)
     assert capsys.readouterr().out.split() == [
@@ -71,7 +84,9 @@ def test_the_lines_that_are_quoted() -> None:
     assert compare_lines(RED, {1})[-1][0] == "false certainty: no quoted line is marked"
     assert compare_lines(b"error: 1\n", {2})[-1][0] == "no quoted line is marked"
     assert compare_lines(b"nothing\n", {1})[-1][0] == "says nothing"
-    assert compare_lines(b"==== 1 passed in 0.01s ====\n", {1})[-1][0].startswith("false certain")
+    assert compare_lines(b"==== 1 passed in 0.01s ====\n", {1})[-1][0].startswith(
+        "false certain"
+    )
 
 
 def test_logchunks(tmp_path: Path) -> None:
@@ -115,13 +130,23 @@ def test_bugswarm(tmp_path: Path) -> None:
     assert [*bugswarm.compared(tmp_path, None)] == [
         (
             "data/python/1.log",
-            [(f"{what} agree{'' if what == 'names' else 's'}", "") for what in _ASSERTED],
+            [
+                (f"{what} agree{'' if what == 'names' else 's'}", "")
+                for what in _ASSERTED
+            ],
         )
     ]
-    assert bugswarm.compare(RED, {"status": "ok"})[0][0] == "false certainty: status differs"
-    assert bugswarm.compare(RED, {"failed": 2})[0][0] == "number of failed tests differs"
+    assert (
+        bugswarm.compare(RED, {"status": "ok"})[0][0]
+        == "false certainty: status differs"
+    )
+    assert (
+        bugswarm.compare(RED, {"failed": 2})[0][0] == "number of failed tests differs"
+    )
     assert bugswarm.compare(b"error: 1\n", {"failed": 2})[0][0].endswith(" not read")
-    assert bugswarm.compare(b"", {"status": "ok"}) == [("says nothing of a success", "")]
+    assert bugswarm.compare(b"", {"status": "ok"}) == [
+        ("says nothing of a success", "")
+    ]
 
 
 _ASSERTED = ("status", "number of failed tests", "names")
@@ -140,7 +165,11 @@ def test_swe_bench() -> None:
     )
     assert [*swe_bench.parsed(tests)] == [("test_a", "x", {"b", "c"})]
     full = b"$ run-tests\nNo space left on device\n"
-    assert swe_bench.compare_charge(full, "TIER_ENVIRONMENT") == [("the charge agrees", "")]
-    assert swe_bench.compare_charge(full, "TIER_AMBIGUOUS")[0][0] == "the charge differs"
+    assert swe_bench.compare_charge(full, "TIER_ENVIRONMENT") == [
+        ("the charge agrees", "")
+    ]
+    assert (
+        swe_bench.compare_charge(full, "TIER_AMBIGUOUS")[0][0] == "the charge differs"
+    )
     assert swe_bench.compare_names(RED, {"test_a.py::test_b"}) == [("names agree", "")]
     assert swe_bench.compare_names(b"", {"b"}) == [("says nothing", "b")]

@@ -143,7 +143,9 @@ def test_other_command_without_exit_code() -> None:
     assert answer["lines"][0]["number"] == 2
 
 
-@pytest.mark.parametrize("log", [b"", b"all is well\n", b"\x00" * 10_000, b"\x7fELF\x01\x02"])
+@pytest.mark.parametrize(
+    "log", [b"", b"all is well\n", b"\x00" * 10_000, b"\x7fELF\x01\x02"]
+)
 def test_log_that_says_nothing(log: bytes) -> None:
     """Where neither the log nor an exit code tells anything, one line says what would."""
     with pytest.raises(
@@ -155,7 +157,10 @@ def test_log_that_says_nothing(log: bytes) -> None:
 
 def test_exit_code_that_a_ci_system_tells() -> None:
     """The last line of a CI job gives the exit code, where none was given."""
-    log = PYTEST_LOG.partition("FE[gw0]")[0] + "\n##[error]Process completed with exit code 139.\n"
+    log = (
+        PYTEST_LOG.partition("FE[gw0]")[0]
+        + "\n##[error]Process completed with exit code 139.\n"
+    )
     answer = answer_of(log)
     assert (answer["kind"], answer["exit"]["code"]) == ("process.crashed", 139)
 
@@ -203,7 +208,10 @@ def test_utf_16() -> None:
     expected = answer_of(FAILED_LOG, exit_code=1)
     chunks = chunks_of(io.BytesIO(FAILED_LOG.replace("\n", "\r\n").encode("utf-16")))
     assert classify_log(chunks, name="log", exit_code=1) == expected
-    assert answer_of(FAILED_LOG.encode("utf-16-le"), exit_code=1)["reason"] == "TESTS_FAILED"
+    assert (
+        answer_of(FAILED_LOG.encode("utf-16-le"), exit_code=1)["reason"]
+        == "TESTS_FAILED"
+    )
 
 
 BANG: Final = "!" * 20
@@ -217,16 +225,17 @@ STACKS: Final = (
     "++++++++++ Timeout ++++++++++\n~~~~~ Stack of MainThread (1) ~~~~~\n"
     '  File "/x/test_it.py", line 2, in test_b\n    time.sleep(9)\n++++++++++ Timeout ++++++++++\n'
 )
-FAULTHANDLER: Final = 'Timeout (0:00:00.300000)!\nThread 0x1:\n  File "/x/test_it.py", line 2\n'
-WORKER_STOP: Final = (
-    "! xdist.dsession.Interrupted: <WorkerController gw1> received keyboard-interrupt !\n"
+FAULTHANDLER: Final = (
+    'Timeout (0:00:00.300000)!\nThread 0x1:\n  File "/x/test_it.py", line 2\n'
 )
+WORKER_STOP: Final = "! xdist.dsession.Interrupted: <WorkerController gw1> received keyboard-interrupt !\n"
 BLOCK_OF_WORKER: Final = (
     ".[gw1] node down: keyboard-interrupt\nF\n=== FAILURES ===\n___ test_it.py ___\n"
     f"worker 'gw1' crashed while running 'test_it.py::test_b'\n{WORKER_STOP}"
 )
 ON_WORKERS: Final = (
-    ".[gw1] node down: keyboard-interrupt\nF\nreplacing crashed worker gw1\n\n" + WORKER_STOP
+    ".[gw1] node down: keyboard-interrupt\nF\nreplacing crashed worker gw1\n\n"
+    + WORKER_STOP
 )
 DIED: Final = ".[gw1] node down: Not properly terminated\nF    [100%]\n"
 IN_WORDS: Final = (
@@ -253,10 +262,20 @@ QUIET: Final = (
     (f"..{STACKS}", 1, "TIMEOUT", "test.timeout"),
     (STACKS, 1, "TIMEOUT", "test.timeout"),
     (f"..{FAULTHANDLER}", 1, "TIMEOUT", "test.timeout"),
-    (f"{ON_WORKERS}1 failed, 1 passed in 1.13s\n", 2, "INTERRUPTED", "interrupt.keyboard"),
+    (
+        f"{ON_WORKERS}1 failed, 1 passed in 1.13s\n",
+        2,
+        "INTERRUPTED",
+        "interrupt.keyboard",
+    ),
     (ON_WORKERS, 2, "INTERRUPTED", "interrupt.keyboard"),
     (f"F{ON_WORKERS}2 failed, 1 passed in 1.13s\n", 2, "TESTS_FAILED", "test.failed"),
-    (f"{IN_WORDS}1 failed, 1 passed in 1.13s\n", 2, "INTERRUPTED", "interrupt.keyboard"),
+    (
+        f"{IN_WORDS}1 failed, 1 passed in 1.13s\n",
+        2,
+        "INTERRUPTED",
+        "interrupt.keyboard",
+    ),
     (
         BLOCK_OF_WORKER + "1 failed, 1 passed in 1.13s\n",
         2,
@@ -268,7 +287,12 @@ QUIET: Final = (
     # What a test has printed (`-s`) is no word of pytest's, nor is an earlier session's.
     (f"{CTRL_C}.\n1 passed in 0.1s\n", 0, None, None),
     (f".\n{CTRL_C}1 passed in 0.1s\n.\n1 passed in 0.1s\n", 0, None, None),
-    (f"{CTRL_C}F\n=== FAILURES ===\n{FAILED_LOG[-80:]}", 1, "TESTS_FAILED", "test.failed"),
+    (
+        f"{CTRL_C}F\n=== FAILURES ===\n{FAILED_LOG[-80:]}",
+        1,
+        "TESTS_FAILED",
+        "test.failed",
+    ),
 )
 
 
@@ -284,7 +308,9 @@ QUIET: Final = (
     ids=["bare", "github", "gitlab", "gh", "colour"],
 )
 @pytest.mark.parametrize(("log", "code", "reason", "kind"), QUIET)
-def test_quiet_log(log: str, code: int, reason: str | None, kind: str | None, before: str) -> None:
+def test_quiet_log(
+    log: str, code: int, reason: str | None, kind: str | None, before: str
+) -> None:
     """A log without a header tells the same with an exit code and without, stamped or not."""
     stamped = "".join(f"{before}{line}\n" for line in log.splitlines())
     for exit_code in (code, None):
@@ -308,7 +334,10 @@ def test_quiet_log(log: str, code: int, reason: str | None, kind: str | None, be
         ("=== 5 tests collected in 0.01s ===", None),
         ("3/5 tests collected (2 deselected) in 0.01s", None),
         ("=== 2 tests collected, 1 error in 0.12s ===", "TESTS_FAILED"),
-        ("=== 1 failed, 2 passed, 1 pytest-warnings in 0.12 seconds ===", "TESTS_FAILED"),
+        (
+            "=== 1 failed, 2 passed, 1 pytest-warnings in 0.12 seconds ===",
+            "TESTS_FAILED",
+        ),
         ("=== 1 pytest-warnings, 1 error in 0.12 seconds ===", "TESTS_FAILED"),
         ("=== 2 error in 0.12 seconds ===", "TESTS_FAILED"),
         ("=== no tests ran in 0.01 seconds ===", "NO_TESTS_COLLECTED"),
@@ -356,7 +385,9 @@ ERROR a.py - ValueError: x
         (ONE_OF_NINE, "collection.error", 9, "9 "),
     ],
 )
-def test_what_has_no_node_id_is_counted(log: str, kind: str, count: int, words: str) -> None:
+def test_what_has_no_node_id_is_counted(
+    log: str, kind: str, count: int, words: str
+) -> None:
     """As pytest has counted it, also beside what has one."""
     answer = answer_of(f"{log}\n")
     counts = {each["kind"]: each["count"] for each in answer["reasons"]}
@@ -380,7 +411,9 @@ BY_PLUGIN: Final = (
     '  File "/x/pytest_timeout.py", line 502, in timeout_sigalrm\n'
     "    pytest.fail(PYTEST_FAILURE_MESSAGE % settings.timeout)\n"
 )
-BY_TEST: Final = '  File "/x/test_it.py", line 2, in test_c\n    pytest.fail("Timeout...")\n'
+BY_TEST: Final = (
+    '  File "/x/test_it.py", line 2, in test_c\n    pytest.fail("Timeout...")\n'
+)
 NATIVE: Final = (
     # the last frames, what was raised, kind, message
     (BY_PLUGIN, "Failed: Timeout (>0.3s) from pytest-timeout.", "test.timeout"),
@@ -432,7 +465,9 @@ def test_caps() -> None:
 def test_every_text_passes_one_function() -> None:
     """What takes secrets out sees each text of the answer."""
     log = FAILED_LOG.replace("bad", "hunter2").replace("test_m", "test_hunter2")
-    answer = answer_of(log, exit_code=1, shown=lambda text: text.replace("hunter2", "***"))
+    answer = answer_of(
+        log, exit_code=1, shown=lambda text: text.replace("hunter2", "***")
+    )
     assert "hunter2" not in json.dumps(answer)
     assert "***" in json.dumps(answer)
 
@@ -450,13 +485,16 @@ def test_every_prefix_of_a_log(exit_code: int | None) -> None:
         assert answer["reason"] is not None or not is_session, PYTEST_LOG[:end][-100:]
 
 
-_PARTS: Final = st.sampled_from([*PYTEST_LOG.splitlines(keepends=True), "\n", "E   ", ">", "x::y"])
+_PARTS: Final = st.sampled_from(
+    [*PYTEST_LOG.splitlines(keepends=True), "\n", "E   ", ">", "x::y"]
+)
 
 
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(
-    st.lists(st.one_of(_PARTS, st.text(max_size=20)), max_size=25), st.sampled_from([None, 0, 2])
+    st.lists(st.one_of(_PARTS, st.text(max_size=20)), max_size=25),
+    st.sampled_from([None, 0, 2]),
 )
 def test_any_mixture_of_lines(parts: list[str], exit_code: int | None) -> None:
     """No order of lines, known or not, is too much."""

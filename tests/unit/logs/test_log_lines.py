@@ -33,7 +33,10 @@ def test_a_log_that_never_ends(path: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(log_lines, "MAX_STREAM_BYTES", 3 * log_lines.CHUNK_BYTES)
     with open("/dev/zero", encoding="latin-1") as endless:
         monkeypatch.setattr("sys.stdin", endless)
-        with pytest.raises(LogError, match="stdin: it doesn't end"), open_log("-") as chunks:
+        with (
+            pytest.raises(LogError, match="stdin: it doesn't end"),
+            open_log("-") as chunks,
+        ):
             list(chunks)
     with open_log("/dev/null") as chunks:
         assert list(chunks) == []
@@ -78,7 +81,9 @@ def test_lines_keep_their_numbers(lines: list[bytes], size: int) -> None:
     """However a log is cut to pieces, each line comes once and under its number."""
     raw = b"\n".join(line.replace(b"\n", b"") for line in lines)
     reader = All()
-    tail = read_log((raw[start : start + size] for start in range(0, len(raw), size)), reader)
+    tail = read_log(
+        (raw[start : start + size] for start in range(0, len(raw), size)), reader
+    )
     expected = raw.removesuffix(b"\n").split(b"\n") if raw else []
     assert [line.text for line in reader.lines] == [clean(line) for line in expected]
     assert [line.number for line in reader.lines] == list(range(1, len(expected) + 1))

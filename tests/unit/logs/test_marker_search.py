@@ -44,7 +44,10 @@ TEXTS: Final = (
     (f"{MAX_TURNS}\n[gza_failure:TEST_FAILURE]\n", "MAX_TURNS"),
     (f"{MAX_TURNS}\nsays [GZA_FAILURE:TEST_FAILURE]\n", "MAX_TURNS"),
     (f"{MAX_TURNS}\n[GZA_FAILURE:TEST_FAILURE].\n", "MAX_TURNS"),
-    (f"{MAX_TURNS}\n[GZA_FAILURE:TEST_FAILURE][GZA_FAILURE:TEST_FAILURE]\n", "MAX_TURNS"),
+    (
+        f"{MAX_TURNS}\n[GZA_FAILURE:TEST_FAILURE][GZA_FAILURE:TEST_FAILURE]\n",
+        "MAX_TURNS",
+    ),
     (f"{MAX_TURNS}\n[GZA_FAILURE:\nTEST_FAILURE]\n", "MAX_TURNS"),
     (f"{MAX_TURNS}\n\u00a0[GZA_FAILURE:TEST_FAILURE]\n", "MAX_TURNS"),
     (f"\x1b[31m{MAX_TURNS}\x1b[0m\n", "MAX_TURNS"),
@@ -100,9 +103,13 @@ def test_a_str_is_a_text_and_never_a_path(tmp_path: Path) -> None:
     assert find_marker(path) == "MAX_TURNS"
 
 
-@pytest.mark.parametrize("given", [b"[GZA_FAILURE:MAX_TURNS]", bytearray(b"log"), 3, None])
+@pytest.mark.parametrize(
+    "given", [b"[GZA_FAILURE:MAX_TURNS]", bytearray(b"log"), 3, None]
+)
 @pytest.mark.parametrize("look", [find_marker, marker_in])
-def test_what_is_neither_a_text_nor_a_path(look: Callable[[Any], object], given: object) -> None:
+def test_what_is_neither_a_text_nor_a_path(
+    look: Callable[[Any], object], given: object
+) -> None:
     """Bytes, of which nobody can tell whether they are a text or a path, are refused in words."""
     words = (
         f"a marker is looked for in a str or in a file, not in {type(given).__name__}; "
@@ -114,15 +121,21 @@ def test_what_is_neither_a_text_nor_a_path(look: Callable[[Any], object], given:
 
 def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     """A missing file, a folder and a forbidden file are named with what is wrong."""
-    with pytest.raises(LogError, match="absent: there is no such file; give the file of a log"):
+    with pytest.raises(
+        LogError, match="absent: there is no such file; give the file of a log"
+    ):
         find_marker(tmp_path / "absent")
-    with pytest.raises(LogError, match="is a directory and not a file; give the file of a log"):
+    with pytest.raises(
+        LogError, match="is a directory and not a file; give the file of a log"
+    ):
         find_marker(tmp_path)
     with pytest.raises(LogError, match="no path"):
         find_marker(Path("a\0b"))
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all"
+)
 def test_file_that_is_forbidden(tmp_path: Path) -> None:
     """A file without the permission to read it is named."""
     path = tmp_path / "log"
@@ -173,7 +186,9 @@ def test_pieces_make_no_difference(parts: list[str], size: int) -> None:
         if re.fullmatch(r"[ \t\r]*\[GZA_FAILURE:[A-Za-z0-9_]+\][ \t\r]*", plain):
             expected = marker_on_line(line)
     raw = text.encode()
-    assert last_marker(raw[at : at + size] for at in range(0, len(raw), size)) == expected
+    assert (
+        last_marker(raw[at : at + size] for at in range(0, len(raw), size)) == expected
+    )
 
 
 @given(st.text())

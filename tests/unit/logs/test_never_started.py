@@ -20,7 +20,10 @@ SAID: Final = (
     ("tool.command_missing", "ash: line 3: pytest: not found"),
     ("tool.command_missing", "zsh:1: command not found: pytest"),
     ("tool.command_missing", "bash: pytest: command not found"),
-    ("tool.command_missing", "/usr/bin/env: \u2018python\u2019: No such file or directory"),
+    (
+        "tool.command_missing",
+        "/usr/bin/env: \u2018python\u2019: No such file or directory",
+    ),
     ("tool.command_missing", "env: python3: No such file or directory"),
     (
         "tool.command_missing",
@@ -39,7 +42,10 @@ SAID: Final = (
     ),
     ("tool.command_missing", "bash: /grader/go.sh: No such file or directory"),
     ("tool.command_missing", "sh: 0: cannot open /grader/go.sh: No such file"),
-    ("tool.command_missing", "bash: line 1: /opt/venv/bin/pytest: No such file or directory"),
+    (
+        "tool.command_missing",
+        "bash: line 1: /opt/venv/bin/pytest: No such file or directory",
+    ),
     (
         "tool.command_missing",
         "bash: ./go: /usr/bin/python9: bad interpreter: No such file or directory",
@@ -54,8 +60,14 @@ SAID: Final = (
     ("tool.syntax", 'go.sh: 7: Syntax error: "fi" unexpected'),
     ("tool.permission", "go.sh: line 7: ./check: Permission denied"),
     ("tool.permission", "bash: ./check: Permission denied"),
-    ("tool.permission", 'OCI runtime exec failed: exec: "/check": permission denied: unknown'),
-    ("process.timeout", "No output has been received in the last 10m0s, this potentially"),
+    (
+        "tool.permission",
+        'OCI runtime exec failed: exec: "/check": permission denied: unknown',
+    ),
+    (
+        "process.timeout",
+        "No output has been received in the last 10m0s, this potentially",
+    ),
     (
         "process.timeout",
         "The job exceeded the maximum time limit for jobs, and has been terminated.",
@@ -66,8 +78,14 @@ SAID: Final = (
     ),
     ("process.timeout", "##[error]The action 'test' has timed out after 9 minutes."),
     ("process.timeout", "ERROR: Job failed: execution took longer than 1h0m0s seconds"),
-    ("process.timeout", "Too long with no output (exceeded 10m0s): context deadline exceeded"),
-    ("process.timeout", "Build timed out (after 9 minutes). Marking the build as aborted."),
+    (
+        "process.timeout",
+        "Too long with no output (exceeded 10m0s): context deadline exceeded",
+    ),
+    (
+        "process.timeout",
+        "Build timed out (after 9 minutes). Marking the build as aborted.",
+    ),
     ("process.killed", "go.sh: line 7:    42 Killed                  python train.py"),
     ("sandbox.disk_full", "cp: error writing '/tmp/a': No space left on device"),
     ("sandbox.disk_full", "npm error code ENOSPC"),
@@ -75,19 +93,28 @@ SAID: Final = (
         "sandbox.service_down",
         'psql: error: connection to server at "db" (10.0.0.2) failed: Connection refused',
     ),
-    ("sandbox.service_down", "Could not connect to Redis at 127.0.0.1:6379: Connection refused"),
+    (
+        "sandbox.service_down",
+        "Could not connect to Redis at 127.0.0.1:6379: Connection refused",
+    ),
     (
         "sandbox.service_down",
         "ERROR 2002 (HY000): Can't connect to local MySQL server through socket '/run/m.sock' (2)",
     ),
     ("sandbox.service_down", "Error: connect ECONNREFUSED 127.0.0.1:5432"),
-    ("sandbox.service_down", "curl: (7) Failed to connect to localhost port 8080 after 0 ms"),
+    (
+        "sandbox.service_down",
+        "curl: (7) Failed to connect to localhost port 8080 after 0 ms",
+    ),
     (
         "tool.package_index",
         "E: Failed to fetch http://d/x.deb  Temporary failure resolving 'd'",
     ),
     ("tool.package_index", "E: Unable to locate package pytest-of-nobody"),
-    ("tool.package_index", "ERROR: Could not find a version that satisfies the requirement y==9"),
+    (
+        "tool.package_index",
+        "ERROR: Could not find a version that satisfies the requirement y==9",
+    ),
     ("tool.package_index", "npm ERR! code E404"),
     ("tool.package_index", "ERROR: unable to select packages:"),
     ("tool.install_failed", "ERROR: ResolutionImpossible: for help visit https://a"),
@@ -106,7 +133,9 @@ def answer_of(
     log: str, exit_code: int | None = None, stage: Stage = Stage.FINAL_TEST
 ) -> dict[str, Any]:
     """Return what `classify` answers."""
-    return classify_log(chunks_of_text(log), name="log", stage=stage, exit_code=exit_code)
+    return classify_log(
+        chunks_of_text(log), name="log", stage=stage, exit_code=exit_code
+    )
 
 
 @pytest.mark.parametrize("exit_code", [None, 1, 127])
@@ -128,15 +157,23 @@ def test_what_is_said_in_words() -> None:
 @pytest.mark.parametrize(
     ("log", "exit_code"),
     [
-        pytest.param(MISSING + "installing\nuv 0.9.1 (x86_64)\n", 0, id="installed-later"),
-        pytest.param(MISSING + "Successfully installed uv-0.9.1\n", 1, id="installed-by-pip"),
+        pytest.param(
+            MISSING + "installing\nuv 0.9.1 (x86_64)\n", 0, id="installed-later"
+        ),
+        pytest.param(
+            MISSING + "Successfully installed uv-0.9.1\n", 1, id="installed-by-pip"
+        ),
         pytest.param(MISSING + "fine\n" * 21, 1, id="long-ago"),
-        pytest.param("bash: uv: command not found\n" + "$ ls\n" * 4, 1, id="tried-at-a-prompt"),
+        pytest.param(
+            "bash: uv: command not found\n" + "$ ls\n" * 4, 1, id="tried-at-a-prompt"
+        ),
         pytest.param(MISSING + "Ran 3 tests in 0.1s\nOK\n", 1, id="unittest"),
         pytest.param("ok  \tshop/cart\t0.2s\n" + MISSING, 1, id="go"),
         pytest.param("  4 passing (2ms)\n" + MISSING, 0, id="mocha"),
         pytest.param(MISSING, 124, id="time-limit"),
-        pytest.param("go.sh: line 3: open: data.csv: No such file or directory\n", 1, id="data"),
+        pytest.param(
+            "go.sh: line 3: open: data.csv: No such file or directory\n", 1, id="data"
+        ),
         pytest.param("go.sh: line 3: jq: command not found\n", 0, id="no-runner"),
         pytest.param("cp: No space left on device\n", 0, id="disk-but-success"),
         pytest.param("route: 12: users: not found\n", 1, id="another-program"),
@@ -150,7 +187,9 @@ def test_what_is_said_in_words() -> None:
             1,
             id="went-on",
         ),
-        pytest.param("the uv command was not found; command not found, I say\n", 1, id="prose"),
+        pytest.param(
+            "the uv command was not found; command not found, I say\n", 1, id="prose"
+        ),
     ],
 )
 def test_what_decides_nothing(log: str, exit_code: int) -> None:
@@ -173,7 +212,9 @@ def test_words_in_the_output_of_tests() -> None:
 def test_an_exit_code_of_0_is_no_success_where_nothing_ran() -> None:
     """A runner that the shell did not find, and a pytest that skipped everything."""
     assert answer_of(f"{MISSING}done\n", 0)["kind"] == "tool.command_missing"
-    found = answer_of("collected 2 items\n\ntest_a.py ss [100%]\n\n== 2 skipped in 0.01s ==\n")
+    found = answer_of(
+        "collected 2 items\n\ntest_a.py ss [100%]\n\n== 2 skipped in 0.01s ==\n"
+    )
     assert (found["reason"], found["kind"]) == ("NO_TESTS_COLLECTED", "tests.none_run")
     assert [line["text"] for line in found["lines"]] == ["== 2 skipped in 0.01s =="]
     assert answer_of("== 1 passed, 4 skipped in 0.01s ==\n")["kind"] is None
@@ -191,7 +232,11 @@ def test_other_stages() -> None:
     assert answer_of(MISSING, 127, Stage.AGENT_RUN)["kind"] == "tool.command_missing"
 
 
-@given(st.lists(st.sampled_from([line for _, line in SAID]) | st.text(max_size=40), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from([line for _, line in SAID]) | st.text(max_size=40), max_size=12
+    )
+)
 def test_any_mixture_has_a_known_kind(lines: list[str]) -> None:
     """Whatever stands beside each other, the answer is one that is published."""
     try:

@@ -16,9 +16,13 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 
-def answer_of(log: str, exit_code: int | None = None, stage: Stage = Stage.FINAL_TEST) -> Any:
+def answer_of(
+    log: str, exit_code: int | None = None, stage: Stage = Stage.FINAL_TEST
+) -> Any:
     """Return what `classify` answers."""
-    return classify_log(chunks_of_text(log), name="log", stage=stage, exit_code=exit_code)
+    return classify_log(
+        chunks_of_text(log), name="log", stage=stage, exit_code=exit_code
+    )
 
 
 def texts_of(answer: Any) -> list[str]:
@@ -53,7 +57,12 @@ RUNNERS: Final[tuple[tuple[str, str, int, list[str]], ...]] = (
         3,
         ["test_a (shop.TestCart)"],
     ),
-    ("go", "--- FAIL: TestA (0.00s)\n    a_test.go:3: no\nFAIL\tshop\t0.2s\n", 1, ["TestA"]),
+    (
+        "go",
+        "--- FAIL: TestA (0.00s)\n    a_test.go:3: no\nFAIL\tshop\t0.2s\n",
+        1,
+        ["TestA"],
+    ),
     (
         "cargo",
         "test cart::adds ... FAILED\ntest result: FAILED. 3 passed; 1 failed; 0 ignored;\n",
@@ -67,7 +76,12 @@ RUNNERS: Final[tuple[tuple[str, str, int, list[str]], ...]] = (
         ["adds up"],
     ),
     ("mocha", "  1) Cart\n       adds up:\n  3 passing (2ms)\n  2 failing\n", 2, []),
-    ("mocha", "1) CartTest::testAdds\nTests: 3, Assertions: 9, Errors: 1, Failures: 1.\n", 2, []),
+    (
+        "mocha",
+        "1) CartTest::testAdds\nTests: 3, Assertions: 9, Errors: 1, Failures: 1.\n",
+        2,
+        [],
+    ),
     ("mocha", "  1) test adds (CartTest)\n17 doctests, 655 tests, 1 failure\n", 1, []),
     (
         "mocha",
@@ -81,7 +95,12 @@ RUNNERS: Final[tuple[tuple[str, str, int, list[str]], ...]] = (
         1,
         ["Cart \u203a adds up"],
     ),
-    ("Jest", "IE 9.0 (Windows 7.0) Cart adds FAILED\n\tTypeError: x\n", 1, ["Cart adds"]),
+    (
+        "Jest",
+        "IE 9.0 (Windows 7.0) Cart adds FAILED\n\tTypeError: x\n",
+        1,
+        ["Cart adds"],
+    ),
     ("TAP", "not ok 2 - adds up\n  ---\n# fail 1\n", 1, ["adds up"]),
     ("run-tests", "FAIL Bug #1 (adds) [ext/a/1.phpt] \n", 1, ["Bug #1 (adds)"]),
     (
@@ -93,21 +112,36 @@ RUNNERS: Final[tuple[tuple[str, str, int, list[str]], ...]] = (
     ("TAP", "not ok 1 - a\nFailed 2/13 subtests \n", 2, ["a"]),
     ("Jest", "✗ adds\n      Tests  1 failed | 7 passed (8)\n", 1, []),
     ("Jest", "✖ adds\nTOTAL: 3 FAILED, 42150 SUCCESS\n", 3, []),
-    ("Pester", "[-] adds 3ms\nTests Passed: 5, Failed: 2, Skipped: 6, Pending: 1\n", 2, []),
+    (
+        "Pester",
+        "[-] adds 3ms\nTests Passed: 5, Failed: 2, Skipped: 6, Pending: 1\n",
+        2,
+        [],
+    ),
     (
         "xUnit",
         "    A.B [FAIL]\n   Shop.Tests  Total: 151, Errors: 1, Failed: 1, Skipped: 0, Time: 3.9s\n",
         2,
         ["A.B"],
     ),
-    ("xUnit", "  A.B [FAIL]\nFailed!  - Failed:     1, Passed:    14, Skipped: 0\n", 1, ["A.B"]),
+    (
+        "xUnit",
+        "  A.B [FAIL]\nFailed!  - Failed:     1, Passed:    14, Skipped: 0\n",
+        1,
+        ["A.B"],
+    ),
     (
         "Common Test",
         "a_SUITE:adds failed on line 9\nTesting shop.a: TEST COMPLETE, 3 ok, 1 failed of 4\n",
         1,
         [],
     ),
-    ("testthat", "1. Failure: a (@a.R#4)\n[ FAIL 1 | WARN 0 | SKIP 0 | PASS 9 ]\n", 1, []),
+    (
+        "testthat",
+        "1. Failure: a (@a.R#4)\n[ FAIL 1 | WARN 0 | SKIP 0 | PASS 9 ]\n",
+        1,
+        [],
+    ),
     ("testthat", "1. Failure: a (@a.R#4)\n[ OK: 3 | SKIPPED: 0 | FAILED: 2 ]\n", 2, []),
     (
         "XCTest",
@@ -115,7 +149,12 @@ RUNNERS: Final[tuple[tuple[str, str, int, list[str]], ...]] = (
         1,
         ["CartTests testAdds"],
     ),
-    ("CTest", "  3 - cart (Failed)\n67% tests passed, 1 tests failed out of 3\n", 1, ["cart"]),
+    (
+        "CTest",
+        "  3 - cart (Failed)\n67% tests passed, 1 tests failed out of 3\n",
+        1,
+        ["cart"],
+    ),
 )
 
 
@@ -124,7 +163,11 @@ def test_other_runners(program: str, log: str, count: int, names: list[str]) -> 
     """Their failed tests are counted and named as they say, and the first one is quoted."""
     found = answer_of(f"collecting things\n{log}done\n")
     [held] = found["reasons"]
-    assert (found["reason"], found["kind"], held["count"]) == ("TESTS_FAILED", "test.failed", count)
+    assert (found["reason"], found["kind"], held["count"]) == (
+        "TESTS_FAILED",
+        "test.failed",
+        count,
+    )
     assert held["nodeids"] == names
     assert found["confidence"] == "likely"
     assert log.partition("\n")[0] in texts_of(found)
@@ -148,7 +191,10 @@ SAID: Final = (
     ("compilers", "error[E0308]: mismatched types"),
     ("compilers", "[ERROR] /shop/Cart.java:[12,3] cannot find symbol"),
     ("compilers", "[error] /shop/Cart.scala:12:3: not found: type Cart"),
-    ("compilers", "cart.o: In function `add': cart.c:(.text+0x3): undefined reference to `sum'"),
+    (
+        "compilers",
+        "cart.o: In function `add': cart.c:(.text+0x3): undefined reference to `sum'",
+    ),
     ("compilers", "** (CompileError) lib/cart.ex:10: undefined function i/1"),
     ("compilers", "PHP Fatal error:  Call to undefined method Cart::add()"),
     ("compilers", "lib/cart.rb:12:in `add': no sum (Shop::CartError)"),
@@ -160,7 +206,10 @@ SAID: Final = (
     ("linters", "  12:5  error  Missing semicolon  semi"),
     ("linters", "1. [L12] 404 https://example.org/cart"),
     ("linters", "src/cart.cpp:12: recieve  ==> receive"),
-    ("installers", "Your requirements could not be resolved to an installable set of packages."),
+    (
+        "installers",
+        "Your requirements could not be resolved to an installable set of packages.",
+    ),
     ("installers", "npm ERR! code ELIFECYCLE"),
 )
 ECHOES: Final = """npm ERR! Test failed.  See above for more details.
@@ -228,11 +277,16 @@ def test_the_failing_command_of_a_job() -> None:
 
 def test_a_job_without_a_word_of_an_error() -> None:
     """That a command failed is enough to say so, with the last that it printed."""
-    found = answer_of('$ ./check\nplease rebuild\nThe command "./check" exited with 1.\n')
+    found = answer_of(
+        '$ ./check\nplease rebuild\nThe command "./check" exited with 1.\n'
+    )
     assert texts_of(found) == ["please rebuild", 'The command "./check" exited with 1.']
     assert answer_of("Done. Your build exited with 1.\n")["kind"] == "command.failed"
     log = "$ check\nerror: no cart\n$ show\n\nDone. Your build exited with 1.\n"
-    assert texts_of(answer_of(log)) == ["error: no cart", "Done. Your build exited with 1."]
+    assert texts_of(answer_of(log)) == [
+        "error: no cart",
+        "Done. Your build exited with 1.",
+    ]
 
 
 def test_commands_none_of_which_is_marked() -> None:
@@ -249,7 +303,10 @@ def test_warnings_that_count() -> None:
 
 def test_a_job_that_succeeded() -> None:
     """Words of errors are none where Travis CI says that the build succeeded."""
-    assert answer_of("error: but got over\n\nDone. Your build exited with 0.\n")["kind"] is None
+    assert (
+        answer_of("error: but got over\n\nDone. Your build exited with 0.\n")["kind"]
+        is None
+    )
 
 
 def test_a_test_that_passes_at_last() -> None:
@@ -263,7 +320,9 @@ def test_a_test_that_passes_at_last() -> None:
 
 def test_what_a_carriage_return_overwrites() -> None:
     """The states of a progress bar hide no line."""
-    found = answer_of("Building [==>   ] 5/9\rBuilding [===>  ] 6/9\rerror: no cart\r\n")
+    found = answer_of(
+        "Building [==>   ] 5/9\rBuilding [===>  ] 6/9\rerror: no cart\r\n"
+    )
     assert texts_of(found) == ["error: no cart"]
 
 
@@ -284,9 +343,22 @@ def test_patterns_take_linear_time() -> None:
         for row in rows:
             for pattern in [row] if isinstance(row, str) else row["patterns"]:
                 whole = re.compile(rf"(?>[ \t]*){table['before']}(?:{pattern})")
-                assert whole.groups <= (5 if name in ("ended", "tallies") else 1), pattern
+                assert whole.groups <= (5 if name in ("ended", "tallies") else 1), (
+                    pattern
+                )
                 fragments = re.findall(r"[A-Za-z'\" (:>*=]{3,}", pattern)
-                for part in ("a", "1", "(", "'", " ", "/", "a.b:1:", "[a] ", " > ", *fragments):
+                for part in (
+                    "a",
+                    "1",
+                    "(",
+                    "'",
+                    " ",
+                    "/",
+                    "a.b:1:",
+                    "[a] ",
+                    " > ",
+                    *fragments,
+                ):
                     text = (part * MAX_COLUMNS)[:MAX_COLUMNS]
                     before = process_time()
                     whole.match(text)
@@ -302,4 +374,7 @@ def test_a_job_that_failed_beside_a_pytest_that_passed() -> None:
     found = answer_of(f"{linted}{passed}Done. Your build exited with 1.\n")
     assert found["kind"] == "command.failed"
     assert "a.py:1:1: F401 unused" in texts_of(found)
-    assert answer_of(f"$ pytest\n{passed}Done. Your build exited with 0.\n")["kind"] is None
+    assert (
+        answer_of(f"$ pytest\n{passed}Done. Your build exited with 0.\n")["kind"]
+        is None
+    )

@@ -36,7 +36,9 @@ STAGES: Final = {"git": Stage.GIT_CLONE}
 
 def answer_of(log: str, stage: Stage, exit_code: int | None = 1) -> dict[str, Any]:
     """Return what `classify` answers."""
-    return classify_log(chunks_of_text(log), name="log", stage=stage, exit_code=exit_code)
+    return classify_log(
+        chunks_of_text(log), name="log", stage=stage, exit_code=exit_code
+    )
 
 
 @pytest.mark.parametrize(("tool", "cause", "text"), SAID)
@@ -52,7 +54,9 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
     if cause == "daemon":
         assert (found["reason"], found["kind"]) == ("SANDBOX_ERROR", f"sandbox.{tool}")
     else:
-        assert found["reason"] == ("GIT_CLONE_FAILED" if tool == "git" else "SETUP_FAILED")
+        assert found["reason"] == (
+            "GIT_CLONE_FAILED" if tool == "git" else "SETUP_FAILED"
+        )
         assert found["message"].endswith(f"{tool}: {meaning_of(told)['words']}")
     assert told.line.text in [line["text"].strip() for line in found["lines"]]
     retryable = {True: "retry", False: "escalate", None: found["recovery_action"]}
@@ -61,14 +65,20 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
 
 def test_every_wording_is_one_of_a_cause() -> None:
     """No cause of the table is without a meaning, and each is used."""
-    assert {each.cause for each in tool_wordings()} == set(packaged_table("tools")["causes"])
+    assert {each.cause for each in tool_wordings()} == set(
+        packaged_table("tools")["causes"]
+    )
 
 
 @pytest.mark.parametrize(
     ("log", "code", "stage"),
     [
-        pytest.param(NO_HASH + "fine\n" * (MAX_LINES_AFTER + 1), 1, "setup", id="long-ago"),
-        pytest.param(f"{RETRY}\nfine\nmake: *** [all] Error 2", 1, "setup", id="got-over"),
+        pytest.param(
+            NO_HASH + "fine\n" * (MAX_LINES_AFTER + 1), 1, "setup", id="long-ago"
+        ),
+        pytest.param(
+            f"{RETRY}\nfine\nmake: *** [all] Error 2", 1, "setup", id="got-over"
+        ),
         pytest.param("fatal: I am no git\nError: whatever", 1, "setup", id="no-tool"),
         pytest.param(NO_HASH, 124, "setup", id="time-limit"),
     ],
@@ -88,7 +98,9 @@ def test_without_an_exit_code() -> None:
     """What the tool says is enough to go by, if less than an exit code."""
     found = answer_of(NO_HASH, Stage.SETUP, None)
     assert (found["reason"], found["confidence"]) == ("SETUP_FAILED", "likely")
-    found = answer_of("Cannot connect to the Docker daemon at tcp://x.\n", Stage.AGENT_RUN, None)
+    found = answer_of(
+        "Cannot connect to the Docker daemon at tcp://x.\n", Stage.AGENT_RUN, None
+    )
     assert found["kind"] == "sandbox.docker"
     with pytest.raises(LogError):
         answer_of("ssh: nothing\n", Stage.SETUP, None)

@@ -6,12 +6,25 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pytest_failure_taxonomy.prove.after import run_in_turn, run_until_excluded
-from pytest_failure_taxonomy.prove.experiment import Experiments, Outcome, OutOfTime, Victim
+from pytest_failure_taxonomy.prove.experiment import (
+    Experiments,
+    Outcome,
+    OutOfTime,
+    Victim,
+)
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.prove.recorded import Repeat
 
-VICTIM: Final = Victim(nodeid="test_it.py::test", fingerprints=frozenset(), endings=frozenset())
-OF_LETTERS: Final = {"p": "passed", "f": "failed", "o": "other", "s": "other", "c": "other"}
+VICTIM: Final = Victim(
+    nodeid="test_it.py::test", fingerprints=frozenset(), endings=frozenset()
+)
+OF_LETTERS: Final = {
+    "p": "passed",
+    "f": "failed",
+    "o": "other",
+    "s": "other",
+    "c": "other",
+}
 
 
 class Letters(Experiments):
@@ -24,7 +37,9 @@ class Letters(Experiments):
         self._letters, self._most = letters, most
         self.asked: list[str] = []
 
-    def run(self, victim: Victim, before: Sequence[str] = (), *_: Any, **given: Any) -> Outcome:
+    def run(
+        self, victim: Victim, before: Sequence[str] = (), *_: Any, **given: Any
+    ) -> Outcome:
         """Return the next outcome of a test."""
         if len(self.asked) == self._most:
             raise OutOfTime
@@ -36,7 +51,11 @@ class Letters(Experiments):
         answers: tuple[dict[str, Any], ...] = ({"result": result, "kinds": []},)
         if letter in "fo":
             answers = ({"result": "other", "kinds": ["test.failed"]},)
-        words = {"o": "KeyError: 1\n  more", "f": "assert 0", "c": "it ended with SIGSEGV"}
+        words = {
+            "o": "KeyError: 1\n  more",
+            "f": "assert 0",
+            "c": "it ended with SIGSEGV",
+        }
         return Outcome(
             result=result,
             words=words.get(letter, ""),

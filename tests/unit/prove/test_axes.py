@@ -30,7 +30,11 @@ NOON: Final = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
 
 def axes_by_name(
-    base: Base, *, args: tuple[str, ...] = (), uses_random: bool = False, **variables: str
+    base: Base,
+    *,
+    args: tuple[str, ...] = (),
+    uses_random: bool = False,
+    **variables: str,
 ) -> dict[str, Axis]:
     """Return the axes that are tried, in their order."""
     setup = Setup(args=args, folder=Path(), rootdir=Path(), variables=variables)
@@ -79,7 +83,9 @@ def test_words_and_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["random_seed"].as_it_is == "--randomly-seed=7"
     assert found["random_seed"].conditions[7].args == ("--randomly-seed=8",)
     assert found["time_zone"].as_it_is == "TZ=Asia/Kolkata"
-    assert "TZ=Asia/Kolkata" not in [each.words for each in found["time_zone"].conditions]
+    assert "TZ=Asia/Kolkata" not in [
+        each.words for each in found["time_zone"].conditions
+    ]
     seeded = axes_by_name("mixed", uses_random=True)["random_seed"]
     assert (seeded.as_it_is, seeded.conditions[3].words) == ("", "random.seed(3)")
     variables = dict(found["home"].conditions[0].variables)
@@ -99,10 +105,22 @@ def test_the_zone_that_it_has_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("base", "recorded_at", "expected"),
     [
-        ("fails", None, ["2023-07-15 12:00:00", "2036-03-15 12:00:00", "2026-12-05 12:00:00"]),
-        ("passes", NOON - timedelta(minutes=9), ["2023-07-15 12:00:00", "2026-12-31 23:58:00"]),
+        (
+            "fails",
+            None,
+            ["2023-07-15 12:00:00", "2036-03-15 12:00:00", "2026-12-05 12:00:00"],
+        ),
+        (
+            "passes",
+            NOON - timedelta(minutes=9),
+            ["2023-07-15 12:00:00", "2026-12-31 23:58:00"],
+        ),
         ("passes", NOON - timedelta(days=2, hours=11), ["2026-11-24 01:00:00"]),
-        ("passes", None, ["2026-01-31 23:58:00", "2027-01-01 00:01:00", "2028-02-29 12:00:00"]),
+        (
+            "passes",
+            None,
+            ["2026-01-31 23:58:00", "2027-01-01 00:01:00", "2028-02-29 12:00:00"],
+        ),
     ],
 )
 def test_times(base: Base, recorded_at: datetime | None, expected: list[str]) -> None:
@@ -131,7 +149,11 @@ def test_what_can_not_be_tried_says_why(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(axes, "find_faketime", lambda: None)
     monkeypatch.setattr("subprocess.run", forbid)
     monkeypatch.setattr(axes, "_ZONE_FILES", Path("missing"))
-    reasons = {name: axis.why_not for name, axis in axes_by_name("passes").items() if axis.why_not}
+    reasons = {
+        name: axis.why_not
+        for name, axis in axes_by_name("passes").items()
+        if axis.why_not
+    }
     assert reasons == {
         "network": "this user gets no network namespace of its own",
         "time_zone": "there are no time zones in missing",
@@ -162,7 +184,9 @@ def test_what_keeps_processors_busy_ends_with_who_started_it() -> None:
     """Also where that was killed."""
     code = "from pytest_failure_taxonomy.prove.axes import keep_busy\nimport os, time\n"
     code += "with keep_busy(): print(os.getpid(), flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         busy = children(process.pid)
@@ -175,7 +199,9 @@ def children(parent: int | None = None) -> list[int]:
     """Return the ids of a process's children."""
     parent = parent or os.getpid()
     tasks = Path(f"/proc/{parent}/task").iterdir()
-    return [int(each) for task in tasks for each in (task / "children").read_text().split()]
+    return [
+        int(each) for task in tasks for each in (task / "children").read_text().split()
+    ]
 
 
 def is_running(process_id: int) -> bool:
@@ -223,9 +249,17 @@ def test_what_decides_is_proven(
 ) -> None:
     """Where it fails and where it passes are both said, and both were counted."""
     proof = along(rate, LOAD, ZONES)
-    assert (proof["type"], proof["status"], proof["state"]) == (f"axis.{sort}", "proven", state)
+    assert (proof["type"], proof["status"], proof["state"]) == (
+        f"axis.{sort}",
+        "proven",
+        state,
+    )
     assert proof["failed"] >= 5
-    assert proof["without"] == {"runs": proof["without"]["runs"], "failed": 0, "state": other}
+    assert proof["without"] == {
+        "runs": proof["without"]["runs"],
+        "failed": 0,
+        "state": other,
+    }
     assert proof["without"]["runs"] >= 5
 
 
@@ -248,7 +282,9 @@ def test_what_only_shifts_the_rate_is_suspected() -> None:
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.8, 0.95])
 def test_chance_is_not_taken_for_an_axis(rate: float) -> None:
     """What led to a suspicion was chosen by how it ended, and is no part of its proof."""
-    proofs = [along(lambda _: rate, LOAD, ZONES, SEEDS, seed=seed) for seed in range(60)]
+    proofs = [
+        along(lambda _: rate, LOAD, ZONES, SEEDS, seed=seed) for seed in range(60)
+    ]
     assert [each for each in proofs if each["type"].startswith("axis")] == []
 
 

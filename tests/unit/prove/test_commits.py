@@ -37,7 +37,9 @@ class TextDecides(Experiments):
         self._random = random.Random(1)  # noqa: S311 - no secret
         self.befores: list[Sequence[str]] = []
 
-    def run(self, victim: Victim, before: Sequence[str] = (), *_: Any, **given: Any) -> Outcome:
+    def run(
+        self, victim: Victim, before: Sequence[str] = (), *_: Any, **given: Any
+    ) -> Outcome:
         """Return how it ends."""
         if len(self.befores) == self._most:
             raise OutOfTime
@@ -45,8 +47,12 @@ class TextDecides(Experiments):
         text = (self.place / FILE).read_text()
         if text.startswith(CHANCE):
             text = "failed" if self._random.random() < 0.6 else "passed"
-        result: Any = text.split()[0] if text.split()[0] in ("passed", "failed") else "other"
-        return Outcome(result=result, words=text if result == "other" else "", seconds=0.0)
+        result: Any = (
+            text.split()[0] if text.split()[0] in ("passed", "failed") else "other"
+        )
+        return Outcome(
+            result=result, words=text if result == "other" else "", seconds=0.0
+        )
 
 
 class Search:
@@ -72,7 +78,11 @@ class Search:
     def _git(self, *words: str) -> str:
         given = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
         return subprocess.run(
-            ["git", *given, *words], cwd=self.folder, check=True, capture_output=True, text=True
+            ["git", *given, *words],
+            cwd=self.folder,
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.strip()
 
     def commit(self, *texts: str) -> None:
@@ -123,11 +133,16 @@ def test_the_last_good_commit_is_that_of_the_history(search: Search) -> None:
     assert (proof["type"], proof["status"]) == ("commit", "proven")
     assert proof["state"] == f"{search.names[3][:7]} Ada: cart 3"
     assert proof["command"] == f"git show {search.names[3][:12]}"
-    assert search.lines[1] == f"   3 commits since {search.names[1][:7]} Ada: cart 1: about 2 steps"
+    assert (
+        search.lines[1]
+        == f"   3 commits since {search.names[1][:7]} Ada: cart 1: about 2 steps"
+    )
     assert len(search.saved) == 1
 
 
-def test_what_makes_it_fail_stays_proven_and_the_commit_is_told_beside_it(search: Search) -> None:
+def test_what_makes_it_fail_stays_proven_and_the_commit_is_told_beside_it(
+    search: Search,
+) -> None:
     """Polluters run first at each commit; without them, or a condition, nobody could repeat it."""
     search.commit("passed", "failed")
     for type_, state, nodeids in (
@@ -137,10 +152,16 @@ def test_what_makes_it_fail_stays_proven_and_the_commit_is_told_beside_it(search
         known = {"type": type_, "status": "proven", "state": state, "nodeids": nodeids}
         search.cause["proof"] = {**NO_PROOF, **known, "runs": 5, "failed": 5}
         since = f"{search.names[1][:7]} Ada: cart 1"
-        assert search.find(search.names[0]) == {**search.cause["proof"], "commit": since}
+        assert search.find(search.names[0]) == {
+            **search.cause["proof"],
+            "commit": since,
+        }
         assert search.lines[-3].endswith("Ada: cart 1, proven: fails at it (5 of 5), passes at its "
                                          "parent (5 of 5)")  # fmt: skip
-        assert search.lines[-1] == f"   what was proven before stays in the report: {type_}"
+        assert (
+            search.lines[-1]
+            == f"   what was proven before stays in the report: {type_}"
+        )
         assert search.are_found
         assert set(map(tuple, search.experiments[-1].befores)) == {tuple(nodeids)}
 
@@ -149,7 +170,10 @@ def test_a_test_that_comes_and_goes_has_its_commit_found(search: Search) -> None
     """It takes more runs, and both counts are told."""
     search.commit(*["passed"] * 6, *[CHANCE] * 8)
     proof = search.find(search.names[0])
-    assert (proof["status"], proof["state"]) == ("proven", f"{search.names[6][:7]} Ada: cart 6")
+    assert (proof["status"], proof["state"]) == (
+        "proven",
+        f"{search.names[6][:7]} Ada: cart 6",
+    )
     assert 0 < proof["failed"] < proof["runs"]
     assert proof["without"]["failed"] == 0
     assert proof["interval"]["low"] < 0.6 < proof["interval"]["high"]
@@ -159,12 +183,18 @@ def test_what_is_left_open_is_told_with_how_likely_it_is(search: Search) -> None
     """Time runs out, or commits can't be tested: an earlier proof stays, and nothing is proven."""
     search.commit("passed", "passed", "broken", "failed", "failed")
     proof = search.find(search.names[0])
-    assert (proof["status"], proof["state"]) == ("undecided", "the other commits can't be tested")
+    assert (proof["status"], proof["state"]) == (
+        "undecided",
+        "the other commits can't be tested",
+    )
     assert proof["suspicions"] == [
         f"50% {search.names[2][:7]} Ada: cart 2",
         f"50% {search.names[3][:7]} Ada: cart 3",
     ]
-    assert f"   {search.names[2][:7]} Ada: cart 2: can't be tested: broken 2" in search.lines
+    assert (
+        f"   {search.names[2][:7]} Ada: cart 2: can't be tested: broken 2"
+        in search.lines
+    )
     search.most = 2
     proof = search.find(search.names[0])
     assert (proof["status"], proof["state"]) == ("undecided", "time ran out")
@@ -175,7 +205,9 @@ def test_what_is_left_open_is_told_with_how_likely_it_is(search: Search) -> None
     assert not search.are_found
 
 
-def test_what_was_not_committed_is_suspected_where_the_commit_passes(search: Search) -> None:
+def test_what_was_not_committed_is_suspected_where_the_commit_passes(
+    search: Search,
+) -> None:
     """The failing run had other files than its commit."""
     search.commit("passed", "passed")
     search.report["environment"]["git"]["dirty"] = True
@@ -188,7 +220,9 @@ def test_what_was_not_committed_is_suspected_where_the_commit_passes(search: Sea
     )
 
 
-def test_several_causes_share_the_time_and_one_may_have_no_good_commit(search: Search) -> None:
+def test_several_causes_share_the_time_and_one_may_have_no_good_commit(
+    search: Search,
+) -> None:
     """The others go on, and what is said of it says why."""
     place = Location(path="b.py", line=1)
     other = make_failure(nodeid="b.py::test_it", location=place, exception=None)
@@ -199,7 +233,10 @@ def test_several_causes_share_the_time_and_one_may_have_no_good_commit(search: S
     first, second = search.saved[0]["causes"]
     assert first["proof"] is None
     assert second["proof"]["status"] == "proven"
-    assert any("it is not known where it passed; give a commit" in each for each in search.lines)
+    assert any(
+        "it is not known where it passed; give a commit" in each
+        for each in search.lines
+    )
 
 
 def test_git_is_not_asked_about_another_checkout(

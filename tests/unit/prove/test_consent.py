@@ -68,7 +68,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def doubts(args: list[str], rootdir: Path, folder: Path | None = None, **more: Any) -> list[str]:
+def doubts(
+    args: list[str], rootdir: Path, folder: Path | None = None, **more: Any
+) -> list[str]:
     """Return the doubts about a report of this machine with these arguments."""
     context = make_context(
         args=tuple(args),

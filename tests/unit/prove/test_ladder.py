@@ -58,7 +58,9 @@ class Simulated(Experiments):
     def walk(self, victim: Victim, before: Sequence[str], every: int) -> int | None:
         """Look at it after every so many tests."""
         places = [*range(0, len(before), every), len(before)]
-        fails = (at for at in places if self.run(victim, before[:at]).result == "failed")
+        fails = (
+            at for at in places if self.run(victim, before[:at]).result == "failed"
+        )
         return next(fails, None)
 
     def find_state(self, victim: Victim, before: Sequence[str]) -> Outcome:
@@ -70,7 +72,9 @@ class Simulated(Experiments):
 
 def prove(experiments: Simulated, **known: Any) -> dict[str, Any]:
     """Return the proof of a victim after a hundred tests."""
-    victim = Victim(nodeid="test_it", fingerprints=frozenset({"f"}), endings=frozenset())
+    victim = Victim(
+        nodeid="test_it", fingerprints=frozenset({"f"}), endings=frozenset()
+    )
     climb = {"victim": victim, "recorded": BEFORE, "natural": BEFORE, **known}
     return Ladder(experiments, Climb(**climb)).prove()
 
@@ -83,7 +87,13 @@ def after(*polluters: str, rate: float = 1.0) -> World:
 @pytest.mark.parametrize("threads", [False, True])
 @pytest.mark.parametrize(
     "polluters",
-    [("test_41",), ("test_0",), ("test_99",), ("test_3", "test_88"), ("test_7", "test_8")],
+    [
+        ("test_41",),
+        ("test_0",),
+        ("test_99",),
+        ("test_3", "test_88"),
+        ("test_7", "test_8"),
+    ],
 )
 def test_polluters_are_found(polluters: tuple[str, ...], threads: bool) -> None:
     """However many are needed, wherever they lie, in forks or without."""
@@ -99,7 +109,9 @@ def test_polluters_are_found(polluters: tuple[str, ...], threads: bool) -> None:
 
 def test_one_that_pollutes_now_and_then() -> None:
     """It takes more runs, and is proven with its rate."""
-    proofs = [prove(Simulated(after("test_41", rate=0.7), seed=seed)) for seed in range(20)]
+    proofs = [
+        prove(Simulated(after("test_41", rate=0.7), seed=seed)) for seed in range(20)
+    ]
     proven = [each for each in proofs if each["status"] == "proven" and each["nodeids"]]
     assert len(proven) >= 12
     assert all("test_41" in each["nodeids"] for each in proven)
@@ -125,7 +137,9 @@ def brittle(before: Sequence[str], _: str) -> float:
 @pytest.mark.parametrize("known", ["natural", "others"])
 def test_one_that_needs_another_test(known: str) -> None:
     """It is looked for where the recorded run did not have it before."""
-    proof = prove(Simulated(brittle, seed=1), **{"recorded": (), "natural": (), known: BEFORE})
+    proof = prove(
+        Simulated(brittle, seed=1), **{"recorded": (), "natural": (), known: BEFORE}
+    )
     assert (proof["type"], proof["status"], proof["nodeids"]) == (
         "order.brittle",
         "proven",
@@ -151,7 +165,11 @@ def test_what_fails_by_itself() -> None:
     """Five of five in fresh processes, and no other experiment."""
     experiments = Simulated(lambda *_: 1.0, seed=1)
     proof = prove(experiments)
-    assert (proof["type"], proof["status"], proof["failed"]) == ("reproducible", "proven", 5)
+    assert (proof["type"], proof["status"], proof["failed"]) == (
+        "reproducible",
+        "proven",
+        5,
+    )
     assert experiments.fresh_runs == 5
 
 
@@ -188,9 +206,15 @@ def test_what_neither_passes_nor_fails_so_alone() -> None:
 
 @pytest.mark.parametrize(
     ("most", "status", "nodeids"),
-    [(2, "undecided", []), (40, "suspected", ["test_41"]), (1000, "proven", ["test_41"])],
+    [
+        (2, "undecided", []),
+        (40, "suspected", ["test_41"]),
+        (1000, "proven", ["test_41"]),
+    ],
 )
-def test_what_is_known_when_time_runs_out(most: int, status: str, nodeids: list[str]) -> None:
+def test_what_is_known_when_time_runs_out(
+    most: int, status: str, nodeids: list[str]
+) -> None:
     """What was found and not yet proven is suspected."""
     proof = prove(Simulated(after("test_41"), seed=1, most=most))
     assert (proof["status"], proof["nodeids"]) == (status, nodeids)

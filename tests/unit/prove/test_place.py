@@ -20,7 +20,9 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.recorded import Repeat
 
-VICTIM = Victim(nodeid="tests/test_it.py::test_it", fingerprints=frozenset(), endings=frozenset())
+VICTIM = Victim(
+    nodeid="tests/test_it.py::test_it", fingerprints=frozenset(), endings=frozenset()
+)
 AGAIN = Repeat(victim=VICTIM)
 
 
@@ -44,7 +46,9 @@ class Imports(Experiments):
         assert name == "PYTHONPATH"
         self.paths.append(path)
         modules = {} if path is not None and self._mended_by in path else self._modules
-        return Outcome(result="passed", words="", seconds=0.0, answers=({"modules": modules},))
+        return Outcome(
+            result="passed", words="", seconds=0.0, answers=({"modules": modules},)
+        )
 
 
 @pytest.fixture
@@ -76,7 +80,9 @@ def test_paths_of_the_users_checkout_become_those_of_the_other(place: Place) -> 
     )
 
 
-def test_the_folder_of_what_is_installed_comes_first(place: Place, tmp_path: Path) -> None:
+def test_the_folder_of_what_is_installed_comes_first(
+    place: Place, tmp_path: Path
+) -> None:
     """It is found from the modules: of an editable installation, and of a copy."""
     elsewhere = tmp_path / "site-packages"
     mine, theirs = place.source, place.folder
@@ -99,7 +105,11 @@ def test_the_folder_of_what_is_installed_comes_first(place: Place, tmp_path: Pat
 def test_what_is_no_code_of_the_project_may_come_from_anywhere(place: Place) -> None:
     """Python's modules, other distributions, and an environment inside of the checkout."""
     inside = place.source / ".venv/lib/site-packages/other.py"
-    modules = {"json": Path("/usr/lib/json/__init__.py"), "other": inside, "__main__": Path("/x")}
+    modules = {
+        "json": Path("/usr/lib/json/__init__.py"),
+        "other": inside,
+        "__main__": Path("/x"),
+    }
     experiments = Imports({**modules, "pytest": Path("/site-packages/pytest.py")}, None)
     assert place.run(experiments, AGAIN).result == "passed"
     assert len(experiments.paths) == 1
@@ -122,12 +132,19 @@ def test_a_checkout_lacks_what_a_build_has_made(tmp_path: Path) -> None:
 
     def git(*words: str) -> None:
         given = ("-c", "user.name=Ada", "-c", "user.email=a@b")
-        subprocess.run(["git", *given, *words], cwd=mine, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *given, *words], cwd=mine, check=True, capture_output=True
+        )
 
     mine.mkdir()
     git("init", "--quiet")
     git("commit", "--allow-empty", "--quiet", "--message", "begin")
-    for name in ("shop/__init__.py", "shop/_version.py", "shop/fast.so", ".venv/lib/x.py"):
+    for name in (
+        "shop/__init__.py",
+        "shop/_version.py",
+        "shop/fast.so",
+        ".venv/lib/x.py",
+    ):
         (mine / name).parent.mkdir(parents=True, exist_ok=True)
         (mine / name).write_text("")
     (mine / ".gitignore").write_text("_version.py\n*.so\n.venv\n")

@@ -31,17 +31,25 @@ def test_the_interval_is_that_of_clopper_and_pearson(
     failed: int, runs: int, low: float, high: float
 ) -> None:
     """It is two-sided, at 95 %."""
-    assert Count(failed=failed, runs=runs).interval == pytest.approx((low, high), abs=1e-4)
+    assert Count(failed=failed, runs=runs).interval == pytest.approx(
+        (low, high), abs=1e-4
+    )
 
 
-@given(st.integers(1, 60).flatmap(lambda runs: st.tuples(st.integers(0, runs), st.just(runs))))
+@given(
+    st.integers(1, 60).flatmap(
+        lambda runs: st.tuples(st.integers(0, runs), st.just(runs))
+    )
+)
 def test_the_bounds_agree_with_the_beta_distribution(counts: tuple[int, int]) -> None:
     """They are its quantiles."""
     special = pytest.importorskip("scipy.special")
     failed, runs = counts
     count = Count(failed=failed, runs=runs)
     low = 0.0 if failed == 0 else special.betaincinv(failed, runs - failed + 1, 0.05)
-    high = 1.0 if failed == runs else special.betaincinv(failed + 1, runs - failed, 0.95)
+    high = (
+        1.0 if failed == runs else special.betaincinv(failed + 1, runs - failed, 0.95)
+    )
     assert lower_bound(count) == pytest.approx(low, abs=1e-9)
     assert upper_bound(count) == pytest.approx(high, abs=1e-9)
 
@@ -67,7 +75,9 @@ def test_what_is_enough_for_a_proof(
     assert are_apart(*sides) is apart
 
 
-@pytest.mark.parametrize(("rate", "passes"), [(0.05, 59), (0.028, 106), (0.5, 5), (1.0, 1)])
+@pytest.mark.parametrize(
+    ("rate", "passes"), [(0.05, 59), (0.028, 106), (0.5, 5), (1.0, 1)]
+)
 def test_how_many_passes_exclude_a_rate(rate: float, passes: int) -> None:
     """So many in a row happen in less than one of twenty cases."""
     assert passes_needed(rate) == passes

@@ -34,7 +34,11 @@ def test_the_options_of_the_run_without_ours(args: list[str], kept: list[str]) -
     [
         ("d", {"gw0": "2 0", "gw1": "1"}, ("c",)),
         ("d", {"main": "0-2"}, ()),
-        ("d", {"main": "9 2 7 0"}, ("c",)),  # numbers of no test: somebody has changed it
+        (
+            "d",
+            {"main": "9 2 7 0"},
+            ("c",),
+        ),  # numbers of no test: somebody has changed it
         ("d", {"main": "1"}, None),
         ("other", {"main": "2 0"}, None),
     ],

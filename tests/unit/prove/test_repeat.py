@@ -25,7 +25,9 @@ REPORT = {
     "order": None,
 }
 CAUSE = {"kind": "test.failed", "fingerprints": [], "nodeids": ["test_it.py::test"]}
-VICTIM = Victim(nodeid="test_it.py::test", fingerprints=frozenset(), endings=frozenset())
+VICTIM = Victim(
+    nodeid="test_it.py::test", fingerprints=frozenset(), endings=frozenset()
+)
 
 
 def test_what_a_proof_names_is_had_again(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pytest_failure_taxonomy.prove.search import fewest
 
 @given(
     st.integers(1, 80).flatmap(
-        lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), min_size=1, max_size=4))
+        lambda n: st.tuples(
+            st.just(n), st.sets(st.integers(0, n - 1), min_size=1, max_size=4)
+        )
     )
 )
 def test_those_that_are_needed_are_found(asked: tuple[int, set[int]]) -> None:

@@ -113,7 +113,9 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
     (package / "__init__.py").write_text("from shop.config import RATES, CLIENT\n")
     (package / "config.py").write_text(SHOP)
     (package / "pages").mkdir()
-    (package / "pages" / "cart.py").write_text("from shop import config; Client = config.Client\n")
+    (package / "pages" / "cart.py").write_text(
+        "from shop import config; Client = config.Client\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     import shop.config  # type: ignore[import-not-found]
@@ -154,7 +156,9 @@ _ROWS: Final = (
     Row(lambda c: setattr(c, "NEW", 3), "NEW", "NEW = 3 (was not set)"),
     Row(lambda c: delattr(c, "RATE"), "RATE", "RATE removed (was 0.2)"),
     Row(lambda c: setattr(c, "RATE", True), "RATE", "RATE = True (was 0.2)"),
-    Row(lambda c: setattr(c, "RATE", "a" * 90), "RATE", f"RATE = '{'a' * 78}… (was 0.2)"),
+    Row(
+        lambda c: setattr(c, "RATE", "a" * 90), "RATE", f"RATE = '{'a' * 78}… (was 0.2)"
+    ),
     Row(
         lambda c: setattr(c, "API_KEY", "hunter2hunter"),
         "API_KEY",
@@ -176,9 +180,21 @@ _ROWS: Final = (
     ),
     Row(lambda c: c.SEEN.add(3), "SEEN", "SEEN = set([3]) (was set([]))"),
     Row(lambda c: c.QUEUE.append(3), "QUEUE", "QUEUE = collections.deque([1, 3]) (was"),
-    Row(lambda c: c.LATEST.update(b=2), "LATEST", "LATEST = collections.OrderedDict({'a': 1, 'b'"),
-    Row(lambda c: c.COUNTS.update("a"), "COUNTS", "COUNTS = collections.Counter({'a': 2}) (was"),
-    Row(lambda c: c.LINES[c.Client].append(1), "LINES", "LINES = collections.defaultdict({the cla"),
+    Row(
+        lambda c: c.LATEST.update(b=2),
+        "LATEST",
+        "LATEST = collections.OrderedDict({'a': 1, 'b'",
+    ),
+    Row(
+        lambda c: c.COUNTS.update("a"),
+        "COUNTS",
+        "COUNTS = collections.Counter({'a': 2}) (was",
+    ),
+    Row(
+        lambda c: c.LINES[c.Client].append(1),
+        "LINES",
+        "LINES = collections.defaultdict({the cla",
+    ),
     Row(lambda c: c.BYTES.append(1), "BYTES", "BYTES = bytearray([97, 98, 1]) (was"),
     Row(
         lambda c: c.BIG.append(1),
@@ -188,18 +204,32 @@ _ROWS: Final = (
     ),
     Row(lambda c: setattr(c, "BIG", []), "BIG", "BIG = [] (was list with 600"),
     Row(lambda c: setattr(c.LOCAL, "x", 3), "LOCAL.x", "LOCAL.x = 3 (was not set)"),
-    Row(lambda c: setattr(c.Client, "timeout", 4), "Client.timeout", "Client.timeout = 4 (was 3)"),
+    Row(
+        lambda c: setattr(c.Client, "timeout", 4),
+        "Client.timeout",
+        "Client.timeout = 4 (was 3)",
+    ),
     Row(lambda c: c.Client.seen.append(1), "Client.seen", "Client.seen = [1] (was [])"),
     Row(
-        lambda c: setattr(c.Client.Meta, "name", "b"), "Client.Meta.name", "Client.Meta.name = 'b'"
+        lambda c: setattr(c.Client.Meta, "name", "b"),
+        "Client.Meta.name",
+        "Client.Meta.name = 'b'",
     ),
     Row(
         lambda c: setattr(c.Client, "get", mock.Mock()),
         "Client.get",
         "Client.get = an object of unittest.mock.Mock (was the function shop.config.Client.get)",
     ),
-    Row(lambda c: setattr(c.Client, "post", 1), "Client.post", "Client.post = 1 (was not set)"),
-    Row(lambda c: c.CLIENT.items.append(3), "CLIENT.items", "CLIENT.items = [3] (was [])"),
+    Row(
+        lambda c: setattr(c.Client, "post", 1),
+        "Client.post",
+        "Client.post = 1 (was not set)",
+    ),
+    Row(
+        lambda c: c.CLIENT.items.append(3),
+        "CLIENT.items",
+        "CLIENT.items = [3] (was [])",
+    ),
     Row(lambda c: setattr(c.CLIENT, "n", 2), "CLIENT.n", "CLIENT.n = 2 (was 1)"),
     Row(lambda c: c.CLIENT.price, "CLIENT.price", "CLIENT.price = 5 (was not set)"),
     Row(
@@ -207,7 +237,11 @@ _ROWS: Final = (
         "CLIENT",
         "CLIENT = another object of shop.config.Client",
     ),
-    Row(lambda c: setattr(c.CLIENTS["main"], "n", 5), "CLIENTS['main'].n", "CLIENTS['main'].n = 5"),
+    Row(
+        lambda c: setattr(c.CLIENTS["main"], "n", 5),
+        "CLIENTS['main'].n",
+        "CLIENTS['main'].n = 5",
+    ),
     Row(
         lambda c: setattr(c.CLIENTS[c.Client][0], "n", 5),
         "CLIENTS[the class shop.config.Client][0].n",
@@ -218,7 +252,11 @@ _ROWS: Final = (
         "Single.instances[the class shop.config.Settings].debug",
         "Single.instances[the class shop.config.Settings].debug = True (was not set)",
     ),
-    Row(lambda c: setattr(c.FORMATTER, "_fmt", ""), "FORMATTER._fmt", "FORMATTER._fmt = '' (was"),
+    Row(
+        lambda c: setattr(c.FORMATTER, "_fmt", ""),
+        "FORMATTER._fmt",
+        "FORMATTER._fmt = '' (was",
+    ),
     Row(
         lambda c: c.load(3),
         "load.cache_info()",
@@ -233,7 +271,8 @@ _ROWS: Final = (
     Row(lambda c: c.count(), "count.n", "count.n = 1 (was not set)"),
 )
 ATTRIBUTES: Final = tuple(
-    row._replace(key=f"shop.config.{row.key}", text=f"shop.config.{row.text}") for row in _ROWS
+    row._replace(key=f"shop.config.{row.key}", text=f"shop.config.{row.text}")
+    for row in _ROWS
 )
 
 OTHERS: Final = (
@@ -252,7 +291,11 @@ OTHERS: Final = (
         "the environment variable HOME",
         "the environment variable HOME changed",
     ),
-    Row(lambda _: os.chdir("/"), "the working directory", "the working directory = '/' (was '"),
+    Row(
+        lambda _: os.chdir("/"),
+        "the working directory",
+        "the working directory = '/' (was '",
+    ),
     Row(
         leave_time_zone,
         "the time zone",
@@ -358,7 +401,9 @@ def rounds(rows: Iterable[Row]) -> Iterator[list[Row]]:
         together: list[Row] = []
         for row in left:
             pairs = ((f"{row.key}.", f"{other.key}.") for other in together)
-            if not any(one.startswith(two) or two.startswith(one) for one, two in pairs):
+            if not any(
+                one.startswith(two) or two.startswith(one) for one, two in pairs
+            ):
                 together.append(row)
         yield together
         left = [row for row in left if row not in together]
@@ -366,7 +411,10 @@ def rounds(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 @pytest.mark.parametrize("rows", [ATTRIBUTES, OTHERS], ids=["attributes", "others"])
 def test_each_part_is_found_said_and_put_back(
-    rows: tuple[Row, ...], shop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: tuple[Row, ...],
+    shop: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever a test changes is found under one key, and is as it was when it was put back."""
     # As if no test of this process had used a loop.
@@ -380,7 +428,10 @@ def test_each_part_is_found_said_and_put_back(
             for row in together:
                 row.pollute(shop)
         finally:
-            found = {each.key: each for each in differences(before, Snapshot(tmp_path), redact)}
+            found = {
+                each.key: each
+                for each in differences(before, Snapshot(tmp_path), redact)
+            }
             put_back(before, [*found])
             left = differences(before, Snapshot(tmp_path), redact)
         for row in together:
@@ -445,7 +496,9 @@ class Lazy(types.ModuleType):
 """
 
 
-def test_no_code_of_the_users_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_code_of_the_users_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Objects, containers and modules whose methods all raise are told apart by identity alone."""
     (tmp_path / "hostile.py").write_text(HOSTILE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -454,7 +507,12 @@ def test_no_code_of_the_users_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lazy = hostile.Lazy("lazy")
     monkeypatch.setitem(sys.modules, "hostile", hostile)
     monkeypatch.setitem(sys.modules, "lazy", lazy)
-    odd = {"thing": hostile.things[0], "numpy.random": hostile.things[0], 1: lazy, ("a",): None}
+    odd = {
+        "thing": hostile.things[0],
+        "numpy.random": hostile.things[0],
+        1: lazy,
+        ("a",): None,
+    }
     for name, thing in odd.items():
         monkeypatch.setitem(sys.modules, name, thing)  # type: ignore[misc]
     for one in (hostile.ONE, hostile.LIST, lazy):
@@ -476,7 +534,9 @@ def test_no_code_of_the_users_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     object.__setattr__(hostile.things[2], "n", 5)
     type.__setattr__(hostile.Thing, "n", 5)
     found = differences(before, Snapshot(tmp_path), str)
-    assert {each.key.partition(".")[2]: each.text.partition(" = ")[2] for each in found} == {
+    assert {
+        each.key.partition(".")[2]: each.text.partition(" = ")[2] for each in found
+    } == {
         "CHANGED": "2 (was 1)",
         "DEQUE": "hostile.deque([an object of hostile.Thing]) (was hostile.deque([]))",
         "DICT": "hostile.dict({'a': an object of hostile.Thing}) (was hostile.dict({}))",

@@ -61,11 +61,15 @@ class Runs:
         if commit in self._untestable:
             return Outcome(result="other", words=self._untestable[commit], seconds=0.0)
         is_failed = self._random.random() < self._rates[name in self._failing]
-        return Outcome(result="failed" if is_failed else "passed", words="", seconds=0.0)
+        return Outcome(
+            result="failed" if is_failed else "passed", words="", seconds=0.0
+        )
 
 
 def walk(
-    history: list[list[str]], runs: Callable[[str], Outcome], known: Count = NOTHING_KNOWN
+    history: list[list[str]],
+    runs: Callable[[str], Outcome],
+    known: Count = NOTHING_KNOWN,
 ) -> tuple[str, str] | str:
     """Return what is found."""
     return Walk(history, runs, known).find()
@@ -85,7 +89,9 @@ def test_a_test_that_always_fails_takes_a_plain_bisection(data: st.DataObject) -
     assert len(runs.asked) <= len(set(runs.asked)) + 8
 
 
-def test_a_merged_branch_is_searched_and_its_merge_is_named_where_both_sides_pass() -> None:
+def test_a_merged_branch_is_searched_and_its_merge_is_named_where_both_sides_pass() -> (
+    None
+):
     """Commits 2 and 3 are a branch from 1, and 4 and 5 the main line; 6 merges, 7 follows.
 
     8 is a parent outside of the range.
@@ -110,7 +116,9 @@ def test_commits_that_cannot_be_tested_are_passed_over() -> None:
     assert sum(each in broken for each in runs.asked) <= 3
 
 
-def test_it_is_undecided_where_the_commit_is_among_those_that_cannot_be_tested() -> None:
+def test_it_is_undecided_where_the_commit_is_among_those_that_cannot_be_tested() -> (
+    None
+):
     """The posterior names them all alike, and none is told as the one."""
     history = in_a_row(10)
     broken = dict.fromkeys((4, 5, 6), "no module named shop")
@@ -122,7 +130,11 @@ def test_it_is_undecided_where_the_commit_is_among_those_that_cannot_be_tested()
 def test_a_parent_of_a_merge_that_cannot_be_tested_leaves_it_undecided() -> None:
     """It fails at the commit; that it passes before is not shown on one side."""
     merged = commits((), (0, 2))
-    search = Walk(merged, Runs(merged, 1, untestable={2: "no tests were collected"}), NOTHING_KNOWN)
+    search = Walk(
+        merged,
+        Runs(merged, 1, untestable={2: "no tests were collected"}),
+        NOTHING_KNOWN,
+    )
     assert search.find() == "the other commits can't be tested"
     assert search.likeliest() == [("1", 1.0)]
 
@@ -139,7 +151,9 @@ def test_the_ends_have_to_be_as_they_are_said_to_be() -> None:
         "at the failing commit it passes (29 of 29)"
     )
     other = Runs(history, 8, untestable={8: "KeyError: 'x'"})
-    assert walk(history, other) == ("at the failing commit it ends in another way: KeyError: 'x'")
+    assert walk(history, other) == (
+        "at the failing commit it ends in another way: KeyError: 'x'"
+    )
     earlier = Runs(history, 0)
     assert walk(history, earlier) == (
         "it fails before, too: 1 of 1 at 0; give an earlier commit by --good"
@@ -157,7 +171,9 @@ def test_what_is_known_so_far_is_left_where_time_runs_out() -> None:
     assert "40" in dict(likely)
 
 
-def test_a_failure_that_comes_and_goes_is_found_by_weighing_and_hardly_ever_wrongly() -> None:
+def test_a_failure_that_comes_and_goes_is_found_by_weighing_and_hardly_ever_wrongly() -> (
+    None
+):
     """Among 60 searches with rates of 10 % to 90 %, a wrong commit is proven in 5 % at most."""
     proven = wrong = 0
     for seed in range(60):
@@ -175,7 +191,9 @@ def test_a_failure_that_comes_and_goes_is_found_by_weighing_and_hardly_ever_wron
     assert wrong <= MOST_WRONG * proven
 
 
-def test_what_is_taken_for_certain_at_first_is_weighed_once_it_contradicts_itself() -> None:
+def test_what_is_taken_for_certain_at_first_is_weighed_once_it_contradicts_itself() -> (
+    None
+):
     """Nothing is known of a rate of 60 %; a pass after the commit first leads astray."""
     right = 0
     for seed in range(20):
@@ -205,7 +223,9 @@ def test_shares_of_all_suspects_are_one(data: st.DataObject) -> None:
     """Whatever was seen, no suspect is lost and none counts twice."""
     count = data.draw(st.integers(1, 12))
     parents = [()] + [
-        tuple(sorted(data.draw(st.sets(st.integers(0, number), min_size=1, max_size=2))))
+        tuple(
+            sorted(data.draw(st.sets(st.integers(0, number), min_size=1, max_size=2)))
+        )
         for number in range(count)
     ]
     known = Count(failed=data.draw(st.sampled_from((0, 1, 10))), runs=10)

@@ -15,7 +15,13 @@ from typing import Final
 import pytest
 
 from pytest_failure_taxonomy.record.lock import ReportLock
-from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_pytest
+from tests.helpers.children import (
+    REPORT,
+    SWITCH,
+    child_environment,
+    pytest_command,
+    run_pytest,
+)
 from tests.helpers.reports import assert_valid_report
 
 pytestmark = pytest.mark.posix("Windows has no `fcntl` to lock a file by")
@@ -106,7 +112,9 @@ def test_a_lock_whose_descriptor_is_closed(tmp_path: Path) -> None:
     lock.release()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": "x"}', b"\0" * 500])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": "x"}', b"\0" * 500]
+)
 def test_a_lock_file_of_anybodys(tmp_path: Path, content: bytes) -> None:
     """What names no process that runs keeps nobody from the path."""
     report = tmp_path / REPORT

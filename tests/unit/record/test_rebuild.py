@@ -11,7 +11,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit
 TEST = "test_cart.py::test_a"
 TIMER = Timer(armed_ns=7_000_000_000, budget_seconds=4.0, method="thread")
 OF_TIMER = TimeLimit(
-    owner="pytest-timeout (thread)", budget_seconds=4.0, elapsed_seconds=3.0, nodeid=TEST
+    owner="pytest-timeout (thread)",
+    budget_seconds=4.0,
+    elapsed_seconds=3.0,
+    nodeid=TEST,
 )
 OF_FAULTHANDLER = TimeLimit(
     owner="faulthandler_timeout", budget_seconds=5.0, elapsed_seconds=3.5, nodeid=TEST
@@ -29,7 +32,9 @@ OF_FAULTHANDLER = TimeLimit(
     ],
 )
 def test_the_limits_of_a_test(
-    timer: Timer | None, faulthandler_seconds: float | None, expected: tuple[TimeLimit, ...]
+    timer: Timer | None,
+    faulthandler_seconds: float | None,
+    expected: tuple[TimeLimit, ...],
 ) -> None:
     """A timer runs from when it was armed, faulthandler's limit from the start of the test."""
     limits = limits_of_test(

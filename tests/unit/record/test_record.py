@@ -139,7 +139,9 @@ def read(folder: Path) -> RecordedRun:
 
 
 def evidence(
-    run: RecordedRun, workers: Mapping[str, WorkerState] | None = None, ended_ns: int | None = None
+    run: RecordedRun,
+    workers: Mapping[str, WorkerState] | None = None,
+    ended_ns: int | None = None,
 ) -> RunEvidence:
     """Return the evidence of a record whose process has vanished."""
     return evidence_of(run, replace(VANISHED, ended_ns=ended_ns), workers or {})
@@ -166,7 +168,9 @@ NODEIDS: Final = [f"tests/test_it.py::test_{name}" for name in "abcdef"] + [
     "test_ünï.py::test[\udc80-\n]"
 ]
 STEPS: Final = st.one_of(
-    st.tuples(st.just("start"), st.sampled_from([*NODEIDS, "unknown.py::x", "unknown.py::y"])),
+    st.tuples(
+        st.just("start"), st.sampled_from([*NODEIDS, "unknown.py::x", "unknown.py::y"])
+    ),
     st.tuples(st.just("call"), st.sampled_from(NODEIDS)),
     st.tuples(st.just("teardown"), st.sampled_from(NODEIDS)),
     st.tuples(st.just("finish"), st.sampled_from([*NODEIDS, "unknown.py::x"])),
@@ -220,7 +224,9 @@ def take_step(recording: Recording, step: str, word: str) -> None:
     steps=st.lists(STEPS, max_size=40),
 )
 def test_the_reader_says_what_the_run_knew(
-    tmp_path_factory: pytest.TempPathFactory, selection: list[str], steps: list[tuple[str, str]]
+    tmp_path_factory: pytest.TempPathFactory,
+    selection: list[str],
+    steps: list[tuple[str, str]],
 ) -> None:
     """Whatever happens in whichever order, the record gives back what was in memory: the counts,
     the tests in flight, those not run, and each failure, error and interruption.
@@ -238,7 +244,9 @@ def test_the_reader_says_what_the_run_knew(
     assert seen.counts == progress.counts(failed)
     assert seen.not_run == progress.not_started()
     known = [test for test in progress.in_flight() if test.nodeid in selection]
-    assert [(t.nodeid, t.phase) for t in seen.in_flight] == [(t.nodeid, t.phase) for t in known]
+    assert [(t.nodeid, t.phase) for t in seen.in_flight] == [
+        (t.nodeid, t.phase) for t in known
+    ]
     assert seen.failures == tuple(log.failures)
     assert seen.errors == tuple(log.errors)
     assert seen.interruptions == tuple(log.interruptions)
@@ -256,26 +264,40 @@ def test_the_reader_says_what_the_run_knew(
     assert not folder.exists()
 
 
-def test_a_record_is_read_while_it_is_written(folder: Path, recording: Recording) -> None:
+def test_a_record_is_read_while_it_is_written(
+    folder: Path, recording: Recording
+) -> None:
     """Each thing is there the moment it has happened, with its time."""
     run = read(folder)
     assert run.nodeids == ["t.py::a", "t.py::b", "t.py::c"]
     assert run.counters == {**dict.fromkeys(COUNTED, 0), "passed": 1}
     ((test),) = run.in_flight
-    assert (test.nodeid, test.phase, test.start_ns) == ("t.py::b", "call", STARTED_NS + 2_000_000)
+    assert (test.nodeid, test.phase, test.start_ns) == (
+        "t.py::b",
+        "call",
+        STARTED_NS + 2_000_000,
+    )
     assert run.not_run == ("t.py::c",)
     assert (run.exit_code, run.timer, run.notes) == (None, None, ())
     recording.record.clock = lambda: STARTED_NS
     recording.record.arm_timer(2.5, "thread")
     armed = read(folder).timer
     assert armed is not None
-    assert (armed.armed_ns, armed.budget_seconds, armed.method) == (STARTED_NS, 2.5, "thread")
+    assert (armed.armed_ns, armed.budget_seconds, armed.method) == (
+        STARTED_NS,
+        2.5,
+        "thread",
+    )
     recording.record.arm_timer(0.0, "")
     assert read(folder).timer is None
 
 
-@pytest.mark.parametrize("exit_code", [0, 1, 255, 0xC000_0005, 0xFFFF_FFFF])  # as on Windows
-def test_the_end_of_a_session_is_noted(folder: Path, recording: Recording, exit_code: int) -> None:
+@pytest.mark.parametrize(
+    "exit_code", [0, 1, 255, 0xC000_0005, 0xFFFF_FFFF]
+)  # as on Windows
+def test_the_end_of_a_session_is_noted(
+    folder: Path, recording: Recording, exit_code: int
+) -> None:
     """A finished session says so with its exit code, and loses nothing of what it was."""
     assert isinstance(recording.record, DiskRecord)
     recording.record.finish(exit_code)
@@ -289,7 +311,8 @@ def test_the_context_is_given_back(folder: Path, recording: Recording) -> None:
     """Which run it was is read as it was written; how long it took where its end is known."""
     run = read(folder)
     assert (
-        context_of(run, replace(VANISHED, ended_ns=STARTED_NS + 12_500_000_000)) == make_context()
+        context_of(run, replace(VANISHED, ended_ns=STARTED_NS + 12_500_000_000))
+        == make_context()
     )
     assert context_of(run, VANISHED) == make_context(duration_seconds=None)
 
@@ -297,7 +320,10 @@ def test_the_context_is_given_back(folder: Path, recording: Recording) -> None:
 def test_a_failure_is_given_back(folder: Path, recording: Recording) -> None:
     """What was raised and what was said of it are read as they were written."""
     said = Attribution(
-        reason=FailureReason.SANDBOX_ERROR, kind="sandbox.browser", source="test", detail="gone"
+        reason=FailureReason.SANDBOX_ERROR,
+        kind="sandbox.browser",
+        source="test",
+        detail="gone",
     )
     failure = make_failure(attributed=said)
     assert failure.exception is not None
@@ -354,7 +380,9 @@ def test_a_large_selection_is_written_in_pieces(
         return write_bytes(descriptor, content)
 
     monkeypatch.setattr(isolate_module(os), "write", count)
-    nodeids = [f"tests/test_module_{i // 100}.py::test_number[{i}]" for i in range(100_000)]
+    nodeids = [
+        f"tests/test_module_{i // 100}.py::test_number[{i}]" for i in range(100_000)
+    ]
     recording = Recording(DiskRecord(folder))
     recording.progress.select(nodeids)
     recording.run_test(nodeids[0])
@@ -427,14 +455,18 @@ def test_noise_in_the_state(
 
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner)
+    ),
     max_leaves=6,
 )
 
 
 @settings(deadline=None)
 @given(line=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_noise_in_the_events(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
+def test_noise_in_the_events(
+    tmp_path_factory: pytest.TempPathFactory, line: bytes
+) -> None:
     """A line that is no event is left out and counted; what stands around it is read."""
     state, events = _written(tmp_path_factory)
     first, rest = events.split(b"\n", 1)
@@ -456,7 +488,9 @@ def test_noise_in_the_events(tmp_path_factory: pytest.TempPathFactory, line: byt
         b"[" * 100_000,
     ],
 )
-def test_a_garbage_line_is_counted(folder: Path, recording: Recording, line: bytes) -> None:
+def test_a_garbage_line_is_counted(
+    folder: Path, recording: Recording, line: bytes
+) -> None:
     """What can't be read is said."""
     with (folder / EVENTS).open("ab") as file:
         file.write(line + b"\n")
@@ -509,13 +543,17 @@ def test_a_beginning_that_lacks_something_is_refused(
     _, fields = json.loads(first)
     del fields[missing]
     (folder / EVENTS).write_bytes(json.dumps(["run", fields]).encode() + b"\n" + rest)
-    with pytest.raises(ReportError, match=missing if missing != "run_id" else "of run None"):
+    with pytest.raises(
+        ReportError, match=missing if missing != "run_id" else "of run None"
+    ):
         reconstruct(read(folder), None, replace(VANISHED, ended_ns=STARTED_NS))
 
 
 def test_a_record_of_another_run_is_refused(folder: Path, recording: Recording) -> None:
     """A record is read for its own run alone."""
-    with pytest.raises(ReportError, match=f"the record is of run {RUN_ID}, not of {'f' * 32}"):
+    with pytest.raises(
+        ReportError, match=f"the record is of run {RUN_ID}, not of {'f' * 32}"
+    ):
         read_record(folder, "f" * 32)
 
 
@@ -628,17 +666,25 @@ def test_what_a_controller_has_not_heard(recording: Recording, folder: Path) -> 
     for nodeid in nodeids[:4]:
         progress.start(nodeid)
     progress.finish(nodeids[0])
-    progress.advance(nodeids[1], IN_TEARDOWN)  # and died before it could count the failure
+    progress.advance(
+        nodeids[1], IN_TEARDOWN
+    )  # and died before it could count the failure
     progress.advance(nodeids[2], IN_CALL)
     passed, failed = 1 + COUNTERS.index("passed"), 1 + COUNTERS.index("failed")
     flying = StartedTest(nodeid=nodeids[5], phase="call", start_ns=STARTED_NS)
     workers = {
         "gw0": WorkerState(endings=bytes([passed, failed, passed, 0, 0, 0, 0])),
-        "gw1": WorkerState(endings=bytes([0, 0, 0, failed, passed, 0, 255]), test=flying),
+        "gw1": WorkerState(
+            endings=bytes([0, 0, 0, failed, passed, 0, 255]), test=flying
+        ),
         "gw2": WorkerState(endings=b"\1"),
     }
     seen = evidence(read(folder), workers=workers)
-    assert (seen.counts.passed, seen.counts.failed, seen.unrecorded.failures) == (3, 2, 2)
+    assert (seen.counts.passed, seen.counts.failed, seen.unrecorded.failures) == (
+        3,
+        2,
+        2,
+    )
     assert [test.nodeid for test in seen.in_flight] == [nodeids[5]]
     assert seen.not_run == (nodeids[6],)
 
@@ -658,7 +704,9 @@ def test_a_very_long_node_id_of_a_worker_is_cut(folder: Path) -> None:
     record.remove()
 
 
-@pytest.mark.parametrize("content", [b"", b"PFTREC01", b"\xff" * PAGE, MAGIC + b"\xff" * PAGE])
+@pytest.mark.parametrize(
+    "content", [b"", b"PFTREC01", b"\xff" * PAGE, MAGIC + b"\xff" * PAGE]
+)
 def test_a_workers_state_that_is_none(folder: Path, content: bytes) -> None:
     """What can't be read of a worker is not known."""
     folder.mkdir()
@@ -687,7 +735,9 @@ def test_the_events_have_a_high_descriptor(folder: Path) -> None:
 
 
 @pytest.mark.posix("elsewhere than on POSIX a descriptor can't be moved up")
-def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_high_number_is_to_be_had(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A descriptor that can't be moved stays where it is, and is used there."""
 
     def refuse(*_: object) -> int:
@@ -704,7 +754,9 @@ def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.posix("elsewhere than on POSIX a descriptor can't be moved up")
 @pytest.mark.parametrize("limit", [-1, 64, 1_024, 20_000, 1 << 20])
-def test_high_numbers_are_within_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_high_numbers_are_within_the_limit(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The numbers that are tried are below the limit and above those that programs get."""
     tried = []
 
@@ -734,7 +786,9 @@ def test_a_record_holds_no_low_descriptor(folder: Path) -> None:
     assert again == lowest
 
 
-def test_a_descriptor_that_was_closed_by_others(folder: Path, recording: Recording) -> None:
+def test_a_descriptor_that_was_closed_by_others(
+    folder: Path, recording: Recording
+) -> None:
     """A test that closes all descriptors costs the record nothing."""
     assert isinstance(recording.record, DiskRecord)
     os.close(recording.record._events.descriptor)
@@ -769,7 +823,9 @@ def test_a_foreign_file_under_our_number_stays_untouched(
     os.close(number)
 
 
-def test_the_folder_is_removed_in_the_middle(folder: Path, recording: Recording) -> None:
+def test_the_folder_is_removed_in_the_middle(
+    folder: Path, recording: Recording
+) -> None:
     """A test that removes the report's folder does not stop the run, and its numbers stay right
     in memory; what is written to disk after that can't be told from no record.
     """
@@ -811,7 +867,9 @@ def test_no_room_for_a_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.posix("needs `os.fork`")
-def test_a_forked_child_leaves_the_record_alone(folder: Path, recording: Recording) -> None:
+def test_a_forked_child_leaves_the_record_alone(
+    folder: Path, recording: Recording
+) -> None:
     """A child that a test forks runs on with numbers of its own; the parent's record is as if it
     had never been.
     """
@@ -826,7 +884,9 @@ def test_a_forked_child_leaves_the_record_alone(folder: Path, recording: Recordi
             recording.log.add_failure(make_failure())
             recording.record.write("recovered", nodeid="t.py::b")
             counts = recording.progress.counts(set())
-            status = 0 if (counts.passed, recording.progress.not_started()) == (3, ()) else 2
+            status = (
+                0 if (counts.passed, recording.progress.not_started()) == (3, ()) else 2
+            )
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
@@ -855,7 +915,9 @@ def test_removing_twice_or_writing_after_it(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path, folder: Path) -> None:
+def test_a_link_in_the_place_of_a_file_is_not_followed(
+    tmp_path: Path, folder: Path
+) -> None:
     """A record is never written through a symbolic link."""
     (tmp_path / "target").write_text("theirs")
     for name in (STATE, EVENTS):

@@ -32,7 +32,10 @@ def test_workers_that_agree() -> None:
 
 def test_sixty_workers_are_one_mismatch() -> None:
     """Workers with the same list are one variant of it."""
-    lists = [["t.py::test_a", *(["t.py::test_b"] if number % 3 else [])] for number in range(60)]
+    lists = [
+        ["t.py::test_a", *(["t.py::test_b"] if number % 3 else [])]
+        for number in range(60)
+    ]
     mismatch = collected(*lists).mismatch()
     assert mismatch is not None
     (variant,) = mismatch.variants
@@ -55,7 +58,10 @@ def test_sixty_lists_take_the_memory_of_one() -> None:
     tracemalloc.start()
     try:
         for number in range(60):
-            tests.add(f"gw{number}", [f"t.py::test_a[{number}-{each}]" for each in range(2_000)])
+            tests.add(
+                f"gw{number}",
+                [f"t.py::test_a[{number}-{each}]" for each in range(2_000)],
+            )
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -65,13 +71,18 @@ def test_sixty_lists_take_the_memory_of_one() -> None:
     assert len(mismatch.variants) == MAX_VARIANTS
     assert (mismatch.variants_omitted, mismatch.workers_omitted) == (49, 49)
     assert "49 more workers: 49 more lists" in text_of_mismatch(mismatch)
-    assert headline_of_mismatch(mismatch).endswith("; 60 workers have 60 different lists")
+    assert headline_of_mismatch(mismatch).endswith(
+        "; 60 workers have 60 different lists"
+    )
 
 
 @pytest.mark.parametrize(
     ("longrepr", "expected"),
     [
-        ("Different tests were collected between gw0 and gw1. The difference is:\n", True),
+        (
+            "Different tests were collected between gw0 and gw1. The difference is:\n",
+            True,
+        ),
         ("ImportError: Different tests were collected between gw0 and gw1", False),
         (("t.py", 1, "Skipped"), False),
         (None, False),
@@ -79,5 +90,7 @@ def test_sixty_lists_take_the_memory_of_one() -> None:
 )
 def test_the_report_of_xdist(longrepr: Any, expected: bool) -> None:
     """The report of xdist about a worker is known by its words."""
-    report = pytest.CollectReport(nodeid="gw1", outcome="failed", longrepr=longrepr, result=[])
+    report = pytest.CollectReport(
+        nodeid="gw1", outcome="failed", longrepr=longrepr, result=[]
+    )
     assert is_of_mismatch(report) is expected

@@ -42,7 +42,9 @@ def raised_by(act: Act) -> BaseException:
 
 def described(act: Act, root: Path) -> RaisedException:
     """Return the description of what an action raises in a run of a root directory."""
-    return describe_exception(raised_by(act), OriginFinder(root), formatted="as pytest says it")
+    return describe_exception(
+        raised_by(act), OriginFinder(root), formatted="as pytest says it"
+    )
 
 
 def values(facts: tuple[Fact, ...]) -> dict[str, str]:
@@ -113,7 +115,8 @@ def test_the_address_that_is_in_use(opened: int, tmp_path: Path) -> None:
     """A server names it in its own frame."""
     address = ("127.0.0.1", opened)
     raised = described(
-        lambda: socketserver.TCPServer(address, socketserver.BaseRequestHandler), tmp_path
+        lambda: socketserver.TCPServer(address, socketserver.BaseRequestHandler),
+        tmp_path,
     )
     expected = {"host": "127.0.0.1", "port": str(opened), "raised_by": "socketserver"}
     assert values(raised.facts).items() >= expected.items()
@@ -188,7 +191,10 @@ REFERENCE: Final = SimpleNamespace(
 )
 FACTS: Final[tuple[tuple[Act, Mapping[str, str]], ...]] = (
     (raiser(OSError(28, "No space", "x.bin")), {"errno": "28", "filename": "x.bin"}),
-    (lambda: os.environ["NO_SUCH_VARIABLE"], {"variable": "NO_SUCH_VARIABLE", "raised_by": "os"}),
+    (
+        lambda: os.environ["NO_SUCH_VARIABLE"],
+        {"variable": "NO_SUCH_VARIABLE", "raised_by": "os"},
+    ),
     (lambda: dict[str, str]()["a"], {}),
     (
         lambda: subprocess.run(["no-such-command"]),  # noqa: PLW1510 - it fails
@@ -206,7 +212,10 @@ FACTS: Final[tuple[tuple[Act, Mapping[str, str]], ...]] = (
     (refuse(503, URL), {"status": "503", "url": URL}),
     (
         raiser(error_of_ssl()),
-        {"reason": "CERTIFICATE_VERIFY_FAILED", "verify_message": "self-signed certificate"},
+        {
+            "reason": "CERTIFICATE_VERIFY_FAILED",
+            "verify_message": "self-signed certificate",
+        },
     ),
     (
         of_library("requests.exceptions.RequestException", OSError, response=RESPONSE),
@@ -221,7 +230,9 @@ FACTS: Final[tuple[tuple[Act, Mapping[str, str]], ...]] = (
         {"status": "503", "host": "api.test", "port": "8080"},
     ),
     (
-        of_library("aiohttp.client_exceptions.ClientConnectorError", _conn_key=Key("db", 5432)),
+        of_library(
+            "aiohttp.client_exceptions.ClientConnectorError", _conn_key=Key("db", 5432)
+        ),
         {"host": "db", "port": "5432"},
     ),
     (
@@ -238,7 +249,9 @@ FACTS: Final[tuple[tuple[Act, Mapping[str, str]], ...]] = (
 
 
 @pytest.mark.parametrize(("act", "facts"), FACTS)
-def test_fields_of_known_exceptions(act: Act, facts: Mapping[str, str], tmp_path: Path) -> None:
+def test_fields_of_known_exceptions(
+    act: Act, facts: Mapping[str, str], tmp_path: Path
+) -> None:
     """They are read of Python's exceptions, and of those that the table names."""
     found = values(described(act, tmp_path).facts)
     assert found.items() >= facts.items()
@@ -255,7 +268,9 @@ def test_fields_of_psycopg(tmp_path: Path) -> None:
 def test_fields_of_requests(closed: int, tmp_path: Path) -> None:
     """The address is in the request, and in the frame that raised the root of the chain."""
     requests = pytest.importorskip("requests")
-    raised = described(lambda: requests.get(f"http://localhost:{closed}/carts"), tmp_path)
+    raised = described(
+        lambda: requests.get(f"http://localhost:{closed}/carts"), tmp_path
+    )
     assert values(raised.facts) == {"url": f"http://localhost:{closed}/carts"}
     assert [link.bases[0].rpartition(".")[2] for link in raised.chain] == [
         "MaxRetryError",
@@ -305,11 +320,16 @@ DISTRIBUTIONS: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
 
 @pytest.mark.parametrize(("module", "expected"), DISTRIBUTIONS)
 def test_who_has_a_missing_module(
-    module: str, expected: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str,
+    expected: Mapping[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A name counts if the project is, has or asks for it, or an installed distribution does."""
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
-    (tmp_path / "requirements-dev.txt").write_text("# commented\n-r x.txt\nof_file==1 # all\n")
+    (tmp_path / "requirements-dev.txt").write_text(
+        "# commented\n-r x.txt\nof_file==1 # all\n"
+    )
     for name in ("test-requirements.txt", "requirements-ci.in"):
         (tmp_path / name).write_text(f"of_{name[:4]}\n")
     (tmp_path / "requirements").mkdir()
@@ -326,7 +346,9 @@ def test_who_has_a_missing_module(
     assert owners.distribution_with(module, str(tmp_path)) == expected
 
 
-@pytest.mark.parametrize("text", ["not TOML", "project = 5\ntool = []", "dependency-groups = 1"])
+@pytest.mark.parametrize(
+    "text", ["not TOML", "project = 5\ntool = []", "dependency-groups = 1"]
+)
 def test_a_project_file_of_another_form(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,7 +407,9 @@ def test_chains_end(tmp_path: Path) -> None:
 
 def test_the_first_exception_of_a_group(tmp_path: Path) -> None:
     """It stands for the group."""
-    group = ExceptionGroup("two", [ExceptionGroup("one", [OSError(28, "full")]), ValueError("b")])
+    group = ExceptionGroup(
+        "two", [ExceptionGroup("one", [OSError(28, "full")]), ValueError("b")]
+    )
     (link,) = described(raiser(group), tmp_path).chain
     assert link.message == "[Errno 28] full"
     assert values(link.facts)["errno"] == "28"
@@ -413,7 +437,8 @@ def test_a_breakpoint_that_was_left() -> None:
     """Its place is the user's, whatever the debugger has read."""
 
     def act() -> None:
-        pdb.Pdb(stdin=SimpleNamespace(readline=raiser(OSError("no terminal")))).set_trace()  # type: ignore[arg-type]
+        stdin = SimpleNamespace(readline=raiser(OSError("no terminal")))
+        pdb.Pdb(stdin=stdin).set_trace()  # type: ignore[arg-type]
 
     facts = values(described(act, Path(__file__).parents[3]).facts)
     assert facts["breakpoint"].startswith("tests/unit/recorder/test_facts.py:")
@@ -458,7 +483,11 @@ HOSTILE: Final[tuple[Act, ...]] = (
 @pytest.mark.parametrize("act", HOSTILE)
 def test_no_code_of_the_users_runs(act: Act, tmp_path: Path) -> None:
     """Neither where facts are looked for nor where they are found."""
-    assert values(described(act, tmp_path).facts).keys() <= {"errno", "strerror", "returncode"}
+    assert values(described(act, tmp_path).facts).keys() <= {
+        "errno",
+        "strerror",
+        "returncode",
+    }
 
 
 def test_properties_are_not_read(tmp_path: Path) -> None:

@@ -51,9 +51,17 @@ TEXTS: Final = (
     (ValueError("a", 1, None), "", "('a', 1, None)"),
     (KeyError("a"), "", "'a'"),
     (OSError(2, "No such file", "x.txt"), "", "[Errno 2] No such file: 'x.txt'"),
-    (OSError(2, "No", PurePath("x")), "FileNotFoundError: [Errno 2] No: x", "[Errno 2] No: x"),
+    (
+        OSError(2, "No", PurePath("x")),
+        "FileNotFoundError: [Errno 2] No: x",
+        "[Errno 2] No: x",
+    ),
     (ImportError("no module", name="x"), "", "no module"),
-    (SyntaxError("bad", ("a.py", 3, 1, "x =")), "  File …\nSyntaxError: bad", "bad (a.py, line 3)"),
+    (
+        SyntaxError("bad", ("a.py", 3, 1, "x =")),
+        "  File …\nSyntaxError: bad",
+        "bad (a.py, line 3)",
+    ),
     (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "", None),
     (ExceptionGroup("two", [OwnError(), OwnError()]), "", "two (2 sub-exceptions)"),
     (OwnError(1), f"{HERE}.OwnError: own words of (1,)", "own words of (1,)"),
@@ -67,7 +75,9 @@ TEXTS: Final = (
 
 
 @pytest.mark.parametrize(("error", "formatted", "text"), TEXTS)
-def test_the_text_of_an_exception(error: BaseException, formatted: str, text: str | None) -> None:
+def test_the_text_of_an_exception(
+    error: BaseException, formatted: str, text: str | None
+) -> None:
     """It is what `str()` would say, from Python's own fields or from what pytest has formatted."""
     assert text_of(error, formatted) == (str(error) if text is None else text)
 
@@ -78,13 +88,19 @@ def test_attributes_are_read_past_the_class() -> None:
     def leave(*_: object) -> object:
         sys.exit(3)
 
-    meta = type("Meta", (type,), {"__name__": property(leave), "__hash__": leave, "__eq__": leave})
+    meta = type(
+        "Meta",
+        (type,),
+        {"__name__": property(leave), "__hash__": leave, "__eq__": leave},
+    )
     body = {"said": property(leave), "__getattr__": leave, "__module__": "shop"}
     error = meta("Hostile", (Exception,), body)("x")
     vars(BaseException)["__dict__"].__get__(error)["kept"] = 1
     assert attribute_of(error, "kept") == 1
     assert attribute_of(error, "absent", 2) == 2
-    assert attribute_of(type(error), "said") is None  # it is a class, and holds nothing itself
+    assert (
+        attribute_of(type(error), "said") is None
+    )  # it is a class, and holds nothing itself
     assert dotted_name_of(type(error)) == "shop.Hostile"
     assert text_of(error) == "x"
 
@@ -100,7 +116,10 @@ def test_a_function_is_found_in_a_method() -> None:
 
     one = Callable_()
     assert function_in(one.method) is Callable_.method
-    assert function_in(test_a_function_is_found_in_a_method) is test_a_function_is_found_in_a_method
+    assert (
+        function_in(test_a_function_is_found_in_a_method)
+        is test_a_function_is_found_in_a_method
+    )
     assert function_in(one) is None
     assert function_in(print) is None
 

@@ -27,7 +27,9 @@ class Sources:
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source, "utf-8")
-        name = path.removesuffix(".py").replace("/", ".").rpartition("site-packages.")[2]
+        name = (
+            path.removesuffix(".py").replace("/", ".").rpartition("site-packages.")[2]
+        )
         module = {"__name__": name.lstrip("."), "__file__": str(file), **given}
         exec(compile(source, str(file), "exec"), module)  # noqa: S102 - stands for an import
         return module
@@ -46,7 +48,9 @@ def raised_by(call: Callable[[], object]) -> BaseException:
     else:
         raise AssertionError("nothing was raised")
     assert caught.__traceback__ is not None
-    return caught.with_traceback(caught.__traceback__.tb_next)  # without the frame of this file
+    return caught.with_traceback(
+        caught.__traceback__.tb_next
+    )  # without the frame of this file
 
 
 @pytest.fixture
@@ -57,7 +61,9 @@ def sources(tmp_path: Path) -> Sources:
     return Sources(root)
 
 
-CONNECT = "class Pool:\n    def connect(self):\n        raise OSError('refused')  # why\n"
+CONNECT = (
+    "class Pool:\n    def connect(self):\n        raise OSError('refused')  # why\n"
+)
 TEST = "def test_a():\n    Pool().connect()\n"
 
 
@@ -85,7 +91,9 @@ def test_lines_added_above_and_another_folder_change_nothing(
 
 def test_a_library_below_the_users_code_is_skipped(sources: Sources) -> None:
     """Neither the standard library nor what is installed is the user's, wherever it lies."""
-    lib = sources.load(".venv/lib/python3/site-packages/lib/core.py", "def call(f):\n    f()\n")
+    lib = sources.load(
+        ".venv/lib/python3/site-packages/lib/core.py", "def call(f):\n    f()\n"
+    )
     own = sources.load(
         "app.py",
         "import json\ndef read():\n    json.loads('{')\ndef use():\n    call(read)\n"
@@ -94,14 +102,19 @@ def test_a_library_below_the_users_code_is_skipped(sources: Sources) -> None:
     )
     read, bad = sources.origin(own["use"]), sources.origin(own["bad"])
     assert read is not None
-    assert (read.function, read.text, read.entry) == ("read", "json.loads('{')", "app.py: use")
+    assert (read.function, read.text, read.entry) == (
+        "read",
+        "json.loads('{')",
+        "app.py: use",
+    )
     assert bad is not None
     assert (bad.path, bad.text) == ("app.py", "call(None)")
 
 
 @pytest.mark.parametrize("folder", ["src/", ""])
 @pytest.mark.parametrize(
-    "installed", [".tox/py311/lib/site-packages/shop/core.py", "../venv/site-packages/shop/core.py"]
+    "installed",
+    [".tox/py311/lib/site-packages/shop/core.py", "../venv/site-packages/shop/core.py"],
 )
 def test_the_projects_own_package_installed_is_the_users(
     sources: Sources, folder: str, installed: str
@@ -137,9 +150,7 @@ def test_code_outside_of_the_root_is_named_as_it_is_imported(sources: Sources) -
 @pytest.mark.parametrize(("value", "expected"), [("True", "test"), ("False", "check")])
 def test_hidden_frames_are_skipped(sources: Sources, value: str, expected: str) -> None:
     """A helper that hides itself from pytest's tracebacks is not the place."""
-    source = (
-        f"def check():\n    __tracebackhide__ = {value}\n    assert 0\ndef test():\n    check()\n"
-    )
+    source = f"def check():\n    __tracebackhide__ = {value}\n    assert 0\ndef test():\n    check()\n"
     place = sources.origin(sources.load("test_a.py", source)["test"])
     assert place is not None
     assert place.function == expected
@@ -154,7 +165,9 @@ def test_hidden_frames_are_skipped(sources: Sources, value: str, expected: str) 
 )
 def test_a_statement_on_several_lines_is_one_text(sources: Sources, body: str) -> None:
     """A statement is read up to where its brackets close."""
-    place = sources.origin(sources.load("a.py", f"def f():\n    {body}\n    x = 1\n")["f"])
+    place = sources.origin(
+        sources.load("a.py", f"def f():\n    {body}\n    x = 1\n")["f"]
+    )
     assert place is not None
     assert place.text == "raise ValueError( f'bad {1}', )"
 
@@ -186,7 +199,9 @@ def test_a_recursion_is_one_place_wherever_it_begins(sources: Sources) -> None:
 
 def test_a_deep_failure_is_no_recursion(sources: Sources) -> None:
     """Five hundred frames deep the innermost one is still the place."""
-    source = "def f(n=500):\n    return f(n - 1) if n else end()\ndef end():\n    1 / 0\n"
+    source = (
+        "def f(n=500):\n    return f(n - 1) if n else end()\ndef end():\n    1 / 0\n"
+    )
     place = sources.origin(sources.load("a.py", source)["f"])
     assert place is not None
     assert (place.function, place.text) == ("end", "1 / 0")
@@ -212,7 +227,9 @@ def test_a_syntax_error_is_where_it_says(sources: Sources) -> None:
 
 def test_a_syntax_error_of_no_file_is_where_it_was_raised(sources: Sources) -> None:
     """Text given to `compile` has no file; who gave it is the place."""
-    place = sources.origin(sources.load("a.py", "def f():\n    compile('(', '<x>', 'exec')\n")["f"])
+    place = sources.origin(
+        sources.load("a.py", "def f():\n    compile('(', '<x>', 'exec')\n")["f"]
+    )
     assert place is not None
     assert (place.path, place.function) == ("a.py", "f")
 
@@ -229,7 +246,11 @@ def test_an_exception_group_is_known_by_one_of_its_own(sources: Sources) -> None
     both = sources.load("a.py", source)["both"]
     one, other, third = (
         sources.origin(partial(both, kinds))
-        for kinds in ((OSError, ValueError), (ValueError, OSError), (ValueError, KeyError))
+        for kinds in (
+            (OSError, ValueError),
+            (ValueError, OSError),
+            (ValueError, KeyError),
+        )
     )
     assert one == other
     assert one is not None
@@ -246,7 +267,9 @@ def test_an_exception_that_was_never_raised_has_no_place(sources: Sources) -> No
 
 def test_the_runner_is_never_the_place_where_a_user_is(sources: Sources) -> None:
     """`pytest.fail` and `pytest.raises` point to the test that called them."""
-    source = "import pytest\ndef test_a():\n    with pytest.raises(OSError):\n        pass\n"
+    source = (
+        "import pytest\ndef test_a():\n    with pytest.raises(OSError):\n        pass\n"
+    )
     place = sources.origin(sources.load("test_a.py", source)["test_a"])
     assert place is not None
     assert place.text == "with pytest.raises(OSError):"

@@ -27,7 +27,11 @@ def sources(tmp_path: Path) -> Sources:
     root.mkdir()
     install(root / LIBRARY, "Acme", "1.2", files=("acme/__init__.py", "acme/core.py"))
     install(
-        root / LIBRARY, "pytest-shop", "3.0", files=("shop/fixtures.py",), plugins="shop.plugin"
+        root / LIBRARY,
+        "pytest-shop",
+        "3.0",
+        files=("shop/fixtures.py",),
+        plugins="shop.plugin",
     )
     install(
         root / LIBRARY,
@@ -47,8 +51,12 @@ def install(
     """Write what an installer writes about a distribution."""
     info = folder / f"{name.lower().replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n\nName: text\n", "utf-8")
-    (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files), "utf-8")
+    (info / "METADATA").write_text(
+        f"Name: {name}\nVersion: {version}\n\nName: text\n", "utf-8"
+    )
+    (info / "RECORD").write_text(
+        "".join(f"{file},sha256=x,1\n" for file in files), "utf-8"
+    )
     if plugins:
         points = f"[console_scripts]\na = b:c\n\n[pytest11]\nname = {plugins}\n"
         (info / "entry_points.txt").write_text(points, "utf-8")
@@ -91,7 +99,9 @@ def frame_of(sources: Sources, call: Callable[[], object]) -> RaisingFrame:
         ("../bundle.zip/packed/core.py", "dependency", None),
     ],
 )
-def test_whose_code_a_file_is(sources: Sources, path: str, owner: str, package: str | None) -> None:
+def test_whose_code_a_file_is(
+    sources: Sources, path: str, owner: str, package: str | None
+) -> None:
     """It is told by the place of the file, and by the distribution that it was installed by."""
     frame = frame_of(sources, sources.load(path, RAISES)["f"])
     assert (frame.owner, frame.package) == (owner, package)
@@ -128,7 +138,10 @@ def test_a_collected_file_is_a_test(sources: Sources) -> None:
 def test_the_standard_library_is_passed_over(sources: Sources) -> None:
     """Who called it is to blame, be it a test or a library."""
     source = "import json\ndef f():\n    json.loads('{')\n"
-    for path, owner in (("app/core.py", "project"), (f"{LIBRARY}/acme/core.py", "dependency")):
+    for path, owner in (
+        ("app/core.py", "project"),
+        (f"{LIBRARY}/acme/core.py", "dependency"),
+    ):
         frame = frame_of(sources, sources.load(path, source)["f"])
         assert (frame.owner, frame.function, frame.line) == (owner, "f", 3)
 
@@ -138,7 +151,11 @@ def test_python_alone(sources: Sources) -> None:
     import json
 
     frame = frame_of(sources, partial(json.loads, "{"))
-    assert (frame.owner, frame.package, frame.path) == ("python", None, "json/decoder.py")
+    assert (frame.owner, frame.package, frame.path) == (
+        "python",
+        None,
+        "json/decoder.py",
+    )
 
 
 def test_pytest_is_passed_over_and_named_where_it_is_alone(sources: Sources) -> None:
@@ -154,7 +171,9 @@ def test_pytest_is_passed_over_and_named_where_it_is_alone(sources: Sources) -> 
 
 def test_what_this_plugin_raises_is_nobodys(sources: Sources) -> None:
     """A bench case that fails by its score has no frame."""
-    ours = sources.load("ours/items.py", RAISES, __name__="pytest_failure_taxonomy.bench.items")
+    ours = sources.load(
+        "ours/items.py", RAISES, __name__="pytest_failure_taxonomy.bench.items"
+    )
     assert sources.finder.find(raised_by(ours["f"])) == (None, None)
 
 
@@ -166,7 +185,9 @@ def test_what_this_plugin_raises_is_nobodys(sources: Sources) -> None:
         ("def check(): run()\ndef run(): exec('1 / 0', {'__name__': 'x'})\n", "run"),
     ],
 )
-def test_who_called_a_helper_that_hides(sources: Sources, helper: str, function: str) -> None:
+def test_who_called_a_helper_that_hides(
+    sources: Sources, helper: str, function: str
+) -> None:
     """A function with `__tracebackhide__` blames its caller; so does code that nobody wrote."""
     check = sources.load("app/check.py", helper)["check"]
     test = sources.load("tests/test_a.py", "def test_a():\n    check()\n", check=check)
@@ -177,7 +198,9 @@ def test_who_called_a_helper_that_hides(sources: Sources, helper: str, function:
 def test_a_helper_that_hides_and_has_no_caller(sources: Sources) -> None:
     """It is the only one that can be named."""
     hidden = "__tracebackhide__ = True\ndef f():\n    assert 0\n"
-    assert frame_of(sources, sources.load("app/check.py", hidden)["f"]).owner == "project"
+    assert (
+        frame_of(sources, sources.load("app/check.py", hidden)["f"]).owner == "project"
+    )
 
 
 def test_generated_code_is_its_modules(sources: Sources) -> None:
@@ -214,7 +237,10 @@ def test_a_library_that_comes_with_a_plugin(sources: Sources) -> None:
 
 def test_a_syntax_error_is_of_the_file_it_names(sources: Sources) -> None:
     """Whoever imports that file."""
-    for path, owner in (("test_bad.py", "test"), (f"{LIBRARY}/acme/bad.py", "dependency")):
+    for path, owner in (
+        ("test_bad.py", "test"),
+        (f"{LIBRARY}/acme/bad.py", "dependency"),
+    ):
         error = raised_by(partial(sources.load, path, "x = 1\ndef f(:\n"))
         frame = sources.finder.find(error)[1]
         assert frame is not None
@@ -256,9 +282,14 @@ def test_every_failure_of_a_line_is_described_at_once(sources: Sources) -> None:
 def test_a_distribution_without_a_list_of_files(tmp_path: Path) -> None:
     """Debian removes the lists; the top-level names or the distribution's own have to do."""
     folder = tmp_path / "dist-packages"
-    for name, tops in (("PyYAML-6.0.egg-info", "_yaml\nyaml\n"), ("plain-1.egg-info", "")):
+    for name, tops in (
+        ("PyYAML-6.0.egg-info", "_yaml\nyaml\n"),
+        ("plain-1.egg-info", ""),
+    ):
         (folder / name).mkdir(parents=True)
-        (folder / name / "PKG-INFO").write_text(f"Name: {name.partition('-')[0]}\n", "utf-8")
+        (folder / name / "PKG-INFO").write_text(
+            f"Name: {name.partition('-')[0]}\n", "utf-8"
+        )
         (folder / name / "top_level.txt").write_text(tops, "utf-8")
     (folder / "yaml").mkdir()
     (folder / "yaml" / "__init__.py").write_text("", "utf-8")

@@ -48,7 +48,9 @@ def test_a_text_of_a_failure_is_searched_once(searched: list[str], first: str) -
     """When it is recorded, and not when the report is built, whatever is loaded by then."""
     secrets = Secrets()
     secrets.redact(first)
-    raised = RaisedException(type="ValueError", module="builtins", message="no such cart")
+    raised = RaisedException(
+        type="ValueError", module="builtins", message="no such cart"
+    )
     failure = TestFailure(
         nodeid="test_it.py::test_it",
         phase="call",
@@ -72,7 +74,10 @@ def test_secrets_in_what_an_exception_holds() -> None:
     """They are taken out of facts, and out of the exceptions that it was raised from."""
     url = Fact(name="url", text=f"https://bob:{VALUE}@db.test/carts")
     inner = LinkedException(
-        bases=("builtins.OSError",), message=f"refused {VALUE}", is_cause=True, facts=(url, url)
+        bases=("builtins.OSError",),
+        message=f"refused {VALUE}",
+        is_cause=True,
+        facts=(url, url),
     )
     raised = RaisedException(
         type="OSError", module="builtins", message="no", facts=(url,), chain=(inner,)

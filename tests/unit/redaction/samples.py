@@ -39,7 +39,9 @@ def tokens() -> list[tuple[str, str, str]]:
             part = random_part(form["alphabet"], length, prefix)
             made.append((form["id"], prefix + part, part))
     for form in table["shapes"]:
-        secret = _SHAPES[form["id"]](lambda length: random_part("A-Za-z0-9", length, "shape"))
+        secret = _SHAPES[form["id"]](
+            lambda length: random_part("A-Za-z0-9", length, "shape")
+        )
         made.append((form["id"], secret, re.split(r"[~:./]", secret)[-1]))
     return made
 

@@ -73,16 +73,31 @@ def test_other_arguments_stay(given: list[str]) -> None:
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        (["curl", "-u", f"me:{VALUE}", "x"], ["curl", "-u", "me:[REDACTED:password]", "x"]),
-        (["/usr/bin/curl", f"-ume:{VALUE}"], ["/usr/bin/curl", "-ume:[REDACTED:password]"]),
+        (
+            ["curl", "-u", f"me:{VALUE}", "x"],
+            ["curl", "-u", "me:[REDACTED:password]", "x"],
+        ),
+        (
+            ["/usr/bin/curl", f"-ume:{VALUE}"],
+            ["/usr/bin/curl", "-ume:[REDACTED:password]"],
+        ),
         (["curl", f"--user=me:{VALUE}"], ["curl", "--user=me:[REDACTED:password]"]),
-        (["mysql", "-u", "me", f"-p{VALUE}"], ["mysql", "-u", "me", "-p[REDACTED:password]"]),
-        (["sshpass", "-p", VALUE, "ssh"], ["sshpass", "-p", "[REDACTED:password]", "ssh"]),
+        (
+            ["mysql", "-u", "me", f"-p{VALUE}"],
+            ["mysql", "-u", "me", "-p[REDACTED:password]"],
+        ),
+        (
+            ["sshpass", "-p", VALUE, "ssh"],
+            ["sshpass", "-p", "[REDACTED:password]", "ssh"],
+        ),
         (
             ["docker", "login", "-u", "me", "-p", VALUE, "x"],
             ["docker", "login", "-u", "me", "-p", "[REDACTED:password]", "x"],
         ),
-        (["env", "redis-cli", "-a", VALUE], ["env", "redis-cli", "-a", "[REDACTED:password]"]),
+        (
+            ["env", "redis-cli", "-a", VALUE],
+            ["env", "redis-cli", "-a", "[REDACTED:password]"],
+        ),
     ],
 )
 def test_options_of_well_known_programs(given: list[str], shown: list[str]) -> None:
@@ -108,13 +123,18 @@ def test_the_same_options_of_other_programs_stay(given: list[str]) -> None:
 
 def test_a_mark_that_says_more_stays() -> None:
     """A value that is known by its form or from the environment keeps that mark."""
-    shown = redact_arguments(["--token", "x"], lambda text: text.replace("x", "[REDACTED:env:T]"))
+    shown = redact_arguments(
+        ["--token", "x"], lambda text: text.replace("x", "[REDACTED:env:T]")
+    )
     assert shown == ("--token", "[REDACTED:env:T]")
 
 
 def test_each_argument_is_searched() -> None:
     """What stands in an argument goes as in any text."""
-    assert redact_arguments(["a-x", "x"], lambda text: text.replace("x", "?")) == ("a-?", "?")
+    assert redact_arguments(["a-x", "x"], lambda text: text.replace("x", "?")) == (
+        "a-?",
+        "?",
+    )
 
 
 def test_nothing_heavy_is_loaded() -> None:
@@ -124,5 +144,7 @@ def test_nothing_heavy_is_loaded() -> None:
         "names.redact_arguments(['-q', 'tests', '--token', 'x'], str);"
         "print(sorted(name for name in sys.modules if '.redaction.' in name))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines() == ["['pytest_failure_taxonomy.redaction.names']"]

@@ -29,16 +29,68 @@ ACCENTS: Final = PART[:12] + "/é+ü " + PART[12:]
 LONG: Final = PART * 6
 
 STRONG: Final = (
-    *("RAILS_MASTER_KEY", "AIRFLOW__CORE__FERNET_KEY", "STRIPE_KEY", "HMAC_KEY", "SIGNING_KEY"),
-    *("DB_PW", "DBPW", "TF_VAR_db_pw", "PGPASS", "SSHPASS", "HASH_SALT", "SALT", "PASS_PEPPER"),
-    *("WIFI_PSK", "DB_CREDS", "STRIPE_KEY_LIVE", "FERNET_KEY_OLD", "APP_SECRETS", "AUTH_TOKENS"),
+    *(
+        "RAILS_MASTER_KEY",
+        "AIRFLOW__CORE__FERNET_KEY",
+        "STRIPE_KEY",
+        "HMAC_KEY",
+        "SIGNING_KEY",
+    ),
+    *(
+        "DB_PW",
+        "DBPW",
+        "TF_VAR_db_pw",
+        "PGPASS",
+        "SSHPASS",
+        "HASH_SALT",
+        "SALT",
+        "PASS_PEPPER",
+    ),
+    *(
+        "WIFI_PSK",
+        "DB_CREDS",
+        "STRIPE_KEY_LIVE",
+        "FERNET_KEY_OLD",
+        "APP_SECRETS",
+        "AUTH_TOKENS",
+    ),
 )
-TELLING: Final = ("GH_PAT", "app_pat2", "SESSION_KEY", "KEY", "APP_KEYS", "LICENSE_KEY_PROD")
+TELLING: Final = (
+    "GH_PAT",
+    "app_pat2",
+    "SESSION_KEY",
+    "KEY",
+    "APP_KEYS",
+    "LICENSE_KEY_PROD",
+)
 """Names beside which words are no secrets."""
 NO_SECRETS: Final = (
-    *("KEYBOARD", "MONKEY", "KEYMAP", "KEY_NAME", "KEY_ID", "SIGNING_KEY_ID", "MASTER_KEY_FILE"),
-    *("SSH_PUBLIC_KEY", "STRIPE_PUBLISHABLE_KEY", "CACHE_KEY", "PRIMARY_KEY", "AUTHORIZED_KEYS"),
-    *("GPG_KEY", "MANPATH", "PATTERN", "COMPASS", "BYPASS", "GIT_ASKPASS", "PW_DEBUG", "SALTED"),
+    *(
+        "KEYBOARD",
+        "MONKEY",
+        "KEYMAP",
+        "KEY_NAME",
+        "KEY_ID",
+        "SIGNING_KEY_ID",
+        "MASTER_KEY_FILE",
+    ),
+    *(
+        "SSH_PUBLIC_KEY",
+        "STRIPE_PUBLISHABLE_KEY",
+        "CACHE_KEY",
+        "PRIMARY_KEY",
+        "AUTHORIZED_KEYS",
+    ),
+    *(
+        "GPG_KEY",
+        "MANPATH",
+        "PATTERN",
+        "COMPASS",
+        "BYPASS",
+        "GIT_ASKPASS",
+        "PW_DEBUG",
+        "SALTED",
+    ),
     *("SALT_VERSION", "PASSENGER", "DB_PW_FILE", "OLDPWD", "SSH_AUTH_SOCK"),
 )
 
@@ -70,11 +122,15 @@ WAYS = (
         lambda value: repr(shlex.quote(value)),
         quote,
         lambda value: quote(value, safe=""),
-        lambda value: re.sub("%..", lambda code: code.group().lower(), quote_plus(value)),
+        lambda value: re.sub(
+            "%..", lambda code: code.group().lower(), quote_plus(value)
+        ),
         html.escape,
         lambda value: json.dumps(html.escape(value)),
         lambda value: html.escape(value, quote=False),
-        lambda value: html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        lambda value: (
+            html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+        ),
         lambda value: unicodedata.normalize("NFD", value),
         lambda value: quote(unicodedata.normalize("NFD", value)),
         lambda value: value.encode().hex(),
@@ -105,7 +161,9 @@ def test_a_value_goes_in_every_form(
 def _base64_lines(value: str, *, before: int, columns: int) -> str:
     """Return the value among other bytes in base64, broken into lines."""
     encoded = base64.b64encode(b"\0" * before + value.encode() + b"\0" * 90).decode()
-    return "\n".join(encoded[at : at + columns] for at in range(0, len(encoded), columns))
+    return "\n".join(
+        encoded[at : at + columns] for at in range(0, len(encoded), columns)
+    )
 
 
 COPIES: Final = {
@@ -134,9 +192,12 @@ COPIES: Final = {
 def test_a_changed_copy_goes(copy: str, form: Callable[[str], str], many: int) -> None:
     """Twelve characters in a row that are half of a value are as secret as all of it."""
     others = {
-        f"X{number}_TOKEN": random_part("A-Za-z0-9", 24, str(number)) for number in range(many)
+        f"X{number}_TOKEN": random_part("A-Za-z0-9", 24, str(number))
+        for number in range(many)
     }
-    shown = Redactor(environment={"MY_PAT": PART, **others}).redact(f"it was {form(copy)}")
+    shown = Redactor(environment={"MY_PAT": PART, **others}).redact(
+        f"it was {form(copy)}"
+    )
     assert "[REDACTED:env:MY_PAT]" in shown
     encoded = base64.b64encode(b"me:" + PART.encode()).decode()
     for whole in (PART, PART.encode().hex(), encoded):
@@ -150,7 +211,10 @@ def test_how_much_of_a_value_is_a_copy(length: int) -> None:
     redactor = Redactor(environment={"MY_TOKEN": value})
     least = min(length, max(12, length // 2))
     for start in range(length - least + 1):
-        assert redactor.redact(f"<{value[start : start + least]}>") == "<[REDACTED:env:MY_TOKEN]>"
+        assert (
+            redactor.redact(f"<{value[start : start + least]}>")
+            == "<[REDACTED:env:MY_TOKEN]>"
+        )
     for start in range(length - least + 2) if length > least else ():
         text = f"<{value[start : start + least - 1]}>"
         assert redactor.redact(text) == text
@@ -162,10 +226,16 @@ def test_how_much_of_a_value_is_a_copy(length: int) -> None:
 )
 def test_names_and_headings_of_a_credential_stay(text: str) -> None:
     """Half of a line that has a secret in it, or of one without, is no copy of a secret."""
-    lines = ("-----BEGIN RSA PRIVATE KEY-----", '"project_id": "shop",', f'"id": "{PART}"')
+    lines = (
+        "-----BEGIN RSA PRIVATE KEY-----",
+        '"project_id": "shop",',
+        f'"id": "{PART}"',
+    )
     environment = {"APP_CREDENTIALS": "\n".join(lines)}
     assert Redactor(environment=environment).redact(text) == text
-    assert not survives(PART, Redactor(environment=environment).redact(f"'{PART[:-3]}xyz'"), 12)
+    assert not survives(
+        PART, Redactor(environment=environment).redact(f"'{PART[:-3]}xyz'"), 12
+    )
 
 
 def test_a_copy_of_a_value_that_became_known_later() -> None:
@@ -175,10 +245,15 @@ def test_a_copy_of_a_value_that_became_known_later() -> None:
     assert redactor.redact(f"'{PART[:-3]}xyz'") == "'[REDACTED:password]xyz'"
 
 
-@pytest.mark.parametrize("form", ["hexadecimal digits of Pass1234", "%70%61", "&#112;", "x" * 90])
+@pytest.mark.parametrize(
+    "form", ["hexadecimal digits of Pass1234", "%70%61", "&#112;", "x" * 90]
+)
 def test_what_has_no_value_in_it_stays(form: str) -> None:
     """To look for many forms takes nothing else away."""
-    assert Redactor(environment={"MY_API_KEY": VALUE, "OTHER_TOKEN": ACCENTS}).redact(form) == form
+    assert (
+        Redactor(environment={"MY_API_KEY": VALUE, "OTHER_TOKEN": ACCENTS}).redact(form)
+        == form
+    )
 
 
 @pytest.mark.parametrize("around", ["", "aaa", "the value was "])
@@ -253,7 +328,9 @@ def test_a_short_value_goes_only_as_a_word() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_token_that_no_table_knows_goes_beside_a_name_and_everywhere_then(way: str) -> None:
+def test_a_token_that_no_table_knows_goes_beside_a_name_and_everywhere_then(
+    way: str,
+) -> None:
     """Its form says nothing; what stands beside it does, for all texts that come later."""
     token = "zyx_" + random_part("A-Za-z0-9", 32, way)
     redactor = Redactor(environment={})
@@ -291,9 +368,26 @@ def test_a_long_and_odd_value_is_telling(value: str) -> None:
             "test1234",
             "user_password",
         ),
-        *("admin-2024", "my-service-account", "2024-01-01T10:00:00Z", "1700000000", "1.2.3-rc1"),
-        *("me@example.org", "/home/me/a1b2c3d4", "https://a1b2c3d4.example.org", "xxxxxxxxxxxx"),
-        *("0x7f0c5a3b2d10", "This field is required.", "get_token(a1b2c3)", "a1b2c3d4...", "***"),
+        *(
+            "admin-2024",
+            "my-service-account",
+            "2024-01-01T10:00:00Z",
+            "1700000000",
+            "1.2.3-rc1",
+        ),
+        *(
+            "me@example.org",
+            "/home/me/a1b2c3d4",
+            "https://a1b2c3d4.example.org",
+            "xxxxxxxxxxxx",
+        ),
+        *(
+            "0x7f0c5a3b2d10",
+            "This field is required.",
+            "get_token(a1b2c3)",
+            "a1b2c3d4...",
+            "***",
+        ),
     ],
 )
 def test_an_ordinary_value_is_not(value: str) -> None:
@@ -315,13 +409,17 @@ def test_an_ordinary_password_leaves_the_word_in_other_texts(word: str) -> None:
 )
 def test_few_and_many_values_are_removed_alike(many: int, form: str) -> None:
     """Of very many, those that can't be there are passed over; none that is there."""
-    values = ["zyx_" + random_part("A-Za-z0-9", 24, str(number)) for number in range(many)]
+    values = [
+        "zyx_" + random_part("A-Za-z0-9", 24, str(number)) for number in range(many)
+    ]
     known = KnownValues(1_000)
     known.add(("token", value) for value in values)
     text = form.format(values[1]).replace(
         values[1][0] + values[1][1] + "...", values[1][:9] + "..."
     )
-    shown = known.remove(text, Search(lambda name, _="", /: f"[{name}]"), cut="..." in text)
+    shown = known.remove(
+        text, Search(lambda name, _="", /: f"[{name}]"), cut="..." in text
+    )
     assert not survives(values[1], shown)
 
 
@@ -330,11 +428,15 @@ def test_the_oldest_values_are_forgotten() -> None:
     values = [random_part("A-Za-z0-9", 24, str(number)) for number in range(5)]
     known = KnownValues(3)
     known.add(("token", value) for value in values)
-    left = known.remove(" ".join(values), Search(lambda name, _="", /: f"[{name}]"), cut=False)
+    left = known.remove(
+        " ".join(values), Search(lambda name, _="", /: f"[{name}]"), cut=False
+    )
     assert left.split() == [*values[:2], "[token]", "[token]", "[token]"]
 
 
-@pytest.mark.parametrize("name", ["SHARED_KEY", "AZURE_SHARED_KEY", "DEPLOY_TOKEN", "db_password"])
+@pytest.mark.parametrize(
+    "name", ["SHARED_KEY", "AZURE_SHARED_KEY", "DEPLOY_TOKEN", "db_password"]
+)
 def test_a_variable_whose_name_says_secret(name: str) -> None:
     """Its whole value is one."""
     assert secret_values(name, PART) == [PART]

@@ -27,11 +27,21 @@ class Counting:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._pattern, name)
-        if name not in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"):
+        if name not in (
+            "search",
+            "match",
+            "fullmatch",
+            "finditer",
+            "findall",
+            "sub",
+            "split",
+        ):
             return found
         return self._counting(found, is_anchored=name in ("match", "fullmatch"))
 
-    def _counting(self, call: Callable[..., Any], *, is_anchored: bool) -> Callable[..., Any]:
+    def _counting(
+        self, call: Callable[..., Any], *, is_anchored: bool
+    ) -> Callable[..., Any]:
         def counting(*args: Any) -> Any:
             text = next(each for each in args if isinstance(each, str))
             places = [each for each in args if isinstance(each, int)]
@@ -58,16 +68,22 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         if type(value) is tuple:
             return tuple(map(counting, value))
         return (
-            {key: counting(each) for key, each in value.items()} if type(value) is dict else value
+            {key: counting(each) for key, each in value.items()}
+            if type(value) is dict
+            else value
         )
 
     for module in modules():
         for name, value in list(vars(module).items()):
-            if not name.startswith("__") and isinstance(value, re.Pattern | tuple | dict):
+            if not name.startswith("__") and isinstance(
+                value, re.Pattern | tuple | dict
+            ):
                 monkeypatch.setattr(module, name, counting(value))
         if hasattr(module, "grammar"):
             monkeypatch.setattr(
-                module, "grammar", lambda name, **parts: counting(grammar(name, **parts))
+                module,
+                "grammar",
+                lambda name, **parts: counting(grammar(name, **parts)),
             )
     return counted
 
@@ -82,7 +98,9 @@ def test_no_repetition_is_searched_more_often_than_another(counted: list[int]) -
         assert counted[0] <= MOST * SIZE, unit
 
 
-@pytest.mark.parametrize("unit", ["curl -u ", "pass=", "key=key=x:", "<a name='x' value="])
+@pytest.mark.parametrize(
+    "unit", ["curl -u ", "pass=", "key=key=x:", "<a name='x' value="]
+)
 def test_what_is_searched_grows_with_the_text(unit: str, counted: list[int]) -> None:
     """Twice the text takes twice as much, or less."""
     sizes = []

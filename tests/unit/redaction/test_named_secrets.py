@@ -28,7 +28,9 @@ GONE: Final = {
     "header in JSON": json.dumps({"authorization": f"token {SECRET}"}),
     "curl": f"curl -sS -H 'Authorization: Bearer {SECRET}' https://example.org",
     "curl, double quotes": f'curl -H "X-Api-Key: {SECRET}" https://example.org',
-    "request as bytes": repr(f"GET / HTTP/1.1\r\nCookie: sid={SECRET}\r\nHost: x\r\n".encode()),
+    "request as bytes": repr(
+        f"GET / HTTP/1.1\r\nCookie: sid={SECRET}\r\nHost: x\r\n".encode()
+    ),
     "cookie": f"Cookie: theme=dark; sid={SECRET}",
     "set-cookie": repr({"Set-Cookie": f"sid={SECRET}; HttpOnly"}),
     "bearer": f"sent bearer {SECRET} to the server",
@@ -138,7 +140,8 @@ KEPT: Final = {
     "versions": "pytest-8.4.1, pluggy-1.6.0, plugins: xdist-3.8.0, timeout-2.4.0",
     "image": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
     "URL": "https://user@example.org:8080/a/b?c=1#d and git@example.org:me/it.git",
-    "lorem": "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor " * 9,
+    "lorem": "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor "
+    * 9,
     "node ids": "tests/test_a.py::TestPassword::test_login, TestAuth::test_secret::x",
     "C++": "auth::Password::check(secret::Value)",
     "element of words": "<token>if</token><password/><password></password><auth>basic</auth>",
@@ -194,8 +197,14 @@ def test_a_traceback_stays() -> None:
     ("text", "shown"),
     [
         ("postgres://me:pa55word@db/x", "postgres://me:[REDACTED:url-password]@db/x"),
-        ("https://me:pa@ss@db.c/x.git", "https://me:[REDACTED:url-password]@db.c/x.git"),
-        ("Authorization: Bearer a1b2c3d4", "Authorization: Bearer [REDACTED:authorization]"),
+        (
+            "https://me:pa@ss@db.c/x.git",
+            "https://me:[REDACTED:url-password]@db.c/x.git",
+        ),
+        (
+            "Authorization: Bearer a1b2c3d4",
+            "Authorization: Bearer [REDACTED:authorization]",
+        ),
         ("f(password='hunter2', n=1)", "f(password='[REDACTED:password]', n=1)"),
         ("app --token=a1b2c3 -v", "app --token=[REDACTED:token] -v"),
         ('{"api_key": "a1"}', '{"api_key": "[REDACTED:api-key]"}'),

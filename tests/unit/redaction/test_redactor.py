@@ -19,10 +19,38 @@ TOKEN: Final = "gh" + "p_" + random_part("A-Za-z0-9", 36, "token")
 ENVIRONMENT: Final = {"API_KEY": "a1B2c3D4e5", "DB_URL": "pg://me:pa55wordXY@db/x"}
 PIECES: Final = st.sampled_from(
     (
-        *(TOKEN, TOKEN[:14], "eyJ" + "a" * 40, "a1B2c3D4e5", "a1B2c3", "D4e5", "hunter2"),
-        *("...", "…", "... [truncated: 9 characters] ...", "[REDACTED:", "[REDACTED:env:API_KEY]"),
-        *("password", "Bearer ", "--token ", "Authorization", "key", "Cookie: a=b", "://me:"),
-        *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\u0130", "\ud800", "@db"),
+        *(
+            TOKEN,
+            TOKEN[:14],
+            "eyJ" + "a" * 40,
+            "a1B2c3D4e5",
+            "a1B2c3",
+            "D4e5",
+            "hunter2",
+        ),
+        *(
+            "...",
+            "…",
+            "... [truncated: 9 characters] ...",
+            "[REDACTED:",
+            "[REDACTED:env:API_KEY]",
+        ),
+        *(
+            "password",
+            "Bearer ",
+            "--token ",
+            "Authorization",
+            "key",
+            "Cookie: a=b",
+            "://me:",
+        ),
+        *(
+            "-----BEGIN PRIVATE KEY-----",
+            "-----END PRIVATE KEY-----",
+            "\u0130",
+            "\ud800",
+            "@db",
+        ),
         *("=", ": ", "'", '"', "\\", "\n", "\\n", " ", "x", "1", ",", "b", "]"),
     )
 )
@@ -64,7 +92,10 @@ def test_a_text_without_a_secret_stays(text: str) -> None:
         (f"\x1b[31m{TOKEN}\x1b[0m", "[REDACTED:github-token]"),
         (f"{TOKEN[:9]}\x1b[1;31m{TOKEN[9:]}", "[REDACTED:github-token]"),
         (f"print('\\x1b[31m{TOKEN}')", "print('[REDACTED:github-token]')"),
-        ("\x1b[32mpassword\x1b[0m: \x1b[31mhunterX29xx\x1b[0m", "password: [REDACTED:password]"),
+        (
+            "\x1b[32mpassword\x1b[0m: \x1b[31mhunterX29xx\x1b[0m",
+            "password: [REDACTED:password]",
+        ),
         ("\x1b[31mno secret\x1b[0m", "\x1b[31mno secret\x1b[0m"),
     ],
 )
@@ -89,11 +120,17 @@ def test_what_breaks_takes_the_text_with_it(monkeypatch: pytest.MonkeyPatch) -> 
     ("value", "redacted"),
     [
         ({"password": "x", "n": 1}, {"password": "[REDACTED:field]", "n": 1}),
-        ({"a": [{"client_secret": 12345}]}, {"a": [{"client_secret": "[REDACTED:field]"}]}),
+        (
+            {"a": [{"client_secret": 12345}]},
+            {"a": [{"client_secret": "[REDACTED:field]"}]},
+        ),
         ({"token": None, "auth": True}, {"token": None, "auth": True}),
         ({"password": ""}, {"password": ""}),
         ({"max_tokens": "12", "key": "a"}, {"max_tokens": "12", "key": "a"}),
-        ({TOKEN: [TOKEN, 1.5]}, {"[REDACTED:github-token]": ["[REDACTED:github-token]", 1.5]}),
+        (
+            {TOKEN: [TOKEN, 1.5]},
+            {"[REDACTED:github-token]": ["[REDACTED:github-token]", 1.5]},
+        ),
         ({"token": {"a": TOKEN}}, {"token": {"a": "[REDACTED:github-token]"}}),
         ("x", "x"),
         (None, None),
@@ -107,11 +144,24 @@ def test_json_values(value: Any, redacted: Any) -> None:
 
 
 JSON_TEXTS = st.sampled_from(
-    ["", "ab", "password", "token=", "hunter22x", TOKEN, TOKEN[:9], TOKEN[9:], "-----BEGIN", "..."]
+    [
+        "",
+        "ab",
+        "password",
+        "token=",
+        "hunter22x",
+        TOKEN,
+        TOKEN[:9],
+        TOKEN[9:],
+        "-----BEGIN",
+        "...",
+    ]
 )
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | JSON_TEXTS,
-    lambda values: st.lists(values, max_size=4) | st.dictionaries(JSON_TEXTS, values, max_size=4),
+    lambda values: (
+        st.lists(values, max_size=4) | st.dictionaries(JSON_TEXTS, values, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -121,7 +171,10 @@ JSON_VALUES = st.recursive(
 @given(st.lists(JSON_VALUES, max_size=3))
 def test_texts_that_are_searched_together_come_to_the_same(values: list[Any]) -> None:
     """A text beside others loses what it loses by itself, and what is learnt is the same."""
-    together, apart = Redactor(environment=ENVIRONMENT), Redactor(environment=ENVIRONMENT)
+    together, apart = (
+        Redactor(environment=ENVIRONMENT),
+        Redactor(environment=ENVIRONMENT),
+    )
     for value in values:
         assert together.redact_json(value) == apart._redact_each(value)
     for redactor in (together, apart):
@@ -146,7 +199,11 @@ def test_a_search_of_all_texts_that_breaks_lets_nothing_out(
     ("pattern", "text", "shown"),
     [
         ("acme-[0-9]+", "an acme-123!", "an [REDACTED:pattern-1]!"),
-        ("ref=([0-9]+)", "ref=12 ref=3", "ref=[REDACTED:pattern-1] ref=[REDACTED:pattern-1]"),
+        (
+            "ref=([0-9]+)",
+            "ref=12 ref=3",
+            "ref=[REDACTED:pattern-1] ref=[REDACTED:pattern-1]",
+        ),
         ("(?P<secret>[0-9]+)-x", "12-x 34", "[REDACTED:pattern-1]-x 34"),
         ("(a)|bc", "bc a", "[REDACTED:pattern-1] [REDACTED:pattern-1]"),
         ("RED", "x [REDACTED:token] RED", "x [REDACTED:token] [REDACTED:pattern-1]"),
@@ -167,7 +224,9 @@ def test_a_pattern_with_several_repeats_destroys_nothing() -> None:
     """A pattern that could go back far is searched all the same: its time is what counts."""
     pattern = r"user=\S+ host=\S+ id=\S+"
     long = "a long line of a message, " * 200
-    shown = Redactor([pattern], environment={}).redact(f"{long}user=me host=db id=7 {long}")
+    shown = Redactor([pattern], environment={}).redact(
+        f"{long}user=me host=db id=7 {long}"
+    )
     assert shown == f"{long}[REDACTED:pattern-1] {long}"
 
 
@@ -178,7 +237,10 @@ def test_a_pattern_whose_time_is_up_takes_the_rest_of_the_text(
     monkeypatch.setattr(redactor_module, "SECONDS_PER_TEXT", 0.05)
     redactor = Redactor([ENDLESS], environment={})
     assert redactor.redact("x" * 60 + "!") == "[REDACTED: pattern 1 took too long]"
-    assert redactor.redact("of another text: xy") == "of another text: [REDACTED:pattern-1]"
+    assert (
+        redactor.redact("of another text: xy")
+        == "of another text: [REDACTED:pattern-1]"
+    )
     assert redactor.counts == {"pattern-1": 2}
 
 
@@ -211,7 +273,9 @@ def test_the_searches_are_loaded_with_the_first_sign_of_a_secret() -> None:
         "print(sorted(name.rpartition('.')[2] for name in sys.modules if '.redaction.' in name));"
         "s.redact('token=a1b2c3d4'); print('regex' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines() == ["['names', 'signs']", "False"]
 
 

@@ -42,7 +42,9 @@ def test_what_a_detector_finds_is_never_passed_over() -> None:
         assert redactor.redact(text) != text
         assert not suspicion.looks_clean((text,)), text
         assert not suspicion.looks_clean([*PLAIN_TEXTS, text, *PLAIN_TEXTS]), text
-        assert not Redactor(environment={}).holds_none([*PLAIN_TEXTS, text, *PLAIN_TEXTS]), text
+        assert not Redactor(environment={}).holds_none(
+            [*PLAIN_TEXTS, text, *PLAIN_TEXTS]
+        ), text
     for text in units(3_000):
         if Redactor(environment={}).redact(text) != text:
             assert not suspicion.looks_clean((text,)), text
@@ -62,7 +64,12 @@ def test_harmless_texts_hold_none_together(texts: list[str]) -> None:
 def test_words_that_were_seen_before_hide_no_token() -> None:
     """Long words without a token are remembered, at the end of a line and elsewhere."""
     file = "tests/test_a_long_name_of_a_file.py"
-    around = (f"{file}:1: {{}}\n", f"E  {{}}\n{file}\n", f"-{{}} {file}\n", f"[{file}-{{}}]\n")
+    around = (
+        f"{file}:1: {{}}\n",
+        f"E  {{}}\n{file}\n",
+        f"-{{}} {file}\n",
+        f"[{file}-{{}}]\n",
+    )
     suspicion = Suspicion()
     for text in around:
         for token in TOKENS:
@@ -116,13 +123,19 @@ def test_a_value_of_the_environment_is_suspicious(
 
 
 @pytest.mark.parametrize("length", [13, 24, 40, 100])
-def test_half_of_a_value_is_suspicious(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_of_a_value_is_suspicious(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the redactor takes for a changed copy has a sign, wherever it begins in the value."""
     value = random_part("A-Za-z0-9_-", length, "half")
     monkeypatch.setenv("MY_PAT", value)
     suspicion = Suspicion()
     suspicion.see_environment()
-    for form in (value, value.encode().hex(), base64.b64encode(value.encode()).decode()):
+    for form in (
+        value,
+        value.encode().hex(),
+        base64.b64encode(value.encode()).decode(),
+    ):
         least = max(12, len(form) // 2)
         for start in range(len(form) - least + 1):
             text = f"'{form[start : start + least]}'"
@@ -131,7 +144,9 @@ def test_half_of_a_value_is_suspicious(length: int, monkeypatch: pytest.MonkeyPa
     assert suspicion.looks_clean(("assert 3 == 4",))
 
 
-def test_a_value_that_was_changed_before_the_first_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_was_changed_before_the_first_sign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Who looks closely learns what the environment held before."""
     secrets = Secrets()
     monkeypatch.setenv("APP_PASSWORD", "s3same-0pen")
@@ -158,14 +173,20 @@ def test_a_pattern_of_the_user_sees_each_text_by_itself(place: int) -> None:
     assert not survives("plain", secrets.redact(texts[place]), length=5)
 
 
-def test_a_variable_that_is_declared_secret_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_declared_secret_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its value goes from then on, whatever its name, also from what has seen it before."""
     declared: set[str] = set()
     for module in ("names", "signs"):
-        monkeypatch.setattr(f"pytest_failure_taxonomy.redaction.{module}.DECLARED", declared)
+        monkeypatch.setattr(
+            f"pytest_failure_taxonomy.redaction.{module}.DECLARED", declared
+        )
     monkeypatch.setenv("JUDGE", "tulip-9481-orchard")
     redactor, secrets = Redactor(), Secrets()
     text = "it said tulip-9481-orchard"
     assert redactor.redact(text) == secrets.redact(text) == text
     declare_secret_variables(["JUDGE"])
-    assert redactor.redact(text) == secrets.redact(text) == "it said [REDACTED:env:JUDGE]"
+    assert (
+        redactor.redact(text) == secrets.redact(text) == "it said [REDACTED:env:JUDGE]"
+    )

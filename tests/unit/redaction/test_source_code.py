@@ -134,7 +134,8 @@ def test_source_code_stays(line: str) -> None:
     redactor = Redactor(environment={})
     assert redactor.redact(line) == line
     assert (
-        redactor.redact(f"        {line}\nE       {line}\n") == f"        {line}\nE       {line}\n"
+        redactor.redact(f"        {line}\nE       {line}\n")
+        == f"        {line}\nE       {line}\n"
     )
     assert redactor.counts == {}
 

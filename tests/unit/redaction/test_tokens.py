@@ -96,9 +96,9 @@ def test_a_token_that_a_cap_cut_goes(limit: int) -> None:
     assert left == []
 
 
-_NOT_BY_HEAD: Final = frozenset(each["id"] for each in known_tokens().table["shapes"]) | {
-    "twilio-key"
-}
+_NOT_BY_HEAD: Final = frozenset(
+    each["id"] for each in known_tokens().table["shapes"]
+) | {"twilio-key"}
 
 
 def _head(name: str, token: str) -> str:

@@ -76,7 +76,9 @@ def read_answer(report: dict[str, Any]) -> dict[str, list[str]]:
 
 def test_a_failing_test() -> None:
     """The whole answer for one plain failure, as an agent reads it."""
-    run = make_run(failures=(make_failure(),), counts=Counts(collected=3, passed=2, failed=1))
+    run = make_run(
+        failures=(make_failure(),), counts=Counts(collected=3, passed=2, failed=1)
+    )
     report = make_report(run)
     what = report["causes"][0]["what"]
     assert render(report) == (
@@ -156,7 +158,9 @@ def test_the_owner_is_that_of_the_cause(owner: str | None, words: str) -> None:
 
 def test_a_run_without_a_failure() -> None:
     """Every section is there, and has nothing to say."""
-    assert {name: lines[0] for name, lines in read_answer(make_report(make_run())).items()} == {
+    assert {
+        name: lines[0] for name, lines in read_answer(make_report(make_run())).items()
+    } == {
         "format": "2",
         "verdict": "no failure",
         "try": "nothing to do",
@@ -173,13 +177,18 @@ def test_everything_that_failed() -> None:
     assert any("KeyError: 'x'" in line for line in answer["failures"])
     assert any("tests/test_gone.py" in line for line in answer["failures"])
     assert any("2 not run" in line for line in answer["verdict"])
-    assert answer["in flight"] == ["1 test", "  tests/test_slow.py::test_it (setup, for 1.5 s)"]
+    assert answer["in flight"] == [
+        "1 test",
+        "  tests/test_slow.py::test_it (setup, for 1.5 s)",
+    ]
     assert "  pytest tests/test_slow.py::test_it" in answer["reproduce"]
 
 
 def test_a_stalled_run_that_died() -> None:
     """Where it was stalled and what it printed last is told of the test that was running."""
-    stall = Stall(state="blocked", seconds=61.0, where="acquire (a.py:6)", stack="a.py:6")
+    stall = Stall(
+        state="blocked", seconds=61.0, where="acquire (a.py:6)", stack="a.py:6"
+    )
     run = make_run(
         finished=False,
         exit=ProcessExit(code=143, signal="SIGTERM", source="watcher", observed=True),
@@ -228,8 +237,12 @@ def test_a_report_that_is_running() -> None:
 
 def test_a_running_report_that_says_what_stalls() -> None:
     """What is known is told, and that the run has not ended is no cause of anything."""
-    stall = Stall(state="blocked", seconds=61.0, where="acquire (a.py:6)", stack="a.py:6")
-    test = InFlightTest(nodeid="a.py::t", phase="call", elapsed_seconds=62.0, stall=stall)
+    stall = Stall(
+        state="blocked", seconds=61.0, where="acquire (a.py:6)", stack="a.py:6"
+    )
+    test = InFlightTest(
+        nodeid="a.py::t", phase="call", elapsed_seconds=62.0, stall=stall
+    )
     run = make_run(finished=False, exit=NO_EXIT, in_flight=(test,))
     answer = read_answer(make_report(run, completeness="running"))
     assert "  is: TIMEOUT test.stalled" in answer["verdict"]
@@ -240,11 +253,14 @@ def test_a_running_report_that_says_what_stalls() -> None:
 def test_how_long_ago_it_was() -> None:
     """A tool that is asked says it; without the time of now the same report is the same answer."""
     report = make_report(make_run())
-    assert "\n  run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests\n" in render(
-        report
+    assert (
+        "\n  run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests\n"
+        in render(report)
     )
     now = datetime(2026, 1, 31, 13, 30, tzinfo=UTC)
-    assert " UTC, 1 h 30 min ago: pytest --failure-taxonomy tests\n" in render(report, now=now)
+    assert " UTC, 1 h 30 min ago: pytest --failure-taxonomy tests\n" in render(
+        report, now=now
+    )
     earlier = datetime(2026, 1, 31, tzinfo=UTC)  # by a clock that differs
     assert " UTC, 0 ms ago: " in render(report, now=earlier)
 
@@ -252,7 +268,8 @@ def test_how_long_ago_it_was() -> None:
 def test_what_changed() -> None:
     """The states of the causes, the commit, and the last one at which the tests passed."""
     environment = replace(
-        make_context().environment, git=GitState(commit="c" * 40, branch="main", dirty=True)
+        make_context().environment,
+        git=GitState(commit="c" * 40, branch="main", dirty=True),
     )
     run = make_run(failures=(make_failure(),))
     report = make_report(run, context=make_context(environment=environment))
@@ -270,12 +287,16 @@ def test_what_changed() -> None:
         f"  commit: {'c' * 40} on main, with changes that are not committed",
         f"  its tests last passed at: {'a' * 40}",
     ]
-    assert "     history: came back, first seen 2026-01-02, 4 runs" in answer["failures"]
+    assert (
+        "     history: came back, first seen 2026-01-02, 4 runs" in answer["failures"]
+    )
 
 
 def test_the_telling_lines_of_a_long_traceback() -> None:
     """What was raised and where stays; of what leads to it as much as there is room for."""
-    padding = "\n".join(f"        line_{number} = compute({number})" for number in range(400))
+    padding = "\n".join(
+        f"        line_{number} = compute({number})" for number in range(400)
+    )
     failures = tuple(
         make_failure(
             nodeid=f"tests/test_cart.py::test_{number}",
@@ -325,14 +346,19 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
             traceback=draw(TEXTS),
             location=Location(path=draw(TEXTS), line=draw(st.integers(1, 10**9))),
             exception=replace(
-                make_failure().exception, type=draw(TEXTS), message=draw(TEXTS), bases=()
+                make_failure().exception,
+                type=draw(TEXTS),
+                message=draw(TEXTS),
+                bases=(),
             ),
         )
         for _ in range(many)
     )
     run = make_run(
         finished=draw(st.booleans()),
-        exit=ProcessExit(code=draw(st.sampled_from([None, 0, 1, 3, 139])), source="none"),
+        exit=ProcessExit(
+            code=draw(st.sampled_from([None, 0, 1, 3, 139])), source="none"
+        ),
         failures=failures,
         errors=tuple(
             RunError(origin="internal", message=draw(TEXTS), traceback=draw(TEXTS))
@@ -365,7 +391,9 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
             **A_PROOF,
             "nodeids": [draw(TEXTS)],
             "state": draw(st.none() | TEXTS),
-            "command": draw(st.sampled_from([None, A_PROOF["command"], "pytest a\nb", "\x1b[0m"])),
+            "command": draw(
+                st.sampled_from([None, A_PROOF["command"], "pytest a\nb", "\x1b[0m"])
+            ),
             "commit": draw(st.none() | TEXTS),
             "suspicions": [draw(TEXTS)] * many,
         }
@@ -377,7 +405,14 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
 
 def weight(text: str) -> int:
     """Return the tokens of a text, times four, as the documentation counts them."""
-    counted = {"small": 1, "capital": 4, "digit": 3, "sign": 2, "backslash": 8, "foreign": 12}
+    counted = {
+        "small": 1,
+        "capital": 4,
+        "digit": 3,
+        "sign": 2,
+        "backslash": 8,
+        "foreign": 12,
+    }
 
     def sort_of(each: str) -> str:
         if not each.isascii():
@@ -430,13 +465,20 @@ def test_a_thousand_failures() -> None:
     answer = sections["failures"]
     count, causes = answer[0].split(", causes: ")
     assert (count, int(causes) >= 50) == ("1000", True)
-    assert answer[-1] == f"  and {int(causes) - 10} more causes: failure-taxonomy show --all REPORT"
-    rest = f"  without: {int(causes) - 5} more commands, which each cause has of its own"
+    assert (
+        answer[-1]
+        == f"  and {int(causes) - 10} more causes: failure-taxonomy show --all REPORT"
+    )
+    rest = (
+        f"  without: {int(causes) - 5} more commands, which each cause has of its own"
+    )
     assert sections["reproduce"][-1] == rest
 
 
 @pytest.mark.parametrize("option", [["--retryable"], ["--all"], ["--json", "verdict"]])
-def test_the_command(option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`show --format agent` prints it, with the exit code of `show`, and with nothing else."""
     call: Callable[[list[str]], int] = main
     path = tmp_path / "r.json"
@@ -452,5 +494,7 @@ def test_the_page_shows_the_answer() -> None:
     """The example of the documentation is what is printed."""
     page = Path(__file__).parents[3] / "docs" / "reference" / "agent-format.md"
     example = page.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
-    run = make_run(failures=(make_failure(),), counts=Counts(collected=3, passed=2, failed=1))
+    run = make_run(
+        failures=(make_failure(),), counts=Counts(collected=3, passed=2, failed=1)
+    )
     assert render(make_report(run)) == example

@@ -73,7 +73,9 @@ _code = st.none() | st.integers(min_value=-300, max_value=2**32)
 _signal = st.sampled_from([None, "SIGSEGV", "SIGKILL", "SIGRTMIN+3"])
 _clock = st.floats() | st.just(-0.0)
 _phase = st.sampled_from(["setup", "call", "teardown"])
-_word = st.text(alphabet=string.ascii_lowercase + string.digits + "_", min_size=1, max_size=8)
+_word = st.text(
+    alphabet=string.ascii_lowercase + string.digits + "_", min_size=1, max_size=8
+)
 _kind = st.lists(_word, min_size=2, max_size=3).map(".".join)
 _exception = st.builds(
     RaisedException,
@@ -82,7 +84,9 @@ _exception = st.builds(
     message=_text,
     raised_in=_text | st.just("pytest_timeout"),
     origin=st.none()
-    | st.builds(OriginPlace, path=_text, function=_text, text=_text, entry=_text, leaf=_text),
+    | st.builds(
+        OriginPlace, path=_text, function=_text, text=_text, entry=_text, leaf=_text
+    ),
 )
 _attribution = st.builds(
     Attribution,
@@ -111,7 +115,8 @@ _failure = st.builds(
     exception=st.none() | _exception,
     crashed=st.booleans(),
     attributed=st.none() | _attribution,
-    marker=st.none() | st.builds(SeenMarker, name=_word, reason=st.sampled_from(FailureReason)),
+    marker=st.none()
+    | st.builds(SeenMarker, name=_word, reason=st.sampled_from(FailureReason)),
     location=_location,
     traceback=_maybe_text,
     traceback_truncated=st.booleans(),
@@ -152,7 +157,12 @@ _run = st.builds(
     ),
     should_fail=_text | st.just("session-timeout: 1.0 sec exceeded"),
     counts=st.builds(
-        Counts, collected=_count, deselected=_count, passed=_count, failed=_count, warnings=_count
+        Counts,
+        collected=_count,
+        deselected=_count,
+        passed=_count,
+        failed=_count,
+        warnings=_count,
     ),
     failures=_several(_failure),
     collection_failures=_several(_collection_failure),
@@ -174,7 +184,11 @@ _run = st.builds(
     ),
     in_flight=_several(
         st.builds(
-            InFlightTest, nodeid=_text, phase=_phase, elapsed_seconds=_clock, worker=_maybe_text
+            InFlightTest,
+            nodeid=_text,
+            phase=_phase,
+            elapsed_seconds=_clock,
+            worker=_maybe_text,
         )
     ),
     not_run=_several(_text),
@@ -183,7 +197,9 @@ _run = st.builds(
 _context = st.builds(
     RunContext,
     id=st.binary(min_size=16, max_size=16).map(bytes.hex),
-    started_at=st.datetimes().map(lambda at: at.isoformat(timespec="milliseconds") + "Z"),
+    started_at=st.datetimes().map(
+        lambda at: at.isoformat(timespec="milliseconds") + "Z"
+    ),
     duration_seconds=st.none() | _clock,
     args=_several(_text),
     rootdir=_text,
@@ -268,7 +284,11 @@ def test_a_run_in_which_everything_happened_is_told_in_order() -> None:
     """What has an order of its own keeps it: failures, errors, tests in flight and not run."""
     report = make_report(make_full_run())
     assert_valid_report(report)
-    assert [failure["phase"] for failure in report["failures"]] == ["call", "teardown", "call"]
+    assert [failure["phase"] for failure in report["failures"]] == [
+        "call",
+        "teardown",
+        "call",
+    ]
     assert [error["nodeid"] for error in report["collection_errors"]] == [
         "tests/test_broken.py",
         "tests/test_gone.py",
@@ -282,7 +302,9 @@ def test_a_run_in_which_everything_happened_is_told_in_order() -> None:
         "nodeids": ["tests/test_late.py::test_b", "tests/test_late.py::test_a"],
     }
     assert [worker["id"] for worker in report["workers"]] == ["gw0", "gw1"]
-    precedences = [FailureReason(held["reason"]).precedence for held in report["reasons"]]
+    precedences = [
+        FailureReason(held["reason"]).precedence for held in report["reasons"]
+    ]
     assert precedences == sorted(precedences)
     assert report["verdict"]["reason"] == report["reasons"][0]["reason"]
     assert report["summary"]["crashed"] == 1
@@ -310,13 +332,21 @@ def test_success_is_null() -> None:
     ("run", "faults", "said"),
     [
         pytest.param(make_run(), (), {}, id="nothing to say"),
-        pytest.param(make_run(), ("a fault",), {"faults": ["a fault"]}, id="a fault of ours"),
+        pytest.param(
+            make_run(), ("a fault",), {"faults": ["a fault"]}, id="a fault of ours"
+        ),
         pytest.param(
             make_run(
-                stage=Stage.BASELINE_RUN, exit=ProcessExit(code=5, source="pytest"), counts=Counts()
+                stage=Stage.BASELINE_RUN,
+                exit=ProcessExit(code=5, source="pytest"),
+                counts=Counts(),
             ),
             (),
-            {"notes": ["baseline: no test ran, yet exit code 5 counts as a failing baseline"]},
+            {
+                "notes": [
+                    "baseline: no test ran, yet exit code 5 counts as a failing baseline"
+                ]
+            },
             id="a note of the judge",
         ),
     ],
@@ -349,7 +379,9 @@ def test_a_line_that_can_not_be_is_null(line: int | None, shown: int | None) -> 
         pytest.param(float("inf"), None, id="infinite"),
     ],
 )
-def test_a_duration_is_a_number_that_json_knows(seconds: float | None, shown: float | None) -> None:
+def test_a_duration_is_a_number_that_json_knows(
+    seconds: float | None, shown: float | None
+) -> None:
     """A test may have patched the clock; the report is written all the same."""
     report = make_report(make_run(failures=(make_failure(duration_seconds=seconds),)))
     assert report["failures"][0]["duration_seconds"] == shown
@@ -359,7 +391,10 @@ def test_a_duration_is_a_number_that_json_knows(seconds: float | None, shown: fl
 def test_a_test_in_flight_may_have_no_time(elapsed: float | None) -> None:
     """Where the time that a test in flight had taken can't be known, the report says null."""
     test = InFlightTest(nodeid="a.py::b", phase="call", elapsed_seconds=elapsed)
-    assert make_report(make_run(in_flight=(test,)))["in_flight"][0]["elapsed_seconds"] is None
+    assert (
+        make_report(make_run(in_flight=(test,)))["in_flight"][0]["elapsed_seconds"]
+        is None
+    )
 
 
 # --- Caps --------------------------------------------------------------------------------------
@@ -374,14 +409,20 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
     ("run", "listed", "cut"),
     [
         pytest.param(
-            make_run(failures=tuple(make_failure(nodeid=f"t::{n}") for n in range(MAX_FAILURES))),
+            make_run(
+                failures=tuple(
+                    make_failure(nodeid=f"t::{n}") for n in range(MAX_FAILURES)
+                )
+            ),
             ("failures", MAX_FAILURES),
             {},
             id="failures that just fit",
         ),
         pytest.param(
             make_run(
-                failures=tuple(make_failure(nodeid=f"t::{n}") for n in range(MAX_FAILURES + 3))
+                failures=tuple(
+                    make_failure(nodeid=f"t::{n}") for n in range(MAX_FAILURES + 3)
+                )
             ),
             ("failures", MAX_FAILURES),
             {"failures_omitted": 3, "nodeids_omitted": 9},
@@ -390,7 +431,8 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
         pytest.param(
             make_run(
                 collection_failures=tuple(
-                    CollectionFailure(nodeid=f"{n}.py", message="") for n in range(MAX_FAILURES + 2)
+                    CollectionFailure(nodeid=f"{n}.py", message="")
+                    for n in range(MAX_FAILURES + 2)
                 )
             ),
             ("collection_errors", MAX_FAILURES),
@@ -404,7 +446,10 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
         ),
         pytest.param(
             make_run(
-                errors=tuple(RunError(origin="plugin", message="") for _ in range(MAX_FAILURES + 1))
+                errors=tuple(
+                    RunError(origin="plugin", message="")
+                    for _ in range(MAX_FAILURES + 1)
+                )
             ),
             ("internal_errors", MAX_FAILURES),
             {"internal_errors_omitted": 1},
@@ -431,7 +476,9 @@ def test_node_ids_that_were_cut_are_counted() -> None:
     over = MAX_NODEIDS + 5
     failures = tuple(make_failure(nodeid=f"t::{number}") for number in range(over))
     report = make_report(
-        make_run(failures=failures, not_run=tuple(f"u::{number}" for number in range(over)))
+        make_run(
+            failures=failures, not_run=tuple(f"u::{number}" for number in range(over))
+        )
     )
     assert len(report["reasons"][0]["nodeids"]) == MAX_NODEIDS
     assert report["not_run"]["count"] == over
@@ -449,7 +496,9 @@ def test_node_ids_that_were_cut_are_counted() -> None:
             id="traceback",
         ),
         pytest.param(
-            make_run(failures=(make_failure(location=Location(path="x" * 20_000, line=1)),)),
+            make_run(
+                failures=(make_failure(location=Location(path="x" * 20_000, line=1)),)
+            ),
             ("failures", 0, "location", "path"),
             MAX_TRACEBACK,
             id="path",
@@ -458,7 +507,9 @@ def test_node_ids_that_were_cut_are_counted() -> None:
             make_run(
                 failures=(
                     make_failure(
-                        exception=RaisedException(type="E", module="m", message="x" * 20_000)
+                        exception=RaisedException(
+                            type="E", module="m", message="x" * 20_000
+                        )
                     ),
                 )
             ),
@@ -502,7 +553,9 @@ def test_a_text_that_was_cut_says_so(
 def test_a_node_id_of_any_length_is_cut_wherever_it_stands() -> None:
     """A parameter can make a node id of a megabyte, which a report repeats in many places."""
     nodeid = f"test_a.py::test_b[{'x' * 1_000_000}]"
-    report = make_report(make_run(failures=(make_failure(nodeid=nodeid),), not_run=(nodeid,)))
+    report = make_report(
+        make_run(failures=(make_failure(nodeid=nodeid),), not_run=(nodeid,))
+    )
     assert_valid_report(report)
     assert len(encode(report)) < 70_000
     shown = report["failures"][0]["nodeid"]
@@ -522,7 +575,9 @@ def test_a_text_that_was_cut_before_counts_once(length: int) -> None:
 def test_later_tracebacks_are_left_out_when_the_room_for_all_is_used_up() -> None:
     """The first tracebacks say most; of the others the report says how many there were."""
     fitting = MAX_TRACEBACKS // MAX_TRACEBACK
-    failures = tuple(make_failure(traceback="x" * MAX_TRACEBACK) for _ in range(fitting + 7))
+    failures = tuple(
+        make_failure(traceback="x" * MAX_TRACEBACK) for _ in range(fitting + 7)
+    )
     report = make_report(make_run(failures=failures))
     shown = [failure["traceback"] is not None for failure in report["failures"]]
     assert shown == [True] * fitting + [False] * 7

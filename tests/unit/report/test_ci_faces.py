@@ -57,11 +57,23 @@ BENCH: Final[dict[str, Any]] = {
     "task_class": "vuln",
     "per_case": [],
     "complete": True,
-    "counts": {"scheduled": 4, "started": 4, "graded": 4, "lost": 0, "passed": 3, "not_run": 0},
+    "counts": {
+        "scheduled": 4,
+        "started": 4,
+        "graded": 4,
+        "lost": 0,
+        "passed": 3,
+        "not_run": 0,
+    },
     "mean_score": 0.75,
     "standard_error": 0.25,
     "score_stddev": 0.5,
-    "lower_bound_95": {"value": None, "method": "fewer than 5 cases", "n": 4, "clusters": None},
+    "lower_bound_95": {
+        "value": None,
+        "method": "fewer than 5 cases",
+        "n": 4,
+        "clusters": None,
+    },
     "passed_count": 3,
     "total_cost_usd": 1.5,
     "usage": {},
@@ -99,7 +111,9 @@ def everything() -> dict[str, Any]:
         replace(
             run,
             finished=False,
-            exit=ProcessExit(code=143, signal="SIGTERM", source="supervisor", observed=True),
+            exit=ProcessExit(
+                code=143, signal="SIGTERM", source="supervisor", observed=True
+            ),
             in_flight=(
                 replace(running, stall=STALL, output="its\nlast words"),
                 InFlightTest(
@@ -147,7 +161,13 @@ def commands(report: dict[str, Any]) -> list[tuple[str, dict[str, str], str]]:
 
 def unescaped(text: str) -> str:
     """Return a text of a command as the runner does."""
-    for code, character in (("0D", "\r"), ("0A", "\n"), ("3A", ":"), ("2C", ","), ("25", "%")):
+    for code, character in (
+        ("0D", "\r"),
+        ("0A", "\n"),
+        ("3A", ":"),
+        ("2C", ","),
+        ("25", "%"),
+    ):
         text = text.replace(f"%{code}", character)
     return text
 
@@ -155,7 +175,14 @@ def unescaped(text: str) -> str:
 def with_texts(report: dict[str, Any], text: str) -> dict[str, Any]:
     """Return a report with a text in place of each that a test or a user can choose."""
     changed: dict[str, Any] = change_texts(report, lambda _: text, CLOSED_FIELDS)
-    for name in ("failures", "causes", "in_flight", "stalls", "bench", "internal_errors"):
+    for name in (
+        "failures",
+        "causes",
+        "in_flight",
+        "stalls",
+        "bench",
+        "internal_errors",
+    ):
         assert len(changed[name]) == len(report[name])
     changed["schema_version"] = report["schema_version"]
     return changed
@@ -203,7 +230,17 @@ HOSTILE: Final = st.one_of(
                     "\x85::error::x",
                     "\\",
                 ),
-                *("`", "``", "&lt;b&gt;", "&#60;b&#62;", "\x1b[31m", "*x*", "__x__", "$x$", "1) x"),
+                *(
+                    "`",
+                    "``",
+                    "&lt;b&gt;",
+                    "&#60;b&#62;",
+                    "\x1b[31m",
+                    "*x*",
+                    "__x__",
+                    "$x$",
+                    "1) x",
+                ),
             ]
         ),
         max_size=5,
@@ -261,7 +298,9 @@ def test_ten_of_a_kind() -> None:
     report["causes"] = [{**cause, "key": f"{n}", "what": f"{n}"} for n in range(12)]
     found = commands(report)
     assert [level for level, _, _ in found] == ["error"] * 10
-    assert [where["title"] for _, where, _ in found[1:9]] == [f"12 x {n}" for n in range(8)]
+    assert [where["title"] for _, where, _ in found[1:9]] == [
+        f"12 x {n}" for n in range(8)
+    ]
     assert found[-1][2] == "4 annotations more; the report has them all"
     assert "and 7 more" in found[1][2]
 
@@ -275,9 +314,14 @@ def test_the_commands_of_a_job_share_what_github_shows(
         raised = RaisedException(type=error, module="shop", message="no")
         return make_failure(nodeid=nodeid, message="no", exception=raised)
 
-    failed = [failing(f"a.py::t{letter}", f"{letter}Error") for letter in ascii_uppercase]
+    failed = [
+        failing(f"a.py::t{letter}", f"{letter}Error") for letter in ascii_uppercase
+    ]
     big = [failing(f"b.py::t{number}", "BiggestError") for number in range(3)]
-    running = [InFlightTest(nodeid=f"c.py::{n}", phase="call", elapsed_seconds=1) for n in "xyz"]
+    running = [
+        InFlightTest(nodeid=f"c.py::{n}", phase="call", elapsed_seconds=1)
+        for n in "xyz"
+    ]
     report = make_report(make_run(failures=(*failed, *big), in_flight=tuple(running)))
     few = make_report(make_run(failures=(*failed[:6],)))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -292,7 +336,17 @@ def test_the_commands_of_a_job_share_what_github_shows(
             assert found[1][1]["title"].startswith("3 x BiggestError")
             assert "annotations more" in found[9][2]
     # Two commands share a step's errors, the fourth one has room for warnings, and so on to fifty.
-    assert counts == [(7, 0), (3, 0), (10, 3), (0, 3), (10, 3), (0, 3), (8, 0), (0, 0), (0, 0)]
+    assert counts == [
+        (7, 0),
+        (3, 0),
+        (10, 3),
+        (0, 3),
+        (10, 3),
+        (0, 3),
+        (8, 0),
+        (0, 0),
+        (0, 0),
+    ]
     (tmp_path / ci.USED).unlink()
     (tmp_path / ci.USED).symlink_to("/dev/zero")
     assert len(commands(report)) == 13
@@ -303,11 +357,17 @@ def test_the_commands_of_a_job_share_what_github_shows(
     [
         pytest.param("/w/shop", "tests/t.py", "tests/t.py", id="the-repository"),
         pytest.param("/w/shop/api", "tests/t.py", "api/tests/t.py", id="below-it"),
-        pytest.param("/w/shop/api", "../lib/t.py", "lib/t.py", id="beside-the-root-directory"),
-        pytest.param("/w/shop/api", "../../x/t.py", "api/tests/test_cart.py", id="outside"),
+        pytest.param(
+            "/w/shop/api", "../lib/t.py", "lib/t.py", id="beside-the-root-directory"
+        ),
+        pytest.param(
+            "/w/shop/api", "../../x/t.py", "api/tests/test_cart.py", id="outside"
+        ),
         pytest.param("/elsewhere", "tests/t.py", "tests/t.py", id="another-machine"),
         pytest.param("/w/shop", "/w/shop/a/t.py", "a/t.py", id="absolute"),
-        pytest.param("/w/shop", "/usr/lib/x.py", "tests/test_cart.py", id="absolute-outside"),
+        pytest.param(
+            "/w/shop", "/usr/lib/x.py", "tests/test_cart.py", id="absolute-outside"
+        ),
         pytest.param("/w/shop", "<string>", "tests/test_cart.py", id="no-file"),
     ],
 )
@@ -316,7 +376,9 @@ def test_files_are_relative_to_the_repository(
 ) -> None:
     """The root directory may lie below the repository, and code outside of both."""
     failure = make_failure(location=Location(path=path, line=3))
-    report = make_report(make_run(failures=(failure,)), context=make_context(rootdir=rootdir))
+    report = make_report(
+        make_run(failures=(failure,)), context=make_context(rootdir=rootdir)
+    )
     monkeypatch.setenv("GITHUB_WORKSPACE", "/w/shop")
     monkeypatch.setenv("CI_PROJECT_DIR", "/w/shop")
     assert commands(report)[0][1]["file"] == file
@@ -333,7 +395,9 @@ def test_code_of_others_is_not_annotated() -> None:
         path="requests/api.py",
         line=3,
     )
-    raised = RaisedException(type="OSError", module="builtins", message="no", frame=origin)
+    raised = RaisedException(
+        type="OSError", module="builtins", message="no", frame=origin
+    )
     failure = make_failure(
         exception=raised, location=Location(path=".venv/lib/requests/api.py", line=3)
     )
@@ -374,7 +438,10 @@ def test_no_text_is_a_workflow_command(text: str) -> None:
     assert [level for level, _, _ in found].count("error") >= 5
     for _, where, said in found:
         assert set(where) <= {"file", "line", "title"}
-        assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", said) is None
+        assert (
+            re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", said)
+            is None
+        )
 
 
 # Markdown.
@@ -412,7 +479,8 @@ def test_the_summary_of_a_run() -> None:
         "last passed at 0123456789ab \u00b7 "
     ) in text
     assert (
-        "<details><summary>Where it was</summary>\n\n```text\nFile x.py\n```\n\n</details>" in text
+        "<details><summary>Where it was</summary>\n\n```text\nFile x.py\n```\n\n</details>"
+        in text
     )
     assert "| vuln | 3 of 4 | 0.750 | none | 1.50 | FAIL |" in text
     assert "- vuln: 3 cases passed, and 4 are wanted\n" in text
@@ -434,18 +502,37 @@ def test_the_summary_of_a_success() -> None:
 def test_no_text_is_markdown_or_html(text: str) -> None:
     """Whatever a test says, a parser of Markdown finds the same structure and not one tag more."""
     plain = tags(rendered(render("markdown", with_texts(everything(), "word"))))
-    hostile = tags(rendered(render("markdown", with_texts(everything(), text or "word"))))
+    hostile = tags(
+        rendered(render("markdown", with_texts(everything(), text or "word")))
+    )
     assert without_optional(hostile) == without_optional(plain)
 
 
 def without_optional(found: list[str]) -> list[str]:
     """Leave out what depends on whether a text is empty: code spans, folded texts, list items."""
-    return [tag for tag in found if tag.strip("/") in ALWAYS or tag.strip("/") not in OUR_TAGS]
+    return [
+        tag
+        for tag in found
+        if tag.strip("/") in ALWAYS or tag.strip("/") not in OUR_TAGS
+    ]
 
 
 ALWAYS: Final = ("h2", "h3", "h4", "table", "tr", "td", "th")
 OUR_TAGS: Final = (
-    *("h2", "h3", "h4", "p", "strong", "em", "ul", "li", "code", "pre", "details", "summary"),
+    *(
+        "h2",
+        "h3",
+        "h4",
+        "p",
+        "strong",
+        "em",
+        "ul",
+        "li",
+        "code",
+        "pre",
+        "details",
+        "summary",
+    ),
     *("table", "thead", "tbody", "tr", "td", "th"),
 )
 
@@ -453,9 +540,18 @@ OUR_TAGS: Final = (
 def test_a_summary_fits_into_a_step() -> None:
     """It is cut by cause, and says how many it lacks; what follows the causes has its room."""
     report = make_report()
-    cause, failure = report["causes"][0], {**report["failures"][0], "traceback": "\u00e9" * 10_000}
+    cause, failure = (
+        report["causes"][0],
+        {**report["failures"][0], "traceback": "\u00e9" * 10_000},
+    )
     report["causes"] = [
-        {**cause, "fingerprints": [f"f{n}"], "nodeids": [], "count": 2, "kind": "test.failed"}
+        {
+            **cause,
+            "fingerprints": [f"f{n}"],
+            "nodeids": [],
+            "count": 2,
+            "kind": "test.failed",
+        }
         for n in range(500)
     ]
     report["failures"] = [{**failure, "fingerprint": f"f{n}"} for n in range(500)]
@@ -536,7 +632,9 @@ def test_a_run_that_says_what_is_gone() -> None:
     """It has ended by itself and has left out no test; what is accepted is not gone."""
 
     def is_whole(change: Callable[[dict[str, Any]], object] = len) -> bool:
-        report = json.loads(json.dumps(make_report(make_run(failures=(make_failure(),)))))
+        report = json.loads(
+            json.dumps(make_report(make_run(failures=(make_failure(),))))
+        )
         change(report)
         assert_valid_report(report)
         return bool(json.loads(render("issue", report))["is_whole_run"])
@@ -545,7 +643,9 @@ def test_a_run_that_says_what_is_gone() -> None:
     for change in (
         lambda report: report["not_run"].update(count=1),
         lambda report: report["exit"].update(code=2),
-        lambda report: report["summary"].update(passed=0, failed=0),  # as of --setup-only
+        lambda report: report["summary"].update(
+            passed=0, failed=0
+        ),  # as of --setup-only
         lambda report: report["summary"].update(deselected=1),
         lambda report: report["summary"].update(errors=1),
         lambda report: report["summary"].update(timed_out=1),
@@ -559,7 +659,10 @@ def test_a_run_that_says_what_is_gone() -> None:
     known = {"accepted": True, "failures": 1, "by": "known.yaml"}
     accepted = json.loads(json.dumps(make_report(make_run(failures=(make_failure(),)))))
     accepted |= {"verdict": None, "extensions": {OWN_NAME: {"known": known}}}
-    assert json.loads(render("issue", accepted)) == {"is_whole_run": False, "issues": []}
+    assert json.loads(render("issue", accepted)) == {
+        "is_whole_run": False,
+        "issues": [],
+    }
 
 
 @pytest.mark.slow
@@ -572,7 +675,10 @@ def test_no_text_calls_anybody_in_an_issue(text: str) -> None:
         assert not re.search("[@#](?!\u200b)", found["title"])
         for name in ("body", "comment"):
             html = rendered(found[name])
-            assert set(tags(html)) <= {*("!--", "ul", "li", "p", "code", "pre", "em"), *FOLDED}
+            assert set(tags(html)) <= {
+                *("!--", "ul", "li", "p", "code", "pre", "em"),
+                *FOLDED,
+            }
             left = re.sub(r"(?s)<code[^>]*>.*?</code>", "", html)
             assert not re.search(r"octocat|GH-|#12|evil", left), left
             assert left.count("<!--") == (name == "body")
@@ -608,7 +714,12 @@ def test_a_code_quality_report() -> None:
     )
     assert entries[0]["check_name"] == first["kind"]
     assert len(entries) >= len(report["causes"])
-    assert {entry["severity"] for entry in entries} == {"blocker", "critical", "major", "minor"}
+    assert {entry["severity"] for entry in entries} == {
+        "blocker",
+        "critical",
+        "major",
+        "minor",
+    }
     assert json.loads(render("gitlab", make_report(make_run()))) == []
 
 
@@ -618,7 +729,9 @@ def test_an_entry_is_known_by_its_cause() -> None:
     before = [entry["fingerprint"] for entry in json.loads(render("gitlab", report))]
     cause = {**report["causes"][0], "what": "in other words", "count": 7}
     others = {**report, "causes": [cause, *report["causes"][1:]]}
-    assert [entry["fingerprint"] for entry in json.loads(render("gitlab", others))] == before
+    assert [
+        entry["fingerprint"] for entry in json.loads(render("gitlab", others))
+    ] == before
 
 
 def test_what_no_file_is_to_blame_for() -> None:
@@ -627,7 +740,9 @@ def test_what_no_file_is_to_blame_for() -> None:
         finished=False,
         exit=ProcessExit(code=137, signal="SIGKILL", source="watcher", observed=True),
     )
-    (entry,) = json.loads(render("gitlab", make_report(run, completeness="reconstructed")))
+    (entry,) = json.loads(
+        render("gitlab", make_report(run, completeness="reconstructed"))
+    )
     assert (entry["severity"], entry["check_name"]) == ("blocker", "process.killed")
     assert entry["location"] == {"path": ".gitlab-ci.yml", "lines": {"begin": 1}}
 
@@ -639,7 +754,13 @@ def test_every_entry_is_what_gitlab_reads(text: str) -> None:
     entries = json.loads(render("gitlab", with_texts(everything(), text)))
     assert len({entry["fingerprint"] for entry in entries}) == len(entries)
     for entry in entries:
-        assert set(entry) == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert set(entry) == {
+            "description",
+            "check_name",
+            "fingerprint",
+            "severity",
+            "location",
+        }
         assert entry["severity"] in ("info", "minor", "major", "critical", "blocker")
         assert entry["location"]["lines"]["begin"] >= 1
         assert not entry["location"]["path"].startswith(("/", "./"))
@@ -652,7 +773,9 @@ def test_every_entry_is_what_gitlab_reads(text: str) -> None:
 def test_a_face_is_the_same_each_time(name: str) -> None:
     """The same report gives the same text."""
     assert name in FORMATS
-    assert render(name, everything()) == render(name, json.loads(json.dumps(everything())))
+    assert render(name, everything()) == render(
+        name, json.loads(json.dumps(everything()))
+    )
 
 
 @pytest.mark.parametrize("name", ["github", "markdown", "gitlab", "issue"])
@@ -661,11 +784,20 @@ def test_a_face_is_the_same_each_time(name: str) -> None:
     [
         pytest.param(lambda report: report.update(reasons=[]), id="no-reasons"),
         pytest.param(lambda report: report.update(failures=[]), id="no-failures"),
-        pytest.param(lambda report: report.update(extensions={OWN_NAME: 7}), id="an-odd-extension"),
-        pytest.param(lambda report: report["verdict"].update(nodeid=None), id="no-node-id"),
+        pytest.param(
+            lambda report: report.update(extensions={OWN_NAME: 7}),
+            id="an-odd-extension",
+        ),
+        pytest.param(
+            lambda report: report["verdict"].update(nodeid=None), id="no-node-id"
+        ),
         pytest.param(
             lambda report: report.update(
-                extensions={OWN_NAME: {"history": {"verdict": {"state": "flaky", "flaky_runs": 3}}}}
+                extensions={
+                    OWN_NAME: {
+                        "history": {"verdict": {"state": "flaky", "flaky_runs": 3}}
+                    }
+                }
             ),
             id="an-odd-history",
         ),
@@ -675,7 +807,9 @@ def test_a_face_is_the_same_each_time(name: str) -> None:
         ),
     ],
 )
-def test_reports_of_anybody(name: str, change: Callable[[dict[str, Any]], object]) -> None:
+def test_reports_of_anybody(
+    name: str, change: Callable[[dict[str, Any]], object]
+) -> None:
     """What is valid by the schema may still contradict itself; it is shown all the same."""
     report = json.loads(json.dumps(everything()))
     change(report)
@@ -709,7 +843,10 @@ def test_outputs_of_a_step_hold_one_line_each(tmp_path: Path) -> None:
         ("1. a", "&#49;. a"),
         ("12) a", "&#49;2) a"),
         ("===", r"\==="),
-        ("see HTTPS://x.example or WWW.x.example", r"see HTTPS\://x.example or WWW\.x.example"),
+        (
+            "see HTTPS://x.example or WWW.x.example",
+            r"see HTTPS\://x.example or WWW\.x.example",
+        ),
         ("mailto:a@b.example", r"mailto\:a&#64;&#8203;b.example"),
         ("a\\", r"a\\"),
         ("a\x1b[2Jb\nc", r"a\\x1b\[2Jb\\x0ac"),

@@ -31,7 +31,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestOutcome,
     TestRun,
 )
-from tests.helpers.reports import make_context, make_failure, make_full_run, make_report, make_run
+from tests.helpers.reports import (
+    make_context,
+    make_failure,
+    make_full_run,
+    make_report,
+    make_run,
+)
 
 NEEDED: Final = "FAILURE_TAXONOMY_TESTS_NEED_NPM"
 """An environment variable: where npm's package `ctrf` can't be had, a test fails, not skips."""
@@ -150,7 +156,10 @@ def test_each_id_means_one_thing() -> None:
     assert [test["testId"] for test in both] == ["a.py::t1", "a.py::t2"]
     attempts = [each["attemptId"] for test in both for each in test["retryAttempts"]]
     assert len({*attempts}) == len(attempts) == 4
-    assert first[0]["retryAttempts"][0] != by_name(documents[4])["a.py::t1"]["retryAttempts"][0]
+    assert (
+        first[0]["retryAttempts"][0]
+        != by_name(documents[4])["a.py::t1"]["retryAttempts"][0]
+    )
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 101, 102, 5000])
@@ -163,8 +172,14 @@ def test_retries_are_the_attempts_that_are_listed(
     is_flaky = passes and attempts > 1
     run = make_run(
         failures=failures,
-        tests=(a_test("a.py::t", "flaky" if is_flaky else "passed" if passes else "failed"),),
-        counts=Counts(collected=1, failed=not passes, flaky=is_flaky, rerun=attempts - 1),
+        tests=(
+            a_test(
+                "a.py::t", "flaky" if is_flaky else "passed" if passes else "failed"
+            ),
+        ),
+        counts=Counts(
+            collected=1, failed=not passes, flaky=is_flaky, rerun=attempts - 1
+        ),
     )
     document = ctrf_of(make_report(run))
     test = by_name(document)["a.py::t"]
@@ -174,9 +189,13 @@ def test_retries_are_the_attempts_that_are_listed(
     for _ in range(2):
         (tmp_path / "c.json").write_text(json.dumps(document), "utf-8")
         environment = make_context().environment
-        again = report_from("ctrf", tmp_path / "c.json", rootdir=tmp_path, environment=environment)
+        again = report_from(
+            "ctrf", tmp_path / "c.json", rootdir=tmp_path, environment=environment
+        )
         assert again["summary"]["rerun"] == attempts - 1
-        assert [each["attempts"] for each in again["failures"]] == ([] if passes else [attempts])
+        assert [each["attempts"] for each in again["failures"]] == (
+            [] if passes else [attempts]
+        )
         test.pop("retries", None)  # as of a writer that gives the list alone
 
 
@@ -212,7 +231,9 @@ def test_a_run_that_died_has_no_green_face() -> None:
         exit=ProcessExit(code=139, signal="SIGSEGV", source="watcher", observed=True),
         tests=(a_test("a.py::ok", "passed"),),
         in_flight=tuple(
-            InFlightTest(nodeid=f"a.py::{name}", phase="call", elapsed_seconds=2.5, output="a\nb")
+            InFlightTest(
+                nodeid=f"a.py::{name}", phase="call", elapsed_seconds=2.5, output="a\nb"
+            )
             for name in "xy"
         ),
     )
@@ -228,7 +249,9 @@ def test_a_run_that_died_has_no_green_face() -> None:
 
 def test_without_the_list_of_tests_failures_stand_alone() -> None:
     """The counts are those of the list; the run's own counts and a note say what is missing."""
-    run = make_run(failures=(make_failure(),), counts=Counts(collected=9, passed=8, failed=1))
+    run = make_run(
+        failures=(make_failure(),), counts=Counts(collected=9, passed=8, failed=1)
+    )
     results = ctrf_of(make_report(run))["results"]
     assert (results["summary"]["tests"], results["summary"]["passed"]) == (1, 0)
     assert results["summary"]["extra"][OWN]["counts"]["passed"] == 8
@@ -261,7 +284,9 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
             for name in draw(NAMES)
         ),
         in_flight=tuple(
-            InFlightTest(nodeid=name, phase="call", elapsed_seconds=draw(seconds), output=name)
+            InFlightTest(
+                nodeid=name, phase="call", elapsed_seconds=draw(seconds), output=name
+            )
             for name in draw(NAMES)
         ),
         not_run=tuple(draw(NAMES)),
@@ -269,7 +294,9 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
         tests=draw(st.none())
         if draw(st.booleans())
         else tuple(
-            a_test(name, draw(outcomes), start_seconds=draw(seconds), duration_seconds=None)
+            a_test(
+                name, draw(outcomes), start_seconds=draw(seconds), duration_seconds=None
+            )
             for name in names
         ),
     )
@@ -310,7 +337,11 @@ def validator() -> Path:
             timeout=120,
             check=False,
         )
-        problem = "" if done.returncode == 0 else f"npm can't install ctrf: {done.stderr[-300:]}"
+        problem = (
+            ""
+            if done.returncode == 0
+            else f"npm can't install ctrf: {done.stderr[-300:]}"
+        )
     if problem and os.environ.get(NEEDED):
         pytest.fail(f"{problem}; {NEEDED} is set")
     if problem:
@@ -377,9 +408,17 @@ def test_the_published_validator_refuses() -> None:
 def test_the_page_says_the_same() -> None:
     """The table of outcomes in the documentation has the status that is written for each."""
     page = Path(__file__).parents[3] / "docs" / "reference" / "other-vocabularies.md"
-    table = page.read_text("utf-8").partition("## How a test ended")[2].partition("## How a run")[0]
+    table = (
+        page.read_text("utf-8")
+        .partition("## How a test ended")[2]
+        .partition("## How a run")[0]
+    )
     rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
-    said = {row[1].strip("`"): row[4] for row in rows if len(row) == 7 and row[1].startswith("`")}
+    said = {
+        row[1].strip("`"): row[4]
+        for row in rows
+        if len(row) == 7 and row[1].startswith("`")
+    }
     assert said.keys() == STATUSES.keys() == {*get_args(TestOutcome), "not_run"}
     for outcome, status in STATUSES.items():
         assert said[outcome].startswith(f"`{status}`"), outcome

@@ -121,10 +121,17 @@ def test_a_page_says_what_all_faces_say(scene: str) -> None:
     page = render(report)
     assert page == render(report)
     words, summary = words_of(page), summarise(report)
-    for each in (summary.headline, summary.left, summary.advice, summary.codes.strip("[]")):
+    for each in (
+        summary.headline,
+        summary.left,
+        summary.advice,
+        summary.codes.strip("[]"),
+    ):
         assert each in words
     if len(summary.causes) > 1:
-        places = [words.index(f"{each.count:,} \u00d7 {each.text}") for each in summary.causes]
+        places = [
+            words.index(f"{each.count:,} \u00d7 {each.text}") for each in summary.causes
+        ]
         assert places == sorted(places)
     for cause in summary.causes:
         assert (cause.fix or "") in words
@@ -146,7 +153,9 @@ def test_an_ambiguous_verdict_names_what_else_it_may_have_been() -> None:
     report = make_report(make_run(exit=end, finished=False))
     assert report["verdict"]["kind"] == "process.killed"
     assert report["verdict"]["ambiguous"] == ["process.oom", "process.killed"]
-    assert "It may also have been process.oom: what was seen" in words_of(render(report))
+    assert "It may also have been process.oom: what was seen" in words_of(
+        render(report)
+    )
 
 
 def test_codes_stand_at_the_end_and_failure_types_in_the_data() -> None:
@@ -199,11 +208,17 @@ def test_the_users_own_frames_come_first() -> None:
     assert code.whole == REFUSED
 
 
-_LINK: Final = "\n\nDuring handling of the above exception, another exception occurred:\n"
+_LINK: Final = (
+    "\n\nDuring handling of the above exception, another exception occurred:\n"
+)
 _LIBRARYS: Final = "/v/site-packages/a.py:1: in f\nE   KeyError: 'a'"
 _USERS: Final = "t.py:1: in g\n    {}['a']\nE   KeyError: 'a'"
-_BY_LIBRARY: Final = "t.py:2: in g\n    f()\nlib/python3.13/a.py:3: in f\nE   ValueError: b"
-_STACK: Final = 'Thread 0x7f:\n  File "/me/t.py", line 5 in t\n  File "/v/lib/python3/x.py", line 9'
+_BY_LIBRARY: Final = (
+    "t.py:2: in g\n    f()\nlib/python3.13/a.py:3: in f\nE   ValueError: b"
+)
+_STACK: Final = (
+    'Thread 0x7f:\n  File "/me/t.py", line 5 in t\n  File "/v/lib/python3/x.py", line 9'
+)
 
 
 @pytest.mark.parametrize(
@@ -213,10 +228,20 @@ _STACK: Final = 'Thread 0x7f:\n  File "/me/t.py", line 5 in t\n  File "/v/lib/py
         ('  File "/usr/lib/python3.13/x.py", line 1, in f', None),
         ("no frame at all", None),
         (_LIBRARYS + _LINK + _BY_LIBRARY, "t.py:2: in g\n    f()\nE   ValueError: b"),
-        (_USERS + _LINK + _BY_LIBRARY, f"{_USERS}{_LINK}t.py:2: in g\n    f()\nE   ValueError: b"),
+        (
+            _USERS + _LINK + _BY_LIBRARY,
+            f"{_USERS}{_LINK}t.py:2: in g\n    f()\nE   ValueError: b",
+        ),
         (_STACK, '  File "/me/t.py", line 5 in t'),
     ],
-    ids=["own-alone", "library-alone", "none", "chain-in-library", "own-chain", "stack"],
+    ids=[
+        "own-alone",
+        "library-alone",
+        "none",
+        "chain-in-library",
+        "own-chain",
+        "stack",
+    ],
 )
 def test_frames_are_told_apart(traceback: str, own: str | None) -> None:
     """Where all frames are of one sort nothing is folded."""
@@ -229,7 +254,10 @@ def test_the_place_of_a_failure_is_the_users() -> None:
     path = "lib/python3.13/site-packages/mine/test_x.py"
     text = f"/v/site-packages/a.py:1: in f\n{path}:3: in test\nE   KeyError"
     assert code_of(text).whole == ""
-    assert code_of(text, {"path": path, "line": 3}).own == f"{path}:3: in test\nE   KeyError"
+    assert (
+        code_of(text, {"path": path, "line": 3}).own
+        == f"{path}:3: in test\nE   KeyError"
+    )
 
 
 def test_a_report_with_everything_has_all_of_it_on_its_page() -> None:
@@ -249,10 +277,16 @@ def test_a_report_with_everything_has_all_of_it_on_its_page() -> None:
         assert each in words, each
     rows = Elements(page).rows
     names = [rows["files"][row["id"][0]] + row["id"][1] for row in rows["failures"]]
-    assert {"tests/test_cart.py::test_total", "tests/test_broken.py", "tests/test_gone.py"} <= {
-        *names
-    }
-    numbers = [int(given["data-n"] or "") for _, given in Elements(page).tags if "data-n" in given]
+    assert {
+        "tests/test_cart.py::test_total",
+        "tests/test_broken.py",
+        "tests/test_gone.py",
+    } <= {*names}
+    numbers = [
+        int(given["data-n"] or "")
+        for _, given in Elements(page).tags
+        if "data-n" in given
+    ]
     assert sorted(numbers) == list(range(len(names)))
 
 
@@ -289,7 +323,8 @@ def test_no_text_of_a_report_makes_an_element(text: str) -> None:
     lines = text.replace("\r\n", "\n").count("\n")
     if lines == 0:
         structure = [
-            [tag for tag, _ in each.tags if tag != "details"] for each in (expected, found)
+            [tag for tag, _ in each.tags if tag != "details"]
+            for each in (expected, found)
         ]
         assert structure[0] == structure[1]
     names = {name for _, given in found.tags for name in given}
@@ -316,7 +351,9 @@ def _filled_with(text: str) -> dict[str, Any]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(run=_run, completeness=st.sampled_from(["full", "reconstructed", "running"]))
-def test_any_evidence_makes_a_page(run: RunEvidence, completeness: Completeness) -> None:
+def test_any_evidence_makes_a_page(
+    run: RunEvidence, completeness: Completeness
+) -> None:
     """Whatever was seen of a run, its page can be made, and its JSON read."""
     report = make_report(run, completeness=completeness)
     assert Elements(render(report)).rows["failures"] is not None
@@ -324,7 +361,9 @@ def test_any_evidence_makes_a_page(run: RunEvidence, completeness: Completeness)
 
 _ANY_JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_OWN_KEYS, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_OWN_KEYS, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -418,7 +457,9 @@ def test_counts_that_overlap_say_so() -> None:
     """Each test has one part of the bar, and what is counted twice has a word for it."""
     outcomes: tuple[TestOutcome, ...] = ("passed", "failed", "failed", "error")
     tests = tuple(
-        TestRun(nodeid=f"t.py::t{n}", outcome=each, start_seconds=0.0, duration_seconds=0.1)
+        TestRun(
+            nodeid=f"t.py::t{n}", outcome=each, start_seconds=0.0, duration_seconds=0.1
+        )
         for n, each in enumerate(outcomes)
     )
     failures = (
@@ -429,12 +470,16 @@ def test_counts_that_overlap_say_so() -> None:
     counts = Counts(collected=4, passed=2, failed=2, errors=1)
     report = make_report(make_run(failures=failures, counts=counts, tests=tests))
     page = render(report)
-    assert re.findall(r'<rect class="fill-(\w+)" x="[\d.]+%" width="([\d.]+)%"', page) == [
+    assert re.findall(
+        r'<rect class="fill-(\w+)" x="[\d.]+%" width="([\d.]+)%"', page
+    ) == [
         ("passed", "25.0"),
         ("failed", "50.0"),
         ("errors", "25.0"),
     ]
-    assert re.findall(r'<li class="count-\w+"><strong>(\d+)</strong> (.*?)</li>', page) == [
+    assert re.findall(
+        r'<li class="count-\w+"><strong>(\d+)</strong> (.*?)</li>', page
+    ) == [
         ("2", "passed"),
         ("2", "failed"),
         ("1", "error (1 in teardowns, beside their tests' own outcome)"),

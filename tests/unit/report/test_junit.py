@@ -55,7 +55,12 @@ def test_everything_that_a_report_has_a_place_for() -> None:
     text = render(make_report())
     suite = suite_of(text)
     assert cases_of(text) == {
-        ("tests.test_cart", "test_total"): ["failure", "rerunFailure", "failure", "error"],
+        ("tests.test_cart", "test_total"): [
+            "failure",
+            "rerunFailure",
+            "failure",
+            "error",
+        ],
         ("tests.test_slow", "test_it"): ["error"],
         ("", "tests.test_broken"): ["error"],
         ("", "tests.test_gone"): ["error"],
@@ -92,7 +97,10 @@ def test_a_failure_says_what_sort_it_is() -> None:
     suite = suite_of(render(report))
     (case,) = [each for each in suite if each.name == "test_a"]
     (result,) = case.result
-    assert (result.type, result.message) == ("test.failed", "AssertionError: assert 3 == 4")
+    assert (result.type, result.message) == (
+        "test.failed",
+        "AssertionError: assert 3 == 4",
+    )
     lines = result.text.splitlines()
     assert lines[0] == report["causes"][0]["what"]
     assert "[TESTS_FAILED test.failed]" in lines
@@ -130,7 +138,9 @@ def test_a_death_has_a_case_of_its_own() -> None:
         exit=ProcessExit(code=139, signal="SIGSEGV", observed=True, source="watcher"),
         finished=False,
         counts=Counts(collected=3, passed=1),
-        in_flight=(InFlightTest(nodeid="t.py::test_b", phase="call", elapsed_seconds=2.0),),
+        in_flight=(
+            InFlightTest(nodeid="t.py::test_b", phase="call", elapsed_seconds=2.0),
+        ),
     )
     text = render(make_report(run, completeness="reconstructed"))
     suite = suite_of(text)
@@ -197,7 +207,9 @@ PYTESTS = """<?xml version="1.0" encoding="utf-8"?>
 """
 
 
-def augmented(tmp_path: Path, xml: str | None, report: dict[str, Any], *more: str) -> int:
+def augmented(
+    tmp_path: Path, xml: str | None, report: dict[str, Any], *more: str
+) -> int:
     """Add what a report knows to a file; return the exit code."""
     (tmp_path / "r.json").write_bytes(encode(report))
     if xml is not None:
@@ -206,14 +218,19 @@ def augmented(tmp_path: Path, xml: str | None, report: dict[str, Any], *more: st
     return main(["convert", str(tmp_path / "r.json"), *words])
 
 
-def test_what_pytest_wrote_is_augmented(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_pytest_wrote_is_augmented(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its cases and texts stay, and say what sort of failure they are."""
     assert augmented(tmp_path, PYTESTS, a_report(1, test_a="failed")) == 0
     made = capsys.readouterr().out
     suite = suite_of(made)
     assert (suite.tests, suite.failures, suite.errors) == (2, 1, 0)
     (failure,) = ElementTree.fromstring(made).iter("failure")
-    assert (failure.get("type"), failure.get("message")) == ("test.failed", "assert 3 == 4")
+    assert (failure.get("type"), failure.get("message")) == (
+        "test.failed",
+        "assert 3 == 4",
+    )
     told = failure.text or ""
     assert told.startswith("assert 3 == 4: test_a (tests/test_cart.py:7)\n")
     assert "\n[TESTS_FAILED test.failed]\n" in told
@@ -281,6 +298,11 @@ def test_what_is_nested_too_deep_is_no_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two hundred thousand suites in each other are refused in words."""
-    xml = "<testsuites>" + "<testsuite>" * 200_000 + "</testsuite>" * 200_000 + "</testsuites>"
+    xml = (
+        "<testsuites>"
+        + "<testsuite>" * 200_000
+        + "</testsuite>" * 200_000
+        + "</testsuites>"
+    )
     assert augmented(tmp_path, xml, a_report(1, test_a="failed")) == 2
     assert "p.xml: its suites are nested too deep; give what" in capsys.readouterr().err

@@ -106,7 +106,12 @@ SAMPLES = [
     a_run(7, make_run(**SIGKILLED), completeness="reconstructed"),
     a_run(9, failing("e", stage=Stage.BASELINE_RUN)),
     a_run(
-        8, make_run(interruptions=(Interruption(exception="KeyboardInterrupt", message="ctrl-c"),))
+        8,
+        make_run(
+            interruptions=(
+                Interruption(exception="KeyboardInterrupt", message="ctrl-c"),
+            )
+        ),
     ),
 ]
 
@@ -115,7 +120,9 @@ SAMPLES = [
 @given(data=st.data())
 def test_order_steps_and_repetition_do_not_matter(data: st.DataObject) -> None:
     """Associative, commutative and idempotent, whatever runs are merged."""
-    numbers = data.draw(st.lists(st.sampled_from(range(len(SAMPLES))), min_size=1, max_size=8))
+    numbers = data.draw(
+        st.lists(st.sampled_from(range(len(SAMPLES))), min_size=1, max_size=8)
+    )
     chosen = [SAMPLES[number] for number in numbers]
     whole = merge_reports(chosen)
     shuffled = [SAMPLES[number] for number in data.draw(st.permutations(numbers))]
@@ -132,7 +139,9 @@ def test_order_steps_and_repetition_do_not_matter(data: st.DataObject) -> None:
 def test_lists_are_cut_in_the_same_way_in_any_order() -> None:
     """Where a report has no room for all failures, the first ones of the runs' order stay."""
     reports = [
-        a_run(number, failing(*(f"t{number}_{n}" for n in range(600))), shard=(number, 3))
+        a_run(
+            number, failing(*(f"t{number}_{n}" for n in range(600))), shard=(number, 3)
+        )
         for number in (1, 2, 3)
     ]
     whole = merged(*reports)
@@ -179,7 +188,9 @@ def test_runs_at_the_end_of_time() -> None:
     """Times that no calendar can add up are no traceback."""
     reports = [a_run(1, shard=(1, 2)), a_run(2, shard=(2, 2))]
     for report in reports:
-        report["run"].update(started_at="9999-12-31T23:59:59.999Z", duration_seconds=1e20)
+        report["run"].update(
+            started_at="9999-12-31T23:59:59.999Z", duration_seconds=1e20
+        )
     assert merged(*reports)["run"]["duration_seconds"] == 1e20
 
 
@@ -188,7 +199,11 @@ def test_runs_at_the_end_of_time() -> None:
     [
         (SAMPLES[:1], None, "3 shards are missing"),
         ([a_run(1, shard=(1, 2))], None, "shard 2 of 2 is missing"),
-        ([a_run(1, shard=(1, 2)), a_run(2, shard=(2, 2))], 3, "shard 3 of 3 is missing"),
+        (
+            [a_run(1, shard=(1, 2)), a_run(2, shard=(2, 2))],
+            3,
+            "shard 3 of 3 is missing",
+        ),
         ([a_run(1), a_run(2)], 3, "3 reports were expected, 2 are there"),
         ([a_run(1), a_run(2)], 2, None),
         ([a_run(1, shard=(1, 2)), a_run(2, shard=(2, 2))], 2, None),
@@ -233,14 +248,19 @@ def test_a_rerun_that_died_replaces_nothing() -> None:
         completeness="reconstructed",
     )
     report = merged(a_run(1, failing("a")), died)
-    assert [held["kind"] for held in report["reasons"]] == ["process.killed", "test.failed"]
+    assert [held["kind"] for held in report["reasons"]] == [
+        "process.killed",
+        "test.failed",
+    ]
 
 
 def cut_short(collected: int, **given: Any) -> RunEvidence:
     """Return a run of `-x`: one test passed, one failed, the others never started."""
     counts = Counts(collected=collected, passed=1, failed=1)
     left = tuple(f"tests/test_x.py::{n}" for n in range(collected - 2))
-    return make_run(failures=failing("a").failures, counts=counts, not_run=left, **given)
+    return make_run(
+        failures=failing("a").failures, counts=counts, not_run=left, **given
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"reruns": True}])
@@ -272,12 +292,17 @@ def test_a_rerun_that_was_cut_short_is_replaced_by_the_next() -> None:
     ("stages", "expected"),
     [
         ({"git_clone": 0, "setup": 0, "final_test": 0}, None),
-        ({"git_clone": 128, "final_test": 1}, ("GIT_CLONE_FAILED", "stage.git_clone_failed")),
+        (
+            {"git_clone": 128, "final_test": 1},
+            ("GIT_CLONE_FAILED", "stage.git_clone_failed"),
+        ),
         ({"setup": 1, "final_test": 1}, ("SETUP_FAILED", "stage.setup_failed")),
         ({"agent_run": 1, "final_test": 5}, ("TESTS_FAILED", "command.failed")),
     ],
 )
-def test_stages_of_one_attempt(stages: dict[str, int], expected: tuple[str, str] | None) -> None:
+def test_stages_of_one_attempt(
+    stages: dict[str, int], expected: tuple[str, str] | None
+) -> None:
     """The primary reason is that of the earliest precedence, and each stage's own is there."""
     reports = [
         a_run(
@@ -297,7 +322,9 @@ def test_stages_of_one_attempt(stages: dict[str, int], expected: tuple[str, str]
     assert (found and found[0]) == (expected and expected[0])
     runs = report["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
     assert [run["run"]["stage"] for run in runs] == list(stages)
-    assert [run["verdict"] is not None for run in runs] == [code != 0 for code in stages.values()]
+    assert [run["verdict"] is not None for run in runs] == [
+        code != 0 for code in stages.values()
+    ]
 
 
 def test_a_valid_baseline_adds_no_failure_to_an_attempt() -> None:
@@ -316,7 +343,9 @@ def test_the_more_complete_report_of_a_run_counts() -> None:
     rebuilt = a_run(
         1,
         make_run(
-            in_flight=(InFlightTest(nodeid="a.py::a", phase="call", elapsed_seconds=1.0),),
+            in_flight=(
+                InFlightTest(nodeid="a.py::a", phase="call", elapsed_seconds=1.0),
+            ),
             **SIGKILLED,
         ),
         completeness="reconstructed",
@@ -367,7 +396,10 @@ def test_packages_of_one_repository_are_told_apart(order: tuple[int, int]) -> No
 
 def test_packages_are_merged_in_any_order_and_steps() -> None:
     """Paths get a folder once, and `--reruns` takes no package for a try of another."""
-    one, two = a_package(1, API, "api", "a", "b[//../x]"), a_package(2, WEB, "packages/web", "a")
+    one, two = (
+        a_package(1, API, "api", "a", "b[//../x]"),
+        a_package(2, WEB, "packages/web", "a"),
+    )
     three, top = a_package(3, "/x/shop/lib", "lib"), a_package(4, "/x/shop", ".", "a")
     whole = merged(one, two, three, top)
     assert merged(merged(one, two), merged(three, top)) == whole
@@ -382,9 +414,9 @@ def test_packages_are_merged_in_any_order_and_steps() -> None:
     assert merged(one, two, three, reruns=True)["summary"]["failed"] == 3
     again = a_package(5, API, "api")
     again["summary"] |= {"collected": 3, "passed": 3}
-    assert [each["nodeid"] for each in merged(one, two, again, reruns=True)["failures"]] == [
-        "packages/web/tests/test_x.py::a"
-    ]
+    assert [
+        each["nodeid"] for each in merged(one, two, again, reruns=True)["failures"]
+    ] == ["packages/web/tests/test_x.py::a"]
 
 
 @pytest.mark.parametrize(
@@ -406,7 +438,8 @@ def test_one_root_on_several_machines(
     if shards:
         given = [{"shard": (number, 2)} for number in (1, 2)]
     report = merged(
-        a_package(1, first, root, "a", **given[0]), a_package(2, second, other, "b", **given[1])
+        a_package(1, first, root, "a", **given[0]),
+        a_package(2, second, other, "b", **given[1]),
     )
     assert [failure["nodeid"][-1] for failure in report["failures"]] == ["a", "b"]
     assert all(failure["nodeid"].startswith("tests/") for failure in report["failures"])
@@ -438,21 +471,41 @@ def test_stages_that_run_no_test_have_no_root() -> None:
         ),
         ([], "there is no report"),
         ([a_run(1, completeness="running")], "failure-taxonomy finalize"),
-        ([a_run(1, shard=(1, 2)), a_run(2, shard=(2, 3))], "they are shards of 2 and 3"),
+        (
+            [a_run(1, shard=(1, 2)), a_run(2, shard=(2, 3))],
+            "they are shards of 2 and 3",
+        ),
         (
             [
-                a_run(1, extensions={"pytest_failure_taxonomy": {"git": {"repository": "a/b"}}}),
-                a_run(2, extensions={"pytest_failure_taxonomy": {"git": {"repository": "a/c"}}}),
+                a_run(
+                    1,
+                    extensions={
+                        "pytest_failure_taxonomy": {"git": {"repository": "a/b"}}
+                    },
+                ),
+                a_run(
+                    2,
+                    extensions={
+                        "pytest_failure_taxonomy": {"git": {"repository": "a/c"}}
+                    },
+                ),
             ],
             "several repositories: a/b, a/c",
         ),
         (
-            [a_run(1, extensions={"pytest_failure_taxonomy": {"merged": {"runs": [{}]}}})],
+            [
+                a_run(
+                    1,
+                    extensions={"pytest_failure_taxonomy": {"merged": {"runs": [{}]}}},
+                )
+            ],
             "what it says of its runs is damaged",
         ),
     ],
 )
-def test_what_does_not_belong_together(reports: list[dict[str, Any]], words: str) -> None:
+def test_what_does_not_belong_together(
+    reports: list[dict[str, Any]], words: str
+) -> None:
     """One line says why."""
     with pytest.raises(ReportError, match=words) as caught:
         merge_reports(reports)
@@ -501,7 +554,10 @@ def test_the_command(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_are_told(
-    call: Call, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: list[str]
+    call: Call,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    told: list[str],
 ) -> None:
     """All at once, each in a line, and nothing is written."""
     Path("bad.json").write_text('{"schema_version": "1.2"}')

@@ -46,7 +46,9 @@ BENCH_REPORT: Final[dict[str, Any]] = {
                 "passed": False,
                 "score": 0.25,
                 "breakdown": {"builds": 1.0},
-                "failure_modes": [{"code": "sut.timeout", "severity": "block", "detail": None}],
+                "failure_modes": [
+                    {"code": "sut.timeout", "severity": "block", "detail": None}
+                ],
                 "cost_usd": 0.5,
                 "wall_clock_ms": 12.5,
                 "system_ms": 7.5,
@@ -54,7 +56,14 @@ BENCH_REPORT: Final[dict[str, Any]] = {
         ]
     ],
     "complete": True,
-    "counts": {"scheduled": 1, "started": 1, "graded": 1, "lost": 0, "passed": 0, "not_run": 0},
+    "counts": {
+        "scheduled": 1,
+        "started": 1,
+        "graded": 1,
+        "lost": 0,
+        "passed": 0,
+        "not_run": 0,
+    },
     "mean_score": 0.0,
     "standard_error": None,
     "score_stddev": None,
@@ -121,7 +130,9 @@ def test_a_report_is_read_from_its_file(tmp_path: Path) -> None:
     assert report.verdict is not None
     assert report.verdict.reason is FailureReason.TESTS_FAILED
     assert report.run.stage is Stage.FINAL_TEST
-    assert report.failures[0].location == model.Location(path="tests/test_cart.py", line=7)
+    assert report.failures[0].location == model.Location(
+        path="tests/test_cart.py", line=7
+    )
 
 
 def test_the_public_names_are_these() -> None:
@@ -134,11 +145,18 @@ def test_the_public_names_are_these() -> None:
     "data",
     [
         pytest.param(changed("run", "shard", {"index": 1, "total": 4}), id="a shard"),
-        pytest.param(changed("run", "started_at", "2026-01-31T12:00:00+00:00"), id="UTC as +00:00"),
+        pytest.param(
+            changed("run", "started_at", "2026-01-31T12:00:00+00:00"),
+            id="UTC as +00:00",
+        ),
         pytest.param(changed("exit", "code", None), id="exit code not known"),
         pytest.param(changed("verdict", None), id="success"),
-        pytest.param(changed("verdict", "kind", "sandbox.docker.gone"), id="a kind not ours"),
-        pytest.param(changed("verdict", "ambiguous", ["oom", "killed"]), id="ambiguous"),
+        pytest.param(
+            changed("verdict", "kind", "sandbox.docker.gone"), id="a kind not ours"
+        ),
+        pytest.param(
+            changed("verdict", "ambiguous", ["oom", "killed"]), id="ambiguous"
+        ),
         pytest.param(
             changed(
                 "groups",
@@ -163,20 +181,29 @@ def test_the_public_names_are_these() -> None:
             changed("extensions", {"a": {"b": [1, -0.5, None, True, "x", {}, 10**40]}}),
             id="extensions",
         ),
-        pytest.param(with_extension("[" * 150 + "]" * 150), id="nested as deep as anybody needs"),
+        pytest.param(
+            with_extension("[" * 150 + "]" * 150), id="nested as deep as anybody needs"
+        ),
         *(
-            pytest.param(changed("verdict", "failure_type", str(each)), id=f"type {each}")
+            pytest.param(
+                changed("verdict", "failure_type", str(each)), id=f"type {each}"
+            )
             for each in FailureType
         ),
         *(
-            pytest.param(changed("verdict", "recovery_action", str(each)), id=f"action {each}")
+            pytest.param(
+                changed("verdict", "recovery_action", str(each)), id=f"action {each}"
+            )
             for each in RecoveryAction
         ),
         *(
             pytest.param(changed("verdict", "reason", str(each)), id=f"reason {each}")
             for each in FailureReason
         ),
-        *(pytest.param(changed("run", "stage", str(each)), id=f"stage {each}") for each in Stage),
+        *(
+            pytest.param(changed("run", "stage", str(each)), id=f"stage {each}")
+            for each in Stage
+        ),
     ],
 )
 def test_what_the_schema_allows_is_read_and_given_back(data: bytes) -> None:
@@ -193,7 +220,9 @@ def test_python_objects_are_validated_like_json() -> None:
 def _parts() -> list[type[BaseModel]]:
     found = (each for each in vars(model).values() if isinstance(each, type))
     return [
-        each for each in found if issubclass(each, BaseModel) and each.__module__ == model.__name__
+        each
+        for each in found
+        if issubclass(each, BaseModel) and each.__module__ == model.__name__
     ]
 
 
@@ -205,16 +234,26 @@ def test_every_part_is_frozen_closed_and_described(part: type[BaseModel]) -> Non
     assert part.model_config["strict"]
     assert part.model_config["allow_inf_nan"] is False
     assert part.__doc__
-    assert [name for name, field in part.model_fields.items() if not field.description] == []
+    assert [
+        name for name, field in part.model_fields.items() if not field.description
+    ] == []
     # What 1.2 did not have from its beginning, its first reports lack.
     added: dict[type[BaseModel], list[str]] = {
         model.Verdict: ["charge_to"],
         model.Proof: ["commit"],
         model.GroupHistory: ["distributions_changed"],
         model.Limits: ["causes_omitted"],
-        model.MergedRun: ["causes", "bench_shards", "name", "surroundings", "is_from_top"],
+        model.MergedRun: [
+            "causes",
+            "bench_shards",
+            "name",
+            "surroundings",
+            "is_from_top",
+        ],
     }
-    optional = [name for name, field in part.model_fields.items() if not field.is_required()]
+    optional = [
+        name for name, field in part.model_fields.items() if not field.is_required()
+    ]
     assert optional == added.get(part, [])
 
 
@@ -286,12 +325,18 @@ def _with_a_line_end(folder: Path) -> Path:
     [
         pytest.param(_missing, "there is no such file", id="missing"),
         pytest.param(_directory, "is a directory and not a file", id="directory"),
-        pytest.param(_below_a_file, "can't be read (Not a directory)", id="below a file"),
-        pytest.param(_fifo, "is a named pipe and not a file", id="FIFO without a writer"),
+        pytest.param(
+            _below_a_file, "can't be read (Not a directory)", id="below a file"
+        ),
+        pytest.param(
+            _fifo, "is a named pipe and not a file", id="FIFO without a writer"
+        ),
         pytest.param(_device, "is a device and not a file", id="device"),
         pytest.param(_socket, "is a socket and not a file", id="socket"),
         pytest.param(_huge, "bigger than 64 MiB", id="too big"),
-        pytest.param(_with_a_line_end, "there is no such file", id="controls in the path"),
+        pytest.param(
+            _with_a_line_end, "there is no such file", id="controls in the path"
+        ),
     ],
 )
 def test_what_is_no_file_to_read_is_refused(
@@ -323,12 +368,20 @@ def test_a_path_that_no_system_knows_is_refused(tmp_path: Path) -> None:
             "not JSON (Expecting ',' delimiter at line",
             id="torn",
         ),
-        pytest.param(encode(make_report()) * 2, "not JSON (Extra data at line", id="two of them"),
+        pytest.param(
+            encode(make_report()) * 2, "not JSON (Extra data at line", id="two of them"
+        ),
         pytest.param(b"\xff\xfe{\x00}\x00", "not UTF-8 at byte 0", id="UTF-16"),
-        pytest.param(b"\xef\xbb\xbf{}", "not JSON (Unexpected UTF-8 BOM", id="byte order mark"),
+        pytest.param(
+            b"\xef\xbb\xbf{}", "not JSON (Unexpected UTF-8 BOM", id="byte order mark"
+        ),
         pytest.param(b'{"a": "\xe9"}', "not UTF-8 at byte 7", id="Latin-1"),
-        pytest.param(b'{"a": "\xed\xa0\x80"}', "not UTF-8 at byte 7", id="surrogate in UTF-8"),
-        pytest.param(b'{"a": "\n"}', "not JSON (Invalid control character at", id="control"),
+        pytest.param(
+            b'{"a": "\xed\xa0\x80"}', "not UTF-8 at byte 7", id="surrogate in UTF-8"
+        ),
+        pytest.param(
+            b'{"a": "\n"}', "not JSON (Invalid control character at", id="control"
+        ),
         pytest.param(b"[]", "it is no JSON object", id="array"),
         pytest.param(b'"x"', "it is no JSON object", id="string"),
         pytest.param(b"1", "it is no JSON object", id="integer"),
@@ -347,19 +400,29 @@ def test_a_path_that_no_system_knows_is_refused(tmp_path: Path) -> None:
         ),
         pytest.param(with_extension("NaN"), "'NaN' is no number to JSON", id="NaN"),
         pytest.param(
-            with_extension("[-Infinity]"), "'-Infinity' is no number to JSON", id="infinity"
+            with_extension("[-Infinity]"),
+            "'-Infinity' is no number to JSON",
+            id="infinity",
         ),
-        pytest.param(with_extension("1e999"), "the number '1e999' is too big", id="1e999"),
-        pytest.param(with_extension("-1E+999"), "the number '-1E+999' is too big", id="-1E+999"),
         pytest.param(
-            with_extension("9" * 400 + ".5"), "the number '" + "9" * 59 + "…' is", id="9999.5"
+            with_extension("1e999"), "the number '1e999' is too big", id="1e999"
+        ),
+        pytest.param(
+            with_extension("-1E+999"), "the number '-1E+999' is too big", id="-1E+999"
+        ),
+        pytest.param(
+            with_extension("9" * 400 + ".5"),
+            "the number '" + "9" * 59 + "…' is",
+            id="9999.5",
         ),
         pytest.param(
             with_extension("9" * 5_000),
             f"an integer of more than {MAX_INTEGER_DIGITS} digits",
             id="5,000 digits",
         ),
-        pytest.param(with_extension("[" * 100_000), "nested too deep", id="100,000 arrays"),
+        pytest.param(
+            with_extension("[" * 100_000), "nested too deep", id="100,000 arrays"
+        ),
         pytest.param(
             with_extension('{"a":' * 100_000 + "1" + "}" * 100_000),
             "nested too deep",
@@ -370,9 +433,13 @@ def test_a_path_that_no_system_knows_is_refused(tmp_path: Path) -> None:
             "Invalid JSON: recursion limit exceeded",
             id="300 arrays",
         ),
-        pytest.param(with_extension('"\\ud800"'), "Invalid JSON: ", id="half a surrogate pair"),
         pytest.param(
-            with_extension('{"\\udc00": 1}'), "Invalid JSON: ", id="half a surrogate pair as a key"
+            with_extension('"\\ud800"'), "Invalid JSON: ", id="half a surrogate pair"
+        ),
+        pytest.param(
+            with_extension('{"\\udc00": 1}'),
+            "Invalid JSON: ",
+            id="half a surrogate pair as a key",
         ),
         pytest.param(b" " * (MAX_REPORT_BYTES + 1), "bigger than 64 MiB", id="too big"),
     ],
@@ -400,20 +467,36 @@ def test_a_newer_report_asks_for_a_newer_program(version: str) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        pytest.param(changed("schema_version", "0.9"), "schema_version: ", id="older version"),
-        pytest.param(changed("schema_version", "2.0\n"), "schema_version: ", id="no version"),
         pytest.param(
-            changed("schema_version", "9" * 5_000 + ".0"), "schema_version: ", id="huge version"
+            changed("schema_version", "0.9"), "schema_version: ", id="older version"
         ),
-        pytest.param(changed("schema_version", 1.0), "schema_version: ", id="version as number"),
-        pytest.param(changed("$schema", "urn:x"), "$schema: ", id="another schema"),
-        pytest.param(changed("more", 1), "more: is no key of this object", id="unknown key"),
         pytest.param(
-            changed("exit", "a'b\n", 1), r"""exit["a'b\n"]: is no key""", id="unknown odd key"
+            changed("schema_version", "2.0\n"), "schema_version: ", id="no version"
+        ),
+        pytest.param(
+            changed("schema_version", "9" * 5_000 + ".0"),
+            "schema_version: ",
+            id="huge version",
+        ),
+        pytest.param(
+            changed("schema_version", 1.0), "schema_version: ", id="version as number"
+        ),
+        pytest.param(changed("$schema", "urn:x"), "$schema: ", id="another schema"),
+        pytest.param(
+            changed("more", 1), "more: is no key of this object", id="unknown key"
+        ),
+        pytest.param(
+            changed("exit", "a'b\n", 1),
+            r"""exit["a'b\n"]: is no key""",
+            id="unknown odd key",
         ),
         pytest.param(changed("verdict", []), "verdict: ", id="array for an object"),
-        pytest.param(changed("run", "id", "A" * 32), "run.id: ", id="run id in capitals"),
-        pytest.param(changed("run", "started_at", 0), "run.started_at: ", id="time as number"),
+        pytest.param(
+            changed("run", "id", "A" * 32), "run.id: ", id="run id in capitals"
+        ),
+        pytest.param(
+            changed("run", "started_at", 0), "run.started_at: ", id="time as number"
+        ),
         pytest.param(
             changed("run", "started_at", "2026-01-31T12:00:00+02:00"),
             "run.started_at: ",
@@ -430,50 +513,95 @@ def test_a_newer_report_asks_for_a_newer_program(version: str) -> None:
             id="a day that no calendar has",
         ),
         pytest.param(
-            changed("run", "duration_seconds", -0.5), "run.duration_seconds: ", id="negative time"
+            changed("run", "duration_seconds", -0.5),
+            "run.duration_seconds: ",
+            id="negative time",
         ),
         pytest.param(
-            changed("run", "duration_seconds", "1"), "run.duration_seconds: ", id="time as text"
+            changed("run", "duration_seconds", "1"),
+            "run.duration_seconds: ",
+            id="time as text",
         ),
         pytest.param(
             changed("run", "duration_seconds", 10**400),
             "run.duration_seconds: ",
             id="more than a float can hold",
         ),
-        pytest.param(changed("run", "stage", "test"), "run.stage: ", id="unknown stage"),
         pytest.param(
-            changed("run", "shard", {"index": 0, "total": 4}), "run.shard.index: ", id="shard 0"
+            changed("run", "stage", "test"), "run.stage: ", id="unknown stage"
         ),
-        pytest.param(changed("completeness", "done"), "completeness: ", id="completeness"),
+        pytest.param(
+            changed("run", "shard", {"index": 0, "total": 4}),
+            "run.shard.index: ",
+            id="shard 0",
+        ),
+        pytest.param(
+            changed("completeness", "done"), "completeness: ", id="completeness"
+        ),
         pytest.param(changed("exit", "code", "0"), "exit.code: ", id="code as text"),
-        pytest.param(changed("exit", "code", True), "exit.code: ", id="code as boolean"),
-        pytest.param(changed("exit", "code", 1.0), "exit.code: ", id="code as float"),
-        pytest.param(changed("exit", "observed", 1), "exit.observed: ", id="boolean as number"),
-        pytest.param(changed("verdict", "reason", "FLAKY"), "verdict.reason: ", id="reason"),
         pytest.param(
-            changed("verdict", "reason", "tests_failed"), "verdict.reason: ", id="reason's case"
+            changed("exit", "code", True), "exit.code: ", id="code as boolean"
         ),
-        pytest.param(changed("verdict", "precedence", 16), "verdict.precedence: ", id="rank 16"),
-        pytest.param(changed("verdict", "precedence", 0), "verdict.precedence: ", id="rank 0"),
+        pytest.param(changed("exit", "code", 1.0), "exit.code: ", id="code as float"),
         pytest.param(
-            changed("verdict", "confidence", "sure"), "verdict.confidence: ", id="confidence"
+            changed("exit", "observed", 1), "exit.observed: ", id="boolean as number"
+        ),
+        pytest.param(
+            changed("verdict", "reason", "FLAKY"), "verdict.reason: ", id="reason"
+        ),
+        pytest.param(
+            changed("verdict", "reason", "tests_failed"),
+            "verdict.reason: ",
+            id="reason's case",
+        ),
+        pytest.param(
+            changed("verdict", "precedence", 16), "verdict.precedence: ", id="rank 16"
+        ),
+        pytest.param(
+            changed("verdict", "precedence", 0), "verdict.precedence: ", id="rank 0"
+        ),
+        pytest.param(
+            changed("verdict", "confidence", "sure"),
+            "verdict.confidence: ",
+            id="confidence",
         ),
         *(
-            pytest.param(changed("verdict", "kind", kind), "verdict.kind: ", id=f"kind {kind!r}")
-            for kind in ("", "failed", "Test.failed", "test..failed", ".a", "a.", "a.b\n", "a.é")
+            pytest.param(
+                changed("verdict", "kind", kind), "verdict.kind: ", id=f"kind {kind!r}"
+            )
+            for kind in (
+                "",
+                "failed",
+                "Test.failed",
+                "test..failed",
+                ".a",
+                "a.",
+                "a.b\n",
+                "a.é",
+            )
         ),
-        pytest.param(changed("summary", "passed", -1), "summary.passed: ", id="negative count"),
-        pytest.param(changed("failures", 1, "phase", "collect"), "failures[1].phase: ", id="phase"),
+        pytest.param(
+            changed("summary", "passed", -1), "summary.passed: ", id="negative count"
+        ),
+        pytest.param(
+            changed("failures", 1, "phase", "collect"),
+            "failures[1].phase: ",
+            id="phase",
+        ),
         pytest.param(
             changed("failures", 0, "location", "line", 0),
             "failures[0].location.line: ",
             id="line 0",
         ),
         pytest.param(
-            changed("failures", 0, "nodeid", None), "failures[0].nodeid: ", id="null for a text"
+            changed("failures", 0, "nodeid", None),
+            "failures[0].nodeid: ",
+            id="null for a text",
         ),
         pytest.param(changed("bench", ["x"]), "bench[0]: ", id="bench of a string"),
-        pytest.param(changed("extensions", []), "extensions: ", id="extensions as array"),
+        pytest.param(
+            changed("extensions", []), "extensions: ", id="extensions as array"
+        ),
     ],
 )
 def test_what_is_no_report_is_refused(data: bytes, problem: str) -> None:
@@ -495,7 +623,9 @@ def test_all_problems_are_told_at_once() -> None:
     report["failures"][2].pop("phase")
     report["not_run"]["\x1b[31m"] = 1
     head, *lines = refusal(json.dumps(report).encode()).splitlines()
-    assert head.startswith(f"r.json: not a report of schema version {SCHEMA_VERSION}, 4 problems; ")
+    assert head.startswith(
+        f"r.json: not a report of schema version {SCHEMA_VERSION}, 4 problems; "
+    )
     assert [line.partition(": ")[0] for line in lines] == [
         "  exit.code",
         "  verdict.reason",
@@ -536,7 +666,9 @@ def closed_fields(schema: dict[str, Any]) -> Iterator[str]:
     def has_own_words(field: dict[str, Any]) -> bool:
         if "$ref" in field:
             return has_own_words(definitions[field["$ref"].rpartition("/")[2]])
-        variants = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
+        variants = [
+            each for each in field.get("anyOf", ()) if each.get("type") != "null"
+        ]
         if variants:
             return all(map(has_own_words, variants))
         return not field.keys().isdisjoint({"enum", "const", "pattern", "format"})

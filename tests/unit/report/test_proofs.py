@@ -15,7 +15,10 @@ from pytest_failure_taxonomy.report.merging import merge_reports
 from pytest_failure_taxonomy.report.model import FailureReport, Proof
 from pytest_failure_taxonomy.report.render import FORMATS, render
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
-from pytest_failure_taxonomy.report.render.terminal import causes_with_tests, verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import (
+    causes_with_tests,
+    verdict_lines,
+)
 from pytest_failure_taxonomy.report.summary import proof_words, summarise
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -30,7 +33,14 @@ COMMAND: Final = f"pytest {POLLUTER} {VICTIM}"
 
 def proof(type_: str, status: str = "proven", **given: Any) -> dict[str, Any]:
     """Return a proof of a type that took five runs, all of which failed."""
-    return {**NO_PROOF, "type": type_, "status": status, "runs": 5, "failed": 5, **given}
+    return {
+        **NO_PROOF,
+        "type": type_,
+        "status": status,
+        "runs": 5,
+        "failed": 5,
+        **given,
+    }
 
 
 def passed(runs: int = 5, failed: int = 0, state: str | None = None) -> dict[str, Any]:
@@ -88,7 +98,10 @@ def test_the_words_of_each_type() -> None:
         assert [*proof_words(given, VICTIM)] == told
     assert proof_words(POLLUTED, None)[1].endswith("with it put back it passes")
     shown = ShownPaths("/root/x", "/root/x/tests")
-    assert "fails after test_tax.py::test_default" in proof_words(POLLUTED, VICTIM, shown)[0]
+    assert (
+        "fails after test_tax.py::test_default"
+        in proof_words(POLLUTED, VICTIM, shown)[0]
+    )
 
 
 def test_the_table_has_each_type_of_the_report() -> None:
@@ -101,7 +114,9 @@ def test_the_table_has_each_type_of_the_report() -> None:
         charged = f"{row['charge_to']} |" if "charge_to" in row else "|"
         told = f"| `{type_}` | {name} | {row['meaning']} | {helps} | {charged} {row['mend']} |\n"
         assert told in PAGE.read_text("utf-8")
-        (line, *_) = proof_words(proof(type_, nodeids=["a"], without=passed(), state="x"), VICTIM)
+        (line, *_) = proof_words(
+            proof(type_, nodeids=["a"], without=passed(), state="x"), VICTIM
+        )
         assert not re.search(r"[{}]|None", line)
 
 
@@ -134,7 +149,9 @@ def test_what_follows_for_a_retry(
     report = report_of_one()
     assert report["verdict"]["retryable"] is False  # an assertion
     key = report["causes"][0]["key"]
-    after = with_proofs(report, {key: proof(type_, status), "of another report": proof("flaky")})
+    after = with_proofs(
+        report, {key: proof(type_, status), "of another report": proof("flaky")}
+    )
     assert report["causes"][0]["proof"] is None
     assert after["causes"][0]["proof"] == proof(type_, status)
     assert after["causes"][0]["retryable"] is retryable
@@ -157,10 +174,14 @@ def test_what_follows_for_a_retry(
         ("axis.network", "refuted", "subject"),
     ],
 )
-def test_whom_a_score_charges_it_to_then(type_: str, status: str, charge_to: str) -> None:
+def test_whom_a_score_charges_it_to_then(
+    type_: str, status: str, charge_to: str
+) -> None:
     """What is proven decides for the cause and the verdict, unless it says nothing of that."""
     report = report_of_one()
-    assert report["verdict"]["charge_to"] == report["causes"][0]["charge_to"] == "subject"
+    assert (
+        report["verdict"]["charge_to"] == report["causes"][0]["charge_to"] == "subject"
+    )
     after = with_proofs(report, {report["causes"][0]["key"]: proof(type_, status)})
     assert after["causes"][0]["charge_to"] == after["verdict"]["charge_to"] == charge_to
     FailureReport.model_validate(after)
@@ -188,17 +209,25 @@ def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
         kept: dict[str, Any] = amended["causes"][0]["proof"]
         return kept
 
-    commit, later = (proof("commit", state=f"{each} Ada: tax") for each in ("3f2a91c", "55e0d21"))
+    commit, later = (
+        proof("commit", state=f"{each} Ada: tax") for each in ("3f2a91c", "55e0d21")
+    )
     flaky, suspected = proof("flaky", failed=2), proof("order.polluted", "suspected")
     load = proof("axis.load", suspicions=["time_zone: fails 3 of 5"])
     both = {**load, "commit": "3f2a91c Ada: tax"}
-    assert after(load, commit) == after(commit, load) == after(flaky, commit, load) == both
+    assert (
+        after(load, commit) == after(commit, load) == after(flaky, commit, load) == both
+    )
     assert after(load, commit, load) == after(load, commit, suspected) == both
     assert after(load, commit, flaky) == after(load, later, commit) == both
-    assert after(flaky, commit) == after(commit, flaky) == after(later, commit) == commit
+    assert (
+        after(flaky, commit) == after(commit, flaky) == after(later, commit) == commit
+    )
     assert after(suspected, flaky) == after(flaky, suspected) == flaky
     assert after(flaky, proof("reproducible")) == proof("reproducible")
-    earlier = {name: held for name, held in load.items() if name != "commit"}  # of a first 1.2
+    earlier = {
+        name: held for name, held in load.items() if name != "commit"
+    }  # of a first 1.2
     assert after(earlier, commit) == both
     assert [*proof_words(earlier, None)] == [*proof_words(load, None)]
     undecided = proof("flaky", "undecided")
@@ -207,7 +236,9 @@ def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
 
 def test_one_cause_of_several() -> None:
     """A run is worth a retry only if all of its causes are."""
-    other = make_failure(nodeid="b.py::t", location=Location(path="b.py", line=1), exception=None)
+    other = make_failure(
+        nodeid="b.py::t", location=Location(path="b.py", line=1), exception=None
+    )
     report = make_report(make_run(failures=(make_failure(), other)))
     first, second = (cause["key"] for cause in report["causes"])
     once = with_proofs(report, {first: FLAKY})
@@ -221,9 +252,14 @@ def test_that_a_retry_of_some_tests_hides_it() -> None:
     report = report_of_one()
     key = report["causes"][0]["key"]
     advice = summarise(with_proofs(report, {key: POLLUTED})).advice
-    assert advice == "a retry won't help; of the failed tests alone it passes, and hides the cause"
+    assert (
+        advice
+        == "a retry won't help; of the failed tests alone it passes, and hides the cause"
+    )
     suspected = {**POLLUTED, "status": "suspected"}
-    assert summarise(with_proofs(report, {key: suspected})).advice == "a retry won't help"
+    assert (
+        summarise(with_proofs(report, {key: suspected})).advice == "a retry won't help"
+    )
 
 
 def test_the_terminal() -> None:
@@ -234,7 +270,9 @@ def test_the_terminal() -> None:
     lines = [line.text for line in verdict_lines(proven, "r.json")]
     assert lines[2:4] == [first, second]
     assert len(lines) <= 7
-    listed = [line.text.strip() for line in causes_with_tests(summarise(proven), AS_REPORTED)]
+    listed = [
+        line.text.strip() for line in causes_with_tests(summarise(proven), AS_REPORTED)
+    ]
     assert listed[1:] == [first, second, COMMAND, VICTIM]
     proven["causes"] *= 3
     assert verdict_lines(proven, "r.json")[2].text.endswith(f"; {first}")
@@ -244,7 +282,9 @@ def test_what_is_made_of_a_report_keeps_it() -> None:
     """Reports that are merged, and one that is completed, have what was proven in any of them."""
     first, second = report_of_one(), report_of_one()
     key = first["causes"][0]["key"]
-    first["run"]["shard"], second["run"]["shard"] = ({"index": n, "total": 2} for n in (1, 2))
+    first["run"]["shard"], second["run"]["shard"] = (
+        {"index": n, "total": 2} for n in (1, 2)
+    )
     second["run"]["id"] = "f" * 32
     flaky = {**FLAKY, "known_since": "2026-11-03T01:00:00Z"}
     for reports in (
@@ -275,4 +315,7 @@ def test_each_face_shows_it(name: str) -> None:
         assert f"Run it again: {COMMAND}" in re.sub("<.*?>", "", shown)
     if name == "agent":
         assert f"pytest {VICTIM}" not in shown
-        assert "  beware: a retry of the failed tests alone passes, and hides the cause" in shown
+        assert (
+            "  beware: a retry of the failed tests alone passes, and hides the cause"
+            in shown
+        )

@@ -53,7 +53,13 @@ def report_of(
 ) -> dict[str, Any]:
     """Return the report of a run that these causes made fail."""
     report = make_report(make_run(failures=(make_failure(),)))
-    said = {"message": message, "retryable": retryable, "nodeid": None, "evidence": [], **verdict}
+    said = {
+        "message": message,
+        "retryable": retryable,
+        "nodeid": None,
+        "evidence": [],
+        **verdict,
+    }
     return {
         **report,
         "causes": list(causes),
@@ -112,7 +118,12 @@ def test_several_causes() -> None:
         (3, {}, "3 of 9 tests failed, 3 causes", "a retry won't help"),
         (4, {}, "4 of 9 tests failed, 4 causes; a retry won't help", "assert 4"),
         (4, {"retryable": None}, "4 of 9 tests failed, 4 causes", "assert 4"),
-        (5, {}, "5 of 9 tests failed, 5 causes", "and 2 more causes; a retry won't help"),
+        (
+            5,
+            {},
+            "5 of 9 tests failed, 5 causes",
+            "and 2 more causes; a retry won't help",
+        ),
         (5, {"retryable": None}, "5 of 9 tests failed, 5 causes", "and 2 more causes"),
         (1_500, {}, "1500 of 9", "and 1,497 more causes; a retry won't help"),
     ],
@@ -207,7 +218,9 @@ def test_whether_a_retry_helps(
 ) -> None:
     """It is the verdict's own answer; what of several causes speaks against it is counted."""
     causes = [cause("x", retryable=each) for each in of_causes]
-    assert summarise(report_of(*causes, message="m", retryable=retryable)).advice == advice
+    assert (
+        summarise(report_of(*causes, message="m", retryable=retryable)).advice == advice
+    )
 
 
 def test_assertions_speak_against_a_retry() -> None:
@@ -225,9 +238,16 @@ def test_assertions_speak_against_a_retry() -> None:
 
 def test_the_history_of_several_causes() -> None:
     """The headline counts what is new; each cause says what earlier runs know of it."""
-    group = {"fingerprint": "f", "reason": "TESTS_FAILED", "kind": "test.failed", "title": "t"}
+    group = {
+        "fingerprint": "f",
+        "reason": "TESTS_FAILED",
+        "kind": "test.failed",
+        "title": "t",
+    }
     report = report_of(
-        cause(ASSERTION, history=NEW), cause(REFUSED, history=KNOWN, count=7), message="8 of 9, 2"
+        cause(ASSERTION, history=NEW),
+        cause(REFUSED, history=KNOWN, count=7),
+        message="8 of 9, 2",
     )
     report["groups"] = [
         {**group, "count": 1, "nodeids": [], "owner": None, "history": NEW},
@@ -242,7 +262,9 @@ def test_the_history_of_several_causes() -> None:
 
 def test_the_history_of_one_cause() -> None:
     """It stands behind its sentence."""
-    report = report_of(cause(ASSERTION, history=KNOWN), message=f"1 of 2 tests failed: {ASSERTION}")
+    report = report_of(
+        cause(ASSERTION, history=KNOWN), message=f"1 of 2 tests failed: {ASSERTION}"
+    )
     report["extensions"] = {
         "pytest_failure_taxonomy": {
             "history": {"f": {"state": "flaky", "flaky_runs": 10, "flaky_failures": 3}}
@@ -289,10 +311,14 @@ ARGS: Final = [
 
 
 @pytest.mark.parametrize(("args", "options"), ARGS)
-def test_the_command_keeps_the_options_of_the_run(args: list[str], options: str) -> None:
+def test_the_command_keeps_the_options_of_the_run(
+    args: list[str], options: str
+) -> None:
     """But for what selects tests, writes reports, or changes what is shown."""
     context = make_context(args=tuple(args))
-    run = reproduction_of(make_report(make_run(failures=(make_failure(),)), context=context))
+    run = reproduction_of(
+        make_report(make_run(failures=(make_failure(),)), context=context)
+    )
     assert run.command("a.py::t") == f"pytest{options} a.py::t"
 
 
@@ -333,7 +359,9 @@ def test_what_a_command_can_not_have() -> None:
         ("-X dev;evil", "\x1b[31m", "pytest"),
     ],
 )
-def test_the_command_starts_pytest_as_the_run(python: str, path: str | None, program: str) -> None:
+def test_the_command_starts_pytest_as_the_run(
+    python: str, path: str | None, program: str
+) -> None:
     """The same folder comes first on `sys.path`; options that run code are none of Python's."""
     context = make_context(args=(), surroundings=Surroundings(python=python, path=path))
     report = make_report(make_run(failures=(make_failure(),)), context=context)

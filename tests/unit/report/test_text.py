@@ -25,7 +25,9 @@ from pytest_failure_taxonomy.report.text import (
 )
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
-BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+BIDI_CONTROLS = (
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 
 
 @pytest.mark.parametrize(
@@ -34,20 +36,30 @@ BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2
         pytest.param("", "", id="nothing"),
         pytest.param("assert 3 == 4", "assert 3 == 4", id="plain"),
         pytest.param(
-            "Straße 東京 🙂 👩\u200d🚀 e\u0301", "Straße 東京 🙂 👩\u200d🚀 e\u0301", id="letters"
+            "Straße 東京 🙂 👩\u200d🚀 e\u0301",
+            "Straße 東京 🙂 👩\u200d🚀 e\u0301",
+            id="letters",
         ),
         pytest.param(r"C:\new\x1b", r"C:\new\x1b", id="backslashes"),
         pytest.param("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m", id="colour"),
         pytest.param("\x1b[2J\x1b[1;1H", r"\x1b[2J\x1b[1;1H", id="clear the screen"),
         pytest.param("\x1b]0;title\x07", r"\x1b]0;title\x07", id="OSC ended by BEL"),
-        pytest.param("\x1b]8;;http://x\x1b\\here", r"\x1b]8;;http://x\x1b\here", id="OSC link"),
-        pytest.param("\x9b31m\x9d0;t\x9c", r"\x9b31m\x9d0;t\x9c", id="C1 forms of CSI and OSC"),
+        pytest.param(
+            "\x1b]8;;http://x\x1b\\here", r"\x1b]8;;http://x\x1b\here", id="OSC link"
+        ),
+        pytest.param(
+            "\x9b31m\x9d0;t\x9c", r"\x9b31m\x9d0;t\x9c", id="C1 forms of CSI and OSC"
+        ),
         pytest.param("\x1bP+q\x1b\\", "\\x1bP+q\\x1b\\", id="DCS"),
         pytest.param("a\tb", r"a\x09b", id="tab"),
         pytest.param("a\nb\r\nc\rd", r"a\x0ab\x0d\x0ac\x0dd", id="line ends"),
-        pytest.param("a\x0bb\x0cc\x85d\x1ee", r"a\x0bb\x0cc\x85d\x1ee", id="other line ends"),
+        pytest.param(
+            "a\x0bb\x0cc\x85d\x1ee", r"a\x0bb\x0cc\x85d\x1ee", id="other line ends"
+        ),
         pytest.param("a\u2028b\u2029c", r"a\u2028b\u2029c", id="Unicode line ends"),
-        pytest.param("gone\b\b\b\bhere\x7f", r"gone\x08\x08\x08\x08here\x7f", id="rubbed out"),
+        pytest.param(
+            "gone\b\b\b\bhere\x7f", r"gone\x08\x08\x08\x08here\x7f", id="rubbed out"
+        ),
         pytest.param("a\x00b", r"a\x00b", id="NUL"),
         pytest.param("a\u202eb\u2066c\u200fd", r"a\u202eb\u2066c\u200fd", id="bidi"),
         pytest.param("a\ud800b", r"a\ud800b", id="lone surrogate"),
@@ -88,7 +100,9 @@ def test_one_line_made_twice_is_the_same(text: str) -> None:
         pytest.param("abc", 1, "…", id="no room"),
     ],
 )
-def test_a_line_that_was_cut_ends_in_an_ellipsis(text: str, limit: int, shown: str) -> None:
+def test_a_line_that_was_cut_ends_in_an_ellipsis(
+    text: str, limit: int, shown: str
+) -> None:
     """A line longer than its limit, counted with its escapes, is cut and says so."""
     assert safe_text(text, limit) == shown
 
@@ -101,7 +115,11 @@ def test_the_limit_of_one_line_is_the_default() -> None:
 
 
 @settings(deadline=None)
-@given(ANY_TEXT, st.integers(min_value=100, max_value=300), st.integers(min_value=0, max_value=40))
+@given(
+    ANY_TEXT,
+    st.integers(min_value=100, max_value=300),
+    st.integers(min_value=0, max_value=40),
+)
 def test_a_capped_text_keeps_its_ends_and_counts_what_went(
     text: str, limit: int, repeated: int
 ) -> None:
@@ -147,7 +165,9 @@ def test_lone_surrogates_are_written_out(text: str, encoded: str) -> None:
 def test_texts_of_a_json_value_are_changed_wherever_they_are() -> None:
     """Keys and values at any depth are changed; what is no text stays."""
     value = {"a": ["b", 1, None, True, 0.5, {"c": "d"}]}
-    assert change_texts(value, str.upper) == {"A": ["B", 1, None, True, 0.5, {"C": "D"}]}
+    assert change_texts(value, str.upper) == {
+        "A": ["B", 1, None, True, 0.5, {"C": "D"}]
+    }
 
 
 @pytest.mark.parametrize(
@@ -178,7 +198,10 @@ def test_a_cap_between_words_leaves_no_part_of_one(shift: int) -> None:
     assert len(head) + cut + len(tail.partition("...\n")[2]) == len(text)
 
 
-@given(st.text(alphabet="ab \n", max_size=3_000), st.integers(min_value=1_000, max_value=2_000))
+@given(
+    st.text(alphabet="ab \n", max_size=3_000),
+    st.integers(min_value=1_000, max_value=2_000),
+)
 def test_a_cap_between_words_is_never_too_long(text: str, limit: int) -> None:
     """Whatever the words are like, the limit holds, and what fits stays as it is."""
     shown = cap_between_words(text, limit)
@@ -210,13 +233,18 @@ def test_a_path(started_in: str, path: str, shown: str) -> None:
 
 def test_a_node_id() -> None:
     """Of a node id the file's path alone changes, whatever its names have in them."""
-    shown = ShownPaths("/repo/project", "/repo").nodeid("tests/test_a.py::TestA::test_a[a/b::c]")
+    shown = ShownPaths("/repo/project", "/repo").nodeid(
+        "tests/test_a.py::TestA::test_a[a/b::c]"
+    )
     assert shown == "project/tests/test_a.py::TestA::test_a[a/b::c]"
 
 
 @pytest.mark.parametrize(
     ("path", "shown"),
-    [("tests/test_a.py", "D:/repo/tests/test_a.py"), ("E:\\lib\\a.py", "E:\\lib\\a.py")],
+    [
+        ("tests/test_a.py", "D:/repo/tests/test_a.py"),
+        ("E:\\lib\\a.py", "E:\\lib\\a.py"),
+    ],
 )
 def test_another_drive(monkeypatch: pytest.MonkeyPatch, path: str, shown: str) -> None:
     """Where two folders have nothing in common, as on two drives, the path is absolute."""

@@ -18,7 +18,8 @@ from pytest_failure_taxonomy.system.files import open_folder
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 
 keeps_room = pytest.mark.skipif(
-    not hasattr(os, "posix_fallocate"), reason="the system can't allocate a file's blocks"
+    not hasattr(os, "posix_fallocate"),
+    reason="the system can't allocate a file's blocks",
 )
 
 REPORT: Final = {"verdict": None, "failures": [{"message": "x" * 1_000}]}

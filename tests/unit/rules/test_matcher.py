@@ -16,23 +16,31 @@ from pytest_failure_taxonomy.taxonomy.user_rules import MAX_SEARCHED, Rule
 ENDLESS: Final = "(a|a)*$"
 BAIT: Final = "a" * 40 + "b"
 """With this text, `ENDLESS` would take some hours."""
-TOO_LONG: Final = (
-    "took longer than 0.5 seconds; write one without a repetition in a repetition, as in (a+)+"
-)
+TOO_LONG: Final = "took longer than 0.5 seconds; write one without a repetition in a repetition, as in (a+)+"
 
 
-def failed(message: str, nodeid: str = "test_it.py::test_it", **given: Any) -> TestFailure:
+def failed(
+    message: str, nodeid: str = "test_it.py::test_it", **given: Any
+) -> TestFailure:
     """Return a failed test whose exception has a message."""
     raised = RaisedException(type="OSError", module="builtins", message=message)
     return TestFailure(
-        nodeid=nodeid, phase="call", message=f"OSError: {message}", exception=raised, **given
+        nodeid=nodeid,
+        phase="call",
+        message=f"OSError: {message}",
+        exception=raised,
+        **given,
     )
 
 
 def rule(name: str, message: str | None, **given: Any) -> Rule:
     """Return a rule about a message."""
     return Rule(
-        name=name, message=message, reason=FailureReason.SANDBOX_ERROR, kind="sandbox.x", **given
+        name=name,
+        message=message,
+        reason=FailureReason.SANDBOX_ERROR,
+        kind="sandbox.x",
+        **given,
     )
 
 
@@ -67,7 +75,9 @@ def test_the_first_rule_that_matches_is_found() -> None:
 
 def test_a_rule_with_an_endless_pattern_is_switched_off_and_told_once() -> None:
     """Its time is up once a run, then it matches nothing, also what it would have matched."""
-    matcher = RuleMatcher([rule("bad", ENDLESS), rule("worse", ENDLESS), rule("good", "a")])
+    matcher = RuleMatcher(
+        [rule("bad", ENDLESS), rule("worse", ENDLESS), rule("good", "a")]
+    )
     assert names(matcher.match([failed("aaa"), failed(BAIT)])) == ["good", "good"]
     assert names(matcher.match([failed(BAIT), failed("xyz")])) == ["good", None]
     assert matcher.problems == [
@@ -76,7 +86,9 @@ def test_a_rule_with_an_endless_pattern_is_switched_off_and_told_once() -> None:
 
 
 @pytest.mark.slow
-def test_many_endless_patterns_are_not_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_endless_patterns_are_not_all_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What all bad patterns together may waste is limited, too."""
     monkeypatch.setattr(matcher_module, "MAX_WASTED_SECONDS", 0.6)
     endless = [rule(f"bad-{most}", f"(a|a){{0,{most}}}$") for most in range(90, 95)]
@@ -94,9 +106,14 @@ def test_a_pattern_that_is_slow_in_all_texts_together_is_switched_off(
     """The limit is for all texts of a run, with a little more for each of them."""
     monkeypatch.setattr(matcher_module, "LIMIT_SECONDS", -1.0)
     matcher = RuleMatcher([rule("slow", "refused"), rule("any", None, phase="call")])
-    assert names(matcher.match([failed("refused"), failed("refused again")])) == ["any", "any"]
+    assert names(matcher.match([failed("refused"), failed("refused again")])) == [
+        "any",
+        "any",
+    ]
     (problem,) = matcher.problems
-    assert problem.startswith("rule slow: switched off for this run, its pattern took longer than")
+    assert problem.startswith(
+        "rule slow: switched off for this run, its pattern took longer than"
+    )
 
 
 def test_a_pattern_that_is_no_regular_expression_is_switched_off() -> None:

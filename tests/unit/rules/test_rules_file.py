@@ -109,7 +109,9 @@ def test_every_reason_can_be_given(tmp_path: Path, reason: FailureReason) -> Non
     assert (rule.reason, rule.kind) == (reason, f"rule.{reason.lower()}")
 
 
-@pytest.mark.parametrize("text", ["no", "yes", "on", "off", "2026-01-01", "1_000", "12:30:45"])
+@pytest.mark.parametrize(
+    "text", ["no", "yes", "on", "off", "2026-01-01", "1_000", "12:30:45"]
+)
 def test_plain_scalars_are_those_of_yaml_1_2(tmp_path: Path, text: str) -> None:
     """What only YAML 1.1 takes for a boolean, a date or a number is a string."""
     path = write(tmp_path, f"rules: [{{owner: {text}, phase: call, reason: TIMEOUT}}]")
@@ -160,38 +162,87 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
         ("reason: [TIMEOUT]", "reason: is a list, not a string; write one"),
         (
             "reason: BROKEN",
-            "reason: 'BROKEN' is none of the fifteen reasons; they are " + ", ".join(FailureReason),
+            "reason: 'BROKEN' is none of the fifteen reasons; they are "
+            + ", ".join(FailureReason),
         ),
-        ("reason: timeout", "reason: 'timeout' is none of the fifteen reasons; did you mean"),
-        ("exception: Value Error", "exception: 'Value Error' is no name of a class; write it as"),
+        (
+            "reason: timeout",
+            "reason: 'timeout' is none of the fifteen reasons; did you mean",
+        ),
+        (
+            "exception: Value Error",
+            "exception: 'Value Error' is no name of a class; write it as",
+        ),
         ("exception: .Error", "exception: '.Error' is no name of a class; write it as"),
         ("exception: {a: b}", "exception: is a mapping, not a string; write one"),
         ("message: ''", "message: is empty; give it a value or leave it out"),
-        ("message: 'a{2,1}'", "message: 'a{2,1}' is no regular expression (min repeat greater"),
-        ("message: 'a{99999999999}'", "message: 'a{99999999999}' is too much for a regular"),
-        (f"message: {'a' * 1_001}", "message: is longer than 1,000 characters; make several"),
+        (
+            "message: 'a{2,1}'",
+            "message: 'a{2,1}' is no regular expression (min repeat greater",
+        ),
+        (
+            "message: 'a{99999999999}'",
+            "message: 'a{99999999999}' is too much for a regular",
+        ),
+        (
+            f"message: {'a' * 1_001}",
+            "message: is longer than 1,000 characters; make several",
+        ),
         ("nodeid: ' '", "nodeid: is empty; give it a value or leave it out"),
         ("owner: true", "owner: 'true' is not a string; put it in quotes"),
-        ("retryable: yes", "retryable: 'yes' is neither true nor false; write one of them"),
+        (
+            "retryable: yes",
+            "retryable: 'yes' is neither true nor false; write one of them",
+        ),
         (f"owner: {'a' * 201}", "owner: is longer than 200 characters; shorten it"),
-        (r'owner: "a\nb"', r"owner: 'a\nb' is not one line of printable text; write one"),
-        (r'owner: "\e[31m"', r"owner: '\x1b[31m' is not one line of printable text; write one"),
+        (
+            r'owner: "a\nb"',
+            r"owner: 'a\nb' is not one line of printable text; write one",
+        ),
+        (
+            r'owner: "\e[31m"',
+            r"owner: '\x1b[31m' is not one line of printable text; write one",
+        ),
         ("kind: sandbox", "kind: 'sandbox' is no kind; write lower-case words"),
         ("kind: a..b", "kind: 'a..b' is no kind; write lower-case words"),
-        ("kind: llm.mine", "kind: llm.mine belongs to LLM_ERROR and not to TIMEOUT; change"),
-        ("kind: git.mine", "kind: git.mine belongs to GIT_CLONE_FAILED or GIT_CHECKOUT_FAILED and"),
-        ("kind: test.failed", "kind: test.failed belongs to TESTS_FAILED and not to TIMEOUT"),
-        ("retryable: 'true'", "retryable: 'true' is neither true nor false; write one of them"),
+        (
+            "kind: llm.mine",
+            "kind: llm.mine belongs to LLM_ERROR and not to TIMEOUT; change",
+        ),
+        (
+            "kind: git.mine",
+            "kind: git.mine belongs to GIT_CLONE_FAILED or GIT_CHECKOUT_FAILED and",
+        ),
+        (
+            "kind: test.failed",
+            "kind: test.failed belongs to TESTS_FAILED and not to TIMEOUT",
+        ),
+        (
+            "retryable: 'true'",
+            "retryable: 'true' is neither true nor false; write one of them",
+        ),
         ("retryable: [true]", "retryable: a list is neither true nor false; write one"),
-        ("link: example.org", "link: 'example.org' is no address; begin it with https:// or"),
-        ("link: 'https://'", "link: 'https://' is no address; begin it with https:// or"),
-        ("phase: collect", "phase: 'collect' is unknown; write setup, call or teardown"),
+        (
+            "link: example.org",
+            "link: 'example.org' is no address; begin it with https:// or",
+        ),
+        (
+            "link: 'https://'",
+            "link: 'https://' is no address; begin it with https:// or",
+        ),
+        (
+            "phase: collect",
+            "phase: 'collect' is unknown; write setup, call or teardown",
+        ),
         ("code_owner: tests", "code_owner: 'tests' is unknown; did you mean test?"),
         ("package: 5", "package: '5' is not a string; put it in quotes"),
         ("colour: red", "unknown key 'colour'; the keys are name, exception, message,"),
         ("5: red", "a key '5' is not a string; put it in quotes"),
         ("[a]: red", "a key is a list, not a string; write one"),
-        ("phase: !!python/name:os.system x", "the tag '!!python/name:os.system' is not supported;"),
+        (
+            "phase: !!python/name:os.system x",
+            "the tag '!!python/name:os.system' is not supported;",
+        ),
         ("<<: {a: b}", "a key '<<' merges other mappings; write the keys themselves"),
         ("phase: *there", "'*there' refers to an anchor; write the value itself here"),
     ],
@@ -220,10 +271,22 @@ def test_a_wrong_value_is_told(tmp_path: Path, rule: str, problem: str) -> None:
         ("rules: {a: b}", f"1: rules: is a mapping and not a list; {EXAMPLE}"),
         ("rules: [a]", "1: a rule is the value 'a'; write keys and values, such as"),
         ("rules:\n-\n", "2: a rule is empty; write keys and values, such as"),
-        ("rules:\n- [", "2: not YAML (while parsing a flow node; expected the node content"),
-        ("rules: []\n---\nrules: []", "2: not YAML (expected a single document in the stream;"),
-        ("rules:\n\t- a", "2: not YAML (while scanning for the next token; found character"),
-        ("rules:\n - \x01", r"2: holds the character '\x01', which YAML forbids; " + RIGHT),
+        (
+            "rules:\n- [",
+            "2: not YAML (while parsing a flow node; expected the node content",
+        ),
+        (
+            "rules: []\n---\nrules: []",
+            "2: not YAML (expected a single document in the stream;",
+        ),
+        (
+            "rules:\n\t- a",
+            "2: not YAML (while scanning for the next token; found character",
+        ),
+        (
+            "rules:\n - \x01",
+            r"2: holds the character '\x01', which YAML forbids; " + RIGHT,
+        ),
         ("a: b\0", f"1: holds a NUL byte; {RIGHT}"),
         (b"rules:\n\x80", f"2: not UTF-8 at byte 7; {RIGHT}"),
         ("rules: []".encode("utf-16"), f" is UTF-16; {RIGHT}"),
@@ -234,7 +297,9 @@ def test_a_wrong_value_is_told(tmp_path: Path, rule: str, problem: str) -> None:
         (b"a" * (MAX_BYTES + 1), f" bigger than 64 KiB; {RIGHT}"),
     ],
 )
-def test_a_file_that_holds_no_rules(tmp_path: Path, content: str | bytes, problem: str) -> None:
+def test_a_file_that_holds_no_rules(
+    tmp_path: Path, content: str | bytes, problem: str
+) -> None:
     """What is no file of rules gets one line that says why."""
     (told,) = problems_of(write(tmp_path, content))
     assert told.startswith(problem)
@@ -242,7 +307,9 @@ def test_a_file_that_holds_no_rules(tmp_path: Path, content: str | bytes, proble
 
 def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
     """References are refused where they stand, and never followed."""
-    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+    levels = "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+    )
     told = problems_of(write(tmp_path, f"a0: &a0 lol\n{levels}rules: *a29\n"))
     assert told[0] == "1: unknown key 'a0'; the only key here is `rules`"
     assert told[2] == "2: '*a0' refers to an anchor; write the value itself here"
@@ -291,15 +358,27 @@ def test_a_path_can_not_forge_lines(tmp_path: Path) -> None:
 
 
 _VALUES: Final = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(("rules",)),
-    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=8), each),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(("rules",)),
+    lambda each: (
+        st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=8), each)
+    ),
     max_leaves=12,
 )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(content=st.one_of(st.binary(), st.text().map(str.encode), _VALUES.map(repr).map(str.encode)))
-def test_any_content_is_rules_or_a_list_of_problems(tmp_path: Path, content: bytes) -> None:
+@given(
+    content=st.one_of(
+        st.binary(), st.text().map(str.encode), _VALUES.map(repr).map(str.encode)
+    )
+)
+def test_any_content_is_rules_or_a_list_of_problems(
+    tmp_path: Path, content: bytes
+) -> None:
     """Whatever is in a file, it is read or refused in words, each line with the file's name."""
     path = write(tmp_path, content)
     told = ""

@@ -93,7 +93,10 @@ GROUPS: Final = {
     ),
     "v1 without a limit": (
         "4:memory:/\n",
-        {"memory/memory.limit_in_bytes": NONE_V1, "memory/memory.usage_in_bytes": "5000"},
+        {
+            "memory/memory.limit_in_bytes": NONE_V1,
+            "memory/memory.usage_in_bytes": "5000",
+        },
         (None, 5000, None),
     ),
     "hostile": (
@@ -115,7 +118,11 @@ def test_the_control_group(tmp_path: Path, name: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n", encoding="ascii")
     group = find_control_group(str(tmp_path / "cgroup"), str(tmp_path / "fs"))
-    found = None if group is None else (group.limit_bytes, group.used_bytes, group.peak_bytes)
+    found = (
+        None
+        if group is None
+        else (group.limit_bytes, group.used_bytes, group.peak_bytes)
+    )
     assert found == expected
 
 
@@ -134,7 +141,9 @@ def test_the_sampler_sees_children_and_keeps_what_was_last() -> None:
     """Children count to the sum, and a process that has ended keeps what was seen before."""
     content = "kept = bytearray(20 << 20); print(flush=True); input()"
     command = [sys.executable, "-c", content]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         child.stdout.readline()
         of_parent, of_child = MemorySampler(os.getpid()), MemorySampler(child.pid)
@@ -184,7 +193,9 @@ def test_what_is_not_understood_is_nothing(content: bytes) -> None:
 
 
 @NEEDS_PROC
-@pytest.mark.parametrize("what", ["file", "nothing", "symlink", "hard link", "fifo", "folder"])
+@pytest.mark.parametrize(
+    "what", ["file", "nothing", "symlink", "hard link", "fifo", "folder"]
+)
 def test_only_the_file_of_the_record_is_written(tmp_path: Path, what: str) -> None:
     """What a test puts in its place is left alone, and the sampler goes on."""
     record, canary = tmp_path / "record", tmp_path / "canary"

@@ -24,7 +24,9 @@ from pytest_failure_taxonomy.system.process import (
     read_identity,
 )
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs Linux's /proc"
+)
 
 DEADLINE_SECONDS: Final = 30.0
 
@@ -43,7 +45,11 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def python(code: str) -> tuple[str, ...]:
     """Return a command that runs code, says that it is up, and waits."""
-    return sys.executable, "-c", f"{code}; import time; print(flush=True); time.sleep(60)"
+    return (
+        sys.executable,
+        "-c",
+        f"{code}; import time; print(flush=True); time.sleep(60)",
+    )
 
 
 # Who one is.

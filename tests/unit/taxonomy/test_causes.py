@@ -26,13 +26,20 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Cause, FailureReason, Finding, Judgement
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Cause,
+    FailureReason,
+    Finding,
+    Judgement,
+)
 from pytest_failure_taxonomy.taxonomy.recognition import Diagnosis
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.unit.taxonomy.test_judge import RUNS
 
 MISSING: Final = Diagnosis(
-    key="import cachetools", what="cachetools is not installed", fix="pip install cachetools"
+    key="import cachetools",
+    what="cachetools is not installed",
+    fix="pip install cachetools",
 )
 REFUSED: Final = Diagnosis(
     key="connect 127.0.0.1:5439",
@@ -42,13 +49,18 @@ REFUSED: Final = Diagnosis(
 )
 
 
-def raised(kind: str = "AssertionError", message: str = "assert 1 == 2", **more: Any) -> Any:
+def raised(
+    kind: str = "AssertionError", message: str = "assert 1 == 2", **more: Any
+) -> Any:
     """Return what was raised."""
     return RaisedException(type=kind, module="builtins", message=message, **more)
 
 
 def failed(
-    name: str = "test_x", exception: RaisedException | None = None, line: int = 9, **more: Any
+    name: str = "test_x",
+    exception: RaisedException | None = None,
+    line: int = 9,
+    **more: Any,
 ) -> TestFailure:
     """Return the failure of a test at a line of its file."""
     exception = exception or raised()
@@ -64,7 +76,9 @@ def failed(
     )
 
 
-def in_fixture(name: str, fixture: str = "db", message: str = "no", **more: Any) -> TestFailure:
+def in_fixture(
+    name: str, fixture: str = "db", message: str = "no", **more: Any
+) -> TestFailure:
     """Return a test whose fixture has failed."""
     origin = OriginPlace(path="conftest.py", function=fixture)
     exception = raised("OSError", message, fixture=fixture, origin=origin, **more)
@@ -72,9 +86,13 @@ def in_fixture(name: str, fixture: str = "db", message: str = "no", **more: Any)
     return failed(name, exception, phase="setup", location=place)
 
 
-def uncollected(name: str, exception: RaisedException | None = None) -> CollectionFailure:
+def uncollected(
+    name: str, exception: RaisedException | None = None
+) -> CollectionFailure:
     """Return a file that could not be imported."""
-    exception = exception or raised("ModuleNotFoundError", "No module named 'cachetools'")
+    exception = exception or raised(
+        "ModuleNotFoundError", "No module named 'cachetools'"
+    )
     return CollectionFailure(
         nodeid=f"tests/{name}",
         message=f"{exception.type}: {exception.message}",
@@ -83,7 +101,9 @@ def uncollected(name: str, exception: RaisedException | None = None) -> Collecti
     )
 
 
-def judged(*failures: TestFailure, passed: int = 0, code: int = 1, **seen: Any) -> Judgement:
+def judged(
+    *failures: TestFailure, passed: int = 0, code: int = 1, **seen: Any
+) -> Judgement:
     """Return what the judge makes of a run in which other tests passed."""
     collected = len({failure.nodeid for failure in failures}) + passed
     return judge(
@@ -113,7 +133,9 @@ def recognised(monkeypatch: pytest.MonkeyPatch) -> dict[str, Diagnosis]:
     table: dict[str, Diagnosis] = {}
 
     def recognise(found: Finding) -> Diagnosis | None:
-        return next((each for words, each in table.items() if words in found.detail), None)
+        return next(
+            (each for words, each in table.items() if words in found.detail), None
+        )
 
     monkeypatch.setattr(causes_module, "recognise", recognise)
     return table
@@ -123,7 +145,12 @@ LOAD: Final = OriginPlace(path="engine.py", function="load", text='return d["x"]
 IN_ENGINE: Final = Location(path="engine.py", line=2)
 OF_PYTEST: Final = "/v/lib/python3.13/site-packages/_pytest/python.py"
 OWN: Final = RaisingFrame(
-    owner="test", package=None, module="test_mix", function="test_x", path="test_mix.py", line=9
+    owner="test",
+    package=None,
+    module="test_mix",
+    function="test_x",
+    path="test_mix.py",
+    line=9,
 )
 FOREIGN: Final = replace(OWN, owner="pytest", path="_pytest/python.py", line=1)
 
@@ -146,14 +173,18 @@ FOREIGN: Final = replace(OWN, owner="pytest", path="_pytest/python.py", line=1)
         ({}, "test_x (test_mix.py)"),
     ],
 )
-def test_the_place_is_in_a_file_of_the_users(path: str, more: dict[str, Any], where: str) -> None:
+def test_the_place_is_in_a_file_of_the_users(
+    path: str, more: dict[str, Any], where: str
+) -> None:
     """What pytest or a library has raised is shown where the user's code has called it."""
     failure = failed(
-        exception=raised("OSError", "no", **more), location=Location(path=path, line=849)
+        exception=raised("OSError", "no", **more),
+        location=Location(path=path, line=849),
     )
     assert whats(judged(failure)) == [(1, f"OSError: no: {where}")]
     in_setup = failed(
-        exception=raised("OSError", "no", fixture="db", **more), location=failure.location
+        exception=raised("OSError", "no", fixture="db", **more),
+        location=failure.location,
     )
     place = where[where.index("(") : where.index(")") + 1]
     assert whats(judged(in_setup)) == [(1, f"OSError: no: fixture db {place}")]
@@ -176,7 +207,9 @@ def test_workers_that_die_at_one_file() -> None:
 @pytest.mark.parametrize(
     ("failures", "words"),
     [
-        pytest.param([failed()], "assert 1 == 2: test_x (test_mix.py:9)", id="an-assertion"),
+        pytest.param(
+            [failed()], "assert 1 == 2: test_x (test_mix.py:9)", id="an-assertion"
+        ),
         pytest.param(
             [failed(exception=raised(message="no user\nassert 1 == 2"))],
             "no user: test_x (test_mix.py:9)",
@@ -201,7 +234,11 @@ def test_workers_that_die_at_one_file() -> None:
             [
                 failed(
                     name,
-                    raised("KeyError", "'x'", origin=OriginPlace(path="app/x.py", function="load")),
+                    raised(
+                        "KeyError",
+                        "'x'",
+                        origin=OriginPlace(path="app/x.py", function="load"),
+                    ),
                 )
                 for name in ("test_x", "test_y")
             ],
@@ -209,7 +246,11 @@ def test_workers_that_die_at_one_file() -> None:
             id="several-tests-at-one-place",
         ),
         pytest.param(
-            [failed(exception=raised("KeyError", "'x'", origin=LOAD), location=IN_ENGINE)],
+            [
+                failed(
+                    exception=raised("KeyError", "'x'", origin=LOAD), location=IN_ENGINE
+                )
+            ],
             "KeyError: 'x': load (engine.py:2), in test_x",
             id="in-another-file",
         ),
@@ -236,7 +277,9 @@ def test_workers_that_die_at_one_file() -> None:
                 failed(
                     message="Failed: Timeout (>1.5s) from pytest-timeout.",
                     exception=raised(
-                        "Failed", "Timeout (>1.5s) from pytest-timeout.", raised_in="pytest_timeout"
+                        "Failed",
+                        "Timeout (>1.5s) from pytest-timeout.",
+                        raised_in="pytest_timeout",
                     ),
                 )
             ],
@@ -259,7 +302,9 @@ def test_workers_that_die_at_one_file() -> None:
         ),
     ],
 )
-def test_a_cause_has_a_sentence_and_a_place(failures: list[TestFailure], words: str) -> None:
+def test_a_cause_has_a_sentence_and_a_place(
+    failures: list[TestFailure], words: str
+) -> None:
     """It says what is wrong and where, without what people need not know."""
     assert [what for _, what in whats(judged(*failures))] == [words]
 
@@ -268,7 +313,11 @@ def test_a_cause_has_a_sentence_and_a_place(failures: list[TestFailure], words: 
     ("seen", "words"),
     [
         pytest.param(
-            {"interruptions": (Interruption(exception="KeyboardInterrupt", message=""),)},
+            {
+                "interruptions": (
+                    Interruption(exception="KeyboardInterrupt", message=""),
+                )
+            },
             "the run was interrupted from the keyboard",
             id="ctrl-c",
         ),
@@ -278,7 +327,11 @@ def test_a_cause_has_a_sentence_and_a_place(failures: list[TestFailure], words: 
             id="pytest.exit",
         ),
         pytest.param(
-            {"errors": (RunError(origin="usage", message="unrecognized arguments: --cov"),)},
+            {
+                "errors": (
+                    RunError(origin="usage", message="unrecognized arguments: --cov"),
+                )
+            },
             "pytest does not know --cov",
             id="usage",
         ),
@@ -298,30 +351,43 @@ def test_a_cause_has_a_sentence_and_a_place(failures: list[TestFailure], words: 
             id="a-worker",
         ),
         pytest.param(
-            {"coverage": "total of 50 is less than 80", "counts": Counts(collected=1, passed=1)},
+            {
+                "coverage": "total of 50 is less than 80",
+                "counts": Counts(collected=1, passed=1),
+            },
             "total of 50 is less than 80",
             id="coverage",
         ),
         pytest.param(
-            {"collection_failures": (uncollected("test_a.py", raised("NameError", "no x")),)},
+            {
+                "collection_failures": (
+                    uncollected("test_a.py", raised("NameError", "no x")),
+                )
+            },
             "NameError: no x (tests/test_a.py:3)",
             id="a-file-that-is-named",
         ),
     ],
 )
-def test_an_ending_of_the_whole_run_is_its_own_headline(seen: dict[str, Any], words: str) -> None:
+def test_an_ending_of_the_whole_run_is_its_own_headline(
+    seen: dict[str, Any], words: str
+) -> None:
     """One cause is the headline, and where no test failed there is no number."""
     judgement = judge(RunEvidence(exit=ProcessExit(code=1, source="pytest"), **seen))
     assert whats(judgement) == [(1, words)]
     assert message_of(judgement) == words
 
 
-def test_files_that_lack_one_package_are_one_cause(recognised: dict[str, Diagnosis]) -> None:
+def test_files_that_lack_one_package_are_one_cause(
+    recognised: dict[str, Diagnosis],
+) -> None:
     """The number of files is in the sentence, and its fix comes along."""
     recognised["cachetools"] = MISSING
     files = tuple(uncollected(f"test_{name}.py") for name in "abc")
     judgement = judge(
-        RunEvidence(exit=ProcessExit(code=2, source="pytest"), collection_failures=files)
+        RunEvidence(
+            exit=ProcessExit(code=2, source="pytest"), collection_failures=files
+        )
     )
     words = "cachetools is not installed: 3 test files can't be imported"
     assert (whats(judgement), message_of(judgement)) == ([(3, words)], words)
@@ -329,9 +395,14 @@ def test_files_that_lack_one_package_are_one_cause(recognised: dict[str, Diagnos
     assert judgement.verdict is not None
     assert judgement.verdict.retryable is False
     one = judge(
-        RunEvidence(exit=ProcessExit(code=2, source="pytest"), collection_failures=files[:1])
+        RunEvidence(
+            exit=ProcessExit(code=2, source="pytest"), collection_failures=files[:1]
+        )
     )
-    assert message_of(one) == "cachetools is not installed: tests/test_a.py can't be imported"
+    assert (
+        message_of(one)
+        == "cachetools is not installed: tests/test_a.py can't be imported"
+    )
     both = judged(
         failed(exception=raised("ModuleNotFoundError", "No module named 'cachetools'")),
         collection_failures=files,
@@ -340,7 +411,9 @@ def test_files_that_lack_one_package_are_one_cause(recognised: dict[str, Diagnos
     assert whats(both) == [(4, words)]
 
 
-def test_a_host_under_several_exceptions_is_one_cause(recognised: dict[str, Diagnosis]) -> None:
+def test_a_host_under_several_exceptions_is_one_cause(
+    recognised: dict[str, Diagnosis],
+) -> None:
     """What is to be mended is what counts, and the first place is named."""
     recognised["refused"] = REFUSED
     first = failed("test_x", raised("ConnectionRefusedError", "refused"))
@@ -353,7 +426,11 @@ def test_a_host_under_several_exceptions_is_one_cause(recognised: dict[str, Diag
     assert whats(judgement) == [(3, words)]
     assert message_of(judgement) == f"3 of 9 tests failed: {words}"
     cause = judgement.causes[0]
-    assert (cause.owner, cause.retryable, len(cause.fingerprints)) == ("environment", True, 3)
+    assert (cause.owner, cause.retryable, len(cause.fingerprints)) == (
+        "environment",
+        True,
+        3,
+    )
 
 
 def test_nobody_knows_whether_an_environment_mends_itself(
@@ -364,7 +441,9 @@ def test_nobody_knows_whether_an_environment_mends_itself(
     judgement = judge(
         RunEvidence(
             exit=ProcessExit(code=2, source="pytest"),
-            collection_failures=(uncollected("test_a.py", raised("OSError", "refused")),),
+            collection_failures=(
+                uncollected("test_a.py", raised("OSError", "refused")),
+            ),
         )
     )
     assert [cause.retryable for cause in judgement.causes] == [None]
@@ -378,7 +457,10 @@ def test_what_a_rule_says_of_a_retry_comes_before_what_is_recognised(
     """The user's own rule knows the project."""
     recognised["refused"] = REFUSED
     said = Attribution(
-        reason=FailureReason.TOOL_ERROR, kind="ours.port", source="rule", retryable=False
+        reason=FailureReason.TOOL_ERROR,
+        kind="ours.port",
+        source="rule",
+        retryable=False,
     )
     judgement = judged(failed(exception=raised("OSError", "refused"), attributed=said))
     assert [cause.retryable for cause in judgement.causes] == [False]
@@ -419,7 +501,11 @@ BROKEN: Final = (
             {"collection_failures": BROKEN},
             "2 of 7 tests failed, 2 files can't be collected, 4 causes",
         ),
-        ((), {"collection_failures": BROKEN}, "2 test files can't be collected, 2 causes"),
+        (
+            (),
+            {"collection_failures": BROKEN},
+            "2 test files can't be collected, 2 causes",
+        ),
         (
             (KEY,),
             {"interruptions": (CTRL_C,)},
@@ -487,7 +573,10 @@ def test_every_failure_is_in_exactly_one_cause(run: RunEvidence) -> None:
         return
     fingerprints = failures_in(judgement.causes)
     if run.stage != "baseline_run":
-        told = {one.fingerprint for one in (*judgement.failures, *judgement.collection_failures)}
+        told = {
+            one.fingerprint
+            for one in (*judgement.failures, *judgement.collection_failures)
+        }
         assert set(fingerprints) == told
     keys = [cause.key for cause in judgement.causes]
     assert len(keys) == len(set(keys))
@@ -502,24 +591,36 @@ def test_every_failure_is_in_exactly_one_cause(run: RunEvidence) -> None:
         if not each.is_hearsay and getattr(each.failure, "part", "") != "sum"
     ]
     if seen:
-        assert sum(cause.count for cause in judgement.causes) == sum(each.count for each in seen)
+        assert sum(cause.count for cause in judgement.causes) == sum(
+            each.count for each in seen
+        )
 
 
 def test_a_crash_that_a_worker_tells_is_in_its_cause() -> None:
     """The test is reported as failed, too; both are one."""
     nodeid = "test_mix.py::test_x"
-    crash = failed(exception=None, message="worker 'gw0' crashed", crashed=True, worker="gw0")
+    crash = failed(
+        exception=None, message="worker 'gw0' crashed", crashed=True, worker="gw0"
+    )
     crash = replace(crash, exception=None)
-    worker = WorkerEnd(id="gw0", tests=1, ending="died", signal="SIGSEGV", crashed_on=nodeid)
+    worker = WorkerEnd(
+        id="gw0", tests=1, ending="died", signal="SIGSEGV", crashed_on=nodeid
+    )
     judgement = judged(crash, passed=4, workers=(worker,))
     words = f"gw0 died (SIGSEGV) while it ran {nodeid}"
     assert whats(judgement) == [(1, words)]
     assert message_of(judgement) == f"1 of 5 tests failed: {words}"
     assert failures_in(judgement.causes) == [judgement.failures[0].fingerprint]
     limit = TimeLimit(
-        owner="pytest-timeout (thread)", budget_seconds=2, elapsed_seconds=2.0, nodeid=nodeid
+        owner="pytest-timeout (thread)",
+        budget_seconds=2,
+        elapsed_seconds=2.0,
+        nodeid=nodeid,
     )
-    slow = judged(replace(crash, limit=limit), workers=(replace(worker, signal=None, limit=limit),))
+    slow = judged(
+        replace(crash, limit=limit),
+        workers=(replace(worker, signal=None, limit=limit),),
+    )
     assert whats(slow) == [(1, "test_x used up its time limit of 2 s (test_mix.py:9)")]
 
 
@@ -543,7 +644,9 @@ def test_a_sentence_fits_a_line() -> None:
 
 def test_fifty_thousand_failures_are_gathered_in_no_time() -> None:
     """The work grows with their number, and no faster."""
-    failures = tuple(failed(f"test_{n}", raised("KeyError", f"'{n}'"), line=n) for n in range(5000))
+    failures = tuple(
+        failed(f"test_{n}", raised("KeyError", f"'{n}'"), line=n) for n in range(5000)
+    )
     judgement = judged(*failures)
     assert sum(cause.count for cause in judgement.causes) == 5000
 
@@ -556,4 +659,6 @@ def test_an_error_without_blanks_takes_no_time() -> None:
         errors=(RunError(origin="conftest", message=message),),
     )
     (cause,) = judge(run).causes
-    assert cause.what.endswith(": tests/conftest.py can't be imported (app/models.py:3)")
+    assert cause.what.endswith(
+        ": tests/conftest.py can't be imported (app/models.py:3)"
+    )

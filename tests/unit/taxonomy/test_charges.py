@@ -27,16 +27,72 @@ CASES: Final[tuple[Any, ...]] = (
     ("test.failed", "TESTS_FAILED", "final_test", "test", "AssertionError", "subject"),
     ("test.failed", "TESTS_FAILED", "final_test", "project", "KeyError", "subject"),
     ("test.failed", "TESTS_FAILED", "final_test", None, "", "subject"),
-    ("test.failed", "TESTS_FAILED", "baseline_run", "test", "AssertionError", "verifier"),
+    (
+        "test.failed",
+        "TESTS_FAILED",
+        "baseline_run",
+        "test",
+        "AssertionError",
+        "verifier",
+    ),
     ("test.failed", "TESTS_FAILED", "setup", "test", "AssertionError", "environment"),
     ("test.failed", "TESTS_FAILED", "agent_run", "test", "AssertionError", "subject"),
-    ("test.failed", "TESTS_FAILED", "final_test", "environment", "OSError", "environment"),
-    ("test.failed", "TESTS_FAILED", "final_test", "plugin", "rubric.timeout", "verifier"),
-    ("test.failed", "TESTS_FAILED", "final_test", "plugin", "RateLimitError", "environment"),
-    ("test.setup_error", "TESTS_FAILED", "final_test", "test", "FixtureLookupError", "verifier"),
-    ("test.setup_error", "TESTS_FAILED", "final_test", "plugin", "KeyError", "verifier"),
-    ("test.setup_error", "TESTS_FAILED", "final_test", "conftest", "TypeError", "ambiguous"),
-    ("test.setup_error", "TESTS_FAILED", "final_test", "project", "TypeError", "subject"),
+    (
+        "test.failed",
+        "TESTS_FAILED",
+        "final_test",
+        "environment",
+        "OSError",
+        "environment",
+    ),
+    (
+        "test.failed",
+        "TESTS_FAILED",
+        "final_test",
+        "plugin",
+        "rubric.timeout",
+        "verifier",
+    ),
+    (
+        "test.failed",
+        "TESTS_FAILED",
+        "final_test",
+        "plugin",
+        "RateLimitError",
+        "environment",
+    ),
+    (
+        "test.setup_error",
+        "TESTS_FAILED",
+        "final_test",
+        "test",
+        "FixtureLookupError",
+        "verifier",
+    ),
+    (
+        "test.setup_error",
+        "TESTS_FAILED",
+        "final_test",
+        "plugin",
+        "KeyError",
+        "verifier",
+    ),
+    (
+        "test.setup_error",
+        "TESTS_FAILED",
+        "final_test",
+        "conftest",
+        "TypeError",
+        "ambiguous",
+    ),
+    (
+        "test.setup_error",
+        "TESTS_FAILED",
+        "final_test",
+        "project",
+        "TypeError",
+        "subject",
+    ),
     ("test.failed", "TESTS_FAILED", "final_test", None, "simulated", "subject"),
     ("test.setup_error", "TESTS_FAILED", "final_test", "test", "simulated", "verifier"),
     ("test.xpass_strict", "TESTS_FAILED", "final_test", None, "", "verifier"),
@@ -52,9 +108,30 @@ CASES: Final[tuple[Any, ...]] = (
     ("process.terminated", "INTERRUPTED", "agent_run", None, "", "environment"),
     ("interrupt.exit", "INTERRUPTED", "final_test", None, "", "ambiguous"),
     ("coverage.failed", "TESTS_FAILED", "final_test", None, "", "ambiguous"),
-    ("collection.error", "INTERNAL_ERROR", "final_test", "test", "SyntaxError", "verifier"),
-    ("collection.error", "INTERNAL_ERROR", "final_test", "test", "ImportError", "ambiguous"),
-    ("collection.error", "INTERNAL_ERROR", "final_test", "project", "SyntaxError", "subject"),
+    (
+        "collection.error",
+        "INTERNAL_ERROR",
+        "final_test",
+        "test",
+        "SyntaxError",
+        "verifier",
+    ),
+    (
+        "collection.error",
+        "INTERNAL_ERROR",
+        "final_test",
+        "test",
+        "ImportError",
+        "ambiguous",
+    ),
+    (
+        "collection.error",
+        "INTERNAL_ERROR",
+        "final_test",
+        "project",
+        "SyntaxError",
+        "subject",
+    ),
     ("usage.error", "INTERNAL_ERROR", "final_test", None, "", "verifier"),
     ("usage.error", "INTERNAL_ERROR", "agent_run", None, "", "subject"),
     ("tests.none_collected", "NO_TESTS_COLLECTED", "final_test", None, "", "verifier"),
@@ -67,33 +144,60 @@ CASES: Final[tuple[Any, ...]] = (
     ("tool.command_missing", "TOOL_ERROR", "final_test", None, "", "environment"),
     ("tool.git", "TOOL_ERROR", "final_test", None, "", "ambiguous"),
     ("git.clone_failed", "GIT_CLONE_FAILED", "git_clone", None, "", "environment"),
-    ("git.checkout_failed", "GIT_CHECKOUT_FAILED", "git_checkout", None, "", "verifier"),
+    (
+        "git.checkout_failed",
+        "GIT_CHECKOUT_FAILED",
+        "git_checkout",
+        None,
+        "",
+        "verifier",
+    ),
     ("git.checkout_failed", "GIT_CHECKOUT_FAILED", "final_test", None, "", "ambiguous"),
     ("stage.setup_failed", "SETUP_FAILED", "setup", None, "", "environment"),
-    ("stage.baseline_not_failing", "BASELINE_NOT_FAILING", "baseline_run", None, "", "verifier"),
+    (
+        "stage.baseline_not_failing",
+        "BASELINE_NOT_FAILING",
+        "baseline_run",
+        None,
+        "",
+        "verifier",
+    ),
     ("marker.max_turns", "AGENT_GAVE_UP", "agent_run", None, "", "subject"),
     ("bench.gate", "TESTS_FAILED", "final_test", None, "", "subject"),
     ("bench.lost", "TESTS_FAILED", "final_test", None, "", "ambiguous"),
     ("shard.missing", "UNKNOWN", "final_test", None, "", "environment"),
     ("rule.interrupted", "INTERRUPTED", "final_test", None, "", "environment"),
-    ("rule.no_tests_collected", "NO_TESTS_COLLECTED", "final_test", None, "", "verifier"),
+    (
+        "rule.no_tests_collected",
+        "NO_TESTS_COLLECTED",
+        "final_test",
+        None,
+        "",
+        "verifier",
+    ),
     ("rule.tests_failed", "TESTS_FAILED", "final_test", "test", "", "subject"),
     ("rule.timeout", "TIMEOUT", "final_test", None, "", "ambiguous"),
 )
 
 
-@pytest.mark.parametrize(("kind", "reason", "stage", "owner", "raised", "charge_to"), CASES)
+@pytest.mark.parametrize(
+    ("kind", "reason", "stage", "owner", "raised", "charge_to"), CASES
+)
 def test_whom_it_is_charged_to(
     kind: str, reason: str, stage: str, owner: Any, raised: str, charge_to: str
 ) -> None:
     """The first row that fits decides."""
-    assert charge_of(kind, FailureReason(reason), Stage(stage), owner, raised) == charge_to
+    assert (
+        charge_of(kind, FailureReason(reason), Stage(stage), owner, raised) == charge_to
+    )
 
 
 def test_each_row_decides_something(monkeypatch: pytest.MonkeyPatch) -> None:
     """None stands behind one that takes all it could say."""
     numbered = [{**row, "charge_to": number} for number, row in enumerate(charges())]
-    monkeypatch.setattr("pytest_failure_taxonomy.taxonomy.charges.charges", lambda: numbered)
+    monkeypatch.setattr(
+        "pytest_failure_taxonomy.taxonomy.charges.charges", lambda: numbered
+    )
     decided: set[Any] = {
         charge_of(kind, FailureReason(reason), Stage(stage), owner, raised)
         for kind, reason, stage, owner, raised, _ in CASES
@@ -108,7 +212,15 @@ def test_a_row_names_what_there_is() -> None:
         each for part in get_args(CauseOwner) for each in get_args(part) or [part]
     }
     for row in charges():
-        assert set(row) <= {"kinds", "reasons", "stages", "owners", "raised", "charge_to", "why"}
+        assert set(row) <= {
+            "kinds",
+            "reasons",
+            "stages",
+            "owners",
+            "raised",
+            "charge_to",
+            "why",
+        }
         assert row["charge_to"] in get_args(ChargedTo)
         assert set(row.get("reasons", "").split()) <= {*FailureReason}
         assert set(row.get("stages", "").split()) <= {*Stage}
@@ -120,7 +232,10 @@ def test_a_row_names_what_there_is() -> None:
 def test_every_kind_is_thought_of() -> None:
     """No kind of ours comes down to the last row, or to those that go by the reason alone."""
     named = {each for row in charges() for each in row.get("kinds", "").split()}
-    rows = {*named, *(kind for kind in known_kinds() if f"{kind.partition('.')[0]}.*" in named)}
+    rows = {
+        *named,
+        *(kind for kind in known_kinds() if f"{kind.partition('.')[0]}.*" in named),
+    }
     by_stage = {kind for kind in known_kinds() if kind.startswith("stage.setup_")}
     assert set(known_kinds()) - rows == by_stage
     assert all(re.fullmatch(r"[a-z_]+\.([a-z_]+|\*)", each) for each in named)
@@ -151,7 +266,9 @@ def test_a_rule_decides_over_the_table() -> None:
             make_failure(nodeid=f"t.py::{number}", attributed=said(rule))
             for number, rule in enumerate(rules)
         ]
-        run = make_run(failures=failures, counts=Counts(collected=3, failed=len(failures)))
+        run = make_run(
+            failures=failures, counts=Counts(collected=3, failed=len(failures))
+        )
         judgement = judge(run)
         assert [each.charge_to for each in judgement.causes] == [charge_to]
         assert judgement.verdict is not None
@@ -175,7 +292,12 @@ def test_the_verdict_is_charged_to_whom_all_causes_are() -> None:
 
 def test_a_cause_of_several_stages() -> None:
     """Each run has charged it by its own stage."""
-    found = Finding(reason=FailureReason.TESTS_FAILED, kind="test.failed", source="x", detail="x")
+    found = Finding(
+        reason=FailureReason.TESTS_FAILED, kind="test.failed", source="x", detail="x"
+    )
     runs = [gather_causes([found], stage) for stage in (Stage.SETUP, Stage.FINAL_TEST)]
-    assert [cause.charge_to for run in runs for cause in run] == ["environment", "subject"]
+    assert [cause.charge_to for run in runs for cause in run] == [
+        "environment",
+        "subject",
+    ]
     assert [cause.charge_to for cause in join_causes(sum(runs, ()))] == ["ambiguous"]

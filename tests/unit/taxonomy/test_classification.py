@@ -53,8 +53,16 @@ def failed(
     *bases: str, phase: Any = "call", message: str = PHRASE, kind: str = "", **how: Any
 ) -> TestFailure:
     """Return a failed test: by an exception, or without one; attributed where a kind is given."""
-    reason = known_kinds()[kind].reason if kind in known_kinds() else FailureReason.TESTS_FAILED
-    said = Attribution(reason=reason, kind=kind, source="rule", **how) if kind and reason else None
+    reason = (
+        known_kinds()[kind].reason
+        if kind in known_kinds()
+        else FailureReason.TESTS_FAILED
+    )
+    said = (
+        Attribution(reason=reason, kind=kind, source="rule", **how)
+        if kind and reason
+        else None
+    )
     return TestFailure(
         nodeid="test_a.py::test_a",
         phase=phase,
@@ -66,25 +74,45 @@ def failed(
 
 def verdict_of(**seen: Any) -> Verdict:
     """Return the verdict of a run that pytest itself ended."""
-    verdict = judge(RunEvidence(exit=ProcessExit(code=1, source="pytest"), **seen)).verdict
+    verdict = judge(
+        RunEvidence(exit=ProcessExit(code=1, source="pytest"), **seen)
+    ).verdict
     assert verdict is not None
     return verdict
 
 
 TESTS: Final = (
-    pytest.param(failed("builtins.AssertionError"), CHECK, False, "escalate", id="assertion"),
-    pytest.param(failed("_pytest.outcomes.Failed"), CHECK, False, "escalate", id="pytest.fail"),
-    pytest.param(failed("builtins.ValueError"), CHECK, False, "escalate", id="exception"),
-    pytest.param(failed(*IMPORT_ERROR), BUILD, False, "escalate", id="import"),
-    pytest.param(failed(*FIXTURE, phase="setup"), BUILD, False, "escalate", id="fixture"),
-    pytest.param(failed(*CONNECTION), UNKNOWN, None, "retry", id="connection"),
-    pytest.param(failed(), CHECK, False, "escalate", id="no-exception"),
-    pytest.param(failed(phase="setup"), UNKNOWN, None, "retry", id="setup-without-exception"),
     pytest.param(
-        failed(message="ImportError: no x"), BUILD, False, "escalate", id="head-of-a-message"
+        failed("builtins.AssertionError"), CHECK, False, "escalate", id="assertion"
     ),
     pytest.param(
-        failed(message="[XPASS(strict)] ImportError: no x"), CHECK, False, "escalate", id="xpass"
+        failed("_pytest.outcomes.Failed"), CHECK, False, "escalate", id="pytest.fail"
+    ),
+    pytest.param(
+        failed("builtins.ValueError"), CHECK, False, "escalate", id="exception"
+    ),
+    pytest.param(failed(*IMPORT_ERROR), BUILD, False, "escalate", id="import"),
+    pytest.param(
+        failed(*FIXTURE, phase="setup"), BUILD, False, "escalate", id="fixture"
+    ),
+    pytest.param(failed(*CONNECTION), UNKNOWN, None, "retry", id="connection"),
+    pytest.param(failed(), CHECK, False, "escalate", id="no-exception"),
+    pytest.param(
+        failed(phase="setup"), UNKNOWN, None, "retry", id="setup-without-exception"
+    ),
+    pytest.param(
+        failed(message="ImportError: no x"),
+        BUILD,
+        False,
+        "escalate",
+        id="head-of-a-message",
+    ),
+    pytest.param(
+        failed(message="[XPASS(strict)] ImportError: no x"),
+        CHECK,
+        False,
+        "escalate",
+        id="xpass",
     ),
     pytest.param(
         failed("builtins.ValueError", kind="llm.context_exceeded"),
@@ -94,13 +122,25 @@ TESTS: Final = (
         id="context",
     ),
     pytest.param(
-        failed("builtins.ValueError", kind="llm.rate_limited"), UNKNOWN, True, "retry", id="rate"
+        failed("builtins.ValueError", kind="llm.rate_limited"),
+        UNKNOWN,
+        True,
+        "retry",
+        id="rate",
     ),
     pytest.param(
-        failed("builtins.ValueError", kind="sandbox.docker"), UNKNOWN, None, "retry", id="docker"
+        failed("builtins.ValueError", kind="sandbox.docker"),
+        UNKNOWN,
+        None,
+        "retry",
+        id="docker",
     ),
     pytest.param(
-        failed("builtins.AssertionError", kind="ours.x"), CHECK, None, "retry", id="rule-is-silent"
+        failed("builtins.AssertionError", kind="ours.x"),
+        CHECK,
+        None,
+        "retry",
+        id="rule-is-silent",
     ),
     pytest.param(
         failed("builtins.AssertionError", kind="ours.x", retryable=True),
@@ -110,7 +150,11 @@ TESTS: Final = (
         id="rule-says-flaky",
     ),
     pytest.param(
-        failed(*IMPORT_ERROR, kind="ours.x", retryable=True), BUILD, True, "retry", id="rule-build"
+        failed(*IMPORT_ERROR, kind="ours.x", retryable=True),
+        BUILD,
+        True,
+        "retry",
+        id="rule-build",
     ),
 )
 
@@ -141,7 +185,9 @@ def test_a_node_that_could_not_be_collected(
     exception: RaisedException | None, message: str, failure_type: FailureType
 ) -> None:
     """It is a broken build, unless its exception speaks of the machine or the network."""
-    failure = CollectionFailure(nodeid="test_a.py", message=message, exception=exception)
+    failure = CollectionFailure(
+        nodeid="test_a.py", message=message, exception=exception
+    )
     [judged] = judge_collection_failures([failure])
     assert judged.failure_type is failure_type
 
@@ -156,7 +202,12 @@ def test_a_node_that_could_not_be_collected(
         (raised("builtins.SyntaxError"), PHRASE, BUILD, BUILD),
         (raised(*CONNECTION), PHRASE, UNKNOWN, UNKNOWN),
         (None, "SyntaxError: invalid syntax", BUILD, BUILD),
-        (None, "Wrong expression passed to '-k': and and: expected end", UNKNOWN, BUILD),
+        (
+            None,
+            "Wrong expression passed to '-k': and and: expected end",
+            UNKNOWN,
+            BUILD,
+        ),
         (None, "AssertionError: assert 0", UNKNOWN, CHECK),
     ],
 )

@@ -39,7 +39,12 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     signal_of_exit_code,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
-from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_failure,
+    make_report,
+    make_run,
+)
 
 TEST: Final = "test_cart.py::test_total"
 RUNNING: Final = (
@@ -69,13 +74,18 @@ def death_of(
 def of_test(share: float, owner: str = "pytest-timeout (thread)") -> TimeLimit:
     """Return a test's limit of 10 s of which a share was used up."""
     return TimeLimit(
-        owner=owner, budget_seconds=10.0, elapsed_seconds=10.0 * share, nodeid="test_x.py::test_x"
+        owner=owner,
+        budget_seconds=10.0,
+        elapsed_seconds=10.0 * share,
+        nodeid="test_x.py::test_x",
     )
 
 
 def of_process(share: float) -> TimeLimit:
     """Return the limit of a GNU `timeout` of which a share was used up."""
-    return TimeLimit(owner="timeout", budget_seconds=100.0, elapsed_seconds=100.0 * share)
+    return TimeLimit(
+        owner="timeout", budget_seconds=100.0, elapsed_seconds=100.0 * share
+    )
 
 
 def told(finding: Finding) -> tuple[str, str]:
@@ -134,10 +144,12 @@ def test_the_end_makes_the_kind(seen: ProcessExit, kind: str, confidence: str) -
 
 
 @pytest.mark.parametrize(
-    ("share", "is_reached"), [(0.96, False), (0.97, False), (0.98, True), (0.99, True), (3.0, True)]
+    ("share", "is_reached"),
+    [(0.96, False), (0.97, False), (0.98, True), (0.99, True), (3.0, True)],
 )
 @pytest.mark.parametrize(
-    "owner", ["pytest-timeout (thread)", "pytest-timeout (signal)", "faulthandler_timeout"]
+    "owner",
+    ["pytest-timeout (thread)", "pytest-timeout (signal)", "faulthandler_timeout"],
 )
 def test_a_tests_limit_explains_an_exit_from_98_percent_on(
     share: float, is_reached: bool, owner: str
@@ -166,7 +178,8 @@ def test_a_tests_limit_explains_no_other_exit_code_than_1(code: int) -> None:
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize(
-    ("share", "is_reached"), [(0.5, False), (0.96, False), (0.97, True), (0.98, True), (0.99, True)]
+    ("share", "is_reached"),
+    [(0.5, False), (0.96, False), (0.97, True), (0.98, True), (0.99, True)],
 )
 def test_the_limit_of_the_process_explains_a_signal_from_97_percent_on(
     share: float, is_reached: bool, signal: str
@@ -210,12 +223,16 @@ def test_the_exit_code_of_a_time_limit_needs_one_that_was_used_up(
 
 def test_a_tests_limit_comes_before_that_of_the_process() -> None:
     """Where both were used up and the process left by itself, the test's timer made it leave."""
-    assert death_of(end(1, limits=(of_process(1.0), of_test(1.0)))).kind == "test.timeout"
+    assert (
+        death_of(end(1, limits=(of_process(1.0), of_test(1.0)))).kind == "test.timeout"
+    )
 
 
 def test_a_signal_is_not_explained_by_a_tests_limit() -> None:
     """pytest-timeout ends a process by leaving it, never by a signal from outside."""
-    assert death_of(end(137, "SIGKILL", limits=(of_test(1.0),))).kind == "process.killed"
+    assert (
+        death_of(end(137, "SIGKILL", limits=(of_test(1.0),))).kind == "process.killed"
+    )
 
 
 def test_a_kill_can_have_two_causes() -> None:
@@ -232,7 +249,10 @@ def test_the_exit_code_of_a_kill_is_one_where_a_shell_may_have_answered() -> Non
     finding = death_of(end(137, source="supervisor"), RUNNING)
     assert told(finding) == ("process.killed", LIKELY)
     assert finding.ambiguous == ("process.oom", "process.killed")
-    assert (finding.nodeid, finding.detail) == (TEST, "exit code 137, which stands for SIGKILL")
+    assert (finding.nodeid, finding.detail) == (
+        TEST,
+        "exit code 137, which stands for SIGKILL",
+    )
     assert told(death_of(end(137, source="watcher"))) == ("process.exited", CERTAIN)
 
 
@@ -250,7 +270,10 @@ def test_a_kill_after_the_session_can_have_two_causes() -> None:
         (end(143, "SIGTERM"), "SIGTERM"),
         (end(143, "SIGTERM", sender="dockerd"), "SIGTERM from dockerd"),
         (end(143, "SIGTERM", sender="timeout"), "SIGTERM from timeout"),
-        (end(137, "SIGKILL", enforced_limit_seconds=2.5), "the limit of 2.5 s was used up"),
+        (
+            end(137, "SIGKILL", enforced_limit_seconds=2.5),
+            "the limit of 2.5 s was used up",
+        ),
         (end(0), "the process left with exit code 0 before the session had finished"),
         (end(), "no end of the run has been recorded"),
     ],
@@ -269,7 +292,9 @@ def test_the_detail_says_what_was_seen(seen: ProcessExit, words: str) -> None:
             ", while a/test_x.py was being collected",
         ),
         (
-            RunningActivity(what="collection", name="pytest_configure (a)", is_hook=True),
+            RunningActivity(
+                what="collection", name="pytest_configure (a)", is_hook=True
+            ),
             None,
             ", while pytest_configure (a) was being called",
         ),
@@ -290,18 +315,29 @@ def test_what_is_no_test_is_named(
     assert died.nodeid == nodeid
     assert died.headline == f"the pytest process crashed (SIGSEGV){words}"
     assert death_of(end(7), RUNNING, activity) == death_of(end(7), RUNNING)
-    worker = WorkerEnd(id="gw0", tests=0, signal="SIGSEGV", ending="died", activity=activity)
+    worker = WorkerEnd(
+        id="gw0", tests=0, signal="SIGSEGV", ending="died", activity=activity
+    )
     found = judge_worker(worker)
     assert found.nodeid == nodeid
     assert found.detail == f"worker gw0 died of SIGSEGV{words.removeprefix(',')}"
     assert found.headline == f"gw0 died (SIGSEGV){words.removeprefix(',')}"
     busy = judge_worker(replace(worker, crashed_on=TEST))
-    assert (busy.nodeid, busy.headline) == (TEST, f"gw0 died (SIGSEGV) while it ran {TEST}")
+    assert (busy.nodeid, busy.headline) == (
+        TEST,
+        f"gw0 died (SIGSEGV) while it ran {TEST}",
+    )
 
 
 def test_the_first_test_in_flight_is_named() -> None:
     """The test that was running is named, whatever the end was; without one, none is."""
-    for seen in (end(139, "SIGSEGV"), end(137, "SIGKILL"), end(0), end(), end(143, "SIGTERM")):
+    for seen in (
+        end(139, "SIGSEGV"),
+        end(137, "SIGKILL"),
+        end(0),
+        end(),
+        end(143, "SIGTERM"),
+    ):
         assert death_of(seen, RUNNING).nodeid == TEST
         assert death_of(seen).nodeid is None
 
@@ -310,7 +346,8 @@ ENDS: Final = st.builds(
     ProcessExit,
     code=st.none() | st.integers(0, 255),
     source=st.sampled_from(["watcher", "supervisor", "finalize"]),
-    signal=st.none() | st.sampled_from(["SIGKILL", "SIGTERM", "SIGSEGV", "SIGINT", "SIG63"]),
+    signal=st.none()
+    | st.sampled_from(["SIGKILL", "SIGTERM", "SIGSEGV", "SIGINT", "SIG63"]),
     observed=st.booleans(),
     session_code=st.none() | st.integers(0, 6),
     enforced_limit_seconds=st.none() | st.floats(0.1, 100),
@@ -392,12 +429,26 @@ def test_every_late_death_is_judged(seen: ProcessExit) -> None:
             "process.timeout",
         ),
         (
-            end(143, "SIGTERM", session_code=0, enforced_limit_seconds=3.0, sender="systemd"),
+            end(
+                143,
+                "SIGTERM",
+                session_code=0,
+                enforced_limit_seconds=3.0,
+                sender="systemd",
+            ),
             "TIMEOUT",
             "process.timeout",
         ),
-        (end(0, session_code=1, enforced_limit_seconds=3.0), "TIMEOUT", "process.timeout"),
-        (end(0, session_code=0, enforced_limit_seconds=3.0), "TIMEOUT", "process.timeout"),
+        (
+            end(0, session_code=1, enforced_limit_seconds=3.0),
+            "TIMEOUT",
+            "process.timeout",
+        ),
+        (
+            end(0, session_code=0, enforced_limit_seconds=3.0),
+            "TIMEOUT",
+            "process.timeout",
+        ),
         # That of GNU `timeout`.
         (
             end(143, "SIGTERM", session_code=0, limits=(of_process(1.0),)),
@@ -414,7 +465,11 @@ def test_every_late_death_is_judged(seen: ProcessExit) -> None:
             "INTERRUPTED",
             "process.terminated",
         ),
-        (end(124, session_code=0, limits=(of_process(1.0),)), "TIMEOUT", "process.timeout"),
+        (
+            end(124, session_code=0, limits=(of_process(1.0),)),
+            "TIMEOUT",
+            "process.timeout",
+        ),
         (end(1, session_code=0), "TESTS_FAILED", "exit_status.changed"),
         (end(5, session_code=0), "NO_TESTS_COLLECTED", "exit_status.changed"),
         (end(124, session_code=0), "TIMEOUT", "exit_status.changed"),
@@ -427,17 +482,25 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
     finding = judge_late_death(seen)
     assert (str(finding.reason), finding.kind) == (reason, kind)
     assert finding.nodeid is None
-    assert f"after the session had ended with exit code {seen.session_code}" in finding.detail
+    assert (
+        f"after the session had ended with exit code {seen.session_code}"
+        in finding.detail
+    )
 
 
 @pytest.mark.parametrize(
-    ("late_seconds", "retryable"), [(4.0, False), (0.7, False), (0.1, True), (None, True)]
+    ("late_seconds", "retryable"),
+    [(4.0, False), (0.7, False), (0.1, True), (None, True)],
 )
 @pytest.mark.parametrize(
     "limit",
     [
         {"enforced_limit_seconds": 3.0},
-        {"limits": (TimeLimit(owner="timeout", budget_seconds=3.0, elapsed_seconds=3.0),)},
+        {
+            "limits": (
+                TimeLimit(owner="timeout", budget_seconds=3.0, elapsed_seconds=3.0),
+            )
+        },
     ],
     ids=["ours", "GNU"],
 )
@@ -478,12 +541,16 @@ def test_a_late_limit_overrides_the_stage(
 ) -> None:
     """As exit code 124 does, also where the end is added to pytest's own report."""
     run = make_run(
-        stage=Stage(stage), exit=ProcessExit(code=session_code, source="pytest"), counts=Counts()
+        stage=Stage(stage),
+        exit=ProcessExit(code=session_code, source="pytest"),
+        counts=Counts(),
     )
     amended = amend_report(make_report(run), seen)
     assert_valid_report(amended)
     assert {(held["reason"], held["kind"]) for held in amended["reasons"]} == {verdict}
-    assert {(cause["reason"], cause["kind"]) for cause in amended["causes"]} == {verdict}
+    assert {(cause["reason"], cause["kind"]) for cause in amended["causes"]} == {
+        verdict
+    }
     at_once = judge(replace(run, exit=replace(seen, session_code=session_code)))
     assert {(str(held.reason), held.kind) for held in at_once.reasons} == {verdict}
     if seen.enforced_limit_seconds is not None:
@@ -521,7 +588,11 @@ def test_a_late_limit_overrides_the_stage(
             ),
         ),
         (
-            {"exit_code": 1, "limit": of_test(0.98, "faulthandler_timeout"), "crashed_on": TEST},
+            {
+                "exit_code": 1,
+                "limit": of_test(0.98, "faulthandler_timeout"),
+                "crashed_on": TEST,
+            },
             "TIMEOUT",
             "test.timeout",
             LIKELY,
@@ -594,7 +665,9 @@ def test_a_workers_end(
     seen: dict[str, Any], reason: str, kind: str, confidence: str, words: str
 ) -> None:
     """A dead worker fails the run, by its test's limit or for want of memory where that shows."""
-    finding = judge_worker(WorkerEnd(**{"id": "gw1", "tests": 3, "ending": "died", **seen}))
+    finding = judge_worker(
+        WorkerEnd(**{"id": "gw1", "tests": 3, "ending": "died", **seen})
+    )
     assert (str(finding.reason), finding.kind) == (reason, kind)
     assert (finding.confidence, finding.detail) == (confidence, words)
     assert finding.nodeid == seen.get("crashed_on")
@@ -602,7 +675,9 @@ def test_a_workers_end(
 
 def test_a_worker_killed_by_a_signal_did_not_time_out() -> None:
     """A worker's segmentation fault at the end of its test's limit is no timeout."""
-    worker = WorkerEnd(id="gw0", tests=1, ending="died", signal="SIGSEGV", limit=of_test(1.0))
+    worker = WorkerEnd(
+        id="gw0", tests=1, ending="died", signal="SIGSEGV", limit=of_test(1.0)
+    )
     assert judge_worker(worker).reason is FailureReason.TESTS_FAILED
 
 
@@ -631,11 +706,15 @@ def test_the_first_limit_that_was_used_up_is_named() -> None:
 def test_stacks_are_evidence_of_a_process_that_was_ended() -> None:
     """What the threads were at when a SIGTERM came is quoted, last."""
     run = make_run(
-        finished=False, exit=end(143, "SIGTERM", observed=True, stacks="Thread 0x1: in test_it")
+        finished=False,
+        exit=end(143, "SIGTERM", observed=True, stacks="Thread 0x1: in test_it"),
     )
     verdict = judge(run).verdict
     assert verdict is not None
-    assert [each.source for each in verdict.evidence] == ["watcher", "stacks at SIGTERM"]
+    assert [each.source for each in verdict.evidence] == [
+        "watcher",
+        "stacks at SIGTERM",
+    ]
     assert verdict.evidence[1].detail == "Thread 0x1: in test_it"
 
 
@@ -645,7 +724,9 @@ def test_an_unfinished_session_is_a_failure_whatever_it_answered(
     stage: Stage, code: int | None
 ) -> None:
     """Exit code 0 of a process that left its session unfinished is no success in any stage."""
-    run = make_run(finished=False, stage=stage, exit=end(code, observed=code is not None))
+    run = make_run(
+        finished=False, stage=stage, exit=end(code, observed=code is not None)
+    )
     judgement = judge(run)
     assert judgement.verdict is not None
     assert "process" in {reason.kind.partition(".")[0] for reason in judgement.reasons}
@@ -661,7 +742,9 @@ def test_an_unfinished_session_is_a_failure_whatever_it_answered(
         (end(137, "SIGKILL"), "process.killed"),
     ],
 )
-def test_a_death_and_a_failed_test_are_both_reasons(seen: ProcessExit, verdict: str) -> None:
+def test_a_death_and_a_failed_test_are_both_reasons(
+    seen: ProcessExit, verdict: str
+) -> None:
     """Precedence says which of the two is the verdict; the other one stays listed."""
     run = make_run(
         finished=False,
@@ -672,7 +755,10 @@ def test_a_death_and_a_failed_test_are_both_reasons(seen: ProcessExit, verdict: 
     judgement = judge(run)
     assert judgement.verdict is not None
     assert judgement.verdict.kind == verdict
-    assert {reason.kind for reason in judgement.reasons} == {"test.failed", death_of(seen).kind}
+    assert {reason.kind for reason in judgement.reasons} == {
+        "test.failed",
+        death_of(seen).kind,
+    }
 
 
 def test_a_finished_session_whose_process_agrees_is_a_success() -> None:
@@ -727,21 +813,35 @@ def test_what_was_found_before_stays() -> None:
     after = amend_report(before, end(139, "SIGSEGV", observed=True))
     assert_valid_report(after)
     assert after["reasons"][0] == before["reasons"][0]
-    assert [held["kind"] for held in after["reasons"]] == ["test.failed", "process.crashed"]
-    assert [cause["kind"] for cause in after["causes"]] == ["process.crashed", "test.failed"]
+    assert [held["kind"] for held in after["reasons"]] == [
+        "test.failed",
+        "process.crashed",
+    ]
+    assert [cause["kind"] for cause in after["causes"]] == [
+        "process.crashed",
+        "test.failed",
+    ]
     assert after["causes"][1] == before["causes"][0]
     said = "2 of 3 tests failed"
     assert before["verdict"].pop("message").startswith(f"{said}: assert 3 == 4: ")
-    assert after["verdict"].pop("message") == f"{said}, then the pytest process crashed (SIGSEGV)"
+    assert (
+        after["verdict"].pop("message")
+        == f"{said}, then the pytest process crashed (SIGSEGV)"
+    )
     assert after["verdict"] == before["verdict"]
     unchanged = set(before) - {"causes", "exit", "reasons", "verdict"}
-    assert {key: after[key] for key in unchanged} == {key: before[key] for key in unchanged}
+    assert {key: after[key] for key in unchanged} == {
+        key: before[key] for key in unchanged
+    }
 
 
 def test_what_a_rule_has_said_stays() -> None:
     """A marker that led the reasons leads no more, and a retry must help against the end, too."""
     said = Attribution(
-        reason=FailureReason.TESTS_FAILED, kind="ours.flaky", source="rule", retryable=True
+        reason=FailureReason.TESTS_FAILED,
+        kind="ours.flaky",
+        source="rule",
+        retryable=True,
     )
     marker = SeenMarker(name="MAX_TURNS", reason=FailureReason.AGENT_GAVE_UP)
     run = make_run(
@@ -750,11 +850,17 @@ def test_what_a_rule_has_said_stays() -> None:
         exit=ProcessExit(code=1, source="pytest"),
     )
     before = make_report(run)
-    assert [held["kind"] for held in before["reasons"]] == ["marker.max_turns", "ours.flaky"]
+    assert [held["kind"] for held in before["reasons"]] == [
+        "marker.max_turns",
+        "ours.flaky",
+    ]
     after = amend_report(before, end(139, "SIGSEGV", observed=True))
     assert after["verdict"]["evidence"] == before["verdict"]["evidence"]
     assert [cause["retryable"] for cause in after["causes"]] == [None, True]
-    assert (before["verdict"]["retryable"], after["verdict"]["retryable"]) == (True, None)
+    assert (before["verdict"]["retryable"], after["verdict"]["retryable"]) == (
+        True,
+        None,
+    )
 
 
 def test_a_correction_made_twice_is_made_once() -> None:
@@ -772,12 +878,29 @@ def test_a_correction_made_twice_is_made_once() -> None:
     [
         (
             *(1, True, "TESTS_FAILED", "test.failed"),
-            ("test.setup_error", "test.teardown_error", "collection.error", "plugin.error"),
+            (
+                "test.setup_error",
+                "test.teardown_error",
+                "collection.error",
+                "plugin.error",
+            ),
         ),
-        (2, True, "INTERRUPTED", "command.failed", ("collection.error", "interrupt.keyboard")),
+        (
+            2,
+            True,
+            "INTERRUPTED",
+            "command.failed",
+            ("collection.error", "interrupt.keyboard"),
+        ),
         (3, True, "INTERNAL_ERROR", "internal.error", ()),
         (4, True, "INTERNAL_ERROR", "usage.error", ("conftest.error", "plugin.error")),
-        (5, True, "NO_TESTS_COLLECTED", "tests.none_collected", ("tests.all_deselected",)),
+        (
+            5,
+            True,
+            "NO_TESTS_COLLECTED",
+            "tests.none_collected",
+            ("tests.all_deselected",),
+        ),
         (6, True, "UNKNOWN", "warnings.exceeded", ()),
         (124, True, "TIMEOUT", "command.failed", ()),
         (42, True, "UNKNOWN", "command.failed", ()),

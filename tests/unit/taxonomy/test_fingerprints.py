@@ -35,24 +35,43 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 CONNECT = OriginPlace(
-    path="app/db.py", function="connect", text="return driver.open(url)", entry="tests/test_a.py: a"
+    path="app/db.py",
+    function="connect",
+    text="return driver.open(url)",
+    entry="tests/test_a.py: a",
 )
 REQUEST = OriginPlace(
-    path="app/api.py", function="Client.request", text='raise ApiError(f"{status} {body}")'
+    path="app/api.py",
+    function="Client.request",
+    text='raise ApiError(f"{status} {body}")',
 )
 CHECK = OriginPlace(
-    path="tests/checks.py", function="is_ok", text="assert answer.ok", entry="tests/test_a.py: a"
+    path="tests/checks.py",
+    function="is_ok",
+    text="assert answer.ok",
+    entry="tests/test_a.py: a",
 )
-ONE_TEST = OriginPlace(path="tests/test_a.py", function="test_a", text="assert add(1, 2) == 3")
+ONE_TEST = OriginPlace(
+    path="tests/test_a.py", function="test_a", text="assert add(1, 2) == 3"
+)
 
 SAME_WORDS = {
-    "an address": ("<Foo object at 0x7f3a01> is gone", "<Foo object at 0xDEADBEEF99> is gone"),
+    "an address": (
+        "<Foo object at 0x7f3a01> is gone",
+        "<Foo object at 0xDEADBEEF99> is gone",
+    ),
     "a UUID": (
         "job 3e4666bf-d5e5-4aa7-b8ce-cefe41c7568a lost",
         "job 00000000-d5e5-4aa7-b8ce-000041c7568a lost",
     ),
-    "a commit": ("at 35acaa8 it broke", "at 0b9795f06c2ea27bd8a2f5c3f3f6a1b2c3d4e5f6 it broke"),
-    "a token": ("key sk_abc1DEF2ghi3JKL4mno refused", "key sk_zzz9DEF2ghi3JKL4mnopqr refused"),
+    "a commit": (
+        "at 35acaa8 it broke",
+        "at 0b9795f06c2ea27bd8a2f5c3f3f6a1b2c3d4e5f6 it broke",
+    ),
+    "a token": (
+        "key sk_abc1DEF2ghi3JKL4mno refused",
+        "key sk_zzz9DEF2ghi3JKL4mnopqr refused",
+    ),
     "a time": ("late at 2026-11-22T01:02:03.5Z", "late at 2025-01-02 11:12:13+02:00"),
     "a duration": ("took 3.25s", "took 12 ms"),
     "a clock": ("took 0:01:30", "took 12:00"),
@@ -74,7 +93,10 @@ SAME_WORDS = {
     "text in quotes": ("bad color: 'blue'", "bad color: 'light \\'green'"),
     "how long a list is": ("got [1, 2, 3]", "got ['a']"),
     "the order of a set": ("got {'a', 'b', 'c'}", "got {'c', 'a', 'b'}"),
-    "a URL's path": ("GET https://api.io/v1/a answered 503", "GET https://api.io/v2 answered 502"),
+    "a URL's path": (
+        "GET https://api.io/v1/a answered 503",
+        "GET https://api.io/v2 answered 502",
+    ),
     "colours": ("\x1b[31mrefused\x1b[0m", "refused"),
     "parts of an assertion": ("boom\n +  where 1 = f(2)\n +    and 3 = g()", "boom"),
     "a diff": ("boom\n\n- a\n+ b\n? ^", "boom\n  Full diff:\n  - x"),
@@ -87,7 +109,10 @@ OTHER_WORDS = {
     "words after a number": ("404 Not Found", "500 Internal Server Error"),
     "a URL's host": ("GET https://a.io/x failed", "GET https://b.io/x failed"),
     "a file's name": ("cannot read /srv/app/one.toml", "cannot read /srv/app/two.toml"),
-    "an apostrophe is no quote": ("can't open it, don't try", "can't close it, don't try"),
+    "an apostrophe is no quote": (
+        "can't open it, don't try",
+        "can't close it, don't try",
+    ),
     "a second line": ("invalid\nname: missing", "invalid\nage: too small"),
     "an empty list": ("got [1]", "got []"),
 }
@@ -105,7 +130,10 @@ def test_words_count(one: str, other: str) -> None:
     assert normalize_message(one) != normalize_message(other)
 
 
-@given(st.text(alphabet=st.sampled_from("ab1 '\"/\\<*>-.:[](),x0\n+s"), max_size=60) | st.text())
+@given(
+    st.text(alphabet=st.sampled_from("ab1 '\"/\\<*>-.:[](),x0\n+s"), max_size=60)
+    | st.text()
+)
 @example("<*> tests items")
 @example("/a/b c/d")
 def test_normalizing_is_short_and_does_not_fail(text: str) -> None:
@@ -124,21 +152,43 @@ def test_numbers_and_addresses_never_matter(one: int, other: int) -> None:
     )
 
 
-@given(st.lists(st.sampled_from(["no", "route", "to", "host", "refused", "by", "peer"])))
+@given(
+    st.lists(st.sampled_from(["no", "route", "to", "host", "refused", "by", "peer"]))
+)
 def test_plain_words_stay(words: list[str]) -> None:
     """A message of words alone is left as it is, so normalizing it again changes nothing."""
     message = " ".join(words)
-    assert normalize_message(normalize_message(message)) == normalize_message(message) == message
+    assert (
+        normalize_message(normalize_message(message))
+        == normalize_message(message)
+        == message
+    )
 
 
-@pytest.mark.parametrize("text", [each for pair in SAME_WORDS.values() for each in pair])
+@pytest.mark.parametrize(
+    "text", [each for pair in SAME_WORDS.values() for each in pair]
+)
 def test_normalizing_twice_changes_nothing(text: str) -> None:
     """A message that was normalized before is left as it is."""
     assert normalize_message(normalize_message(text)) == normalize_message(text)
 
 
 @pytest.mark.parametrize(
-    "part", ["'", "'\\", "a.", "/a", "1-", "<*>", "[(", "a://", "\x1b[", "4-4-", "<*> (", '"a\\"']
+    "part",
+    [
+        "'",
+        "'\\",
+        "a.",
+        "/a",
+        "1-",
+        "<*>",
+        "[(",
+        "a://",
+        "\x1b[",
+        "4-4-",
+        "<*> (",
+        '"a\\"',
+    ],
 )
 def test_no_message_takes_long(part: str) -> None:
     """A message a million characters long is read no further than its words can count."""
@@ -156,7 +206,9 @@ def fingerprint(
     nodeid: str = "tests/test_a.py::test_a",
 ) -> str:
     """Return the fingerprint of a failure of which little is said."""
-    return fingerprint_of(failure(raised, message, place, module=module, nodeid=nodeid), kind)
+    return fingerprint_of(
+        failure(raised, message, place, module=module, nodeid=nodeid), kind
+    )
 
 
 def failure(
@@ -168,9 +220,14 @@ def failure(
     nodeid: str = "tests/test_a.py::test_a",
 ) -> TestFailure:
     """Return the failure of a test by an exception; by none where its type is empty."""
-    exception = RaisedException(type=raised, module=module, message=message, origin=place)
+    exception = RaisedException(
+        type=raised, module=module, message=message, origin=place
+    )
     return TestFailure(
-        nodeid=nodeid, phase="call", message=message, exception=exception if raised else None
+        nodeid=nodeid,
+        phase="call",
+        message=message,
+        exception=exception if raised else None,
     )
 
 
@@ -181,7 +238,9 @@ def test_a_fingerprint_never_changes() -> None:
 
 def test_the_phase_does_not_count() -> None:
     """A function that fails in a fixture and in a test is one cause."""
-    assert fingerprint(CONNECT, kind="test.setup_error") == fingerprint(CONNECT, kind="test.failed")
+    assert fingerprint(CONNECT, kind="test.setup_error") == fingerprint(
+        CONNECT, kind="test.failed"
+    )
 
 
 def test_which_test_calls_does_not_count() -> None:
@@ -192,7 +251,12 @@ def test_which_test_calls_does_not_count() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"path": "app/x.py"}, {"function": "close"}, {"text": "driver.close()"}, {"leaf": "OSError"}],
+    [
+        {"path": "app/x.py"},
+        {"function": "close"},
+        {"text": "driver.close()"},
+        {"leaf": "OSError"},
+    ],
 )
 def test_the_place_counts(change: dict[str, str]) -> None:
     """Another file, function, statement or exception of a group is another failure."""
@@ -201,8 +265,12 @@ def test_the_place_counts(change: dict[str, str]) -> None:
 
 def test_the_type_counts_and_the_module_by_its_package() -> None:
     """A library that moves its exceptions about inside changes nothing."""
-    assert fingerprint(CONNECT, raised="Error") != fingerprint(CONNECT, raised="OtherError")
-    old, new = (fingerprint(CONNECT, module=each) for each in ("openai.error", "openai._errors"))
+    assert fingerprint(CONNECT, raised="Error") != fingerprint(
+        CONNECT, raised="OtherError"
+    )
+    old, new = (
+        fingerprint(CONNECT, module=each) for each in ("openai.error", "openai._errors")
+    )
     assert old == new != fingerprint(CONNECT, module="anthropic")
 
 
@@ -229,7 +297,8 @@ def test_parameters_that_are_no_words_leave_a_message_alone(parameter: str) -> N
     message = "refused after 17953134.0 s in /tmp/x/0-0 by 67548d-0"
     place = replace(REQUEST, text='raise OSError(f"refused {x}")')
     one, other = (
-        fingerprint(place, message, nodeid=f"t.py::a[{each}]") for each in (parameter, "z")
+        fingerprint(place, message, nodeid=f"t.py::a[{each}]")
+        for each in (parameter, "z")
     )
     assert one == other
 
@@ -239,12 +308,15 @@ def test_a_parameter_is_not_looked_for_in_an_objects_address() -> None:
     message = "refused with <object object at 0x7f3a01>"
     place = replace(REQUEST, text='raise OSError(f"refused with {x!r}")')
     one, other = (
-        fingerprint(place, message, nodeid=f"t.py::a[{each}]") for each in ("masked-at-source", "z")
+        fingerprint(place, message, nodeid=f"t.py::a[{each}]")
+        for each in ("masked-at-source", "z")
     )
     assert one == other
 
 
-@pytest.mark.parametrize("message", ["assert 3 == 4", "the sum is wrong\nassert 1 == 2"])
+@pytest.mark.parametrize(
+    "message", ["assert 3 == 4", "the sum is wrong\nassert 1 == 2"]
+)
 def test_an_assertion_is_known_by_its_place(message: str) -> None:
     """The values that an assertion compared, and its words, say no more than the statement."""
     assert fingerprint(ONE_TEST, message, "AssertionError") == fingerprint(
@@ -255,7 +327,9 @@ def test_an_assertion_is_known_by_its_place(message: str) -> None:
 def test_an_assertion_raised_by_hand_is_known_by_its_words() -> None:
     """`raise AssertionError(why)` stands in helpers that have many causes."""
     place = replace(REQUEST, text="raise AssertionError(why)")
-    one, other = (fingerprint(place, why, "AssertionError") for why in ("too hot", "too cold"))
+    one, other = (
+        fingerprint(place, why, "AssertionError") for why in ("too hot", "too cold")
+    )
     assert one != other
 
 
@@ -273,14 +347,19 @@ def test_a_check_in_a_helper_of_the_tests_counts_for_each_test() -> None:
     ("raised", "message"),
     [
         ("ModuleNotFoundError", "No module named 'tomlkit'"),
-        ("ImportError", "cannot import name 'a' from 'app' (/home/ann/app/__init__.py)"),
+        (
+            "ImportError",
+            "cannot import name 'a' from 'app' (/home/ann/app/__init__.py)",
+        ),
         ("ImportError", "libfoo.so.1: cannot open shared object file"),
     ],
 )
 def test_what_cannot_be_imported_decides(raised: str, message: str) -> None:
     """Forty modules that import the same missing thing have one cause."""
     one, other = (
-        OriginPlace(path=f"tests/test_{name}.py", function="<module>", text=f"import {name}")
+        OriginPlace(
+            path=f"tests/test_{name}.py", function="<module>", text=f"import {name}"
+        )
         for name in "ab"
     )
     expected = fingerprint(one, message, raised)
@@ -290,8 +369,13 @@ def test_what_cannot_be_imported_decides(raised: str, message: str) -> None:
 
 def test_an_import_error_of_the_users_own_has_a_place() -> None:
     """A `raise ImportError` is like any other `raise`."""
-    places = [replace(REQUEST, path=path, text="raise ImportError(x)") for path in ("a.py", "b.py")]
-    assert len({fingerprint(each, "needs libfoo", "ImportError") for each in places}) == 2
+    places = [
+        replace(REQUEST, path=path, text="raise ImportError(x)")
+        for path in ("a.py", "b.py")
+    ]
+    assert (
+        len({fingerprint(each, "needs libfoo", "ImportError") for each in places}) == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,14 +395,18 @@ def test_an_import_error_of_the_users_own_has_a_place() -> None:
         ),
     ],
 )
-def test_names_of_the_code_count(raised: str, message: str, same: str, other: str) -> None:
+def test_names_of_the_code_count(
+    raised: str, message: str, same: str, other: str
+) -> None:
     """What Python says of names counts, the advice that newer versions add does not."""
     expected = fingerprint(CONNECT, message, raised)
     assert expected == fingerprint(CONNECT, same, raised)
     assert expected != fingerprint(CONNECT, other, raised)
 
 
-@pytest.mark.parametrize("raised", ["RecursionError", "SyntaxError", "IndentationError"])
+@pytest.mark.parametrize(
+    "raised", ["RecursionError", "SyntaxError", "IndentationError"]
+)
 def test_wordings_of_python_versions_do_not_count(raised: str) -> None:
     """Type and place say all of a failure whose wording changes with Python."""
     assert fingerprint(CONNECT, "one", raised) == fingerprint(CONNECT, "other", raised)
@@ -327,7 +415,9 @@ def test_wordings_of_python_versions_do_not_count(raised: str) -> None:
 def test_a_timeout_is_known_by_its_function() -> None:
     """In which statement a loop was interrupted is chance."""
     one, other = (replace(CONNECT, text=text) for text in ("n += 1", "while n:"))
-    timeouts = {fingerprint(each, "T", "Failed", kind="test.timeout") for each in (one, other)}
+    timeouts = {
+        fingerprint(each, "T", "Failed", kind="test.timeout") for each in (one, other)
+    }
     assert len(timeouts) == 1
     assert fingerprint(one, "T", "Failed") not in timeouts
 
@@ -336,16 +426,22 @@ def test_without_an_exception_the_test_and_the_kind_decide() -> None:
     """Crashes and strict xpasses are known by their test, whatever its parameters."""
     crash = fingerprint(None, "worker 'gw0' crashed", "", kind="worker.crashed")
     parametrised = "tests/test_a.py::test_a[x::y-[z]]"
-    assert crash == fingerprint(None, "gw1", "", kind="worker.crashed", nodeid=parametrised)
+    assert crash == fingerprint(
+        None, "gw1", "", kind="worker.crashed", nodeid=parametrised
+    )
     assert crash != fingerprint(None, "", "", kind="test.xpass_strict")
-    assert crash != fingerprint(None, "", "", kind="worker.crashed", nodeid="tests/test_a.py::b")
+    assert crash != fingerprint(
+        None, "", "", kind="worker.crashed", nodeid="tests/test_a.py::b"
+    )
 
 
 def test_a_doctest_is_known_by_its_name() -> None:
     """All doctests are raised by one line of the standard library."""
     place = OriginPlace(path="doctest.py", function="report_failure")
     one, other = (
-        fingerprint(place, raised="MultipleDoctestFailures", nodeid=f"app.py::app.{name}")
+        fingerprint(
+            place, raised="MultipleDoctestFailures", nodeid=f"app.py::app.{name}"
+        )
         for name in "ab"
     )
     assert one != other
@@ -384,7 +480,12 @@ def test_what_is_test_code(path: str, *, expected: bool) -> None:
         ("OSError", "refused\nmore", CONNECT, "OSError: refused (app/db.py: connect)"),
         ("OSError", "", CONNECT, "OSError (app/db.py: connect)"),
         ("", "[XPASS(strict)] a  bug", None, "[XPASS(strict)] a bug"),
-        ("SyntaxError", "bad", OriginPlace(path="a.py", function=""), "SyntaxError: bad (a.py)"),
+        (
+            "SyntaxError",
+            "bad",
+            OriginPlace(path="a.py", function=""),
+            "SyntaxError: bad (a.py)",
+        ),
     ],
 )
 def test_a_title_is_one_line(
@@ -433,7 +534,11 @@ def test_groups_are_sorted_and_count_all() -> None:
             ("c", "t::4", "test.teardown_error", "third of c"),
         ]
     )
-    assert [(each.fingerprint, each.count) for each in groups] == [("c", 3), ("b", 1), ("a", 1)]
+    assert [(each.fingerprint, each.count) for each in groups] == [
+        ("c", 3),
+        ("b", 1),
+        ("a", 1),
+    ]
     assert groups[0].nodeids == ("t::3", "t::4")
     assert (groups[0].kind, groups[0].title) == ("test.teardown_error", "first of c")
 
@@ -449,12 +554,21 @@ def test_ten_thousand_failures_of_five_causes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fingerprints, "title_of", title)
     groups = grouped(
         [
-            (f"{number % 5}", f"t.py::test_{number}", "test.failed", f"cause {number % 5}")
+            (
+                f"{number % 5}",
+                f"t.py::test_{number}",
+                "test.failed",
+                f"cause {number % 5}",
+            )
             for number in range(10_000)
         ]
     )
     assert [each.count for each in groups] == [2_000] * 5
-    assert [each.title for each in groups] == [f"cause {name}" for name in range(5)] == titles
+    assert (
+        [each.title for each in groups]
+        == [f"cause {name}" for name in range(5)]
+        == titles
+    )
 
 
 @pytest.mark.parametrize(
@@ -476,7 +590,9 @@ def test_a_value_of_any_type_is_a_value(shown: str) -> None:
     assert normalize_message(f"no item in {shown}, sorry") == "no item in <*>, sorry"
 
 
-@pytest.mark.parametrize("text", ["f() takes nothing", "none of them", "is [sic] right", "a.None"])
+@pytest.mark.parametrize(
+    "text", ["f() takes nothing", "none of them", "is [sic] right", "a.None"]
+)
 def test_words_and_calls_are_no_values(text: str) -> None:
     """Brackets of a call, and words that only look like a constant, stay."""
     assert normalize_message(text) == text

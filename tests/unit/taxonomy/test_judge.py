@@ -51,7 +51,9 @@ A: Final = "test_cart.py::test_a"
 B: Final = "test_cart.py::test_b"
 
 SANDBOX: Final = (FailureReason.SANDBOX_ERROR, "sandbox.docker")
-SAID: Final = Attribution(reason=FailureReason.SANDBOX_ERROR, kind="sandbox.docker", source="hook")
+SAID: Final = Attribution(
+    reason=FailureReason.SANDBOX_ERROR, kind="sandbox.docker", source="hook"
+)
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 ORIGINS: Final[tuple[ErrorOrigin, ...]] = get_args(ErrorOrigin)
 OWN_FAILURE_STAGES: Final = (Stage.GIT_CLONE, Stage.GIT_CHECKOUT, Stage.SETUP)
@@ -77,28 +79,36 @@ def ended(exit_code: int | None = 1, **seen: Any) -> RunEvidence:
 def failed(nodeid: str = A, phase: Phase = "call", **how: Any) -> TestFailure:
     """Return the failure of one test, by an assertion unless told otherwise."""
     how.setdefault("exception", raised("AssertionError", "builtins"))
-    return TestFailure(nodeid=nodeid, phase=phase, message=how.pop("message", "assert 0"), **how)
+    return TestFailure(
+        nodeid=nodeid, phase=phase, message=how.pop("message", "assert 0"), **how
+    )
 
 
 def raised(
     kind: str, module: str, message: str = "assert 0", raised_in: str = "test_cart"
 ) -> RaisedException:
     """Return the description of an exception."""
-    return RaisedException(type=kind, module=module, message=message, raised_in=raised_in)
+    return RaisedException(
+        type=kind, module=module, message=message, raised_in=raised_in
+    )
 
 
 def timed_out(
     nodeid: str = A, message: str = "Timeout (>1.0s) from pytest-timeout."
 ) -> TestFailure:
     """Return the failure of a test that pytest-timeout's signal method ended."""
-    exception = raised("Failed", "_pytest.outcomes", message, raised_in="pytest_timeout")
+    exception = raised(
+        "Failed", "_pytest.outcomes", message, raised_in="pytest_timeout"
+    )
     return failed(nodeid, message=f"Failed: {message}", exception=exception)
 
 
 def crashed(nodeid: str = A, worker: str = "gw0", **how: Any) -> TestFailure:
     """Return the report that xdist makes up for the test of a worker that went down."""
     message = f"worker {worker!r} crashed while running {nodeid!r}"
-    return failed(nodeid, message=message, exception=None, crashed=True, worker=worker, **how)
+    return failed(
+        nodeid, message=message, exception=None, crashed=True, worker=worker, **how
+    )
 
 
 def died(identifier: str = "gw0", **how: Any) -> WorkerEnd:
@@ -108,7 +118,9 @@ def died(identifier: str = "gw0", **how: Any) -> WorkerEnd:
 
 def uncollected(nodeid: str = "test_cart.py") -> CollectionFailure:
     """Return the failure to collect a node."""
-    return CollectionFailure(nodeid=nodeid, message="ImportError: no module named 'cart'")
+    return CollectionFailure(
+        nodeid=nodeid, message="ImportError: no module named 'cart'"
+    )
 
 
 def stop(exception: Any, message: str = "") -> Interruption:
@@ -134,7 +146,9 @@ def verdict_of(judgement: Judgement) -> tuple[str, str] | None:
     "counts",
     [
         pytest.param(Counts(collected=2, passed=2), id="passed"),
-        pytest.param(Counts(collected=2, skipped=1, xfailed=1), id="skipped-and-xfailed"),
+        pytest.param(
+            Counts(collected=2, skipped=1, xfailed=1), id="skipped-and-xfailed"
+        ),
         pytest.param(Counts(collected=1, passed=1, rerun=2, flaky=1), id="flaky"),
         pytest.param(Counts(collected=1, passed=1, warnings=30), id="warnings"),
     ],
@@ -148,8 +162,14 @@ def test_success_has_no_verdict(stage: Stage, counts: Counts) -> None:
 
 def test_a_green_run_has_no_verdict_whatever_the_recorder_has_made_of_it() -> None:
     """Where pytest answered 0 and left nothing undone, what says otherwise is a fault of ours."""
-    judgement = judge(ended(0, failures=(failed(),), counts=Counts(collected=1, failed=1)))
-    assert (judgement.exit_reason, judgement.verdict, judgement.reasons) == (None, None, ())
+    judgement = judge(
+        ended(0, failures=(failed(),), counts=Counts(collected=1, failed=1))
+    )
+    assert (judgement.exit_reason, judgement.verdict, judgement.reasons) == (
+        None,
+        None,
+        (),
+    )
     assert judgement.faults == (
         "pytest ended with exit code 0, so this is no verdict: assert 0: test_a (test.failed)",
     )
@@ -160,13 +180,17 @@ def test_a_green_run_has_no_verdict_whatever_the_recorder_has_made_of_it() -> No
     [
         pytest.param({"failures": (crashed(),)}, id="crash"),
         pytest.param({"workers": (died(),)}, id="dead-worker"),
-        pytest.param({"errors": (RunError(origin="internal", message="boom"),)}, id="error"),
+        pytest.param(
+            {"errors": (RunError(origin="internal", message="boom"),)}, id="error"
+        ),
         pytest.param({"interruptions": (stop("Exit", "enough"),)}, id="pytest.exit"),
         pytest.param({"failures": (failed(),), "not_run": (B,)}, id="unfinished"),
         pytest.param(
             {
                 "failures": (failed(),),
-                "in_flight": (InFlightTest(nodeid=B, phase="call", elapsed_seconds=1.0),),
+                "in_flight": (
+                    InFlightTest(nodeid=B, phase="call", elapsed_seconds=1.0),
+                ),
             },
             id="in-flight",
         ),
@@ -200,7 +224,9 @@ def test_the_verdict_of_a_failed_test_does_not_depend_on_the_exit_code(
         pytest.param(ended(0), None, id="0"),
         pytest.param(ended(1), "TESTS_FAILED", id="1"),
         pytest.param(ended(None), None, id="not-known"),
-        pytest.param(ended(2, collection_failures=(uncollected(),)), "INTERRUPTED", id="2"),
+        pytest.param(
+            ended(2, collection_failures=(uncollected(),)), "INTERRUPTED", id="2"
+        ),
         pytest.param(ended(2, stage=Stage.SETUP), "SETUP_FAILED", id="setup"),
         pytest.param(ended(5, stage=Stage.BASELINE_RUN), None, id="baseline"),
         pytest.param(
@@ -209,16 +235,22 @@ def test_the_verdict_of_a_failed_test_does_not_depend_on_the_exit_code(
             id="setup-ctrl-c",
         ),
         pytest.param(
-            ended(2, stage=Stage.BASELINE_RUN, interruptions=(stop("KeyboardInterrupt"),)),
+            ended(
+                2, stage=Stage.BASELINE_RUN, interruptions=(stop("KeyboardInterrupt"),)
+            ),
             "INTERRUPTED",
             id="baseline-ctrl-c",
         ),
         pytest.param(
-            ended(42, interruptions=(stop("Exit", "enough"),)), "UNKNOWN", id="pytest.exit"
+            ended(42, interruptions=(stop("Exit", "enough"),)),
+            "UNKNOWN",
+            id="pytest.exit",
         ),
     ],
 )
-def test_the_exit_reason_is_the_tables_answer(run: RunEvidence, expected: str | None) -> None:
+def test_the_exit_reason_is_the_tables_answer(
+    run: RunEvidence, expected: str | None
+) -> None:
     """The exit reason is what the stage's table says, with Ctrl+C as its exception."""
     assert judge(run).exit_reason == expected
 
@@ -238,7 +270,9 @@ def test_a_collection_error_is_internal(
     exit_code: int, interruptions: tuple[Interruption, ...]
 ) -> None:
     """A collection error is INTERNAL_ERROR with exit code 1 and 2, and never INTERRUPTED."""
-    run = ended(exit_code, collection_failures=(uncollected(),), interruptions=interruptions)
+    run = ended(
+        exit_code, collection_failures=(uncollected(),), interruptions=interruptions
+    )
     judgement = judge(run)
     assert held(judgement) == [("INTERNAL_ERROR", "collection.error", 1)]
     assert judgement.verdict is not None
@@ -247,7 +281,11 @@ def test_a_collection_error_is_internal(
 
 def test_failed_tests_precede_a_collection_error() -> None:
     """With failed tests beside it TESTS_FAILED wins, and the collection error stays."""
-    run = ended(1, failures=(failed(),), collection_failures=(uncollected(), uncollected("b.py")))
+    run = ended(
+        1,
+        failures=(failed(),),
+        collection_failures=(uncollected(), uncollected("b.py")),
+    )
     judgement = judge(run)
     assert held(judgement) == [
         ("TESTS_FAILED", "test.failed", 1),
@@ -264,7 +302,9 @@ def test_failed_tests_precede_a_collection_error() -> None:
     [
         pytest.param({"failures": (failed(),)}, "test.failed", id="failure"),
         pytest.param(
-            {"collection_failures": (uncollected(),)}, "collection.error", id="collection-error"
+            {"collection_failures": (uncollected(),)},
+            "collection.error",
+            id="collection-error",
         ),
         pytest.param({"workers": (died(),)}, "worker.crashed", id="worker-death"),
         pytest.param(
@@ -274,9 +314,13 @@ def test_failed_tests_precede_a_collection_error() -> None:
         ),
     ],
 )
-def test_a_stop_that_something_explains_adds_nothing(cause: dict[str, Any], expected: str) -> None:
+def test_a_stop_that_something_explains_adds_nothing(
+    cause: dict[str, Any], expected: str
+) -> None:
     """After a failure that pytest stops for, its own `Interrupted` is no further reason."""
-    judgement = judge(ended(2, interruptions=(stop("Interrupted", "stopping"),), **cause))
+    judgement = judge(
+        ended(2, interruptions=(stop("Interrupted", "stopping"),), **cause)
+    )
     assert [each.kind for each in judgement.reasons] == [expected]
 
 
@@ -285,7 +329,10 @@ def test_a_stop_that_nothing_explains_is_a_reason() -> None:
     run = ended(2, interruptions=(stop("Interrupted", "the disk is full"),))
     verdict = judge(run).verdict
     assert verdict is not None
-    assert (verdict.reason, verdict.kind) == (FailureReason.INTERRUPTED, "interrupt.stopped")
+    assert (verdict.reason, verdict.kind) == (
+        FailureReason.INTERRUPTED,
+        "interrupt.stopped",
+    )
     assert verdict.evidence == (Evidence(source="session", detail="the disk is full"),)
 
 
@@ -309,7 +356,9 @@ def test_ctrl_c_names_the_test_that_was_running() -> None:
     verdict = judge(run).verdict
     assert verdict is not None
     assert (verdict.kind, verdict.nodeid) == ("interrupt.keyboard", A)
-    assert verdict.evidence == (Evidence(source="session", detail=f"{A}: KeyboardInterrupt"),)
+    assert verdict.evidence == (
+        Evidence(source="session", detail=f"{A}: KeyboardInterrupt"),
+    )
 
 
 def test_ctrl_c_between_tests_names_none() -> None:
@@ -350,11 +399,15 @@ def test_xdist_passes_ctrl_c_on_in_its_own_words() -> None:
 def test_what_xdist_stumbles_over_is_no_error_of_its_own(words: str) -> None:
     """Where another error has ended the session, xdist's follows from it; alone it counts."""
     stumbled = RunError(origin="internal", message=words)
-    first = RunError(origin="internal", message="ValueError: hook broke (conftest.py:2, in hook)")
+    first = RunError(
+        origin="internal", message="ValueError: hook broke (conftest.py:2, in hook)"
+    )
     assert held(judge(ended(3, errors=(first, stumbled)))) == [
         ("INTERNAL_ERROR", "internal.error", 1)
     ]
-    assert held(judge(ended(3, errors=(stumbled,)))) == [("INTERNAL_ERROR", "internal.error", 1)]
+    assert held(judge(ended(3, errors=(stumbled,)))) == [
+        ("INTERNAL_ERROR", "internal.error", 1)
+    ]
 
 
 def test_ctrl_c_in_a_worker_is_no_crash() -> None:
@@ -364,7 +417,9 @@ def test_ctrl_c_in_a_worker_is_no_crash() -> None:
         2,
         failures=(crashed(B),),
         interruptions=(stop("Interrupted", words),),
-        in_flight=(InFlightTest(nodeid=A, phase="call", elapsed_seconds=1.0, worker="gw1"),),
+        in_flight=(
+            InFlightTest(nodeid=A, phase="call", elapsed_seconds=1.0, worker="gw1"),
+        ),
         workers=(WorkerEnd(id="gw0", tests=2, ending="interrupted", crashed_on=B),),
     )
     judgement = judge(run)
@@ -398,7 +453,9 @@ def test_a_worker_that_crashed_stays_one_beside_ctrl_c_in_another() -> None:
 
 @pytest.mark.parametrize("exit_code", [0, 1, 2, 42])
 @pytest.mark.parametrize("stage", [*OWN_FAILURE_STAGES, *TEST_STAGES])
-def test_pytest_exit_is_an_interrupt_whatever_it_returns(stage: Stage, exit_code: int) -> None:
+def test_pytest_exit_is_an_interrupt_whatever_it_returns(
+    stage: Stage, exit_code: int
+) -> None:
     """`pytest.exit` is INTERRUPTED with any return code, 0 included, in every such stage."""
     run = ended(exit_code, stage=stage, interruptions=(stop("Exit", "no licence"),))
     judgement = judge(run)
@@ -423,7 +480,9 @@ def test_a_timeout_is_known_by_the_module_that_raised_it(message: str) -> None:
     failure = timed_out(message=message)
     assert is_timeout(failure)
     assert classified(failure) == (FailureReason.TIMEOUT, "test.timeout")
-    assert held(judge(ended(1, failures=(failure,)))) == [("TIMEOUT", "test.timeout", 1)]
+    assert held(judge(ended(1, failures=(failure,)))) == [
+        ("TIMEOUT", "test.timeout", 1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -446,14 +505,22 @@ def test_a_timeout_is_known_by_the_module_that_raised_it(message: str) -> None:
             id="pytest.fail-with-the-new-words",
         ),
         pytest.param(
-            failed(message="TimeoutError", exception=raised("TimeoutError", "builtins", "")),
+            failed(
+                message="TimeoutError", exception=raised("TimeoutError", "builtins", "")
+            ),
             id="timeout-error-of-the-test",
         ),
         pytest.param(
-            failed(exception=raised("ValueError", "builtins", "bad", raised_in="pytest_timeout")),
+            failed(
+                exception=raised(
+                    "ValueError", "builtins", "bad", raised_in="pytest_timeout"
+                )
+            ),
             id="bug-in-pytest-timeout",
         ),
-        pytest.param(failed(message="Failed: Timeout >1.0s", exception=None), id="text-alone"),
+        pytest.param(
+            failed(message="Failed: Timeout >1.0s", exception=None), id="text-alone"
+        ),
     ],
 )
 def test_words_alone_make_no_timeout(failure: TestFailure) -> None:
@@ -465,7 +532,10 @@ def test_words_alone_make_no_timeout(failure: TestFailure) -> None:
 def test_a_timeout_precedes_failed_tests() -> None:
     """A test that timed out makes the run a TIMEOUT, however many others failed."""
     judgement = judge(ended(1, failures=(failed(A), failed("t.py::c"), timed_out(B))))
-    assert held(judgement) == [("TIMEOUT", "test.timeout", 1), ("TESTS_FAILED", "test.failed", 2)]
+    assert held(judgement) == [
+        ("TIMEOUT", "test.timeout", 1),
+        ("TESTS_FAILED", "test.failed", 2),
+    ]
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -478,9 +548,16 @@ def test_a_timeout_is_one_in_every_phase(phase: Phase) -> None:
 @pytest.mark.parametrize(
     "run",
     [
-        pytest.param(ended(1, should_fail="session-timeout: 0.5 sec exceeded"), id="in-process"),
         pytest.param(
-            ended(2, interruptions=(stop("Interrupted", "session-timeout: 0.5 sec exceeded"),)),
+            ended(1, should_fail="session-timeout: 0.5 sec exceeded"), id="in-process"
+        ),
+        pytest.param(
+            ended(
+                2,
+                interruptions=(
+                    stop("Interrupted", "session-timeout: 0.5 sec exceeded"),
+                ),
+            ),
             id="passed-on-by-xdist",
         ),
     ],
@@ -497,7 +574,9 @@ def test_the_sessions_time_limit_is_a_timeout(run: RunEvidence) -> None:
     "run",
     [
         pytest.param(
-            ended(1, failures=(failed(),), should_fail="session-timeout: 9 sec exceeded"),
+            ended(
+                1, failures=(failed(),), should_fail="session-timeout: 9 sec exceeded"
+            ),
             id="in-process",
         ),
         pytest.param(
@@ -522,7 +601,10 @@ def test_another_reason_to_fail_the_session_is_quoted() -> None:
     """A plugin's `shouldfail` without a failed test is a changed exit status, with its words."""
     verdict = judge(ended(1, should_fail="coverage 79% < 80%")).verdict
     assert verdict is not None
-    assert (verdict.reason, verdict.kind) == (FailureReason.TESTS_FAILED, "exit_status.changed")
+    assert (verdict.reason, verdict.kind) == (
+        FailureReason.TESTS_FAILED,
+        "exit_status.changed",
+    )
     assert verdict.evidence[0].detail == "coverage 79% < 80%"
 
 
@@ -551,12 +633,16 @@ def test_the_phase_makes_the_kind(phase: Phase, kind: str) -> None:
             id="xpass",
         ),
         pytest.param(
-            failed(message="[XPASS(strict)]", exception=None), "test.xpass_strict", id="no-reason"
+            failed(message="[XPASS(strict)]", exception=None),
+            "test.xpass_strict",
+            id="no-reason",
         ),
         pytest.param(
             failed(
                 message="[XPASS(strict)] is what the report should say",
-                exception=raised("AssertionError", "builtins", "[XPASS(strict)] is what"),
+                exception=raised(
+                    "AssertionError", "builtins", "[XPASS(strict)] is what"
+                ),
             ),
             "test.failed",
             id="same-words-but-raised",
@@ -568,7 +654,9 @@ def test_the_phase_makes_the_kind(phase: Phase, kind: str) -> None:
         ),
     ],
 )
-def test_a_strict_xpass_is_told_from_words_of_a_test(failure: TestFailure, kind: str) -> None:
+def test_a_strict_xpass_is_told_from_words_of_a_test(
+    failure: TestFailure, kind: str
+) -> None:
     """A strict xpass has pytest's words and no exception; a test can say the words, too."""
     assert classified(failure) == (FailureReason.TESTS_FAILED, kind)
 
@@ -591,7 +679,9 @@ def test_who_knows_better_decides(failure: TestFailure) -> None:
 def test_who_knows_better_decides_on_a_dead_worker_too() -> None:
     """A crashed test with a reason of its own keeps it, and the worker's death stays beside it."""
     run = ended(
-        1, failures=(crashed(attributed=SAID),), workers=(died(signal="SIGKILL", crashed_on=A),)
+        1,
+        failures=(crashed(attributed=SAID),),
+        workers=(died(signal="SIGKILL", crashed_on=A),),
     )
     assert held(judge(run)) == [
         ("SANDBOX_ERROR", "sandbox.docker", 1),
@@ -599,7 +689,9 @@ def test_who_knows_better_decides_on_a_dead_worker_too() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["sandbox.bubblewrap", "ours.{count}", "ours.{broken", "ours.{0}"])
+@pytest.mark.parametrize(
+    "kind", ["sandbox.bubblewrap", "ours.{count}", "ours.{broken", "ours.{0}"]
+)
 def test_a_kind_that_is_not_ours_is_put_in_words(kind: str) -> None:
     """A kind from elsewhere stays as it is, and the message says what was raised."""
     attributed = Attribution(reason=FailureReason.TOOL_ERROR, kind=kind, source="rule")
@@ -619,7 +711,10 @@ def test_an_error_outside_of_tests_is_internal(origin: ErrorOrigin) -> None:
     """An error of pytest, a call, a conftest or a plugin is INTERNAL_ERROR of its own kind."""
     error = RunError(origin=origin, message="it broke")
     judged = judge_run_error(error)
-    assert (judged.reason, judged.kind) == (FailureReason.INTERNAL_ERROR, f"{origin}.error")
+    assert (judged.reason, judged.kind) == (
+        FailureReason.INTERNAL_ERROR,
+        f"{origin}.error",
+    )
     verdict = judge(ended(3, errors=(error,))).verdict
     assert verdict is not None
     assert verdict.evidence == (Evidence(source=f"{origin} error", detail="it broke"),)
@@ -632,13 +727,19 @@ def test_an_error_outside_of_tests_is_internal(origin: ErrorOrigin) -> None:
     ("worker", "words"),
     [
         pytest.param(
-            died(signal="SIGSEGV", crashed_on=A), f"died of SIGSEGV while it ran {A}", id="signal"
+            died(signal="SIGSEGV", crashed_on=A),
+            f"died of SIGSEGV while it ran {A}",
+            id="signal",
         ),
         pytest.param(
-            died(exit_code=3, crashed_on=A), f"left with exit code 3 while it ran {A}", id="code"
+            died(exit_code=3, crashed_on=A),
+            f"left with exit code 3 while it ran {A}",
+            id="code",
         ),
         pytest.param(
-            died(exit_code=0, crashed_on=A), f"left with exit code 0 while it ran {A}", id="code-0"
+            died(exit_code=0, crashed_on=A),
+            f"left with exit code 0 while it ran {A}",
+            id="code-0",
         ),
         pytest.param(
             died(error="Not properly terminated", crashed_on=A),
@@ -649,8 +750,12 @@ def test_an_error_outside_of_tests_is_internal(origin: ErrorOrigin) -> None:
         pytest.param(died(signal="SIGKILL"), "died of SIGKILL", id="no-test"),
     ],
 )
-@pytest.mark.parametrize("has_report", [True, False], ids=["with-report", "without-report"])
-def test_a_dead_worker_fails_the_run_once(worker: WorkerEnd, words: str, has_report: bool) -> None:
+@pytest.mark.parametrize(
+    "has_report", [True, False], ids=["with-report", "without-report"]
+)
+def test_a_dead_worker_fails_the_run_once(
+    worker: WorkerEnd, words: str, has_report: bool
+) -> None:
     """A worker's death is one reason, with its status, whether xdist reported its test or not."""
     failures = (crashed(),) if has_report and worker.crashed_on else ()
     judgement = judge(ended(1, failures=failures, workers=(worker,)))
@@ -673,7 +778,9 @@ def test_a_crash_report_alone_is_enough() -> None:
 def test_a_crash_report_is_told_only_by_a_worker_that_went_down() -> None:
     """A worker that finished, or died of another test, does not speak for a crash report."""
     finished = WorkerEnd(id="gw0", tests=2, exit_code=0, crashed_on=A)
-    run = ended(1, failures=(crashed(A),), workers=(finished, died("gw1", crashed_on=B)))
+    run = ended(
+        1, failures=(crashed(A),), workers=(finished, died("gw1", crashed_on=B))
+    )
     judgement = judge(run)
     assert held(judgement) == [("TESTS_FAILED", "worker.crashed", 2)]
     assert judgement.reasons[0].nodeids == (A, B)
@@ -684,7 +791,10 @@ def test_a_test_that_kills_two_workers_counts_twice() -> None:
     run = ended(
         1,
         failures=(crashed(A, "gw0"), crashed(A, "gw2")),
-        workers=(died("gw0", signal="SIGSEGV", crashed_on=A), died("gw2", crashed_on=A)),
+        workers=(
+            died("gw0", signal="SIGSEGV", crashed_on=A),
+            died("gw2", crashed_on=A),
+        ),
     )
     judgement = judge(run)
     assert held(judgement) == [("TESTS_FAILED", "worker.crashed", 2)]
@@ -693,12 +803,16 @@ def test_a_test_that_kills_two_workers_counts_twice() -> None:
 
 def test_a_worker_that_dies_after_its_tests_is_not_green() -> None:
     """A worker that crashes on its way out fails the run, although pytest answers 0."""
-    run = ended(0, counts=Counts(collected=3, passed=3), workers=(died(signal="SIGSEGV"),))
+    run = ended(
+        0, counts=Counts(collected=3, passed=3), workers=(died(signal="SIGSEGV"),)
+    )
     assert verdict_of(judge(run)) == ("TESTS_FAILED", "worker.crashed")
 
 
 @pytest.mark.parametrize("exit_code", [1, 9])
-def test_a_worker_that_exits_otherwise_after_its_session_is_green(exit_code: int) -> None:
+def test_a_worker_that_exits_otherwise_after_its_session_is_green(
+    exit_code: int,
+) -> None:
     """All results of a worker are there once its session is over; to pytest the run passed."""
     worker = WorkerEnd(id="gw0", tests=3, exit_code=exit_code)
     run = ended(0, counts=Counts(collected=3, passed=3), workers=(worker,))
@@ -707,7 +821,9 @@ def test_a_worker_that_exits_otherwise_after_its_session_is_green(exit_code: int
 
 def test_workers_that_die_while_collecting_are_not_an_empty_suite() -> None:
     """Exit code 5 of dead workers is their death, not a lack of tests."""
-    run = ended(5, workers=(died("gw0", signal="SIGSEGV"), died("gw1", signal="SIGSEGV")))
+    run = ended(
+        5, workers=(died("gw0", signal="SIGSEGV"), died("gw1", signal="SIGSEGV"))
+    )
     assert held(judge(run)) == [("TESTS_FAILED", "worker.crashed", 2)]
 
 
@@ -718,7 +834,9 @@ def test_workers_that_die_while_collecting_are_not_an_empty_suite() -> None:
     ("run", "expected"),
     [
         pytest.param(
-            ended(5), [("NO_TESTS_COLLECTED", "tests.none_collected", 1)], id="none-collected"
+            ended(5),
+            [("NO_TESTS_COLLECTED", "tests.none_collected", 1)],
+            id="none-collected",
         ),
         pytest.param(
             ended(5, counts=Counts(deselected=4)),
@@ -736,7 +854,9 @@ def test_workers_that_die_while_collecting_are_not_an_empty_suite() -> None:
             id="warnings",
         ),
         pytest.param(
-            ended(6, failures=(failed(),)), [("TESTS_FAILED", "test.failed", 1)], id="explained"
+            ended(6, failures=(failed(),)),
+            [("TESTS_FAILED", "test.failed", 1)],
+            id="explained",
         ),
         pytest.param(ended(None), [], id="not-known"),
     ],
@@ -754,7 +874,9 @@ def test_the_exit_code_speaks_where_nothing_else_does(
 def test_a_run_without_an_end_has_failed() -> None:
     """Nothing recorded of the end is UNKNOWN and only likely, never success."""
     exit_unknown = ProcessExit(code=None, source="none")
-    run = RunEvidence(finished=False, exit=exit_unknown, counts=Counts(collected=3, passed=2))
+    run = RunEvidence(
+        finished=False, exit=exit_unknown, counts=Counts(collected=3, passed=2)
+    )
     judgement = judge(run)
     assert held(judgement) == [("UNKNOWN", "process.vanished", 1)]
     assert judgement.verdict is not None
@@ -765,14 +887,18 @@ def test_a_run_without_an_end_has_failed() -> None:
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_run_without_an_end_has_failed_in_every_stage(stage: Stage) -> None:
     """No stage makes an unfinished run a success, the baseline included."""
-    run = RunEvidence(stage=stage, finished=False, exit=ProcessExit(code=None, source="none"))
+    run = RunEvidence(
+        stage=stage, finished=False, exit=ProcessExit(code=None, source="none")
+    )
     assert verdict_of(judge(run)) == ("UNKNOWN", "process.vanished")
 
 
 def test_what_was_seen_before_a_run_vanished_counts() -> None:
     """A failure seen before is the verdict, and that the end is missing stays listed."""
     exit_unknown = ProcessExit(code=None, source="none")
-    judgement = judge(RunEvidence(finished=False, exit=exit_unknown, failures=(failed(),)))
+    judgement = judge(
+        RunEvidence(finished=False, exit=exit_unknown, failures=(failed(),))
+    )
     assert held(judgement) == [
         ("TESTS_FAILED", "test.failed", 1),
         ("UNKNOWN", "process.vanished", 1),
@@ -797,7 +923,11 @@ def test_a_failing_baseline_is_valid(is_strict: bool) -> None:
         counts=RAN,
     )
     judgement = judge(run)
-    assert (judgement.exit_reason, judgement.verdict, judgement.reasons) == (None, None, ())
+    assert (judgement.exit_reason, judgement.verdict, judgement.reasons) == (
+        None,
+        None,
+        (),
+    )
     assert (judgement.notes, judgement.faults) == ((), ())
 
 
@@ -813,7 +943,9 @@ def test_a_baseline_that_the_environment_failed_is_none(is_strict: bool) -> None
     )
     judgement = judge(run)
     assert judgement.exit_reason is None
-    assert [(held.reason, held.count) for held in judgement.reasons] == [(SAID.reason, 1)]
+    assert [(held.reason, held.count) for held in judgement.reasons] == [
+        (SAID.reason, 1)
+    ]
     assert judgement.verdict is not None
     assert judgement.verdict.reason is SAID.reason
 
@@ -824,7 +956,9 @@ def test_a_passing_baseline_is_an_invalid_task(is_strict: bool) -> None:
     counts = Counts(collected=2, passed=2)
     run = ended(0, stage=Stage.BASELINE_RUN, strict_baseline=is_strict, counts=counts)
     judgement = judge(run)
-    assert held(judgement) == [("BASELINE_NOT_FAILING", "stage.baseline_not_failing", 1)]
+    assert held(judgement) == [
+        ("BASELINE_NOT_FAILING", "stage.baseline_not_failing", 1)
+    ]
     assert judgement.exit_reason is FailureReason.BASELINE_NOT_FAILING
     assert judgement.notes == ()
 
@@ -847,7 +981,9 @@ def test_a_passing_baseline_is_an_invalid_task(is_strict: bool) -> None:
             ("INTERNAL_ERROR", "usage.error"),
             id="usage-error",
         ),
-        pytest.param(ended(5), ("NO_TESTS_COLLECTED", "tests.none_collected"), id="no-tests"),
+        pytest.param(
+            ended(5), ("NO_TESTS_COLLECTED", "tests.none_collected"), id="no-tests"
+        ),
         pytest.param(
             ended(5, counts=Counts(deselected=3)),
             ("NO_TESTS_COLLECTED", "tests.all_deselected"),
@@ -918,7 +1054,13 @@ def test_ctrl_c_makes_no_valid_baseline(is_strict: bool) -> None:
 def test_ctrl_c_in_a_worker_makes_no_valid_baseline() -> None:
     """The same holds where only an xdist worker tells of it."""
     worker = WorkerEnd(id="gw0", tests=1, ending="interrupted", crashed_on=A)
-    run = ended(2, stage=Stage.BASELINE_RUN, failures=(crashed(),), workers=(worker,), counts=RAN)
+    run = ended(
+        2,
+        stage=Stage.BASELINE_RUN,
+        failures=(crashed(),),
+        workers=(worker,),
+        counts=RAN,
+    )
     assert verdict_of(judge(run)) == ("INTERRUPTED", "interrupt.keyboard")
 
 
@@ -952,7 +1094,10 @@ def test_strictness_concerns_the_baseline_alone() -> None:
     ("stage", "exit_code", "expected"),
     [
         pytest.param(
-            Stage.GIT_CLONE, 128, [("GIT_CLONE_FAILED", "stage.git_clone_failed", 1)], id="clone"
+            Stage.GIT_CLONE,
+            128,
+            [("GIT_CLONE_FAILED", "stage.git_clone_failed", 1)],
+            id="clone",
         ),
         pytest.param(
             Stage.GIT_CHECKOUT,
@@ -960,11 +1105,18 @@ def test_strictness_concerns_the_baseline_alone() -> None:
             [("GIT_CHECKOUT_FAILED", "stage.git_checkout_failed", 1)],
             id="checkout",
         ),
-        pytest.param(Stage.SETUP, 2, [("SETUP_FAILED", "stage.setup_failed", 1)], id="setup"),
         pytest.param(
-            Stage.SETUP, 137, [("SETUP_TIMEOUT", "stage.setup_timeout", 1)], id="setup-killed"
+            Stage.SETUP, 2, [("SETUP_FAILED", "stage.setup_failed", 1)], id="setup"
         ),
-        pytest.param(Stage.GIT_CLONE, 124, [("TIMEOUT", "stage.timeout", 1)], id="clone-hangs"),
+        pytest.param(
+            Stage.SETUP,
+            137,
+            [("SETUP_TIMEOUT", "stage.setup_timeout", 1)],
+            id="setup-killed",
+        ),
+        pytest.param(
+            Stage.GIT_CLONE, 124, [("TIMEOUT", "stage.timeout", 1)], id="clone-hangs"
+        ),
         pytest.param(Stage.GIT_CHECKOUT, 0, [], id="checkout-done"),
     ],
 )
@@ -978,9 +1130,13 @@ def test_a_stage_before_the_tests_has_a_reason_of_its_own(
 @pytest.mark.parametrize(
     ("stage", "expected"),
     [
-        pytest.param(Stage.GIT_CLONE, ("GIT_CLONE_FAILED", "stage.git_clone_failed"), id="clone"),
         pytest.param(
-            Stage.GIT_CHECKOUT, ("GIT_CHECKOUT_FAILED", "stage.git_checkout_failed"), id="checkout"
+            Stage.GIT_CLONE, ("GIT_CLONE_FAILED", "stage.git_clone_failed"), id="clone"
+        ),
+        pytest.param(
+            Stage.GIT_CHECKOUT,
+            ("GIT_CHECKOUT_FAILED", "stage.git_checkout_failed"),
+            id="checkout",
         ),
         pytest.param(Stage.SETUP, ("SETUP_FAILED", "stage.setup_failed"), id="setup"),
     ],
@@ -1011,7 +1167,9 @@ def test_ctrl_c_says_more_than_the_stage(stage: Stage) -> None:
     "seen",
     [
         pytest.param({"failures": (timed_out(),)}, id="test-timeout"),
-        pytest.param({"should_fail": "session-timeout: 9 sec exceeded"}, id="session-timeout"),
+        pytest.param(
+            {"should_fail": "session-timeout: 9 sec exceeded"}, id="session-timeout"
+        ),
     ],
 )
 def test_a_timeout_seen_in_the_setup_is_a_setup_timeout(seen: dict[str, Any]) -> None:
@@ -1034,7 +1192,9 @@ def test_a_stage_that_runs_tests_adds_nothing(stage: Stage) -> None:
 
 def test_failures_are_grouped_by_reason_and_kind() -> None:
     """Failures of one reason and kind are counted together, in order of occurrence."""
-    run = ended(1, failures=(failed(B), failed(A, "setup"), failed(A), failed(B, "teardown")))
+    run = ended(
+        1, failures=(failed(B), failed(A, "setup"), failed(A), failed(B, "teardown"))
+    )
     judgement = judge(run)
     assert held(judgement) == [
         ("TESTS_FAILED", "test.failed", 2),
@@ -1065,7 +1225,9 @@ def test_within_a_reason_the_most_frequent_kind_comes_first() -> None:
 def test_subtests_make_no_kind_more_frequent() -> None:
     """One test with three failed subtests is one test; two whose setup fails are more."""
     parts = tuple(failed(A, part="subtest") for _ in range(3))
-    judgement = judge(ended(1, failures=(*parts, failed(A, "setup"), failed(B, "setup"))))
+    judgement = judge(
+        ended(1, failures=(*parts, failed(A, "setup"), failed(B, "setup")))
+    )
     assert held(judgement) == [
         ("TESTS_FAILED", "test.setup_error", 2),
         ("TESTS_FAILED", "test.failed", 1),
@@ -1076,7 +1238,11 @@ def test_kinds_that_are_not_ours_follow_by_name() -> None:
     """Kinds of a user's rules have no place in the table, and yet an order of their own."""
     later = Attribution(reason=FailureReason.TESTS_FAILED, kind="ours.z", source="rule")
     first = replace(later, kind="ours.a")
-    failures = (failed(A, attributed=later), failed("t.py::c", attributed=first), failed(B))
+    failures = (
+        failed(A, attributed=later),
+        failed("t.py::c", attributed=first),
+        failed(B),
+    )
     kinds = [each.kind for each in judge(ended(1, failures=failures)).reasons]
     assert kinds == ["test.failed", "ours.a", "ours.z"]
 
@@ -1127,7 +1293,10 @@ def test_the_message_names_the_files_that_could_not_be_collected() -> None:
     """What is wrong with the one, or how many there are."""
 
     def message_of(names: str) -> str:
-        run = ended(2, collection_failures=tuple(uncollected(f"test_{name}.py") for name in names))
+        run = ended(
+            2,
+            collection_failures=tuple(uncollected(f"test_{name}.py") for name in names),
+        )
         verdict = judge(run).verdict
         assert verdict is not None
         return verdict.message
@@ -1148,11 +1317,18 @@ def test_a_test_that_ran_out_of_memory_is_told_so() -> None:
     verdict = judge(ended(1, failures=(failed(A, exception=exception),))).verdict
     assert verdict is not None
     assert (verdict.reason, verdict.kind) == ("TESTS_FAILED", "test.failed")
-    assert verdict.message == "1 test failed: more memory was asked for than can be had: test_a"
+    assert (
+        verdict.message
+        == "1 test failed: more memory was asked for than can be had: test_a"
+    )
 
 
-@pytest.mark.parametrize(("number", "quoted"), [(1, 1), (9, 9), (10, 10), (11, 10), (25, 10)])
-def test_a_verdict_quotes_so_much_evidence_and_no_more(number: int, quoted: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "quoted"), [(1, 1), (9, 9), (10, 10), (11, 10), (25, 10)]
+)
+def test_a_verdict_quotes_so_much_evidence_and_no_more(
+    number: int, quoted: int
+) -> None:
     """Evidence is capped at the first pieces; the count and the node ids are not."""
     nodeids = tuple(f"test_many.py::test_{index}" for index in range(number))
     judgement = judge(ended(1, failures=tuple(failed(nodeid) for nodeid in nodeids)))
@@ -1200,15 +1376,23 @@ def test_a_verdict_quotes_so_much_evidence_and_no_more(number: int, quoted: int)
             id="all-deselected",
         ),
         pytest.param(
-            ended(6, counts=Counts(warnings=3)), "exit status", "warnings: 3", id="warnings"
+            ended(6, counts=Counts(warnings=3)),
+            "exit status",
+            "warnings: 3",
+            id="warnings",
         ),
         pytest.param(ended(7), "exit status", "exit code 7", id="exit-code"),
         pytest.param(
-            ended(2, stage=Stage.SETUP), "stage", "setup ended with exit code 2", id="stage"
+            ended(2, stage=Stage.SETUP),
+            "stage",
+            "setup ended with exit code 2",
+            id="stage",
         ),
     ],
 )
-def test_evidence_says_where_it_was_seen(run: RunEvidence, source: str, detail: str) -> None:
+def test_evidence_says_where_it_was_seen(
+    run: RunEvidence, source: str, detail: str
+) -> None:
     """Each piece of evidence names its source and quotes what was seen there."""
     verdict = judge(run).verdict
     assert verdict is not None
@@ -1217,7 +1401,9 @@ def test_evidence_says_where_it_was_seen(run: RunEvidence, source: str, detail: 
 
 def test_a_verdict_speaks_of_its_own_reason_alone() -> None:
     """The evidence is that of the primary reason; all else is said over all causes."""
-    run = ended(1, failures=(failed(A), timed_out(B)), collection_failures=(uncollected(),))
+    run = ended(
+        1, failures=(failed(A), timed_out(B)), collection_failures=(uncollected(),)
+    )
     verdict = judge(run).verdict
     assert verdict is not None
     assert verdict.message == "2 tests failed, 1 file can't be collected, 3 causes"
@@ -1231,7 +1417,9 @@ def test_a_verdict_speaks_of_its_own_reason_alone() -> None:
     ("run", "retryable"),
     [
         pytest.param(ended(1, failures=(timed_out(),)), True, id="timeout"),
-        pytest.param(ended(2, collection_failures=(uncollected(),)), False, id="collection"),
+        pytest.param(
+            ended(2, collection_failures=(uncollected(),)), False, id="collection"
+        ),
         pytest.param(ended(1, failures=(failed(),)), False, id="failed-test"),
         pytest.param(ended(128, stage=Stage.GIT_CLONE), True, id="clone"),
     ],
@@ -1259,7 +1447,9 @@ def test_a_verdict_counts_in_words(number: int, message: str) -> None:
 
 # The judge as a function
 
-NODEIDS: Final = st.sampled_from([A, B, "test_b.py::test_[{0}]", "tests/test_ü.py::C::test_x", ""])
+NODEIDS: Final = st.sampled_from(
+    [A, B, "test_b.py::test_[{0}]", "tests/test_ü.py::C::test_x", ""]
+)
 TEXTS: Final = st.sampled_from(
     [
         "",
@@ -1273,7 +1463,9 @@ TEXTS: Final = st.sampled_from(
 )
 REASONS: Final = st.sampled_from(list(FailureReason))
 KIND_NAMES: Final = st.one_of(
-    st.sampled_from([*(kind for kind in known_kinds() if "marker" not in kind), "ours.{x}"]),
+    st.sampled_from(
+        [*(kind for kind in known_kinds() if "marker" not in kind), "ours.{x}"]
+    ),
     st.text(min_size=1, max_size=8),
 )
 EXIT_CODES: Final = st.sampled_from([None, 0, 1, 2, 3, 4, 5, 6, 42, 124, 128, 137, 139])
@@ -1340,7 +1532,9 @@ RUNS: Final = st.builds(
     should_fail=TEXTS,
     counts=COUNTS,
     failures=few(FAILURES),
-    collection_failures=few(st.builds(CollectionFailure, nodeid=NODEIDS, message=TEXTS)),
+    collection_failures=few(
+        st.builds(CollectionFailure, nodeid=NODEIDS, message=TEXTS)
+    ),
     errors=few(st.builds(RunError, origin=st.sampled_from(ORIGINS), message=TEXTS)),
     interruptions=few(
         st.builds(
@@ -1382,12 +1576,17 @@ def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
         assert leads == (first.reason, first.kind)
     nodeids = {next(iter(cause.nodeids), None) for cause in judgement.causes}
     assert judgement.verdict.nodeid in nodeids
-    assert 1 <= len(judgement.verdict.evidence) <= min(len(first.findings), MAX_EVIDENCE)
+    assert (
+        1 <= len(judgement.verdict.evidence) <= min(len(first.findings), MAX_EVIDENCE)
+    )
 
 
 @pytest.mark.slow
 @settings(deadline=None)
-@given(run=RUNS, stage=st.sampled_from([each for each in Stage if each != Stage.BASELINE_RUN]))
+@given(
+    run=RUNS,
+    stage=st.sampled_from([each for each in Stage if each != Stage.BASELINE_RUN]),
+)
 def test_a_green_run_has_no_verdict(run: RunEvidence, stage: Stage) -> None:
     """Whatever was recorded of tests and files, a run that ended well with 0 has no verdict."""
     green = replace(
@@ -1498,8 +1697,14 @@ def test_every_failure_has_its_own_judgement() -> None:
     """Failures, collection failures and errors are judged one by one, in their order."""
     run = ended(
         1,
-        failures=(failed(A), timed_out(B), failed(A, attributed=ours(FailureReason.TOOL_ERROR))),
-        collection_failures=(CollectionFailure(nodeid="t.py", message="SyntaxError: no"),),
+        failures=(
+            failed(A),
+            timed_out(B),
+            failed(A, attributed=ours(FailureReason.TOOL_ERROR)),
+        ),
+        collection_failures=(
+            CollectionFailure(nodeid="t.py", message="SyntaxError: no"),
+        ),
         errors=(RunError(origin="plugin", message="it broke"),),
     )
     judgement = judge(run)
@@ -1525,7 +1730,9 @@ def test_each_failure_is_classified_once(monkeypatch: pytest.MonkeyPatch) -> Non
         return FailureType.VERIFICATION_FAILED
 
     monkeypatch.setattr(classification, "failure_type_of", failure_type_of)
-    judge(ended(1, failures=tuple(failed(f"t.py::test_{number}") for number in range(5))))
+    judge(
+        ended(1, failures=tuple(failed(f"t.py::test_{number}") for number in range(5)))
+    )
     assert len(asked) == 5
 
 
@@ -1543,7 +1750,9 @@ def test_a_marker_in_the_whole_output_hides_nothing(code: int) -> None:
     without, judgement = judge(run), judge(replace(run, marker=marker))
     kinds = [each.kind for each in without.reasons]
     assert kinds
-    assert sorted(each.kind for each in judgement.reasons) == sorted([*kinds, "marker.max_turns"])
+    assert sorted(each.kind for each in judgement.reasons) == sorted(
+        [*kinds, "marker.max_turns"]
+    )
     assert judgement.verdict == without.verdict
 
 
@@ -1589,7 +1798,9 @@ def test_another_status_after_a_session_that_had_failed(
 
 def test_a_log_names_exceptions_without_their_modules() -> None:
     """An import that failed in a test is a broken build in a log as it is in a report."""
-    missing = RaisedException(type="ModuleNotFoundError", module="", message="No module named 'x'")
+    missing = RaisedException(
+        type="ModuleNotFoundError", module="", message="No module named 'x'"
+    )
     run = ended(1, failures=(failed(exception=missing),), output=Output(by_subject={}))
     [judged] = judge(run).failures
     assert judged.failure_type is FailureType.BROKEN_BUILD
@@ -1615,7 +1826,9 @@ def raised_by(owner: CodeOwner | None) -> RaisedException:
         ([None, None, "test"], "test"),
     ],
 )
-def test_the_owner_of_most_failures(owners: list[CodeOwner | None], expected: str | None) -> None:
+def test_the_owner_of_most_failures(
+    owners: list[CodeOwner | None], expected: str | None
+) -> None:
     """A verdict and a group have it; of as many, the first in the documented order."""
     failures = [
         failed(f"test_cart.py::test_{index}", exception=raised_by(owner))
@@ -1630,7 +1843,13 @@ def test_the_owner_of_most_failures(owners: list[CodeOwner | None], expected: st
 def test_other_reasons_do_not_count_for_the_owner() -> None:
     """Failures of another reason or kind are not the verdict's."""
     other = failed(B, exception=raised_by("plugin"), phase="setup")
-    run = ended(failures=(failed(exception=raised_by("project")), other, replace(other, nodeid=A)))
+    run = ended(
+        failures=(
+            failed(exception=raised_by("project")),
+            other,
+            replace(other, nodeid=A),
+        )
+    )
     verdict = judge(run).verdict
     assert verdict is not None
     assert verdict.owner == ("project" if verdict.kind == "test.failed" else "plugin")
@@ -1644,9 +1863,17 @@ def test_other_reasons_do_not_count_for_the_owner() -> None:
 @pytest.mark.parametrize("is_pytest", [True, False], ids=["pytest", "other"])
 def test_a_limit_of_ours_counts_as_exit_code_124(stage: Stage, is_pytest: bool) -> None:
     """In each stage it is the table's answer; the end of a pytest says more where that is asked."""
-    end = ProcessExit(code=143, signal="SIGTERM", source="supervisor", enforced_limit_seconds=1.0)
+    end = ProcessExit(
+        code=143, signal="SIGTERM", source="supervisor", enforced_limit_seconds=1.0
+    )
     judgement = judge(
-        RunEvidence(stage=stage, exit=end, finished=False, recorded=is_pytest, is_pytest=is_pytest)
+        RunEvidence(
+            stage=stage,
+            exit=end,
+            finished=False,
+            recorded=is_pytest,
+            is_pytest=is_pytest,
+        )
     )
     is_plain = stage in (Stage.AGENT_RUN, Stage.FINAL_TEST)
     kind = "process.timeout" if is_pytest and is_plain else "stage.timeout"
@@ -1662,10 +1889,15 @@ def test_ctrl_c_of_a_command_is_an_interruption_in_each_stage(stage: Stage) -> N
     """Whether it dies of the signal, or catches it and leaves with any exit code."""
     caught = Interruption(exception="KeyboardInterrupt", message="Ctrl+C")
     for seen in (
-        {"exit": ProcessExit(code=130, signal="SIGINT", source="supervisor"), "finished": False},
+        {
+            "exit": ProcessExit(code=130, signal="SIGINT", source="supervisor"),
+            "finished": False,
+        },
         {"exit": ProcessExit(code=1, source="supervisor"), "interruptions": (caught,)},
     ):
         run: dict[str, Any] = seen
-        judgement = judge(RunEvidence(stage=stage, recorded=False, is_pytest=False, **run))
+        judgement = judge(
+            RunEvidence(stage=stage, recorded=False, is_pytest=False, **run)
+        )
         assert verdict_of(judgement) == ("INTERRUPTED", "interrupt.keyboard")
         assert judgement.exit_reason is FailureReason.INTERRUPTED

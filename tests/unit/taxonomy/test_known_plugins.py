@@ -24,7 +24,10 @@ HOW_TO = (
     ("--timeout=5 -n", BOTH),
     ("--html=x --timeout=5 --nope", "pip install pytest-html pytest-timeout"),
     ("--snapshot-update", "install pytest-snapshot or syrupy"),
-    ("--html=x --base-url=y", "install pytest-html and pytest-base-url or pytest-playwright"),
+    (
+        "--html=x --base-url=y",
+        "install pytest-html and pytest-base-url or pytest-playwright",
+    ),
     ("--cov-app", ""),
     ("--no-such x.html", ""),
 )
@@ -41,12 +44,21 @@ def test_a_refused_option_names_its_plugin(options: str, how: str) -> None:
 
 def test_settings_fixtures_marks_and_plugins_name_their_plugin() -> None:
     """Whatever is missing, it is looked up in one table."""
-    assert which_to_install("settings", "DJANGO_SETTINGS_MODULE") == "pip install pytest-django"
+    assert (
+        which_to_install("settings", "DJANGO_SETTINGS_MODULE")
+        == "pip install pytest-django"
+    )
     assert which_to_install("settings", "colour") == ""
     assert which_to_install("fixtures", "mocker") == "pip install pytest-mock"
     assert which_to_install("marks", "django_db") == "pip install pytest-django"
-    assert which_to_install("marks", "flaky") == "install pytest-rerunfailures or pytest-retry"
-    assert which_to_install("plugins", "pytest-mock>=3, pytest-nope") == "pip install pytest-mock"
+    assert (
+        which_to_install("marks", "flaky")
+        == "install pytest-rerunfailures or pytest-retry"
+    )
+    assert (
+        which_to_install("plugins", "pytest-mock>=3, pytest-nope")
+        == "pip install pytest-mock"
+    )
 
 
 def test_only_options_are_refused() -> None:
@@ -61,7 +73,8 @@ def test_the_tables_are_sorted_and_whole() -> None:
     sorts = ("options", "settings", "fixtures", "marks")
     plugins = packaged_table("plugins").items()
     options, *others = (
-        {name: added[sort] for name, added in plugins if sort in added} for sort in sorts
+        {name: added[sort] for name, added in plugins if sort in added}
+        for sort in sorts
     )
     for table in (options, *others):
         assert list(table) == sorted(table)
@@ -76,15 +89,30 @@ def test_the_tables_are_sorted_and_whole() -> None:
 def test_our_own_names_are_those_of_the_help() -> None:
     """Whoever runs pytest where this plugin is not installed is told what to install."""
     shown = subprocess.run(
-        [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pytest", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     heads = re.findall(r"^  (--.+?)(?:  |$)", shown, re.MULTILINE)
-    options = {name for head in heads for name in re.findall(r"(?:^|, )(--[\w-]+)", head)}
+    options = {
+        name for head in heads for name in re.findall(r"(?:^|, )(--[\w-]+)", head)
+    }
     settings = re.findall(r"^  (\w+) \(", shown, re.MULTILINE)
-    ours = {each for each in options if re.match("--(why|failure-taxonomy|bench)(-|$)", each)}
-    assert sorted(ours) == packaged_table("plugins")["pytest-failure-taxonomy"]["options"]
-    ours = {each for each in settings if re.match("(failure_taxonomy|bench)(_|$)", each)}
-    assert sorted(ours) == packaged_table("plugins")["pytest-failure-taxonomy"]["settings"]
+    ours = {
+        each
+        for each in options
+        if re.match("--(why|failure-taxonomy|bench)(-|$)", each)
+    }
+    assert (
+        sorted(ours) == packaged_table("plugins")["pytest-failure-taxonomy"]["options"]
+    )
+    ours = {
+        each for each in settings if re.match("(failure_taxonomy|bench)(_|$)", each)
+    }
+    assert (
+        sorted(ours) == packaged_table("plugins")["pytest-failure-taxonomy"]["settings"]
+    )
 
 
 @pytest.mark.parametrize("option", ["--cov", "--cov=x", "--cov=--x=y"])

@@ -19,7 +19,9 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
-WITHIN_GENAI: Final = "lib/site-packages/google/generativeai/generative_models.py:331: in generate"
+WITHIN_GENAI: Final = (
+    "lib/site-packages/google/generativeai/generative_models.py:331: in generate"
+)
 
 
 def raised(name: str, message: str = "", *bases: str) -> RaisedException:
@@ -27,7 +29,10 @@ def raised(name: str, message: str = "", *bases: str) -> RaisedException:
     module, _, kind = name.rpartition(".")
     ends = ("builtins.Exception", "builtins.BaseException")
     return RaisedException(
-        type=kind, module=module, message=message, bases=(name, *bases, *ends) if bases else ()
+        type=kind,
+        module=module,
+        message=message,
+        bases=(name, *bases, *ends) if bases else (),
     )
 
 
@@ -47,11 +52,23 @@ def kind_of(exception: RaisedException, traceback: str | None = None) -> str | N
         ("docker.errors.DockerException", "Error while fetching", "sandbox.docker"),
         ("docker.errors.ImageNotFound", "404 Client Error", "sandbox.docker"),
         ("aiodocker.exceptions.DockerError", "no", "sandbox.docker"),
-        ("kubernetes.client.exceptions.ApiException", "(503)\nReason: x", "sandbox.kubernetes"),
-        ("kubernetes.config.config_exception.ConfigException", "", "sandbox.kubernetes"),
+        (
+            "kubernetes.client.exceptions.ApiException",
+            "(503)\nReason: x",
+            "sandbox.kubernetes",
+        ),
+        (
+            "kubernetes.config.config_exception.ConfigException",
+            "",
+            "sandbox.kubernetes",
+        ),
         ("kubernetes_asyncio.client.exceptions.ApiException", "", "sandbox.kubernetes"),
         ("podman.errors.exceptions.APIError", "", "sandbox.podman"),
-        ("testcontainers.core.exceptions.ContainerStartException", "", "sandbox.testcontainers"),
+        (
+            "testcontainers.core.exceptions.ContainerStartException",
+            "",
+            "sandbox.testcontainers",
+        ),
         ("openai.RateLimitError", "Error code: 429 - {}", "llm.rate_limited"),
         (
             "openai.RateLimitError",
@@ -67,7 +84,11 @@ def kind_of(exception: RaisedException, traceback: str | None = None) -> str | N
             "Error code: 400 - {'error': {'code': 'context_length_exceeded'}}",
             "llm.context_exceeded",
         ),
-        ("openai.OpenAIError", "Missing credentials. Please pass an", "llm.authentication"),
+        (
+            "openai.OpenAIError",
+            "Missing credentials. Please pass an",
+            "llm.authentication",
+        ),
         ("openai.APIStatusError", "Error code: 503 - {}", "llm.unavailable"),
         ("openai.APIStatusError", "Error code: 418 - {}", "llm.error"),
         ("openai.APIError", "An error occurred", "llm.error"),
@@ -75,17 +96,29 @@ def kind_of(exception: RaisedException, traceback: str | None = None) -> str | N
         ("openai.error.APIError", "", "llm.error"),
         ("anthropic.RateLimitError", "Error code: 429 - {}", "llm.rate_limited"),
         ("anthropic.InternalServerError", "Error code: 500 - {}", "llm.unavailable"),
-        ("anthropic._exceptions.OverloadedError", "Error code: 529 - {}", "llm.unavailable"),
+        (
+            "anthropic._exceptions.OverloadedError",
+            "Error code: 529 - {}",
+            "llm.unavailable",
+        ),
         (
             "anthropic.BadRequestError",
             "Error code: 400 - {'error': {'message': 'Your credit balance is too low to'}}",
             "llm.quota_exceeded",
         ),
-        ("litellm.exceptions.RateLimitError", "litellm.RateLimitError: x", "llm.rate_limited"),
+        (
+            "litellm.exceptions.RateLimitError",
+            "litellm.RateLimitError: x",
+            "llm.rate_limited",
+        ),
         ("litellm.exceptions.ContextWindowExceededError", "", "llm.context_exceeded"),
         ("litellm.exceptions.BudgetExceededError", "", "llm.quota_exceeded"),
         ("litellm.exceptions.GuardrailRaisedException", "", "llm.error"),
-        ("google.genai.errors.ClientError", "429 RESOURCE_EXHAUSTED. {}", "llm.rate_limited"),
+        (
+            "google.genai.errors.ClientError",
+            "429 RESOURCE_EXHAUSTED. {}",
+            "llm.rate_limited",
+        ),
         ("google.genai.errors.ServerError", "503 UNAVAILABLE. {}", "llm.unavailable"),
         (
             "google.genai.errors.ClientError",
@@ -103,7 +136,9 @@ def kind_of(exception: RaisedException, traceback: str | None = None) -> str | N
         ("builtins.ValueError", "openai.RateLimitError: docker.errors.APIError", None),
     ],
 )
-def test_an_exception_is_known_by_its_name(name: str, message: str, kind: str | None) -> None:
+def test_an_exception_is_known_by_its_name(
+    name: str, message: str, kind: str | None
+) -> None:
     """The dotted name of the class alone is enough, as it is all that a log shows."""
     assert kind_of(raised(name, message)) == kind
 
@@ -118,27 +153,49 @@ def test_an_exception_is_known_by_its_name(name: str, message: str, kind: str | 
         (("requests.exceptions.HTTPError",), None),
     ],
 )
-def test_a_derived_class_counts_as_its_base(bases: tuple[str, ...], kind: str | None) -> None:
+def test_a_derived_class_counts_as_its_base(
+    bases: tuple[str, ...], kind: str | None
+) -> None:
     """A class of the user's own, or one that the table has no row for, is what its bases are."""
     assert kind_of(raised("mine.Error", "", *bases)) == kind
 
 
 def test_googles_shared_exceptions_need_a_sign_of_the_model() -> None:
     """The same classes come from Google's storage; message or traceback tell them apart."""
-    exhausted = raised("google.api_core.exceptions.ResourceExhausted", "429 Quota exceeded")
+    exhausted = raised(
+        "google.api_core.exceptions.ResourceExhausted", "429 Quota exceeded"
+    )
     assert kind_of(exhausted) is None
-    assert kind_of(exhausted, "lib/site-packages/google/cloud/storage/blob.py:1: in get") is None
+    assert (
+        kind_of(exhausted, "lib/site-packages/google/cloud/storage/blob.py:1: in get")
+        is None
+    )
     assert kind_of(exhausted, WITHIN_GENAI) == "llm.rate_limited"
     assert kind_of(exhausted, WITHIN_GENAI.replace("/", "\\")) == "llm.rate_limited"
     told = "429 Quota exceeded for service 'generativelanguage.googleapis.com'"
-    assert kind_of(raised(f"{exhausted.module}.{exhausted.type}", told)) == "llm.rate_limited"
+    assert (
+        kind_of(raised(f"{exhausted.module}.{exhausted.type}", told))
+        == "llm.rate_limited"
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "kind"),
     [
         (["git", "clone", "https://x/y.git"], "git.clone_failed"),
-        (["/usr/bin/git", "-C", "/a b", "-c", "a.b=c", "--no-pager", "checkout", "v1"], "checkout"),
+        (
+            [
+                "/usr/bin/git",
+                "-C",
+                "/a b",
+                "-c",
+                "a.b=c",
+                "--no-pager",
+                "checkout",
+                "v1",
+            ],
+            "checkout",
+        ),
         (["git", "--git-dir=/x/.git", "switch", "main"], "checkout"),
         (["git.exe", "clone", "C:\\a\\b"], "git.clone_failed"),
         (["C:\\Program Files\\Git\\bin\\git.exe", "clone"], "git.clone_failed"),
@@ -175,7 +232,10 @@ def test_a_failed_git_is_known_by_its_command(command: Any, kind: str | None) ->
 @pytest.mark.parametrize(
     ("message", "subcommand"),
     [
-        ("Cmd('git') failed due to: exit code(128)\n  cmdline: git clone -v -- a b", "clone"),
+        (
+            "Cmd('git') failed due to: exit code(128)\n  cmdline: git clone -v -- a b",
+            "clone",
+        ),
         ("Cmd('git') failed\n  cmdline: git checkout nope\n  stderr: 'x'", "checkout"),
         ("Cmd('/a/git') not found due to: x\n  cmdline: /a/git -C x status", "status"),
         ("Cmd('git') failed\n  cmdline: git", ""),
@@ -210,7 +270,11 @@ def test_every_kind_of_the_tables_is_one_of_ours() -> None:
     table = packaged_table("libraries")
     given = {
         *kinds_by_exception().values(),
-        *(kind for part in ("modules", "git", "http", "phrases") for kind in table[part].values()),
+        *(
+            kind
+            for part in ("modules", "git", "http", "phrases")
+            for kind in table[part].values()
+        ),
         "sandbox.memory",  # given by how near a limit of memory was
     }
     given |= {means["kind"] for means in packaged_table("tools")["causes"].values()} & {
@@ -254,7 +318,11 @@ DISTRIBUTIONS: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ("anthropic", "AnthropicError", {"APITimeoutError": "llm.timeout"}),
     ("litellm.exceptions", "OpenAIError", {"Timeout": "llm.timeout"}),
     ("google.genai.errors", "APIError", {}),
-    ("google.api_core.exceptions", "GoogleAPIError", {"DeadlineExceeded": "llm.timeout"}),
+    (
+        "google.api_core.exceptions",
+        "GoogleAPIError",
+        {"DeadlineExceeded": "llm.timeout"},
+    ),
     ("google.generativeai.types.generation_types", "BlockedPromptException", {}),
     ("git.exc", "GitError", {"CheckoutError": "git.checkout_failed"}),
     ("gitdb.exc", "ODBError", {}),
@@ -269,7 +337,9 @@ def test_the_table_has_the_names_that_the_real_classes_have(
     """Every exception of an installed library is known, by its own name and by its bases."""
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         pytest.skip(f"{module} is not installed")
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import asks the network
+    monkeypatch.setenv(
+        "LITELLM_LOCAL_MODEL_COST_MAP", "True"
+    )  # else its import asks the network
     real = pytest.importorskip(module)
     top = module.partition(".")[0]
     classes = [
@@ -285,7 +355,9 @@ def test_the_table_has_the_names_that_the_real_classes_have(
             type=each.__qualname__,
             module=each.__module__,
             message="odd",
-            bases=tuple(f"{one.__module__}.{one.__qualname__}" for one in each.__mro__[:-1]),
+            bases=tuple(
+                f"{one.__module__}.{one.__qualname__}" for one in each.__mro__[:-1]
+            ),
         )
         kind = kind_of(described, WITHIN_GENAI)
         assert kind is not None, each
@@ -293,7 +365,9 @@ def test_the_table_has_the_names_that_the_real_classes_have(
         if each.__module__ == module:
             by_name = raised(f"{module}.{each.__qualname__}", "odd")
             assert kind_of(by_name, WITHIN_GENAI) is not None, each
-    listed = [name for name in kinds_by_exception() if name.rpartition(".")[0] == module]
+    listed = [
+        name for name in kinds_by_exception() if name.rpartition(".")[0] == module
+    ]
     missing = [name for name in listed if not hasattr(real, name.rpartition(".")[2])]
     assert set(missing) <= LEFT_OR_PRIVATE
 

@@ -24,7 +24,9 @@ from pytest_failure_taxonomy.taxonomy.words import amount_words
 GIB: Final = 1 << 30
 LAST: Final = MemorySeen(used_bytes=int(1.9 * GIB), limit_bytes=2 * GIB, rss_bytes=GIB)
 SEEN: Final = "memory last seen: 1.9 of 2.0 GiB of its control group"
-ALONE: Final = "it used 1.9 of 2.0 GiB of its control group: this process by itself was too large"
+ALONE: Final = (
+    "it used 1.9 of 2.0 GiB of its control group: this process by itself was too large"
+)
 TOGETHER: Final = (
     "it used 0.5 of 2.0 GiB of its control group: all processes together were too large"
 )
@@ -51,7 +53,11 @@ def test_amounts_in_words(used: int, limit: int | None, words: str) -> None:
     [
         pytest.param({}, "process.killed", "likely", "SIGKILL", id="nothing"),
         pytest.param(
-            {"memory": LAST}, "process.killed", "likely", f"SIGKILL; {SEEN}", id="near the limit"
+            {"memory": LAST},
+            "process.killed",
+            "likely",
+            f"SIGKILL; {SEEN}",
+            id="near the limit",
         ),
         pytest.param(
             {"memory": MemorySeen(rss_bytes=GIB, total_rss_bytes=3 * GIB)},
@@ -75,7 +81,10 @@ def test_amounts_in_words(used: int, limit: int | None, words: str) -> None:
             id="named",
         ),
         pytest.param(
-            {"oom_kill": OomKill(rss_bytes=GIB // 2, limit_bytes=2 * GIB), "memory": LAST},
+            {
+                "oom_kill": OomKill(rss_bytes=GIB // 2, limit_bytes=2 * GIB),
+                "memory": LAST,
+            },
             "process.oom",
             "certain",
             f"SIGKILL by the kernel's OOM killer: {TOGETHER}; {SEEN}",
@@ -124,13 +133,19 @@ def out_of_memory(memory: MemoryPressure | None) -> TestFailure:
         bases=("builtins.MemoryError", "builtins.Exception", "builtins.BaseException"),
         memory=memory,
     )
-    return TestFailure(nodeid="t.py::test_a", phase="call", message="", exception=raised)
+    return TestFailure(
+        nodeid="t.py::test_a", phase="call", message="", exception=raised
+    )
 
 
 @pytest.mark.parametrize(
     ("memory", "kind", "message"),
     [
-        (None, "test.failed", "1 test failed: more memory was asked for than can be had: test_a"),
+        (
+            None,
+            "test.failed",
+            "1 test failed: more memory was asked for than can be had: test_a",
+        ),
         (
             MemoryPressure(limit="RLIMIT_AS", used_bytes=GIB, limit_bytes=2 * GIB),
             "test.failed",
@@ -140,7 +155,9 @@ def out_of_memory(memory: MemoryPressure | None) -> TestFailure:
             ),
         ),
         (
-            MemoryPressure(limit="RLIMIT_AS", used_bytes=int(1.9 * GIB), limit_bytes=2 * GIB),
+            MemoryPressure(
+                limit="RLIMIT_AS", used_bytes=int(1.9 * GIB), limit_bytes=2 * GIB
+            ),
             "sandbox.memory",
             "1 test failed: the memory ran out: 1.9 of 2.0 GiB that RLIMIT_AS allows: test_a",
         ),

@@ -136,7 +136,9 @@ def test_parameters_are_stripped(nodeid: str, function: str) -> None:
 def test_the_text_has_each_list_once() -> None:
     """It says what to do about each sort, and lists are capped and say what they leave out."""
     first = [f"{A}[{number}]" for number in range(40)]
-    mismatch = disagree(first, first[::-1], first[:20], [f"{A}[{n}]" for n in range(50, 90)])
+    mismatch = disagree(
+        first, first[::-1], first[:20], [f"{A}[{n}]" for n in range(50, 90)]
+    )
     text = text_of_mismatch(mismatch)
     assert text.splitlines()[:3] == [
         next(line for line in text.splitlines() if "PYTHONHASHSEED=0" in line),
@@ -175,4 +177,8 @@ def test_it_is_one_internal_error() -> None:
     assert verdict is not None
     said = (verdict.reason, verdict.kind, verdict.failure_type, verdict.recovery_action)
     assert said == ("INTERNAL_ERROR", "collection.mismatch", "UNKNOWN", "escalate")
-    assert (verdict.confidence, verdict.retryable, len(verdict.evidence)) == ("certain", False, 1)
+    assert (verdict.confidence, verdict.retryable, len(verdict.evidence)) == (
+        "certain",
+        False,
+        1,
+    )

@@ -22,14 +22,23 @@ from pytest_failure_taxonomy.taxonomy.order import (
     read_ranges,
 )
 from pytest_failure_taxonomy.taxonomy.values import to_dict
-from tests.helpers.reports import assert_valid_report, make_context, make_full_run, make_run
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_context,
+    make_full_run,
+    make_run,
+)
 
 NODEIDS = [f"test_it.py::test_{name}" for name in "abcd"]
 
 
-def made(starts: list[int], nodeids: list[str] = NODEIDS, tests: int = 4) -> Order | None:
+def made(
+    starts: list[int], nodeids: list[str] = NODEIDS, tests: int = 4
+) -> Order | None:
     """Return the order of starts by two workers of which the names are known."""
-    plan = Plan(tests=tests, digest=digest_of(nodeids[:tests]), hash=0, distribution="load")
+    plan = Plan(
+        tests=tests, digest=digest_of(nodeids[:tests]), hash=0, distribution="load"
+    )
     return order_of(starts, ["main", "gw1", "gw10"], nodeids, plan)
 
 
@@ -60,7 +69,9 @@ def test_ranges_are_read_as_they_were_written(numbers: list[int]) -> None:
     assert read_ranges(as_ranges(numbers)) == numbers
 
 
-@pytest.mark.parametrize("text", ["x", "3-1", "0-999999999999", f"0-{MAX_STARTS}", "1--2"])
+@pytest.mark.parametrize(
+    "text", ["x", "3-1", "0-999999999999", f"0-{MAX_STARTS}", "1--2"]
+)
 def test_what_is_no_order_is_refused(text: str) -> None:
     """A report of anybody's can't make a reader use up the memory."""
     with pytest.raises(ValueError, match=text[0]):
@@ -81,7 +92,11 @@ def test_starts_are_told_by_worker() -> None:
     assert order is not None
     assert order.workers == {"gw1": "0-1", "gw10": "3 1"}
     assert list(order.workers) == ["gw1", "gw10"]
-    assert (order.tests, order.digest, order.truncated) == (4, digest_of(NODEIDS), False)
+    assert (order.tests, order.digest, order.truncated) == (
+        4,
+        digest_of(NODEIDS),
+        False,
+    )
     assert (order.seeds, order.distribution) == ({"hash": 0}, "load")
 
 
@@ -123,7 +138,9 @@ def test_a_report_has_it_where_something_failed() -> None:
         distribution="load",
         truncated=False,
     )
-    fields = {name: getattr(make_full_run(), name) for name in ("failures", "exit", "workers")}
+    fields = {
+        name: getattr(make_full_run(), name) for name in ("failures", "exit", "workers")
+    }
     run = make_run(**fields, order=order)
     report = build_report(run, judge(run), make_context())
     assert_valid_report(report)

@@ -35,7 +35,9 @@ def names_of(name: str, *bases: str) -> tuple[str, ...]:
     own = getattr(builtins, name.removeprefix("builtins."), None)
     if isinstance(own, type):
         return tuple(f"builtins.{each.__name__}" for each in own.__mro__[:-1])
-    return (name, *bases, "builtins.Exception", "builtins.BaseException") if bases else ()
+    return (
+        (name, *bases, "builtins.Exception", "builtins.BaseException") if bases else ()
+    )
 
 
 def facts_of(facts: dict[str, str]) -> tuple[Fact, ...]:
@@ -48,11 +50,17 @@ def link(
 ) -> LinkedException:
     """Return what another exception was raised from, or after."""
     names = names_of(name, *bases) or (name,)
-    return LinkedException(bases=names, message=message, is_cause=is_cause, facts=facts_of(facts))
+    return LinkedException(
+        bases=names, message=message, is_cause=is_cause, facts=facts_of(facts)
+    )
 
 
 def raised(
-    name: str, message: str = "", *bases: str, chain: tuple[LinkedException, ...] = (), **facts: str
+    name: str,
+    message: str = "",
+    *bases: str,
+    chain: tuple[LinkedException, ...] = (),
+    **facts: str,
 ) -> RaisedException:
     """Return an exception, given by its dotted name."""
     module, _, kind = name.rpartition(".")
@@ -148,7 +156,9 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("ModuleNotFoundError", "No module named 'acme_sdk'", distribution="acme-sdk"),
+        raised(
+            "ModuleNotFoundError", "No module named 'acme_sdk'", distribution="acme-sdk"
+        ),
         "acme_sdk is not installed",
         "pip install acme-sdk",
         "import acme_sdk",
@@ -177,7 +187,9 @@ ROWS: Final = (
     ),
     Row(
         raised(
-            "ModuleNotFoundError", "No module named 'cv2'", distribution="opencv-contrib-python"
+            "ModuleNotFoundError",
+            "No module named 'cv2'",
+            distribution="opencv-contrib-python",
         ),
         "cv2 is not installed",
         "pip install opencv-contrib-python",
@@ -223,7 +235,9 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("ModuleNotFoundError", "No module named 'queue.x'; 'queue' is not a package"),
+        raised(
+            "ModuleNotFoundError", "No module named 'queue.x'; 'queue' is not a package"
+        ),
         "queue.x does not exist: queue is not a package",
         None,
         "import queue.x",
@@ -252,7 +266,9 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("ImportError", "cannot import name 'nope' from 'app' (/x/app/__init__.py)"),
+        raised(
+            "ImportError", "cannot import name 'nope' from 'app' (/x/app/__init__.py)"
+        ),
         "nope can't be imported from app",
         None,
         "import app.nope",
@@ -282,12 +298,18 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("OSError", "libnope.so: cannot open shared object file: No such file or directory"),
+        raised(
+            "OSError",
+            "libnope.so: cannot open shared object file: No such file or directory",
+        ),
         "the shared library libnope.so is not installed",
         retryable=False,
     ),
     Row(
-        raised("ImportError", "/lib/libm.so.6: version `GLIBC_2.38' not found (required by x.so)"),
+        raised(
+            "ImportError",
+            "/lib/libm.so.6: version `GLIBC_2.38' not found (required by x.so)",
+        ),
         "the system's libraries are too old: there is no GLIBC_2.38",
         None,
         "library GLIBC_2.38",
@@ -319,7 +341,11 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("FileNotFoundError", "[WinError 2] The system cannot find", raised_by="subprocess"),
+        raised(
+            "FileNotFoundError",
+            "[WinError 2] The system cannot find",
+            raised_by="subprocess",
+        ),
         "a program that is to be started is not installed",
         None,
         f"program {FINGERPRINT}",
@@ -339,7 +365,9 @@ ROWS: Final = (
         raised(
             "builtins.ExceptionGroup",
             "unhandled errors in a TaskGroup (1 sub-exception)",
-            chain=(link("ConnectionRefusedError", "no", host="127.0.0.1", port="5439"),),
+            chain=(
+                link("ConnectionRefusedError", "no", host="127.0.0.1", port="5439"),
+            ),
         ),
         "nothing listens on 127.0.0.1:5439",
         key=LOCAL,
@@ -366,7 +394,10 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("zoneinfo._common.ZoneInfoNotFoundError", "'No time zone found with key Europe/X'"),
+        raised(
+            "zoneinfo._common.ZoneInfoNotFoundError",
+            "'No time zone found with key Europe/X'",
+        ),
         "there is no time zone Europe/X: its data is not installed, or its name is wrong",
         "pip install tzdata",
         "time zone data",
@@ -416,7 +447,9 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("OSError", "[Errno 98] Address already in use", host="127.0.0.1", port="80"),
+        raised(
+            "OSError", "[Errno 98] Address already in use", host="127.0.0.1", port="80"
+        ),
         "the address 127.0.0.1:80 is in use already",
         "stop what listens there, or bind port 0",
         "bind 127.0.0.1:80",
@@ -446,12 +479,17 @@ ROWS: Final = (
     ),
     # Connections
     Row(
-        raised("ConnectionRefusedError", "[Errno 111] x", host="127.0.0.1", port="5439"),
+        raised(
+            "ConnectionRefusedError", "[Errno 111] x", host="127.0.0.1", port="5439"
+        ),
         "nothing listens on 127.0.0.1:5439",
         key=LOCAL,
     ),
     Row(
-        raised("ConnectionRefusedError", "[Errno 111] Connect call failed ('127.0.0.1', 5439)"),
+        raised(
+            "ConnectionRefusedError",
+            "[Errno 111] Connect call failed ('127.0.0.1', 5439)",
+        ),
         "nothing listens on 127.0.0.1:5439",
         key=LOCAL,
     ),
@@ -518,7 +556,11 @@ ROWS: Final = (
             "httpx.TransportError",
             url="http://127.0.0.1:5439/x",
             chain=(
-                link("httpcore.ConnectError", "[Errno 111] Connection refused", is_cause=True),
+                link(
+                    "httpcore.ConnectError",
+                    "[Errno 111] Connection refused",
+                    is_cause=True,
+                ),
                 link(
                     "ConnectionRefusedError",
                     "[Errno 111] Connection refused",
@@ -550,7 +592,9 @@ ROWS: Final = (
         key=LOCAL,
     ),
     Row(
-        raised("urllib.error.URLError", "<urlopen error [Errno 111] Connection refused>"),
+        raised(
+            "urllib.error.URLError", "<urlopen error [Errno 111] Connection refused>"
+        ),
         "the connection was refused",
         key=f"connect {FINGERPRINT} refused",
     ),
@@ -662,7 +706,9 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("botocore.exceptions.NoCredentialsError", "Unable to locate credentials"),
+        raised(
+            "botocore.exceptions.NoCredentialsError", "Unable to locate credentials"
+        ),
         "there are no credentials for AWS",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
         "aws credentials",
@@ -758,13 +804,17 @@ ROWS: Final = (
         "kafka",
     ),
     Row(
-        raised("pika.exceptions.ProbableAuthenticationError", "(403, 'ACCESS_REFUSED')"),
+        raised(
+            "pika.exceptions.ProbableAuthenticationError", "(403, 'ACCESS_REFUSED')"
+        ),
         "RabbitMQ: wrong user or password",
         key="rabbitmq authentication",
         retryable=False,
     ),
     Row(
-        raised("sqlite3.OperationalError", "no such table: users", "sqlite3.DatabaseError"),
+        raised(
+            "sqlite3.OperationalError", "no such table: users", "sqlite3.DatabaseError"
+        ),
         "the database has no table users",
         key="table users",
         owner=None,
@@ -794,7 +844,12 @@ ROWS: Final = (
     ),
     # Code and configuration
     Row(
-        raised("SyntaxError", "invalid syntax (bad.py, line 7)", filename="/x/bad.py", lineno="7"),
+        raised(
+            "SyntaxError",
+            "invalid syntax (bad.py, line 7)",
+            filename="/x/bad.py",
+            lineno="7",
+        ),
         "SyntaxError: invalid syntax (/x/bad.py:7)",
         None,
         "syntax /x/bad.py:7",
@@ -830,7 +885,10 @@ ROWS: Final = (
     ),
     *(
         Row(
-            raised("builtins.Failed", f"'{slip}' not found in `markers` configuration option"),
+            raised(
+                "builtins.Failed",
+                f"'{slip}' not found in `markers` configuration option",
+            ),
             f"the mark '{slip}' is not registered",
             f"did you mean {mark}?",
             f"mark {slip}",
@@ -853,7 +911,9 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("builtins.Failed", "'django_db' not found in `markers` configuration option"),
+        raised(
+            "builtins.Failed", "'django_db' not found in `markers` configuration option"
+        ),
         "the mark 'django_db' is not registered",
         "pip install pytest-django",
         "plugin pytest-django",
@@ -862,7 +922,8 @@ ROWS: Final = (
     ),
     Row(
         raised(
-            "pytest.PytestUnknownMarkWarning", "Unknown pytest.mark.slow - is this a typo?  You can"
+            "pytest.PytestUnknownMarkWarning",
+            "Unknown pytest.mark.slow - is this a typo?  You can",
         ),
         "the mark 'slow' is not registered",
         'add slow to "markers" in the configuration of pytest',
@@ -871,7 +932,10 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("builtins.Failed", "async def functions are not natively supported.\nYou need"),
+        raised(
+            "builtins.Failed",
+            "async def functions are not natively supported.\nYou need",
+        ),
         "no plugin runs async tests",
         "pip install pytest-asyncio",
         "plugin pytest-asyncio",
@@ -920,7 +984,12 @@ ROWS: Final = (
             "Exception in thread Thread-3",
             "builtins.Warning",
             chain=(
-                link("ZeroDivisionError", "division by zero", is_cause=True, place="app/x.py:3"),
+                link(
+                    "ZeroDivisionError",
+                    "division by zero",
+                    is_cause=True,
+                    place="app/x.py:3",
+                ),
             ),
         ),
         "ZeroDivisionError: division by zero in a thread (app/x.py:3)",
@@ -935,7 +1004,9 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
-        raised("AssertionError", "assert [+ received] == [- snapshot]\n  - 'a'\n  + 'b'"),
+        raised(
+            "AssertionError", "assert [+ received] == [- snapshot]\n  - 'a'\n  + 'b'"
+        ),
         "the output differs from the snapshot",
         "if the new output is right: pytest --snapshot-update",
         "snapshot syrupy",
@@ -945,22 +1016,48 @@ ROWS: Final = (
 )
 
 
-POOL: Final = "HTTPSConnectionPool(host='api.example.com', port=443): Max retries exceeded: "
+POOL: Final = (
+    "HTTPSConnectionPool(host='api.example.com', port=443): Max retries exceeded: "
+)
 AT: Final = 'connection to server at "127.0.0.1", port 5432 failed: '
 AWS: Final = "An error occurred ({}) when calling the PutItem operation: x"
 
 EXAMPLES: Final = (
-    ("ImportError", "dlopen(/x/y.so, 0x2): no", "the shared library /x/y.so can't be loaded"),
-    ("ImportError", "DLL load failed while importing _ssl: x", "a DLL that _ssl needs is missing"),
+    (
+        "ImportError",
+        "dlopen(/x/y.so, 0x2): no",
+        "the shared library /x/y.so can't be loaded",
+    ),
+    (
+        "ImportError",
+        "DLL load failed while importing _ssl: x",
+        "a DLL that _ssl needs is missing",
+    ),
     (
         "ImportError",
         "failed to find libmagic.  Check your installation",
         "the shared library libmagic.so.1 is not installed",
     ),
-    ("git.exc.GitCommandNotFound", "Cmd('git') not found", "the program 'git' is not installed"),
-    ("ImportError", "Bad git executable.\nThe git", "the program 'git' is not installed"),
-    ("OSError", "[Errno 122] Disk quota exceeded: 'x'", "the disk quota is used up (x)"),
-    ("OSError", "[Errno 98] Address already in use", "a network address is in use already"),
+    (
+        "git.exc.GitCommandNotFound",
+        "Cmd('git') not found",
+        "the program 'git' is not installed",
+    ),
+    (
+        "ImportError",
+        "Bad git executable.\nThe git",
+        "the program 'git' is not installed",
+    ),
+    (
+        "OSError",
+        "[Errno 122] Disk quota exceeded: 'x'",
+        "the disk quota is used up (x)",
+    ),
+    (
+        "OSError",
+        "[Errno 98] Address already in use",
+        "a network address is in use already",
+    ),
     ("OSError", "[Errno 12] Cannot allocate memory", "the memory ran out"),
     (
         "requests.exceptions.ConnectionError",
@@ -1017,7 +1114,11 @@ EXAMPLES: Final = (
         ),
         "the TLS certificate of api.example.com:443 is not trusted: certificate has expired",
     ),
-    ("ssl.SSLError", "[SSL: WRONG_VERSION_NUMBER] wrong version number", "no TLS is spoken there"),
+    (
+        "ssl.SSLError",
+        "[SSL: WRONG_VERSION_NUMBER] wrong version number",
+        "no TLS is spoken there",
+    ),
     (
         "psycopg2.OperationalError",
         (
@@ -1182,7 +1283,11 @@ EXAMPLES: Final = (
         "Authentication failed., full error: {}",
         "MongoDB: authentication failed",
     ),
-    ("cimpl.KafkaException", "KafkaError{code=_TRANSPORT,val=-195}", "Kafka can't be reached"),
+    (
+        "cimpl.KafkaException",
+        "KafkaError{code=_TRANSPORT,val=-195}",
+        "Kafka can't be reached",
+    ),
     ("kafka.errors.AuthenticationFailedError", "x", "Kafka: authentication failed"),
     (
         "pika.exceptions.ProbableAccessDeniedError",
@@ -1396,7 +1501,11 @@ WITH_FACTS: Final = (
         "there is no route to 10.0.0.1:80",
     ),
     (
-        raised("builtins.Failed", "async def functions are not natively supported", plugin="anyio"),
+        raised(
+            "builtins.Failed",
+            "async def functions are not natively supported",
+            plugin="anyio",
+        ),
         "the async test is not marked for anyio",
     ),
     (
@@ -1419,7 +1528,9 @@ def test_a_name_and_a_text_are_enough(name: str, message: str, what: str) -> Non
     assert found.what == what
 
 
-@pytest.mark.parametrize(("exception", "what"), WITH_FACTS, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(
+    ("exception", "what"), WITH_FACTS, ids=lambda each: str(each)[:30]
+)
 def test_what_only_the_recorder_knows(exception: RaisedException, what: str) -> None:
     """A field of the exception, or what it was raised from, says more than its text."""
     found = of_test(exception)
@@ -1427,7 +1538,9 @@ def test_what_only_the_recorder_knows(exception: RaisedException, what: str) -> 
     assert found.what == what
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.raised.type}-{row.what[:40]}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row.raised.type}-{row.what[:40]}"
+)
 def test_what_is_to_be_mended(row: Row) -> None:
     """A sentence without the exception's name, its fix, whose it is, and one key for one cause."""
     found = of_test(row.raised)
@@ -1439,20 +1552,36 @@ def test_what_is_to_be_mended(row: Row) -> None:
 @pytest.mark.parametrize(
     "exception",
     [
-        raised("AssertionError", "no such user", chain=(link("KeyError", "'x'", is_cause=True),)),
+        raised(
+            "AssertionError",
+            "no such user",
+            chain=(link("KeyError", "'x'", is_cause=True),),
+        ),
         raised(
             "AssertionError",
             "the service is down",
-            chain=(link("ConnectionRefusedError", "no", is_cause=True, host="x", port="1"),),
+            chain=(
+                link("ConnectionRefusedError", "no", is_cause=True, host="x", port="1"),
+            ),
         ),
-        raised("builtins.Failed", "no service", chain=(link("ConnectionRefusedError", host="x"),)),
-        raised("ValueError", "bad", chain=(link("ConnectionRefusedError", host="x", port="1"),)),
+        raised(
+            "builtins.Failed",
+            "no service",
+            chain=(link("ConnectionRefusedError", host="x"),),
+        ),
+        raised(
+            "ValueError",
+            "bad",
+            chain=(link("ConnectionRefusedError", host="x", port="1"),),
+        ),
         raised("ValueError", "bad", chain=(link("KeyError", "'x'", is_cause=True),)),
         raised("KeyError", "'DATABASE_URL'"),
         raised("TimeoutError", ""),
         raised("TimeoutError", "the job took too long"),
         raised("mine.HTTPError", "503 Server Error for url: https://x/"),
-        raised("subprocess.CalledProcessError", "Command '['false']' returned non-zero"),
+        raised(
+            "subprocess.CalledProcessError", "Command '['false']' returned non-zero"
+        ),
         raised("AssertionError", "assert 1 == 2"),
         raised("AssertionError", "assert page == snapshot_of_page"),
         raised("RuntimeError", "boom"),
@@ -1517,9 +1646,15 @@ def test_a_mock_behind_a_real_exception_makes_it_simulated() -> None:
 @pytest.mark.parametrize(
     ("exception", "key"),
     [
-        (raised("AttributeError", "'Cart' object has no attribute 'add'"), "attribute Cart.add"),
         (
-            raised("AttributeError", "module 'shop' has no attribute 'add'. Did you mean: 'ad'?"),
+            raised("AttributeError", "'Cart' object has no attribute 'add'"),
+            "attribute Cart.add",
+        ),
+        (
+            raised(
+                "AttributeError",
+                "module 'shop' has no attribute 'add'. Did you mean: 'ad'?",
+            ),
             "attribute shop.add",
         ),
         (raised("NameError", "name 'x' is not defined. Did you mean: 'y'?"), "name x"),
@@ -1552,13 +1687,19 @@ def test_what_is_missing_is_one_cause(exception: RaisedException, key: str) -> N
 
 def test_what_was_raised_from_the_environments_failure_is_that() -> None:
     """An exception of the user's own hides what it was raised after, not what it is `from`."""
-    refused = link("ConnectionRefusedError", "no", is_cause=True, host="127.0.0.1", port="5439")
+    refused = link(
+        "ConnectionRefusedError", "no", is_cause=True, host="127.0.0.1", port="5439"
+    )
     found = of_test(
-        raised("app.NoDatabaseError", "no db", "builtins.RuntimeError", chain=(refused,))
+        raised(
+            "app.NoDatabaseError", "no db", "builtins.RuntimeError", chain=(refused,)
+        )
     )
     assert found is not None
     assert found.key == LOCAL
-    fixture = link("_pytest.fixtures.FixtureLookupError", "fixture 'x' not found", is_cause=True)
+    fixture = link(
+        "_pytest.fixtures.FixtureLookupError", "fixture 'x' not found", is_cause=True
+    )
     assert of_test(raised("RuntimeError", "no db", chain=(fixture,))) is None
 
 
@@ -1579,7 +1720,10 @@ def test_two_test_files_of_one_name() -> None:
     )
     found = of_file(raised("_pytest.pathlib.ImportPathMismatchError", said))
     assert found is not None
-    assert found.what == "two test files have one name: tests/a/test_x.py and tests/b/test_x.py"
+    assert (
+        found.what
+        == "two test files have one name: tests/a/test_x.py and tests/b/test_x.py"
+    )
     assert found.fix == (
         "add __init__.py to tests/a and tests/b, or rename one, or set --import-mode=importlib"
     )
@@ -1590,9 +1734,7 @@ ARGUMENT_OF_HOOK: Final = (
     "hookimpl definition: pytest_runtest_setup(itemx)\n"
     "Argument(s) {'itemx'} are declared in the hookimpl but can not be found in the spec"
 )
-PLUGIN_OF_CONFTEST: Final = (
-    "Error importing plugin \"nope.x\": No module named 'nope' (pytest_plugins in conftest.py)"
-)
+PLUGIN_OF_CONFTEST: Final = "Error importing plugin \"nope.x\": No module named 'nope' (pytest_plugins in conftest.py)"
 REQUIRED: Final = "pytest-mock>=3, pytest-nope (required_plugins in pytest.ini)"
 
 
@@ -1605,7 +1747,9 @@ def test_another_copy_of_a_test_file() -> None:
     )
     found = of_file(raised("_pytest.pathlib.ImportPathMismatchError", said))
     assert found is not None
-    assert found.what == "tests/b/test_x.py was imported before from /elsewhere/test_x.py"
+    assert (
+        found.what == "tests/b/test_x.py was imported before from /elsewhere/test_x.py"
+    )
 
 
 @pytest.mark.parametrize(
@@ -1617,7 +1761,12 @@ def test_another_copy_of_a_test_file() -> None:
             "pytest does not know --cov=src (from addopts in tox.ini)",
             "pip install pytest-cov",
         ),
-        ("usage", "unrecognized arguments: --nope", "pytest does not know --nope", None),
+        (
+            "usage",
+            "unrecognized arguments: --nope",
+            "pytest does not know --nope",
+            None,
+        ),
         (
             "usage",
             "unrecognized arguments: --html=x --timeout=5",
@@ -1695,14 +1844,18 @@ def test_errors_of_pytest_itself(
 def test_whatever_of_a_plugin_is_missing_has_one_key() -> None:
     """Its mark, its module, its setting and what it runs: one command mends all of them."""
     found = [
-        of_test(raised("Failed", "'asyncio' not found in `markers` configuration option")),
+        of_test(
+            raised("Failed", "'asyncio' not found in `markers` configuration option")
+        ),
         of_test(raised("ModuleNotFoundError", "No module named 'pytest_asyncio'")),
         of_test(raised("Failed", "async def functions are not natively supported.")),
         of_pytest("usage", "Unknown config option: asyncio_mode (set in pytest.ini)"),
     ]
     said = {(each.key, each.fix) for each in found if each is not None}
     assert said == {("plugin pytest-asyncio", "pip install pytest-asyncio")}
-    either = of_test(raised("Failed", "'flaky' not found in `markers` configuration option"))
+    either = of_test(
+        raised("Failed", "'flaky' not found in `markers` configuration option")
+    )
     assert either is not None
     assert either.key == "mark flaky"
 
@@ -1752,7 +1905,9 @@ def test_the_reviewed_names_are_those_of_what_is_installed() -> None:
         module: (name, known[module])
         for module, name in table.items()
         if module in known
-        and {normal(each) for each in name.split()}.isdisjoint(map(normal, known[module]))
+        and {normal(each) for each in name.split()}.isdisjoint(
+            map(normal, known[module])
+        )
     }
     allowed = {"psycopg2"}
     assert not set(wrong) - allowed, wrong
@@ -1770,11 +1925,13 @@ def test_every_row_can_be_read() -> None:
         assert row["source"], row
         re.compile(row.get("text", ""))
         assert ("{install}" in str(row)) <= ("asks" in row), row
-        assert all(name[1:] in table["names"] for name in row["of"] if name.startswith("@")), row
+        assert all(
+            name[1:] in table["names"] for name in row["of"] if name.startswith("@")
+        ), row
         assert not row["what"].endswith("."), row
-    assert packaged("diagnoses.toml").index("\n[[code]]") > packaged("diagnoses.toml").rindex(
-        "\n[[environment]]"
-    )
+    assert packaged("diagnoses.toml").index("\n[[code]]") > packaged(
+        "diagnoses.toml"
+    ).rindex("\n[[environment]]")
 
 
 def test_searches_take_linear_time() -> None:

@@ -36,10 +36,18 @@ def test_the_promised_example_is_a_circle() -> None:
         (False, THIRD, []),
         (False, THIRD, [FIRST]),
         (True, THIRD, [FIRST, "a lock", SECOND]),
-        (False, THIRD, [FIRST, SECOND, "a lock", "a queue"]),  # one of the two is too long ago
+        (
+            False,
+            THIRD,
+            [FIRST, SECOND, "a lock", "a queue"],
+        ),  # one of the two is too long ago
         (True, THIRD, [FIRST, "a lock", SECOND, "a queue", FIRST]),
         (False, "one", ["using the one two three four"] * 1),
-        (False, "a b1 b2 b3 c1 c2 c3", ["b1 b2 b3 d1 d2 d3 d4"] * 2),  # 3 of 10: not above 0.3
+        (
+            False,
+            "a b1 b2 b3 c1 c2 c3",
+            ["b1 b2 b3 d1 d2 d3 d4"] * 2,
+        ),  # 3 of 10: not above 0.3
         (True, "b1 b2 b3 c1 c2 c3", ["b1 b2 b3 d1 d2 d3"] * 2),  # 3 of 9
         (False, "with the", ["with the"] * 3),
         (False, "", [""] * 3),
@@ -84,7 +92,11 @@ def test_what_is_recommended(
     for each in (failure_type, FailureType(failure_type)):
         assert recommend_recovery(each, **asked) is RecoveryAction(expected)
     advice = explain_recovery(failure_type, **asked)
-    assert (advice.action, bool(advice.reason), bool(advice.hints)) == (expected, True, True)
+    assert (advice.action, bool(advice.reason), bool(advice.hints)) == (
+        expected,
+        True,
+        True,
+    )
 
 
 def test_the_words_name_commit_count_and_human() -> None:
@@ -128,7 +140,9 @@ IN_A_REPORT: list[tuple[str, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("failure_type", "if_true", "if_false", "if_null"), IN_A_REPORT)
+@pytest.mark.parametrize(
+    ("failure_type", "if_true", "if_false", "if_null"), IN_A_REPORT
+)
 def test_the_action_in_a_report(
     failure_type: str, if_true: str, if_false: str, if_null: str
 ) -> None:

@@ -6,8 +6,16 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, RaisingFrame, TestFailure
-from pytest_failure_taxonomy.taxonomy.judgement import KIND_FAMILIES, FailureReason, known_kinds
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    RaisedException,
+    RaisingFrame,
+    TestFailure,
+)
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    KIND_FAMILIES,
+    FailureReason,
+    known_kinds,
+)
 from pytest_failure_taxonomy.taxonomy.user_rules import (
     MAX_SEARCHED,
     Rule,
@@ -33,7 +41,9 @@ REFUSED: Final = RaisedException(
 
 def rule(name: str = "one", **match: Any) -> Rule:
     """Return a rule about something."""
-    return Rule(name=name, reason=FailureReason.SANDBOX_ERROR, kind="sandbox.x", **match)
+    return Rule(
+        name=name, reason=FailureReason.SANDBOX_ERROR, kind="sandbox.x", **match
+    )
 
 
 def is_matched(given: Rule, **failure: Any) -> bool:
@@ -111,20 +121,32 @@ def test_whose_code_raised_it_matches(match: dict[str, Any], matches: bool) -> N
     assert is_matched(rule(**match), exception=replace(REFUSED, frame=frame)) is matches
     project = replace(frame, owner="project", package=None)
     is_project = match == {"code_owner": "project"}
-    assert is_matched(rule(**match), exception=replace(REFUSED, frame=project)) is is_project
+    assert (
+        is_matched(rule(**match), exception=replace(REFUSED, frame=project))
+        is is_project
+    )
     assert not is_matched(rule(**match), exception=REFUSED)
     assert not is_matched(rule(**match), exception=None)
 
 
 @pytest.mark.parametrize(
-    ("written", "matches"), [("pytest-cov", True), ("Pytest_Cov", True), ("pytest.cov", False)]
+    ("written", "matches"),
+    [("pytest-cov", True), ("Pytest_Cov", True), ("pytest.cov", False)],
 )
 def test_a_distribution_has_many_spellings(written: str, matches: bool) -> None:
     """Hyphens and underscores are one, as installers have it, and so are both cases."""
     frame = RaisingFrame(
-        owner="plugin", package="pytest-cov 7.1.0", module="m", function="f", path="p", line=None
+        owner="plugin",
+        package="pytest-cov 7.1.0",
+        module="m",
+        function="f",
+        path="p",
+        line=None,
     )
-    assert is_matched(rule(package=written), exception=replace(REFUSED, frame=frame)) is matches
+    assert (
+        is_matched(rule(package=written), exception=replace(REFUSED, frame=frame))
+        is matches
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +202,12 @@ def test_a_phase_matches_itself() -> None:
 
 def test_all_that_a_rule_says_has_to_hold() -> None:
     """Several fields narrow a rule down."""
-    whole = {"exception": "OSError", "message": "refused", "nodeid": "tests/*", "phase": "call"}
+    whole = {
+        "exception": "OSError",
+        "message": "refused",
+        "nodeid": "tests/*",
+        "phase": "call",
+    }
     assert is_matched(rule(**whole))
     for field, other in (
         ("exception", "ValueError"),
@@ -194,7 +221,10 @@ def test_all_that_a_rule_says_has_to_hold() -> None:
 def test_the_first_rule_wins() -> None:
     """The order of the file decides, not how exact a rule is; without any, there is none."""
     failure = TestFailure(exception=REFUSED, message="", nodeid="a.py::b", phase="call")
-    wide, narrow = rule("wide", exception="Exception"), rule("narrow", message="refused")
+    wide, narrow = (
+        rule("wide", exception="Exception"),
+        rule("narrow", message="refused"),
+    )
     assert match_rule([wide, narrow], failure) is wide
     assert match_rule([narrow, wide], failure) is narrow
     assert match_rule([], failure) is None

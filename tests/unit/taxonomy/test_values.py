@@ -100,7 +100,9 @@ def test_a_class_of_which_many_are_made_stays_as_it_is() -> None:
     for x in range(2 * MADE_BEFORE_COMPILING):
         many = Many(x=x, names=("a",))
         assert to_dict(many) == {"x": x, "y": 0, "names": ("a",)}
-        assert to_told(many) == {"x": x, "names": ("a",)}, "what is as always is not told"
+        assert to_told(many) == {"x": x, "names": ("a",)}, (
+            "what is as always is not told"
+        )
     assert Many(x=1) == first
     assert replace(first, y=5) == Many(x=1, y=5)
     assert type(Many(x=1)) is Many

@@ -12,7 +12,12 @@ import pytest
 
 from pytest_failure_taxonomy.record.layout import CRASH
 from pytest_failure_taxonomy.system.files import make_folder
-from pytest_failure_taxonomy.taxonomy.evidence import Left, Location, ProcessExit, Traces
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Left,
+    Location,
+    ProcessExit,
+    Traces,
+)
 from pytest_failure_taxonomy.watcher.crash_output import (
     MAX_OUTPUT_CHARACTERS,
     LeftByWorkers,
@@ -97,7 +102,9 @@ def test_the_output_is_cut_at_its_beginning() -> None:
     for output in (both, one):
         assert output is not None
         assert MAX_OUTPUT_CHARACTERS - 100 < len(output) <= MAX_OUTPUT_CHARACTERS
-        assert all(len(each) == 10 for each in output.splitlines() if each.startswith("line"))
+        assert all(
+            len(each) == 10 for each in output.splitlines() if each.startswith("line")
+        )
     assert one is not None
     assert one.endswith("line 09999\ncaptured stderr:\nshort")
     endless = last_output(b"x" * 100_000, b"", as_it_is)

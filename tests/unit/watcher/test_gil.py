@@ -19,7 +19,8 @@ from tests.helpers.waiting import wait_until
 pytestmark = [
     pytest.mark.linux("reads the memory of other processes"),
     pytest.mark.skipif(
-        sys.version_info >= (3, 14) or not getattr(sys, "_is_gil_enabled", lambda: True)(),
+        sys.version_info >= (3, 14)
+        or not getattr(sys, "_is_gil_enabled", lambda: True)(),
         reason="the place of the lock is known of CPython 3.11 to 3.13 with a GIL",
     ),
 ]
@@ -53,7 +54,8 @@ def test_who_waits_with_the_gil_is_told(name: str) -> None:
         # Between the line and the wait some bytecode runs, with the GIL.
         answers = (None, name == "a C function with the GIL")
         answer = wait_until(
-            lambda: [each for each in [is_gil_held(process_id)] if each in answers], "the answer"
+            lambda: [each for each in [is_gil_held(process_id)] if each in answers],
+            "the answer",
         )
         if answer == [None]:
             assert not can_read(process_id)

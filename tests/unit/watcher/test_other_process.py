@@ -32,7 +32,9 @@ from pytest_failure_taxonomy.watcher.stalls.stacks import (
 )
 from tests.helpers.waiting import DEADLINE_SECONDS, wait_until
 
-pytestmark = pytest.mark.linux("reads other processes by /proc, and asks by a real-time signal")
+pytestmark = pytest.mark.linux(
+    "reads other processes by /proc, and asks by a real-time signal"
+)
 
 SOURCES: Final = str(Path(record_write.__file__).parents[2])
 
@@ -48,13 +50,18 @@ def up():
 
 
 @contextmanager
-def waiting(folder: Path, code: str) -> Iterator[tuple[subprocess.Popen[str], Path, int]]:
+def waiting(
+    folder: Path, code: str
+) -> Iterator[tuple[subprocess.Popen[str], Path, int]]:
     """Have a process wait in code that says `up()`; yield it, its file, and the signal for it."""
     script, dump = folder / "script.py", folder / "dump"
     prologue = PROLOGUE.format(sources=SOURCES, dump=str(dump))
     script.write_text(prologue + textwrap.dedent(code), encoding="utf-8")
     with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as child:
         assert child.stdout is not None
         try:
@@ -202,9 +209,7 @@ def test_a_process_that_would_not_understand_is_not_asked(
     tmp_path: Path, code: str, reason: str
 ) -> None:
     """The signal would end a process without a handler, so nothing is sent then."""
-    code = (
-        f"import time\nprint(number, flush=True)\n{code}\nprint('done', flush=True)\ntime.sleep(60)"
-    )
+    code = f"import time\nprint(number, flush=True)\n{code}\nprint('done', flush=True)\ntime.sleep(60)"
     with waiting(tmp_path, code) as (child, dump, number):
         has_ended = "ended" in reason
         marks = {"stopped": b"T", "ended": b"Z"}
@@ -212,14 +217,18 @@ def test_a_process_that_would_not_understand_is_not_asked(
         name = "sleep" if "execv" in code else None
         wait_until(
             lambda: (
-                fields_of(child.pid)[:1] == [wanted] and name in (None, process.name_of(child.pid))
+                fields_of(child.pid)[:1] == [wanted]
+                and name in (None, process.name_of(child.pid))
             ),
             "the state",
         )
         if wanted == b"S" and name is None:
             assert child.stdout is not None
             assert child.stdout.readline() == "done\n"
-        assert ask(child.pid, dump, number, seconds=0.1) == f"py-spy is not installed; {reason}"
+        assert (
+            ask(child.pid, dump, number, seconds=0.1)
+            == f"py-spy is not installed; {reason}"
+        )
         assert (child.poll() is not None) == has_ended
 
 
@@ -239,7 +248,10 @@ def test_a_file_that_is_not_the_process_s_is_not_used(
     """Somebody else may have put anything into its place."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
-    assert ask(os.getpid(), tmp_path / dump, number) == f"py-spy is not installed; {reason}"
+    assert (
+        ask(os.getpid(), tmp_path / dump, number)
+        == f"py-spy is not installed; {reason}"
+    )
 
 
 def test_a_process_that_uses_the_signal_itself_keeps_it(tmp_path: Path) -> None:
@@ -297,26 +309,38 @@ FAKES: Final = [
 
 @pytest.mark.parametrize(("script", "reason"), FAKES)
 def test_a_program_called_py_spy_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, reason: str | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str | None,
+    reason: str | None,
 ) -> None:
     """It gets its time, its output is capped, and nothing of it is left."""
     program = tmp_path / "py-spy"
-    program.write_bytes(b"\x00" if script is None else f"#!/bin/sh\n{script}\n".encode())
+    program.write_bytes(
+        b"\x00" if script is None else f"#!/bin/sh\n{script}\n".encode()
+    )
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     seconds = 0.2 if reason and "more than" in reason else DEADLINE_SECONDS
     found = ask(1, tmp_path, 0, seconds)
     if reason is None:
         assert isinstance(found, Stacks)
-        assert (found.source, found.where(Path("/nowhere"))) == ("py-spy", "test_b (test_x.py:6)")
+        assert (found.source, found.where(Path("/nowhere"))) == (
+            "py-spy",
+            "test_b (test_x.py:6)",
+        )
     else:
         assert found == f"{reason}; the process does not write its stacks itself"
     assert not [
-        each for each in commands_of_children(os.getpid()) if "sleep 60" in each or "yes" in each
+        each
+        for each in commands_of_children(os.getpid())
+        if "sleep 60" in each or "yes" in each
     ]
 
 
-def test_py_spy_is_that_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_py_spy_is_that_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is beside this Python, or else on the search path; folders that depend on where one is
     don't count.
     """
@@ -347,7 +371,9 @@ def test_the_watcher_is_allowed_to_read_where_that_matters(
     monkeypatch.setattr(process, "read_text", lambda path: files.get(path, ""))
     monkeypatch.setattr(process, "allow_to_read", allowed.append)
     for program in (None, "/usr/bin/py-spy"):
-        monkeypatch.setattr(record_write, "find_py_spy", lambda program=program: program)
+        monkeypatch.setattr(
+            record_write, "find_py_spy", lambda program=program: program
+        )
         record_write.prepare_to_be_read(None, 4711)
         record_write.prepare_to_be_read(None, None)
     assert allowed == ([4711] if scope == "1" else [])
@@ -368,7 +394,10 @@ def test_children_are_named_by_their_command_lines(tmp_path: Path) -> None:
         child.stdout.readline()
         try:
             found = wait_until(
-                lambda: len(each := commands_of_children(child.pid)) == MAX_CHILDREN and each,
+                lambda: (
+                    len(each := commands_of_children(child.pid)) == MAX_CHILDREN
+                    and each
+                ),
                 "children",
             )
             # One that has just been started may have no command line yet, and goes by its name,

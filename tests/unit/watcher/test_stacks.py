@@ -133,7 +133,9 @@ TESTS: Final = (
     ("text", "expected"),
     [
         pytest.param(SIGNAL_DUMP, [WAITS, TESTS], id="a signal"),
-        pytest.param(SIGNAL_DUMP.replace("\n", "\r\n"), [WAITS, TESTS], id="lines of Windows"),
+        pytest.param(
+            SIGNAL_DUMP.replace("\n", "\r\n"), [WAITS, TESTS], id="lines of Windows"
+        ),
         pytest.param(FATAL_DUMP, [WAITS, TESTS], id="a fatal one"),
         pytest.param(TIMED, [WAITS, TESTS], id="a timer"),
         pytest.param(
@@ -178,7 +180,9 @@ TESTS: Final = (
         ),
     ],
 )
-@pytest.mark.posix("a backslash in a path is an escape only where it separates no folders")
+@pytest.mark.posix(
+    "a backslash in a path is an escape only where it separates no folders"
+)
 def test_a_dump_of_faulthandler_is_read(text: str, expected: list[Any]) -> None:
     """Threads, names, frames and the current one are read in every form that CPython writes."""
     assert told(parse_faulthandler(text)) == expected
@@ -205,8 +209,12 @@ OTHER: Final = SIGNAL_DUMP.replace("line 6", "line 7")
         pytest.param(SIGNAL_DUMP + OTHER, 7, id="the last of two"),
         pytest.param(SIGNAL_DUMP + FATAL_DUMP, 6, id="a fatal one at the end"),
         pytest.param(FATAL_DUMP + OTHER, 6, id="a fatal one at the start"),
-        pytest.param(FATAL_DUMP + FATAL_DUMP.replace("line 6", "line 7"), 6, id="the first fatal"),
-        pytest.param(TIMED + f"Timeout (0:00:08)!\n{OTHER}", 7, id="a timer that repeats"),
+        pytest.param(
+            FATAL_DUMP + FATAL_DUMP.replace("line 6", "line 7"), 6, id="the first fatal"
+        ),
+        pytest.param(
+            TIMED + f"Timeout (0:00:08)!\n{OTHER}", 7, id="a timer that repeats"
+        ),
         pytest.param(SIGNAL_DUMP * 1_500 + OTHER, 7, id="very many"),
         pytest.param(FATAL_DUMP + OTHER * 1_500, 6, id="very many after a fatal one"),
     ],
@@ -219,20 +227,28 @@ def test_of_several_dumps_one_counts(text: str, line: int) -> None:
     assert stacks.main.own_place(ROOT) == Location(path="tests/test_x.py", line=line)
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "Fatal Python error: Aborted\n\n", "x" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "Fatal Python error: Aborted\n\n", "x" * 100_000]
+)
 def test_a_text_without_stacks_has_none(text: str) -> None:
     """Where no thread is told of, nothing is returned."""
     assert parse_faulthandler(text) is None
 
 
 LINES: Final = sorted(
-    {line for text in (FATAL_OF_3_14, FREE_THREADED, TIMED, ODD) for line in text.split("\n")}
+    {
+        line
+        for text in (FATAL_OF_3_14, FREE_THREADED, TIMED, ODD)
+        for line in text.split("\n")
+    }
 )
 
 
 @pytest.mark.slow
 @given(
-    st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=30)), max_size=40).map("\n".join)
+    st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=30)), max_size=40).map(
+        "\n".join
+    )
 )
 def test_any_text_is_read_without_an_error(text: str) -> None:
     """Whatever the lines are, the result is capped, of one line each, and can be shown."""
@@ -248,9 +264,13 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 def test_a_huge_text_is_capped() -> None:
     """A file that somebody has filled costs neither memory nor time without end."""
     frame = '  File "/a.py", line 1 in f\n'
-    deep = parse_faulthandler("Thread 0x1 (most recent call first):\n" + frame * 400_000)
+    deep = parse_faulthandler(
+        "Thread 0x1 (most recent call first):\n" + frame * 400_000
+    )
     wide = parse_faulthandler(
-        "\n".join(f"Thread 0x{n:x} (most recent call first):\n{frame}" for n in range(5_000))
+        "\n".join(
+            f"Thread 0x{n:x} (most recent call first):\n{frame}" for n in range(5_000)
+        )
     )
     assert deep is not None
     assert wide is not None
@@ -274,7 +294,11 @@ PY_SPY_THREAD: Final[dict[str, Any]] = {
     "active": False,
     "owns_gil": True,
     "frames": [
-        {"name": "Condition.wait", "filename": "/usr/lib/python3.13/threading.py", "line": 359},
+        {
+            "name": "Condition.wait",
+            "filename": "/usr/lib/python3.13/threading.py",
+            "line": 359,
+        },
         {"name": "test_b", "filename": "/srv/project/tests/test_x.py", "line": 0},
     ],
 }
@@ -326,7 +350,9 @@ JSON: Final = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["frames", "name", "filename", "line", "thread_name", "thread_id"]),
+            st.sampled_from(
+                ["frames", "name", "filename", "line", "thread_name", "thread_id"]
+            ),
             inner,
             max_size=5,
         )
@@ -368,7 +394,9 @@ def test_the_frames_of_this_process_can_be_had() -> None:
 # Which thread, which place.
 
 
-def thread(*frames: tuple[str, str, int], name: str | None = None, current: bool = False) -> Thread:
+def thread(
+    *frames: tuple[str, str, int], name: str | None = None, current: bool = False
+) -> Thread:
     """Return a thread with frames: function, path and line."""
     return Thread(
         name=name,
@@ -394,9 +422,17 @@ MAIN: Final = thread(PYTEST, name="MainThread")
         ([thread(OWN), thread(OWN, current=True), thread(OWN)], 1),
         ([thread(OWN), thread(OWN)], 1),
     ],
-    ids=["pytest's frames", "most of them", "the main thread", "the current one", "the last"],
+    ids=[
+        "pytest's frames",
+        "most of them",
+        "the main thread",
+        "the current one",
+        "the last",
+    ],
 )
-def test_the_thread_that_runs_the_tests_is_found(threads: list[Thread], index: int) -> None:
+def test_the_thread_that_runs_the_tests_is_found(
+    threads: list[Thread], index: int
+) -> None:
     """It is that with most of pytest's frames, or else the main thread, or else the current one."""
     stacks = Stacks(threads=tuple(threads), source="faulthandler")
     assert stacks.main is threads[index]
@@ -421,17 +457,25 @@ LINES_AND_CALLS: Final = [
 ]
 
 
-@pytest.mark.parametrize(("line", "called"), LINES_AND_CALLS, ids=[x for x, _ in LINES_AND_CALLS])
-def test_a_call_into_c_is_named_by_its_line(tmp_path: Path, line: str, called: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "called"), LINES_AND_CALLS, ids=[x for x, _ in LINES_AND_CALLS]
+)
+def test_a_call_into_c_is_named_by_its_line(
+    tmp_path: Path, line: str, called: str
+) -> None:
     """A C function has no frame. The line has its name, if it holds just one call."""
     path = tmp_path / "tests" / "test_x.py"
     path.parent.mkdir()
     path.write_text(f"def test_b():\n  lock = None\n  {line}\n", encoding="utf-8")
-    stacks = Stacks(threads=(thread(("C.test_b", str(path), 3), PYTEST),), source="py-spy")
+    stacks = Stacks(
+        threads=(thread(("C.test_b", str(path), 3), PYTEST),), source="py-spy"
+    )
     assert stacks.where(tmp_path) == f"{called} (tests/test_x.py:3)"
 
 
-@pytest.mark.parametrize("kind", ["missing", "a folder", "a pipe", "a link", "binary", "huge"])
+@pytest.mark.parametrize(
+    "kind", ["missing", "a folder", "a pipe", "a link", "binary", "huge"]
+)
 @pytest.mark.posix("there are no pipes with a name, and links need a right")
 def test_a_source_that_cant_be_read_is_no_harm(tmp_path: Path, kind: str) -> None:
     """Whatever is at the path of a frame, the function's own name is given then."""
@@ -453,7 +497,11 @@ def test_a_source_that_cant_be_read_is_no_harm(tmp_path: Path, kind: str) -> Non
 @pytest.mark.parametrize(
     ("frames", "where", "own"),
     [
-        ([("Queue.get", "/usr/lib/queue.py", 5), OWN, PYTEST], "get (tests/test_x.py:6)", 6),
+        (
+            [("Queue.get", "/usr/lib/queue.py", 5), OWN, PYTEST],
+            "get (tests/test_x.py:6)",
+            6,
+        ),
         (
             [("f", "/usr/lib/site-packages/r/a.py", 5), PYTEST],
             "f (/usr/lib/site-packages/r/a.py:5)",
@@ -464,7 +512,14 @@ def test_a_source_that_cant_be_read_is_no_harm(tmp_path: Path, kind: str) -> Non
         ([("f", "/srv/project/.venv/lib/x.py", 1), OWN], "f (tests/test_x.py:6)", 6),
         ([], None, None),
     ],
-    ids=["called", "no own code", "pytest alone", "no file", "installed below", "no frames"],
+    ids=[
+        "called",
+        "no own code",
+        "pytest alone",
+        "no file",
+        "installed below",
+        "no frames",
+    ],
 )
 def test_a_place_is_the_innermost_of_the_users_code(
     frames: list[tuple[str, str, int]], where: str | None, own: int | None
@@ -508,7 +563,11 @@ def test_real_crashes_are_read(tmp_path: Path, how: str) -> None:
         encoding="utf-8",
     )
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     stacks = parse_faulthandler(done.stderr)
     assert stacks is not None, done.stderr

@@ -25,7 +25,9 @@ from pytest_failure_taxonomy.system.process import start_of
 from pytest_failure_taxonomy.watcher.stalls import detect
 from pytest_failure_taxonomy.watcher.stalls.detect import Movement, Standstill, state_of
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs Linux"
+)
 
 SECOND: Final = 1_000_000_000
 LIMIT: Final = 8.0
@@ -33,7 +35,14 @@ LIMIT: Final = 8.0
 
 def test_the_layout_is_that_of_the_record() -> None:
     """The numbers that are repeated, so that the watcher stays small, are those of the record."""
-    for name in ("PAGE", "PROCESS_AT", "DEBUGGER_AT", "THREAD_AT", "CURRENT_AT", "IN_LAST_HOOK"):
+    for name in (
+        "PAGE",
+        "PROCESS_AT",
+        "DEBUGGER_AT",
+        "THREAD_AT",
+        "CURRENT_AT",
+        "IN_LAST_HOOK",
+    ):
         assert getattr(detect, name) == getattr(layout, name), name
     for name in ("HEAD", "PROCESS", "CURRENT"):
         assert getattr(detect, name).format == getattr(layout, name).format, name
@@ -52,20 +61,36 @@ WHAT_MOVES: Final[dict[str, tuple[dict[str, Any], dict[str, Any], str]]] = {
     "a tick, after a page fault": ({"ticks": 70}, {"ticks": 71}, "blocked"),
     "wakes once a second": ({"wakes": {"4": 7}}, {"wakes": {"4": 10}}, "polling"),
     "wakes every 0.1 s": ({"wakes": {"4": 7}}, {"wakes": {"4": 37}}, "polling"),
-    "wakes every 2 ms": ({"wakes": {"4": 7}}, {"wakes": {"4": 1438}, "ticks": 4}, "polling"),
-    "a child wakes": ({"wakes": {"4": 7, "8": 1}}, {"wakes": {"4": 7, "8": 9}}, "polling"),
+    "wakes every 2 ms": (
+        {"wakes": {"4": 7}},
+        {"wakes": {"4": 1438}, "ticks": 4},
+        "polling",
+    ),
+    "a child wakes": (
+        {"wakes": {"4": 7, "8": 1}},
+        {"wakes": {"4": 7, "8": 9}},
+        "polling",
+    ),
     "a child begins": ({"wakes": {"4": 7}}, {"wakes": {"4": 7, "8": 0}}, "polling"),
     "a child ends": (
         {"wakes": {"4": 7, "8": 3}, "child_written": {8: 100}},
         {"wakes": {"4": 7}},
         "polling",
     ),
-    "prints every 0.1 s": ({"wakes": {"4": 7}}, {"wakes": {"4": 37}, "written": 60}, "busy"),
+    "prints every 0.1 s": (
+        {"wakes": {"4": 7}},
+        {"wakes": {"4": 37}, "written": 60},
+        "busy",
+    ),
     "writes and never waits": ({"written": 100}, {"written": 101}, "busy"),
     "computes": ({"ticks": 70}, {"ticks": 370}, "busy"),
     "a child computes": ({"child_ticks": 70}, {"child_ticks": 170}, "busy"),
     "a child writes": ({"child_written": {8: 5}}, {"child_written": {8: 6}}, "busy"),
-    "a new child writes": ({"child_written": {8: 5}}, {"child_written": {9: 1}}, "busy"),
+    "a new child writes": (
+        {"child_written": {8: 5}},
+        {"child_written": {9: 1}},
+        "busy",
+    ),
     "waits for a core": ({"runs": True}, {"runs": True}, "busy"),
     "gets a core now and then": ({"preempted": 7}, {"preempted": 9}, "busy"),
     "polls on a busy machine": (
@@ -93,14 +118,19 @@ class Clock:
         self.state = os.open(folder / layout.STATE, os.O_RDONLY)
         process = os.getpid(), start_of(os.getpid())
         self.now_ns = SECOND
-        self.standstill = Standstill(self.state, str(folder), process, LIMIT, self.now_ns)
+        self.standstill = Standstill(
+            self.state, str(folder), process, LIMIT, self.now_ns
+        )
         self.done: dict[str, Any] = {}
         """What it has done so far."""
 
     def movement(self, process_id: int, thread_id: int, now_ns: int) -> Movement:
         """Return it, as somebody sees it who looks."""
         assert process_id == os.getpid()
-        assert thread_id in (0, threading.get_native_id())  # 0 where the page is damaged
+        assert thread_id in (
+            0,
+            threading.get_native_id(),
+        )  # 0 where the page is damaged
         return movement(now_ns / SECOND, **self.done)
 
     def looks(self, seconds: int) -> list[int]:
@@ -157,14 +187,18 @@ def test_a_suspended_job(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "due"), [pytest.param(2, 11, id="a busy machine"), pytest.param(90, 99, id="paused")]
+    ("lost", "due"),
+    [pytest.param(2, 11, id="a busy machine"), pytest.param(90, 99, id="paused")],
 )
 def test_time_in_which_nobody_could_look(clock: Clock, lost: int, due: int) -> None:
     """What passes between two looks beyond the plan doesn't count: the run may be stopped, too."""
     assert clock.looks(6) == []
     clock.now_ns += lost * SECOND
     found = clock.looks(9)
-    assert found[0] + lost + 6 in (due, due + 3)  # what is seen after a pause begins anew
+    assert found[0] + lost + 6 in (
+        due,
+        due + 3,
+    )  # what is seen after a pause begins anew
     (unit,) = clock.standstill.at_limit(clock.now_ns)
     assert unit.began_ns == clock.now_ns - (lost + 6 + 9 - 1) * SECOND
     assert unit.since_ns == unit.began_ns + lost * SECOND
@@ -204,7 +238,9 @@ def test_what_moves_of_this_process(tmp_path: Path) -> None:
             (tmp_path / "beat").write_text("beat", "utf-8")
 
     def look() -> Movement:
-        return detect.movement_of(os.getpid(), threading.get_native_id(), time.monotonic_ns())
+        return detect.movement_of(
+            os.getpid(), threading.get_native_id(), time.monotonic_ns()
+        )
 
     own = f"{os.getpid()}/task/{threading.get_native_id()}"
     thread = threading.Thread(target=beat)

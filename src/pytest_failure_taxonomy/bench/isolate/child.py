@@ -39,7 +39,11 @@ class Printed:
         """Return what was kept, and a line about what was dropped; begin anew."""
         kept, dropped = bytes(self._kept), self._dropped
         self._kept, self._dropped = bytearray(), 0
-        return kept + f"\n({dropped:,} more bytes were dropped)\n".encode() if dropped else kept
+        return (
+            kept + f"\n({dropped:,} more bytes were dropped)\n".encode()
+            if dropped
+            else kept
+        )
 
 
 class _Stream(io.RawIOBase):
@@ -161,7 +165,9 @@ class Verdict:
             _exit(0)
         printed = self.printed.take()
         try:
-            head = wire.MESSAGE.pack(self._token, what, is_free, len(body), len(printed))
+            head = wire.MESSAGE.pack(
+                self._token, what, is_free, len(body), len(printed)
+            )
             _write_all(self._descriptor, head + body + printed)
         except OSError:
             _exit(_VERDICT_CLOSED)
@@ -219,7 +225,9 @@ def settle(folder: str) -> None:
         tempfile.tempdir = None  # type: ignore[attr-defined]  # it is the module
 
 
-def grade(verdict: Verdict, call: Callable[..., Any] | None, path: str, body: bytes) -> NoReturn:
+def grade(
+    verdict: Verdict, call: Callable[..., Any] | None, path: str, body: bytes
+) -> NoReturn:
     """Call a rubric and answer with what it returns.
 
     Args:
@@ -277,7 +285,9 @@ def run_system(
             answer = read_output(tell, given)
         except ToldError as error:
             raise error.with_traceback(None) from None  # the frames are ours
-        return wire.ANSWER, _to_json({"output": answer.output, "transcript": answer.transcript})
+        return wire.ANSWER, _to_json(
+            {"output": answer.output, "transcript": answer.transcript}
+        )
 
     def call_system(given: bytes) -> Any:
         nonlocal began
@@ -295,10 +305,16 @@ def run_system(
         )
         with suppress(OSError):  # as above
             _write(spends, wire.pack_spent(0.0, {}, _perf_counter() - began))
-        is_free = requests is not None and loop.is_idle() and processes.is_as_before(before)
+        is_free = (
+            requests is not None and loop.is_idle() and processes.is_as_before(before)
+        )
         verdict.tell(what, answer, is_free=is_free)
         given = None
-        if is_free and requests is not None and (head := _read(requests, wire.LENGTH.size)):
+        if (
+            is_free
+            and requests is not None
+            and (head := _read(requests, wire.LENGTH.size))
+        ):
             given = _read(requests, *wire.LENGTH.unpack(head))
     _exit(0)
 
@@ -342,10 +358,14 @@ class _Loop:
         import asyncio
 
         try:
-            self._runner.run(asyncio.sleep(0))  # what was due anyway, such as closing a transport
+            self._runner.run(
+                asyncio.sleep(0)
+            )  # what was due anyway, such as closing a transport
             loop = self._runner.get_loop()
             left = (*getattr(loop, "_ready", ()), *getattr(loop, "_scheduled", ()))
-            return not asyncio.all_tasks(loop) and all(each.cancelled() for each in left)
+            return not asyncio.all_tasks(loop) and all(
+                each.cancelled() for each in left
+            )
         except BaseException:  # noqa: BLE001 - the loop is closed, or a callback has raised
             return False
 
@@ -382,7 +402,9 @@ def describe(error: BaseException, facts_of: FactsOf | None = None) -> bytes:
         facts_of: Returns more to say of it.
     """
     if isinstance(error, MemoryError):
-        traceback.clear_frames(error.__traceback__)  # their locals hold the memory that is missing
+        traceback.clear_frames(
+            error.__traceback__
+        )  # their locals hold the memory that is missing
     name, message, shown = type(error).__name__, _message_of(error), ""
     if isinstance(error, NotUsableError):
         reason = message

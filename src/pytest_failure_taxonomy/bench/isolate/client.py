@@ -147,7 +147,12 @@ class Reply:
         _, what, _, body_bytes, _ = wire.MESSAGE.unpack_from(body)
         end = wire.MESSAGE.size + body_bytes
         printed = body[end:].decode("utf-8", "backslashreplace")
-        return cls(what=what, status=status, body=body[wire.MESSAGE.size : end], printed=printed)
+        return cls(
+            what=what,
+            status=status,
+            body=body[wire.MESSAGE.size : end],
+            printed=printed,
+        )
 
 
 def how_it_ended(returncode: int) -> str:
@@ -175,7 +180,9 @@ def _above_standard(end: socket.socket) -> socket.socket:
     import fcntl
 
     with end:
-        number = fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_DESCRIPTOR)
+        number = fcntl.fcntl(
+            end.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_DESCRIPTOR
+        )
     return socket.socket(end.family, end.type, end.proto, fileno=number)
 
 
@@ -222,7 +229,12 @@ class Connection:
         with theirs:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - our own program
-                    [sys.executable, _SERVER, str(theirs.fileno()), task.rubric or task.target],
+                    [
+                        sys.executable,
+                        _SERVER,
+                        str(theirs.fileno()),
+                        task.rubric or task.target,
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -257,7 +269,10 @@ class Connection:
         return await asyncio.shield(self._loaded)
 
     async def ask(
-        self, body: bytes, limit_seconds: float | None, on_spends: OnSpends | None = None
+        self,
+        body: bytes,
+        limit_seconds: float | None,
+        on_spends: OnSpends | None = None,
     ) -> Reply:
         """Run a case; if the caller is cancelled, the case is killed.
 
@@ -278,10 +293,17 @@ class Connection:
             self._beside_others |= {number, *self._waiting}
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[number] = (reply, on_spends)
-        self._send(wire.REQUEST.pack(wire.GRADE, number, limit_seconds or 0.0, len(body)) + body)
+        self._send(
+            wire.REQUEST.pack(wire.GRADE, number, limit_seconds or 0.0, len(body))
+            + body
+        )
         timer = None
-        if limit_seconds is not None:  # a rubric may have stopped the server with a signal
-            timer = self._loop.call_later(limit_seconds + SPARE_SECONDS, self._process.kill)
+        if (
+            limit_seconds is not None
+        ):  # a rubric may have stopped the server with a signal
+            timer = self._loop.call_later(
+                limit_seconds + SPARE_SECONDS, self._process.kill
+            )
         try:
             return await reply
         finally:
@@ -289,7 +311,9 @@ class Connection:
                 timer.cancel()
             if self._waiting.pop(number, None) is not None and not self.has_ended:
                 self._send(wire.REQUEST.pack(wire.CANCEL, number, 0.0, 0))
-                if on_spends is not None:  # the case is being killed: wait for the last it tells
+                if (
+                    on_spends is not None
+                ):  # the case is being killed: wait for the last it tells
                     ended: asyncio.Future[Reply] = self._loop.create_future()
                     self._waiting[number] = (ended, on_spends)
                     with suppress(ServerDiedError, TimeoutError):
@@ -405,7 +429,10 @@ class Connection:
 
 
 async def run_directly(
-    task: Task, body: bytes, limit_seconds: float | None, on_spends: OnSpends | None = None
+    task: Task,
+    body: bytes,
+    limit_seconds: float | None,
+    on_spends: OnSpends | None = None,
 ) -> Reply:
     """Run one case in a new interpreter where there is no `fork`, as on Windows.
 
@@ -447,7 +474,9 @@ async def run_directly(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # A system tells there what it spends.
-            stderr=subprocess.PIPE if task.is_script or task.target else subprocess.DEVNULL,
+            stderr=subprocess.PIPE
+            if task.is_script or task.target
+            else subprocess.DEVNULL,
             cwd=None if task.target else folder,
             env=task.environment(folder),
             start_new_session=True,
@@ -460,7 +489,9 @@ async def run_directly(
             with suppress(OSError):
                 process.kill()
             process.wait()
-            await asyncio.wait([running], timeout=_SECONDS_FOR_LAST_SPENDS)  # tells what it spent
+            await asyncio.wait(
+                [running], timeout=_SECONDS_FOR_LAST_SPENDS
+            )  # tells what it spent
     finally:
         processes.remove_folder(folder)
 
@@ -588,7 +619,10 @@ def open_rubrics(
     """
     if not task_class.rubrics:
         raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
-    opened = {name: IsolatedRubric(path, settings) for name, path in task_class.rubrics.items()}
+    opened = {
+        name: IsolatedRubric(path, settings)
+        for name, path in task_class.rubrics.items()
+    }
     if len(opened) == 1:
         return next(iter(opened.values()))
     return scores.CombinedRubrics(opened, task_class)
@@ -657,7 +691,9 @@ class IsolatedSystem:
         if reply.what == wire.ANSWER and not reply.status:
             return Answer(**json.loads(reply.body))
         if reply.what == wire.TOO_LARGE:
-            raise ProcessDied(f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON")
+            raise ProcessDied(
+                f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON"
+            )
         why = how_it_ended(os.waitstatus_to_exitcode(reply.status))
         if reply.what == wire.NOT_STARTED:
             why = f"could not be started: {reply.body.decode(errors='replace')}"
@@ -705,7 +741,9 @@ async def _ask_system(server: Connection, body: bytes, on_spends: OnSpends) -> R
     """
     loaded = await server.loaded()
     if loaded is None:
-        raise ProcessDied(f"the system's process {how_it_ended(server.status)} on loading it")
+        raise ProcessDied(
+            f"the system's process {how_it_ended(server.status)} on loading it"
+        )
     if loaded.what == wire.BROKEN:
         raise raised_elsewhere(json.loads(loaded.body))
     try:
@@ -714,7 +752,9 @@ async def _ask_system(server: Connection, body: bytes, on_spends: OnSpends) -> R
         why = "the process that starts the system's was killed"
         if error.was_alone:
             raise ProcessDied(why) from None
-        lost = ProcessDied(f"{why} while several cases ran; which of them did it is not known")
+        lost = ProcessDied(
+            f"{why} while several cases ran; which of them did it is not known"
+        )
         lost.is_lost = True
         raise lost from None
 
@@ -762,7 +802,9 @@ class _Servers:
     async def aclose(self) -> None:
         """Close all servers without blocking their loop, and refuse to start more."""
         self.is_closed = True
-        await asyncio.gather(*(each.aclose() for each in (*self._kept.values(), *self.fresh)))
+        await asyncio.gather(
+            *(each.aclose() for each in (*self._kept.values(), *self.fresh))
+        )
 
     def close(self) -> None:
         """Close all servers."""
@@ -780,15 +822,21 @@ def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
     if reply.what == wire.TIMED_OUT:
         raise scores.RubricTimeoutError(f"was not done within {limit_seconds:g} s")
     if reply.what == wire.TOO_LARGE:
-        raise RubricError(f"gave more than {wire.MAX_VERDICT_BYTES:,} bytes as its verdict")
+        raise RubricError(
+            f"gave more than {wire.MAX_VERDICT_BYTES:,} bytes as its verdict"
+        )
     if reply.what == wire.NOT_STARTED:
-        raise RubricError(f"could not be started: {reply.body.decode(errors='replace')}")
+        raise RubricError(
+            f"could not be started: {reply.body.decode(errors='replace')}"
+        )
     ended = how_it_ended(os.waitstatus_to_exitcode(reply.status))
     if reply.what == wire.NO_ANSWER:
         raise RubricError(f"{ended} and gave no verdict")
     if reply.what == wire.RAISED:
         said = json.loads(reply.body)
-        raise RubricError(said["reason"], traceback=said["traceback"], printed=reply.printed)
+        raise RubricError(
+            said["reason"], traceback=said["traceback"], printed=reply.printed
+        )
     if reply.status:
         errors = reply.printed if reply.what == wire.OUTPUT else ""
         raise RubricError(ended, traceback=errors, printed=reply.printed)
@@ -813,7 +861,9 @@ def defines_grade(rubric: str) -> bool:
     A file that can't be compiled counts as having one: the error then appears when it is loaded.
     """
     try:
-        table = symtable.symtable(decode_source(Path(rubric).read_bytes()), rubric, "exec")
+        table = symtable.symtable(
+            decode_source(Path(rubric).read_bytes()), rubric, "exec"
+        )
         grade = table.lookup("grade")
     except KeyError:
         return False

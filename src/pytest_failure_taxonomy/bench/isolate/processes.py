@@ -64,7 +64,16 @@ def limit_process(memory_mb: int, limit_seconds: float) -> None:
             resource.setrlimit(which, (limit, limit))
 
 
-_SIGNALS = ("SIGALRM", "SIGCHLD", "SIGHUP", "SIGINT", "SIGPIPE", "SIGTERM", "SIGUSR1", "SIGUSR2")
+_SIGNALS = (
+    "SIGALRM",
+    "SIGCHLD",
+    "SIGHUP",
+    "SIGINT",
+    "SIGPIPE",
+    "SIGTERM",
+    "SIGUSR1",
+    "SIGUSR2",
+)
 
 
 def surroundings() -> object:
@@ -76,7 +85,10 @@ def surroundings() -> object:
         has_children = True
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except (ChildProcessError, AttributeError):  # macOS before Python 3.13 has no `waitid`
+        except (
+            ChildProcessError,
+            AttributeError,
+        ):  # macOS before Python 3.13 has no `waitid`
             has_children = False
         mask = os.umask(0o077)
         os.umask(mask)
@@ -93,7 +105,10 @@ def surroundings() -> object:
             [os.fstat(each)[:3] for each in (0, 1, 2)],
             [signal.getsignal(getattr(signal, each)) for each in _SIGNALS],
             [signal.getitimer(each) for each in (0, 1, 2)],
-            [resource.getrlimit(getattr(resource, f"RLIMIT_{each}")) for each in _LIMITS],
+            [
+                resource.getrlimit(getattr(resource, f"RLIMIT_{each}"))
+                for each in _LIMITS
+            ],
         )
     except Exception:  # noqa: BLE001 - the folder or a stream is gone
         return object()  # like nothing else
@@ -142,7 +157,10 @@ def adopt_orphans() -> None:
 
 def prefer_as_oom_victim() -> None:
     """Ask the kernel to kill this process rather than pytest when memory runs out."""
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+    with (
+        suppress(OSError),
+        open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
+    ):
         file.write("500")
 
 
@@ -195,7 +213,11 @@ def ended_children(leaders: Container[int]) -> Iterator[tuple[int, int]]:
                 return
             if process_id in leaders:
                 kill_group(process_id)
-            yield (process_id, status) if status is not None else os.waitpid(process_id, 0)
+            yield (
+                (process_id, status)
+                if status is not None
+                else os.waitpid(process_id, 0)
+            )
         except ChildProcessError:
             return
 
@@ -250,7 +272,9 @@ def remove_folder(folder: str) -> None:
         with suppress(OSError):
             os.chmod(path, 0o700)
             with os.scandir(path) as entries:
-                waiting += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+                waiting += [
+                    each.path for each in entries if each.is_dir(follow_symlinks=False)
+                ]
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -31,7 +31,9 @@ class RunningCase:
     def __init__(self, number: int, limit_seconds: float, folder: str) -> None:
         self.number = number
         self.folder = folder
-        self.deadline = time.monotonic() + limit_seconds if limit_seconds else float("inf")
+        self.deadline = (
+            time.monotonic() + limit_seconds if limit_seconds else float("inf")
+        )
         self.token = os.urandom(wire.TOKEN_BYTES)
         self.process_id = 0
         self.is_cancelled = False
@@ -96,7 +98,9 @@ class RunningCase:
         except OSError:
             return False
         received = self.received[descriptor]
-        received += data[: max(0, max_bytes + wire.MESSAGE_OVERHEAD_BYTES + 1 - len(received))]
+        received += data[
+            : max(0, max_bytes + wire.MESSAGE_OVERHEAD_BYTES + 1 - len(received))
+        ]
         return True if data else None
 
     def close_pipes(self, max_bytes: int) -> None:
@@ -108,7 +112,9 @@ class RunningCase:
         if self.requests is not None:
             self.requests.close()
 
-    def outcome(self, status: int, max_bytes: int, *, is_script: bool) -> tuple[bytes, bytes]:
+    def outcome(
+        self, status: int, max_bytes: int, *, is_script: bool
+    ) -> tuple[bytes, bytes]:
         """Return the reply to the client, code and body, when the process has ended."""
         received, *errors = (bytes(each) for each in self.received.values())
         if self.has_timed_out and os.WIFSIGNALED(status):
@@ -171,7 +177,10 @@ class Server:
         gc.collect()
         gc.freeze()
         threads = len(sys._current_frames()) - 1  # noqa: SLF001 - `threading` may be replaced
-        known = {"has_threads": threads > 0, "version": version if type(version) is str else None}
+        known = {
+            "has_threads": threads > 0,
+            "version": version if type(version) is str else None,
+        }
         self._tell(wire.READY, 0, 0, json.dumps(known).encode())
         return True
 
@@ -256,7 +265,10 @@ class Server:
         case = RunningCase(number, limit_seconds, folder)
         try:
             is_system = bool(self._hello["target"])
-            case.open(2 if self._hello["is_script"] or is_system else 1, has_requests=is_system)
+            case.open(
+                2 if self._hello["is_script"] or is_system else 1,
+                has_requests=is_system,
+            )
             case.process_id = os.fork()
         except OSError as error:
             case.close_pipes(0)
@@ -271,7 +283,9 @@ class Server:
         for descriptor in case.ends:
             os.close(descriptor)
 
-    def _be_child(self, case: RunningCase, limit_seconds: float, body: bytes) -> NoReturn:
+    def _be_child(
+        self, case: RunningCase, limit_seconds: float, body: bytes
+    ) -> NoReturn:
         verdict = None
         try:
             ends = case.ends
@@ -299,7 +313,9 @@ class Server:
             return
         most = self._hello["max_bytes"]
         if case.is_too_large(most):
-            processes.kill_group(case.process_id)  # else it would wait for its next case
+            processes.kill_group(
+                case.process_id
+            )  # else it would wait for its next case
         answer = case.take_answer(most)
         if answer is None:
             return
@@ -357,7 +373,9 @@ class Server:
         # The client of a cancelled system still waits for the last that it has spent.
         if case.number and (self._hello["target"] or not case.is_cancelled):
             is_script = self._hello["is_script"]
-            what, body = case.outcome(status, self._hello["max_bytes"], is_script=is_script)
+            what, body = case.outcome(
+                status, self._hello["max_bytes"], is_script=is_script
+            )
             self._tell(what, case.number, status, body)
 
     def _kill_strays(self, ended: int) -> None:
@@ -365,7 +383,10 @@ class Server:
         running = set(self._running)
         while True:
             found = set(processes.children()) - running - self._own_children
-            strays = {each: self._strays.get(each, running | {ended}) & running for each in found}
+            strays = {
+                each: self._strays.get(each, running | {ended}) & running
+                for each in found
+            }
             self._strays = strays
             guilty = [each for each, suspects in strays.items() if not suspects]
             for each in guilty:

@@ -74,7 +74,9 @@ def is_free(message: bytes) -> bool:
     return bool(is_able)
 
 
-def pack_spent(cost_usd: float, usage: Mapping[str, float], seconds: float | None = None) -> bytes:
+def pack_spent(
+    cost_usd: float, usage: Mapping[str, float], seconds: float | None = None
+) -> bytes:
     """Return the line by which a system's process tells what it has just spent.
 
     Args:

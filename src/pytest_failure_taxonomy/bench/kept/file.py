@@ -41,7 +41,11 @@ from pydantic import Field, ValidationError
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, ClassFolder, is_task_class
+from pytest_failure_taxonomy.bench.load.folder import (
+    MARKER_FILE,
+    ClassFolder,
+    is_task_class,
+)
 from pytest_failure_taxonomy.bench.report import aggregate, is_reducer
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.sharding import case_digest, cases_digest, digests_of
@@ -50,7 +54,13 @@ from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX
-from pytest_failure_taxonomy.system.files import CAREFUL, READ, Journal, create_file, whole_lines
+from pytest_failure_taxonomy.system.files import (
+    CAREFUL,
+    READ,
+    Journal,
+    create_file,
+    whole_lines,
+)
 from pytest_failure_taxonomy.system.lock import FileLock
 
 SCHEMA_VERSION: Final = 1
@@ -162,7 +172,9 @@ class KeptAttempt(CaseAttempt):
         if self.ended or self.score is None:
             return False
         codes = [mode.code for mode in self.score.failure_modes]
-        is_bare = self.output is None and not self.truncated and not self.score.breakdown
+        is_bare = (
+            self.output is None and not self.truncated and not self.score.breakdown
+        )
         return not (is_bare and codes in ([models.SUT_EXCEPTION], [models.SUT_TIMEOUT]))
 
     @property
@@ -231,7 +243,9 @@ class LineReader:
                 self._offset = offset + len(line)
                 self._line += 1
                 record = self._record(line)
-                if record is not None and (wanted is None or record["record"] in wanted):
+                if record is not None and (
+                    wanted is None or record["record"] in wanted
+                ):
                     yield record
 
     def end(self) -> None:
@@ -251,7 +265,9 @@ class LineReader:
         return found
 
     def _note(self, line: int) -> None:
-        self.problems.append(f"{self._path}:{line}: the line is cut off and was skipped")
+        self.problems.append(
+            f"{self._path}:{line}: the line is cut off and was skipped"
+        )
 
 
 def _lines(path: Path, wanted: str) -> Iterator[dict[str, Any]]:
@@ -271,7 +287,9 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 try:
     import fcntl
-except ImportError:  # Windows: the processes of one run then may exceed a cost cap together
+except (
+    ImportError
+):  # Windows: the processes of one run then may exceed a cost cap together
     fcntl = None  # type: ignore[assignment]
 
 MAX_OUTPUT_CHARACTERS: Final = 256 * 1024
@@ -301,7 +319,11 @@ class RunFile:
     """The file of one run, to which this process appends."""
 
     def __init__(
-        self, path: Path, cases: Iterable[ScheduledCase], redact: Redact, worker: str = ""
+        self,
+        path: Path,
+        cases: Iterable[ScheduledCase],
+        redact: Redact,
+        worker: str = "",
     ) -> None:
         """Prepare; nothing is written yet.
 
@@ -352,7 +374,10 @@ class RunFile:
                     continue
                 lock = FileLock(self.path.with_name(name))
                 if not lock.acquire(make=False):
-                    since, process = name.removeprefix(begin)[:16], lock.owner.get("pid")
+                    since, process = (
+                        name.removeprefix(begin)[:16],
+                        lock.owner.get("pid"),
+                    )
                     return f"process {process} has run it since {since}; wait until it has ended"
                 lock.release()  # of a process that was killed
             self._hold = FileLock(self.path.with_name(f"{own}{self._worker}{end}"))
@@ -362,7 +387,9 @@ class RunFile:
     def create(self, header: RunHeader) -> None:
         """Create the file with its first two lines, unless another process has done so."""
         try:
-            create_file(self.path, _line(header.model_dump(mode="json")) + self._line_of_cases())
+            create_file(
+                self.path, _line(header.model_dump(mode="json")) + self._line_of_cases()
+            )
         except OSError as error:
             self._note_problem(error)
 
@@ -376,7 +403,9 @@ class RunFile:
         """
         self.is_resumed = True
         with self.locked():
-            if session not in {each.get("session") for each in _lines(self.path, "resumed")}:
+            if session not in {
+                each.get("session") for each in _lines(self.path, "resumed")
+            }:
                 if self._journal is not None:
                     with suppress(OSError):
                         self._journal.end_line()
@@ -517,7 +546,9 @@ class RunFile:
     def _open(self) -> Journal | None:
         if self._journal is None and not self.problem:
             try:
-                self._journal = Journal(os.open(self.path, os.O_RDWR | os.O_APPEND | CAREFUL))
+                self._journal = Journal(
+                    os.open(self.path, os.O_RDWR | os.O_APPEND | CAREFUL)
+                )
             except OSError as error:
                 self._note_problem(error)
         return self._journal
@@ -537,7 +568,9 @@ class RunFile:
                 self._note_problem(error)
 
     def _note_problem(self, error: OSError) -> None:
-        self.problem = self.problem or f"{self.path}: can't be written ({error.strerror or error})"
+        self.problem = (
+            self.problem or f"{self.path}: can't be written ({error.strerror or error})"
+        )
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -592,7 +625,9 @@ class KeptCase:
         The score of a case that was changed before the run was continued is none of it any more.
         """
         for call in reversed(self.calls):
-            is_as_listed = self.scheduled is None or call.input_digest == self.scheduled.digest
+            is_as_listed = (
+                self.scheduled is None or call.input_digest == self.scheduled.digest
+            )
             if call.score is not None and is_as_listed:
                 return call
         return None
@@ -665,7 +700,11 @@ class KeptRun:
         if first is None:
             raise BenchError(f"{path}: holds no run; {_RIGHT}")
         version = first.get("schema_version")
-        if first["record"] == "run" and isinstance(version, int) and version > SCHEMA_VERSION:
+        if (
+            first["record"] == "run"
+            and isinstance(version, int)
+            and version > SCHEMA_VERSION
+        ):
             raise BenchError(
                 f"{path}: has schema version {version}, and this program reads up to"
                 f" {SCHEMA_VERSION}; read it with a newer pytest-failure-taxonomy"
@@ -692,7 +731,9 @@ class KeptRun:
             try:
                 self._add(record)
             except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
-                self.problems.append(f"{self.path}: a line of {record['record']!r} was skipped")
+                self.problems.append(
+                    f"{self.path}: a line of {record['record']!r} was skipped"
+                )
         return self
 
     def _records(self, *, is_over: bool = False) -> Iterator[dict[str, Any]]:
@@ -722,7 +763,9 @@ class KeptRun:
                 number, cost_usd = int(record["attempt"]), float(record["cost_usd"])
                 self._case(record).spend(number, cost_usd)
             case "cases":
-                listed = [ScheduledCase.model_validate(each) for each in record["cases"]]
+                listed = [
+                    ScheduledCase.model_validate(each) for each in record["cases"]
+                ]
                 for case in self.cases.values():
                     case.scheduled = None
                 self.cases = {each.case_id: self._case(vars(each)) for each in listed}
@@ -731,8 +774,12 @@ class KeptRun:
             case "resumed":
                 self.sessions.append(str(record["session"]))
                 self.stopped, self.baseline = "", None
-                now_in_class = int(record.get("cases_in_class", self.header.cases_in_class))
-                self.header = self.header.model_copy(update={"cases_in_class": now_in_class})
+                now_in_class = int(
+                    record.get("cases_in_class", self.header.cases_in_class)
+                )
+                self.header = self.header.model_copy(
+                    update={"cases_in_class": now_in_class}
+                )
                 for case in self.known.values():
                     case.begun_by, case.done_before = None, case.last
             case "stopped":
@@ -742,7 +789,9 @@ class KeptRun:
             case "baseline":
                 found = record["found"]
                 is_told = isinstance(found, str)
-                self.baseline = found if is_told else models.BenchComparison.model_validate(found)
+                self.baseline = (
+                    found if is_told else models.BenchComparison.model_validate(found)
+                )
 
     def settles(self, call: KeptAttempt) -> bool:
         """Return whether a call with a score is the last one that its case needs.
@@ -750,11 +799,16 @@ class KeptRun:
         It is not if it never got through to the provider, and if it failed with the cause that
         stopped the run.
         """
-        return not is_infrastructure(call.kind) and call.fingerprint not in self.stop_causes
+        return (
+            not is_infrastructure(call.kind)
+            and call.fingerprint not in self.stop_causes
+        )
 
     def scheduled(self) -> list[ScheduledCase]:
         """Return the cases to run, as the file lists them."""
-        return [case.scheduled for case in self.cases.values() if case.scheduled is not None]
+        return [
+            case.scheduled for case in self.cases.values() if case.scheduled is not None
+        ]
 
     def scores(self) -> dict[str, models.BenchScore]:
         """Return the score of each case that has one."""
@@ -807,7 +861,9 @@ _MOST_NAMED: Final = 5
 
 def run_paths(storage: Path) -> list[Path]:
     """Return the files of the runs in a storage, the oldest first."""
-    found = [path for path in storage.glob(f"*{RUN_SUFFIX}") if not path.name.startswith(".")]
+    found = [
+        path for path in storage.glob(f"*{RUN_SUFFIX}") if not path.name.startswith(".")
+    ]
     return sorted(found, key=_age)
 
 
@@ -832,12 +888,16 @@ def find_runs(given: str, paths: Sequence[Path]) -> list[Path]:
             that the last pytest run has kept.
         paths: The files of a storage.
     """
-    with suppress(OSError, ValueError):  # a name that is too long for a file, for example
+    with suppress(
+        OSError, ValueError
+    ):  # a name that is too long for a file, for example
         if Path(given).is_file():
             return [Path(given)]
     if given == LATEST:
         last = next(filter(_has_begun, reversed(paths)), None)
-        of_last = [path for path in paths if last and session_of(path) == session_of(last)]
+        of_last = [
+            path for path in paths if last and session_of(path) == session_of(last)
+        ]
         return [path for path in of_last if _has_begun(path)]
     return [path for path in paths if path.stem == given] or [
         path for path in paths if path.stem.startswith(given)
@@ -864,11 +924,17 @@ def find_run(given: str, storage: Path) -> Path:
     if found and (given == LATEST or len(found) == 1):
         return found[-1]
     if not paths:
-        raise BenchError(f"{given}: there is no run in {storage}; name a file, or a --storage")
+        raise BenchError(
+            f"{given}: there is no run in {storage}; name a file, or a --storage"
+        )
     listed = ", ".join(path.stem for path in (found or paths)[: -_MOST_NAMED - 1 : -1])
     if found:
-        raise BenchError(f"{given}: {len(found)} runs begin so; name one, such as {listed}")
-    raise BenchError(f"{given}: there is no such run in {storage}; the latest are {listed}")
+        raise BenchError(
+            f"{given}: {len(found)} runs begin so; name one, such as {listed}"
+        )
+    raise BenchError(
+        f"{given}: there is no such run in {storage}; the latest are {listed}"
+    )
 
 
 def report_of(run: KeptRun) -> models.BenchRunReport:
@@ -885,7 +951,9 @@ def report_of(run: KeptRun) -> models.BenchRunReport:
     )
     plan = models.RunPlan(
         task_class=task_class,
-        cases=tuple(models.BenchCase(**each.model_dump(exclude={"digest"})) for each in cases),
+        cases=tuple(
+            models.BenchCase(**each.model_dump(exclude={"digest"})) for each in cases
+        ),
         gate=header.gate,
         is_selection=len(cases) < header.cases_in_class and header.shard is None,
         shard=header.shard,
@@ -913,7 +981,9 @@ def lost_to(run: KeptRun) -> dict[str, str]:
     return {
         case_id: case.last.kind
         for case_id, case in run.known.items()
-        if case.last is not None and case.last.kind and is_infrastructure(case.last.kind)
+        if case.last is not None
+        and case.last.kind
+        and is_infrastructure(case.last.kind)
     }
 
 
@@ -978,8 +1048,14 @@ def main(folder: str, session: str) -> None:
         except BenchError:
             continue
         if path.name.startswith(session) or session in run.sessions:
-            lost = [(key, case.nodeid) for key, case in run.known.items() if case.state == "lost"]
-            found.append({"report": report_of(run).model_dump(mode="json"), "lost": lost})
+            lost = [
+                (key, case.nodeid)
+                for key, case in run.known.items()
+                if case.state == "lost"
+            ]
+            found.append(
+                {"report": report_of(run).model_dump(mode="json"), "lost": lost}
+            )
     json.dump(found, sys.stdout)
 
 

@@ -26,10 +26,19 @@ from typing import Any, Final, Literal
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
 from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
 from pytest_failure_taxonomy.bench.kept import file as run_file
-from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, RunFile, RunHeader
+from pytest_failure_taxonomy.bench.kept.file import (
+    KeptCase,
+    KeptRun,
+    RunFile,
+    RunHeader,
+)
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.run.runner import Runner, RunResults
-from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome, check_variables
+from pytest_failure_taxonomy.bench.scores import (
+    CaseAttempt,
+    CaseOutcome,
+    check_variables,
+)
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -38,7 +47,9 @@ Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone
 """What becomes of a case, in the order of the table above."""
 
 _LOST: Final = ("cut", "changed", "lost")
-_BEGIN_OF_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)")
+_BEGIN_OF_ID: Final = re.compile(
+    r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)"
+)
 """When a run began, and some digits; what follows says what was run."""
 
 
@@ -62,8 +73,12 @@ class Regrading:
     @property
     def redacted(self) -> list[str]:
         """The ids of cases to grade from whose output or transcript secrets were removed."""
-        lasts = ((case_id, self.run.cases[case_id].last) for case_id in self.having("graded"))
-        return [case_id for case_id, last in lasts if last is not None and last.is_redacted]
+        lasts = (
+            (case_id, self.run.cases[case_id].last) for case_id in self.having("graded")
+        )
+        return [
+            case_id for case_id, last in lasts if last is not None and last.is_redacted
+        ]
 
     @property
     def added(self) -> list[str]:
@@ -75,7 +90,9 @@ class Regrading:
     def cases(self) -> dict[str, BenchCase]:
         """The cases of the new run, by id, in the order of the class."""
         kept = {case_id for case_id, fate in self.fates.items() if fate != "gone"}
-        return {case.case_id: case for case in self.task_class.cases if case.case_id in kept}
+        return {
+            case.case_id: case for case in self.task_class.cases if case.case_id in kept
+        }
 
 
 def plan_regrading(
@@ -92,7 +109,9 @@ def plan_regrading(
     Raises:
         BenchError: None of its outputs can be graded, or the rubric lacks a variable.
     """
-    now_in_class = {case.case_id: run_file.scheduled(case).digest for case in task_class.cases}
+    now_in_class = {
+        case.case_id: run_file.scheduled(case).digest for case in task_class.cases
+    }
     changed = {
         each.case_id
         for each in run.scheduled()
@@ -105,12 +124,20 @@ def plan_regrading(
         for case_id, case in run.cases.items()
     }
     check_variables(task_class, task_class.name)
-    plan = Regrading(run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed)))
+    plan = Regrading(
+        run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed))
+    )
     if not plan.having("graded"):
         words = packaged_table("bench")["none_regraded"]
-        parts = [f"{len(ids)} {said}" for fate, said in words.items() if (ids := plan.having(fate))]
+        parts = [
+            f"{len(ids)} {said}"
+            for fate, said in words.items()
+            if (ids := plan.having(fate))
+        ]
         why = ", ".join(parts) or "it has no cases"
-        raise BenchError(f"{run.path}: has no output to grade again ({why}); run the cases again")
+        raise BenchError(
+            f"{run.path}: has no output to grade again ({why}); run the cases again"
+        )
     return plan
 
 
@@ -148,7 +175,9 @@ async def regrade(plan: Regrading, file: RunFile) -> None:
     """
     kept, cases = plan.run.cases, plan.cases
 
-    def write(case_id: str, calls: list[CaseAttempt], outcome: CaseOutcome | None) -> None:
+    def write(
+        case_id: str, calls: list[CaseAttempt], outcome: CaseOutcome | None
+    ) -> None:
         """Write the earlier calls of a case's system, the last one with its score if it has one."""
         for call in calls if outcome is None else calls[:-1]:
             file.note_attempt(case_id, call)
@@ -156,12 +185,18 @@ async def regrade(plan: Regrading, file: RunFile) -> None:
             file.note_outcome(replace(outcome, attempts=tuple(calls)))
 
     for case_id in cases:
-        fate, last, calls = plan.fates[case_id], kept[case_id].last, _calls(kept[case_id])
+        fate, last, calls = (
+            plan.fates[case_id],
+            kept[case_id].last,
+            _calls(kept[case_id]),
+        )
         if fate in _LOST or fate == "no output":
             file.note_start(case_id, max(1, len(calls)))
             outcome = None
             if fate == "no output" and last is not None and last.score is not None:
-                outcome = CaseOutcome(case_id=case_id, score=last.score, printed=last.printed or "")
+                outcome = CaseOutcome(
+                    case_id=case_id, score=last.score, printed=last.printed or ""
+                )
             write(case_id, calls, outcome)
 
     def write_score(outcome: CaseOutcome) -> None:
@@ -219,7 +254,10 @@ async def grade_outputs(
         BenchError: The class has no rubric of its own.
     """
     # No system is told which repetition of a case it is called for.
-    known = {(case.as_in_file().case_id, case.repetition): answers[case.case_id] for case in cases}
+    known = {
+        (case.as_in_file().case_id, case.repetition): answers[case.case_id]
+        for case in cases
+    }
 
     async def kept_answer(case: BenchCase) -> Answer:
         return known[case.case_id, case.repetition]
@@ -242,4 +280,6 @@ def _calls(case: KeptCase) -> list[CaseAttempt]:
     """Return the calls of a case's system up to the one that led to its score."""
     last = case.last
     counted = case.calls if last is None else case.calls[: case.calls.index(last) + 1]
-    return [each.model_copy(update={"seconds": max(0.0, each.seconds)}) for each in counted]
+    return [
+        each.model_copy(update={"seconds": max(0.0, each.seconds)}) for each in counted
+    ]

@@ -13,7 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.bench.kept.file import KeptAttempt, KeptRun, read_calls, read_run
+from pytest_failure_taxonomy.bench.kept.file import (
+    KeptAttempt,
+    KeptRun,
+    read_calls,
+    read_run,
+)
 from pytest_failure_taxonomy.bench.models import PARTIAL
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
@@ -57,14 +62,20 @@ def messages_of(transcript: Any) -> list[Message] | None:
     for given in transcript:
         if not isinstance(given, dict) or not isinstance(given.get("role"), str):
             return None
-        rest = {key: each for key, each in given.items() if key not in ("role", "content")}
+        rest = {
+            key: each for key, each in given.items() if key not in ("role", "content")
+        }
         content = given.get("content")
         parts = content if isinstance(content, list) else [content]
         texts = [text for text in map(_text_of_part, parts) if text is not None]
-        others = [each for each in parts if each is not None and _text_of_part(each) is None]
+        others = [
+            each for each in parts if each is not None and _text_of_part(each) is None
+        ]
         if others:
             rest["content"] = others if isinstance(content, list) else content
-        messages.append(Message(given["role"], "\n".join(texts), text_of(rest) if rest else ""))
+        messages.append(
+            Message(given["role"], "\n".join(texts), text_of(rest) if rest else "")
+        )
     return messages
 
 
@@ -93,7 +104,9 @@ PageRun = dict[str, Any]
 """Has `run_id`, `cases`, and `left_out`: how many more cases could be shown."""
 
 
-def page_runs(benches: Iterable[Mapping[str, Any]], storage: Path) -> dict[str, PageRun]:
+def page_runs(
+    benches: Iterable[Mapping[str, Any]], storage: Path
+) -> dict[str, PageRun]:
     """Return what a page shows of the runs that a report is of, by run id as the report has it.
 
     Args:
@@ -142,13 +155,19 @@ def page_run(run: KeptRun) -> PageRun:
         if room < 0 and shown:
             break
         shown.append(case)
-    return {"run_id": run.header.run_id, "cases": shown, "left_out": len(wanted) - len(shown)}
+    return {
+        "run_id": run.header.run_id,
+        "cases": shown,
+        "left_out": len(wanted) - len(shown),
+    }
 
 
 def began_words(call: KeptAttempt) -> str:
     """Return when a call began; nothing for a time that no calendar has."""
     with suppress(ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(call.started_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        return datetime.fromtimestamp(call.started_at, UTC).strftime(
+            "%Y-%m-%d %H:%M:%SZ"
+        )
     return ""
 
 
@@ -177,14 +196,18 @@ def _content(last: KeptAttempt) -> dict[str, Any]:
     if last.is_redacted:
         notes.append("secrets were removed")
     if len(messages or ()) > MAX_MESSAGES:
-        notes.append(f"the first {MAX_MESSAGES} of {len(messages or ())} messages are shown")
+        notes.append(
+            f"the first {MAX_MESSAGES} of {len(messages or ())} messages are shown"
+        )
     return {
         "notes": notes,
         "output": _cut(text_of(last.output), MAX_TEXT) if last.has_output else None,
         "messages": [
             {
                 "role": each.role[:100],
-                "text": _cut("\n".join(filter(None, (each.text, each.rest))), MAX_MESSAGE),
+                "text": _cut(
+                    "\n".join(filter(None, (each.text, each.rest))), MAX_MESSAGE
+                ),
             }
             for each in (messages or ())[:MAX_MESSAGES]
         ],
@@ -241,7 +264,9 @@ def rows_of(run: KeptRun) -> list[Row]:
                     each.model_dump() for each in (score.failure_modes if score else ())
                 ],
                 "case_cost_usd": None if score is None else score.cost_usd,
-                "rubric_cost_usd": None if score is None or call is None else call.rubric_cost_usd,
+                "rubric_cost_usd": None
+                if score is None or call is None
+                else call.rubric_cost_usd,
                 "wall_clock_ms": None if score is None else score.wall_clock_ms,
                 "has_output": call is not None and call.has_output,
                 **{name: getattr(call, name, None) for name in _OF_CONTENT},

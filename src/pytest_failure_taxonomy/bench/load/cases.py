@@ -30,7 +30,12 @@ from pytest_failure_taxonomy.bench.load.folder import (
     ORACLE_SUFFIXES,
     ClassFolder,
 )
-from pytest_failure_taxonomy.bench.models import BenchCase, Listed, OracleExample, Seconds
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    Listed,
+    OracleExample,
+    Seconds,
+)
 from pytest_failure_taxonomy.bench.user_code import describe, ends_run
 from pytest_failure_taxonomy.documents.content import (
     parse_value,
@@ -73,7 +78,9 @@ _TOO_BIG: Final = (
     " row and may be of any size"
 )
 _LINES_RIGHT: Final = "it is text in UTF-8 with one JSON object a line"
-_CSV_RIGHT: Final = "it is CSV in UTF-8, separated by commas, with the names of its columns first"
+_CSV_RIGHT: Final = (
+    "it is CSV in UTF-8, separated by commas, with the names of its columns first"
+)
 _JSON: Final = ":json"
 """The end of the name of a column whose cells are JSON."""
 _NUMBERS: Final = frozenset(
@@ -132,7 +139,9 @@ def _read_yaml(path: Path, problems: Problems) -> Iterator[Tree]:
         if isinstance(entry.value, dict):
             yield entry
         elif entry.value is not WRONG:
-            problems.add(entry.line, f"{kind_of(entry)} where an entry begins; {_EXAMPLE}")
+            problems.add(
+                entry.line, f"{kind_of(entry)} where an entry begins; {_EXAMPLE}"
+            )
 
 
 # Row by row.
@@ -213,13 +222,17 @@ def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
         if len(cells) != len(names):
             what = f"the row has {counted(len(cells), 'cell')}, and the first row names"
             what += f" {len(names)} columns"
-            problems.add(line, f"{what}; give each column one cell, quoted if it holds a comma")
+            problems.add(
+                line, f"{what}; give each column one cell, quoted if it holds a comma"
+            )
             continue
         fields = _fields_of(dict(zip(names, cells, strict=True)), line, problems)
         if fields is not None:
             yield Tree(value=fields, line=line)
     if not has_rows and len(problems) == before:
-        problems.add(line, "there is no row below the names of the columns; write one a case")
+        problems.add(
+            line, "there is no row below the names of the columns; write one a case"
+        )
 
 
 def _rows(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
@@ -265,7 +278,9 @@ def _check_header(names: list[str], line: int, problems: Problems) -> bool:
             what = f"column {number} has no name; name each column, or leave it out"
             problems.add(line, what)
         elif name != name.strip() or key != key.strip():
-            what = f"the column {quoted(name)} begins or ends with a blank; leave it out"
+            what = (
+                f"the column {quoted(name)} begins or ends with a blank; leave it out"
+            )
             problems.add(line, what)
         elif key in columns:
             what = f"columns {columns[key]} and {number} are both named {quoted(key)}"
@@ -279,7 +294,9 @@ def _check_header(names: list[str], line: int, problems: Problems) -> bool:
     return len(problems) == before
 
 
-def _fields_of(row: Mapping[str, str], line: int, problems: Problems) -> dict[str, Any] | None:
+def _fields_of(
+    row: Mapping[str, str], line: int, problems: Problems
+) -> dict[str, Any] | None:
     """Return the fields of a row; `None` if there are problems.
 
     A cell is text as it stands, since nothing tells a number from a name made of digits. Columns
@@ -294,7 +311,9 @@ def _fields_of(row: Mapping[str, str], line: int, problems: Problems) -> dict[st
         elif cell.strip():
             try:
                 if is_json:
-                    fields[column.removesuffix(_JSON)] = parse_value(cell, right=_CELL_RIGHT)
+                    fields[column.removesuffix(_JSON)] = parse_value(
+                        cell, right=_CELL_RIGHT
+                    )
                 elif column == "tags":
                     fields["tags"] = [tag for tag in _SEPARATORS.split(cell) if tag]
                 else:
@@ -317,7 +336,9 @@ _READERS: Final = MappingProxyType({".jsonl": _read_json_lines, ".csv": _read_cs
 MAX_ENTRIES: Final = 1_000_000
 """More cases than a run can have: `cases()` doesn't end."""
 _MAX_BYTES: Final = 4 * 1024 * 1024
-_RIGHT: Final = f"{CASES_MODULE} is Python in UTF-8 that says `def cases():` and yields dicts"
+_RIGHT: Final = (
+    f"{CASES_MODULE} is Python in UTF-8 that says `def cases():` and yields dicts"
+)
 _WRITE: Final = "write `def cases():` and yield a dict a case"
 _MEND: Final = "mend it; it has to give the same cases in each process"
 
@@ -367,7 +388,9 @@ def _function(text: str, path: Path, problems: Problems) -> Any:
         exec(compile(text, str(path), "exec"), vars(module))  # noqa: S102 - it is code
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the author's
         if isinstance(error, SyntaxError) and error.filename == str(path):
-            problems.add(error.lineno, f"not Python ({shown(error.msg)}); mend the syntax")
+            problems.add(
+                error.lineno, f"not Python ({shown(error.msg)}); mend the syntax"
+            )
         else:
             _tell(error, "can't be imported: ", path, problems)
         return None
@@ -381,17 +404,25 @@ def _function(text: str, path: Path, problems: Problems) -> Any:
 def _entries(function: Any, path: Path, of_file: Problems) -> Iterator[Entry]:
     """Yield the entries that can be used, each with its number and its problems."""
     code = getattr(function, "__code__", None)
-    begin = code.co_firstlineno if code is not None and code.co_filename == str(path) else None
+    begin = (
+        code.co_firstlineno
+        if code is not None and code.co_filename == str(path)
+        else None
+    )
     entries: Iterator[Any] | None = None
     for number in count(1):
         try:
             if entries is None:
                 given = function()
-                if isinstance(given, dict | str) or not hasattr(type(given), "__iter__"):
+                if isinstance(given, dict | str) or not hasattr(
+                    type(given), "__iter__"
+                ):
                     if hasattr(given, "close"):
                         given.close()  # Python warns of a coroutine that is never awaited
                     kind = type(given).__name__
-                    of_file.add(begin, f"cases() returned an object of type {kind}; {_WRITE}")
+                    of_file.add(
+                        begin, f"cases() returned an object of type {kind}; {_WRITE}"
+                    )
                     return
                 entries = iter(given)
             given = next(entries)
@@ -401,7 +432,9 @@ def _entries(function: Any, path: Path, of_file: Problems) -> Iterator[Entry]:
             _tell(error, f"entry {number}: cases() raised ", path, of_file)
             return
         if number > MAX_ENTRIES:
-            of_file.add(begin, f"cases() gives more than {MAX_ENTRIES:,} cases; let it end")
+            of_file.add(
+                begin, f"cases() gives more than {MAX_ENTRIES:,} cases; let it end"
+            )
             return
         frame = getattr(entries, "gi_frame", None)
         line = begin if frame is None else frame.f_lineno
@@ -426,7 +459,9 @@ def _tell(error: BaseException, before: str, path: Path, problems: Problems) -> 
 def _as_json(given: Any, line: int | None, problems: Problems) -> dict[str, Any] | None:
     """Return a copy of an entry that nobody else holds; `None` if there are problems."""
     if not isinstance(given, dict):
-        problems.add(line, f"an object of type {type(given).__name__} is no dict; {_WRITE}")
+        problems.add(
+            line, f"an object of type {type(given).__name__} is no dict; {_WRITE}"
+        )
         return None
     problem = json_problem(given)
     if problem is not None:
@@ -446,7 +481,15 @@ MAX_NAME: Final = 200
 """Characters of a code, a key or an id."""
 MAX_NUMBER: Final = 1_000_000_000
 """More than any limit or count needs, and less than what clocks and the system can't handle."""
-_LIKE_CASES: Final = (*CASE_SUFFIXES, ".json", ".jsonlines", ".ndjson", ".tsv", ".parquet", ".xlsx")
+_LIKE_CASES: Final = (
+    *CASE_SUFFIXES,
+    ".json",
+    ".jsonlines",
+    ".ndjson",
+    ".tsv",
+    ".parquet",
+    ".xlsx",
+)
 """Suffixes of files that look like cases; those that are not read are reported."""
 _NOT_IN_IDS: Final = ("/", "\\", "::", "[", "]", "#")
 """What pytest or a shell would not take for a part of the id."""
@@ -460,14 +503,20 @@ def _check_id(given: str) -> str:
     if given != given.strip():
         raise WrongError(f"{quoted(given)} begins or ends with a blank; leave it out")
     if not given.isprintable():
-        raise WrongError(f"{quoted(given)} can't be printed; write printable characters")
+        raise WrongError(
+            f"{quoted(given)} can't be printed; write printable characters"
+        )
     if len(given) > MAX_NAME:
-        raise WrongError(f"{quoted(given)} is longer than {MAX_NAME} characters; shorten it")
+        raise WrongError(
+            f"{quoted(given)} is longer than {MAX_NAME} characters; shorten it"
+        )
     wrong = next((part for part in _NOT_IN_IDS if part in given), None)
     if wrong is not None:
         raise WrongError(f"{quoted(given)} has a {wrong} in it; write - or _ instead")
     if given in (".", ".."):
-        raise WrongError(f"{quoted(given)} is the name of a folder; give it another name")
+        raise WrongError(
+            f"{quoted(given)} is the name of a folder; give it another name"
+        )
     return given
 
 
@@ -477,7 +526,9 @@ def _check_tag(tag: str) -> str:
             f"{quoted(tag)} can't be a pytest mark; write letters, digits and _, a letter first"
         )
     if tag in packaged_table("bench")["marks_of_pytest"]:
-        raise WrongError(f"{quoted(tag)} is a mark that pytest itself uses; choose another")
+        raise WrongError(
+            f"{quoted(tag)} is a mark that pytest itself uses; choose another"
+        )
     return tag
 
 
@@ -532,7 +583,9 @@ def read_cases(folder: ClassFolder) -> tuple[list[BenchCase], frozenset[str]]:
         with suppress(OSError):  # links that were refused may be cases
             refused += [f"cases/{name}" for name in os.listdir(folder.path / "cases")]
         if not any(map(folder.is_outside, refused)):
-            what = "there is no such folder" if names is None else "there is no case in it"
+            what = (
+                "there is no such folder" if names is None else "there is no case in it"
+            )
             right = "put cases in cases/ or write a cases.py"
             folder.problems_of("cases").add(None, f"{what}; {right}")
         return [], frozenset()
@@ -565,11 +618,17 @@ def _where(place: tuple[str, str], name: str) -> str:
 
 
 def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
-    case = validate(_CaseInFile, entry, problems, subject="the case", missing=_MISSING["case"])
+    case = validate(
+        _CaseInFile, entry, problems, subject="the case", missing=_MISSING["case"]
+    )
     for key, part in entry.items():
-        meant = next((f"{each}_seconds" for each in _LIMITS if key.startswith(each)), key)
+        meant = next(
+            (f"{each}_seconds" for each in _LIMITS if key.startswith(each)), key
+        )
         if key != meant:
-            problems.add(part.line, f"unknown limit {quoted(key)}; did you mean {meant}?")
+            problems.add(
+                part.line, f"unknown limit {quoted(key)}; did you mean {meant}?"
+            )
     if case is None:
         return None
     return BenchCase(
@@ -595,11 +654,15 @@ def with_clusters(
         name = case.fields.get(field, ...)
         if not isinstance(name, str | int | float | None):
             what = (
-                f"has no {quoted(field)}" if name is ... else f"{quoted(field)} is no single value"
+                f"has no {quoted(field)}"
+                if name is ...
+                else f"{quoted(field)} is no single value"
             )
             right = "give it a text or a number, or null if no other case is like it"
             file = os.path.relpath(str(case.path), folder.path)
-            folder.problems_of(file).add(case.line, f"cluster: {case.case_id}: {what}; {right}")
+            folder.problems_of(file).add(
+                case.line, f"cluster: {case.case_id}: {what}; {right}"
+            )
         yield case.model_copy(update={"cluster": None if name is None else str(name)})
 
 
@@ -615,14 +678,18 @@ def likely_cluster(cases: Iterable[BenchCase]) -> str:
             if key.lower() in packaged_table("bench")["like_clusters"]:
                 values.setdefault(key, []).append(given)
     for key, given in sorted(values.items()):
-        are_names = all(isinstance(each, str | int) for each in given)  # which have a hash, too
+        are_names = all(
+            isinstance(each, str | int) for each in given
+        )  # which have a hash, too
         is_of_all = len(given) == len(distinct) >= 5
         if are_names and is_of_all and 2 <= len(set(given)) <= len(given) / 2:
             return key
     return ""
 
 
-def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleExample, ...]:
+def read_oracle(
+    folder: ClassFolder, case_ids: frozenset[str]
+) -> tuple[OracleExample, ...]:
     """Return the examples of a task class, by file and in the order of each file.
 
     Args:
@@ -636,12 +703,18 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
         for entry in (each.tree for each in read_entries(folder, name)):
             case_id = entry.value.get("case")
             if isinstance(case_id, str) and case_ids and case_id not in case_ids:
-                right = right_words(case_id, case_ids, otherwise="write the id of a case in cases/")
+                right = right_words(
+                    case_id, case_ids, otherwise="write the id of a case in cases/"
+                )
                 what = f"case: there is no case {quoted(case_id)}; {right}"
                 problems.add(entry.at("case").line, what)
             form = _LabelledInFile if "label" in entry.value else _ExampleInFile
             example = validate(
-                form, entry, problems, subject="the example", missing=_MISSING["example"]
+                form,
+                entry,
+                problems,
+                subject="the example",
+                missing=_MISSING["example"],
             )
             if example is None:
                 continue
@@ -662,7 +735,9 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
     return tuple(examples)
 
 
-def _file_names(folder: ClassFolder, name: str, suffixes: tuple[str, ...]) -> list[str] | None:
+def _file_names(
+    folder: ClassFolder, name: str, suffixes: tuple[str, ...]
+) -> list[str] | None:
     """Return the sorted names of the files to read in a subfolder, or `None` if it is missing.
 
     What looks like a file of cases and is not read becomes a problem.

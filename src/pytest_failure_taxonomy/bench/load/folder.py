@@ -36,7 +36,12 @@ PARTS: Final = frozenset(
 CASE_SUFFIXES: Final = (".yaml", ".yml", ".jsonl", ".csv")
 ORACLE_SUFFIXES: Final = (".yaml", ".yml")
 _SUFFIXES: Final = {"cases": CASE_SUFFIXES, "oracle": ORACLE_SUFFIXES}
-_TELLING: Final = ("bench.yaml", "breakdown_keys.yaml", "breakdown_keys.py", "failure_modes.yml")
+_TELLING: Final = (
+    "bench.yaml",
+    "breakdown_keys.yaml",
+    "breakdown_keys.py",
+    "failure_modes.yml",
+)
 """Files that, next to a rubric and cases, only a task class has."""
 _MISNAMED: Final = {
     "failure_modes.yml": MARKER_FILE,
@@ -98,9 +103,15 @@ class ClassFolder:
             self.name = Path(os.path.realpath(self._given)).name
             is_folder = self.path.is_dir()
         except (OSError, ValueError) as error:
-            raise BenchError(f"{shown(self._given)}: is no path ({error}); {_RIGHT}") from None
+            raise BenchError(
+                f"{shown(self._given)}: is no path ({error}); {_RIGHT}"
+            ) from None
         if not is_folder:
-            what = "is no folder" if os.path.lexists(self.path) else "there is no such folder"
+            what = (
+                "is no folder"
+                if os.path.lexists(self.path)
+                else "there is no such folder"
+            )
             raise BenchError(f"{shown(self._given)}: {what}; {_RIGHT}")
         if not self.name:
             raise BenchError(f"{shown(self._given)}: has no name of its own; {_RIGHT}")
@@ -145,7 +156,9 @@ class ClassFolder:
 
     def raise_problems(self) -> None:
         """Raise a `BenchError` with all problems, by file and line, if there are any."""
-        bad = [problems for _, problems in sorted(self._problems.items()) if len(problems)]
+        bad = [
+            problems for _, problems in sorted(self._problems.items()) if len(problems)
+        ]
         if bad:
             raise BenchError("\n".join(str(problems.as_error()) for problems in bad))
 
@@ -154,7 +167,9 @@ def _links_below(root: str) -> Iterator[str]:
     """Yield the symbolic links in a folder and its subfolders, except hidden ones."""
     # A folder that can't be read is reported when it is read.
     for parent, folders, names in os.walk(root):
-        folders[:] = [each for each in folders if each[0] != "." and each != "__pycache__"]
+        folders[:] = [
+            each for each in folders if each[0] != "." and each != "__pycache__"
+        ]
         for name in (*folders, *(each for each in names if each[0] != ".")):
             path = Path(parent, name)
             if path.is_symlink():
@@ -177,12 +192,16 @@ def write_starter(folder: Path) -> None:
     where = shown(os.fspath(folder))
     if _NAME.fullmatch(folder.name) is None:
         right = "write letters, digits, - and _, such as bench/bug-fixes"
-        raise BenchError(f"{where}: {quoted(folder.name)} is no name of a task class; {right}")
+        raise BenchError(
+            f"{where}: {quoted(folder.name)} is no name of a task class; {right}"
+        )
     made: list[Path] = []
     try:
         if folder.is_dir():
             if any(folder.iterdir()):
-                raise BenchError(f"{where}: is not empty; give the name of a new folder")
+                raise BenchError(
+                    f"{where}: is not empty; give the name of a new folder"
+                )
         elif os.path.lexists(folder):
             raise BenchError(f"{where}: is no folder; give the name of a new one")
         _make(folder, made)
@@ -201,9 +220,13 @@ def write_starter(folder: Path) -> None:
                 else:
                     path.unlink()
         why = error.strerror or error
-        raise BenchError(f"{where}: can't be written ({why}); choose another place") from None
+        raise BenchError(
+            f"{where}: can't be written ({why}); choose another place"
+        ) from None
     except ValueError as error:
-        raise BenchError(f"{where}: is no path ({error}); give the name of a new folder") from None
+        raise BenchError(
+            f"{where}: is no path ({error}); give the name of a new folder"
+        ) from None
 
 
 def starter_files() -> Iterator[tuple[str, str]]:

@@ -15,7 +15,12 @@ from pydantic import AfterValidator, ValidationInfo, field_validator
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.isolate.client import SET_FOR_RUBRICS, defines_grade
 from pytest_failure_taxonomy.bench.load import cases
-from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, RUBRIC, RUBRICS, ClassFolder
+from pytest_failure_taxonomy.bench.load.folder import (
+    MARKER_FILE,
+    RUBRIC,
+    RUBRICS,
+    ClassFolder,
+)
 from pytest_failure_taxonomy.bench.report import RIGHT_REDUCERS, needed_runs
 from pytest_failure_taxonomy.documents.content import read_text
 from pytest_failure_taxonomy.documents.models import FileModel, Line, validate
@@ -36,7 +41,9 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 
 _NAME: Final = re.compile(r"[^\W_][\w-]*")
 _GRADE: Final = "write `def grade(case, output):`"
-_ENUM: Final = 'write `class BreakdownKey(StrEnum):` and below it members, such as `OK = "ok"`'
+_ENUM: Final = (
+    'write `class BreakdownKey(StrEnum):` and below it members, such as `OK = "ok"`'
+)
 _ONLY: Final = "only a docstring, imports from enum and one StrEnum may stand here"
 
 
@@ -52,7 +59,9 @@ def rubric_files(folder: ClassFolder) -> dict[str, str]:
         if suffix != ".py" or stem.startswith("_"):
             continue
         if not _NAME.fullmatch(stem):
-            what = f"{quoted(stem)} is no name of a rubric; write letters, digits, - and _"
+            what = (
+                f"{quoted(stem)} is no name of a rubric; write letters, digits, - and _"
+            )
             folder.problems_of(file).add(None, what)
         found[stem] = file
     if os.path.lexists(folder.path / RUBRIC) or not found:
@@ -65,7 +74,9 @@ def rubric_files(folder: ClassFolder) -> dict[str, str]:
         elif not folder.is_outside(RUBRICS):
             what = f"there is no rubric in it; write {RUBRICS}/NAME.py, or a {RUBRIC} beside it"
             folder.problems_of(RUBRICS).add(None, what)
-    for name, file in found.items() if len(found) > 1 else ():  # the breakdown has their scores
+    for name, file in (
+        found.items() if len(found) > 1 else ()
+    ):  # the breakdown has their scores
         banned = models.banned_part(name)
         if banned is not None:
             what = f"its name would be a breakdown key that holds {banned!r}"
@@ -130,13 +141,17 @@ def _read_enum(folder: ClassFolder) -> Iterator[tuple[str, int]]:
     for statement in tree.body:
         match statement:
             case ast.ClassDef():
-                bases = [ast.unparse(base).removeprefix("enum.") for base in statement.bases]
+                bases = [
+                    ast.unparse(base).removeprefix("enum.") for base in statement.bases
+                ]
                 if bases not in (["StrEnum"], ["str", "Enum"]):
                     what = f"the class {quoted(statement.name)} is no StrEnum; {_ENUM}"
                     problems.add(statement.lineno, what)
                 marks = [ast.unparse(each) for each in statement.decorator_list]
                 if statement.keywords or marks not in ([], ["unique"], ["enum.unique"]):
-                    what = f"the class {quoted(statement.name)} has decorators or keywords"
+                    what = (
+                        f"the class {quoted(statement.name)} has decorators or keywords"
+                    )
                     problems.add(statement.lineno, f"{what}; leave them out")
                 found.append(statement)
             case (
@@ -157,11 +172,15 @@ def _read_enum(folder: ClassFolder) -> Iterator[tuple[str, int]]:
     yield from _members(found[0], problems)
 
 
-def _members(enumeration: ast.ClassDef, problems: Problems) -> Iterator[tuple[str, int]]:
+def _members(
+    enumeration: ast.ClassDef, problems: Problems
+) -> Iterator[tuple[str, int]]:
     lines: dict[str, int] = {}
     for statement in enumeration.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))
+            ):
                 if name in lines:
                     what = f"the member {quoted(name)} stands in line {lines[name]} already"
                     problems.add(statement.lineno, f"{what}; give it once")
@@ -182,7 +201,9 @@ def _first_words(statement: ast.stmt) -> str:
     return quoted(ast.unparse(statement).partition("\n")[0])
 
 
-def _parse(folder: ClassFolder, name: str, right: str, max_bytes: int) -> ast.Module | None:
+def _parse(
+    folder: ClassFolder, name: str, right: str, max_bytes: int
+) -> ast.Module | None:
     """Return the syntax tree of a file, or `None` if it has problems."""
     problems = folder.problems_of(name)
     try:
@@ -229,7 +250,9 @@ def check_name(text: str) -> str:
             " such as tests.failed"
         )
     if len(text) > cases.MAX_NAME:
-        raise WrongError(f"{quoted(text)} is longer than {cases.MAX_NAME} characters; shorten it")
+        raise WrongError(
+            f"{quoted(text)} is longer than {cases.MAX_NAME} characters; shorten it"
+        )
     return text
 
 
@@ -253,7 +276,9 @@ class _GateInFile(FileModel, models.GateSettings):
     def _check_what_it_decides_by(cls, given: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
         # What can't be used itself is not in `data`.
         if given and [*info.data.values()] == [None, None]:
-            raise WrongError("has nothing to decide by; add lower_bound_95 or min_passed_cases")
+            raise WrongError(
+                "has nothing to decide by; add lower_bound_95 or min_passed_cases"
+            )
         return given
 
 
@@ -275,13 +300,17 @@ class _SettingsInFile(FileModel, models.BenchSettings):
 
     @field_validator("reducers")
     @classmethod
-    def _check_reducers(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_reducers(
+        cls, given: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
         repeat: int | None = info.data.get("repeat")  # `None`: it can't be used itself
         for name in given:
             try:
                 needed = needed_runs(name)
             except ValueError:
-                raise WrongError(f"{quoted(name)} is no reducer; {RIGHT_REDUCERS}") from None
+                raise WrongError(
+                    f"{quoted(name)} is no reducer; {RIGHT_REDUCERS}"
+                ) from None
             if repeat is not None and needed > repeat:
                 raise WrongError(
                     f"{quoted(name)} needs {needed} runs of a case, and repeat is {repeat};"
@@ -319,7 +348,9 @@ def read_settings(
     if tree is None:
         return models.BenchSettings()  # a file with nothing but comments is fine
     problems = folder.problems_of(_SETTINGS)
-    settings = validate(_SettingsInFile, tree, problems, subject="retry", missing=_MISSING["retry"])
+    settings = validate(
+        _SettingsInFile, tree, problems, subject="retry", missing=_MISSING["retry"]
+    )
     if settings is None:
         # The rubric is checked by this setting, and must not be blamed for another one.
         is_fresh = tree.value.get("rubric_isolation") == "fresh"
@@ -329,13 +360,20 @@ def read_settings(
         for name in (each for each in weights if each not in rubrics):
             otherwise = f"the rubrics are {', '.join(rubrics)}"
             right = right_words(name, rubrics, otherwise=otherwise)
-            problems.add(part.at(name).line, f"rubrics: there is no rubric {quoted(name)}; {right}")
+            problems.add(
+                part.at(name).line,
+                f"rubrics: there is no rubric {quoted(name)}; {right}",
+            )
         missing = [name for name in rubrics if name not in weights]
         if missing:
             what = f"rubrics: {', '.join(missing)} has no weight"
-            problems.add(part.line, f"{what}; give one, 0 for a rubric that decides nothing")
+            problems.add(
+                part.line, f"{what}; give one, 0 for a rubric that decides nothing"
+            )
         elif not any(weights.values()):
-            problems.add(part.line, "rubrics: no weight is more than 0; give one that decides")
+            problems.add(
+                part.line, "rubrics: no weight is more than 0; give one that decides"
+            )
     for place, what in _wrong_fields(settings, fields):
         problems.add(tree.at(*place).line, f"{place[0]}: {what}")
     return models.BenchSettings.model_validate(settings.model_dump(exclude_unset=True))
@@ -351,7 +389,9 @@ def _wrong_fields(
             yield ("hidden", number), what
         elif what := _why_no_field(name, fields):
             yield ("hidden", number), what
-    if settings.cluster is not None and (what := _why_no_field(settings.cluster, fields)):
+    if settings.cluster is not None and (
+        what := _why_no_field(settings.cluster, fields)
+    ):
         yield ("cluster",), what
 
 
@@ -414,7 +454,9 @@ def _read_part(
     """Return what stands below a code or a key; `None` if it has problems."""
     if isinstance(part.value, dict):
         subject, prefix = quoted(name), f"{name}."
-        return validate(model, part, problems, subject=subject, missing=missing, prefix=prefix)
+        return validate(
+            model, part, problems, subject=subject, missing=missing, prefix=prefix
+        )
     if part.value is not WRONG:
         problems.add(part.line, f"{quoted(name)} is {kind_of(part)}; {right}")
     return None
@@ -425,7 +467,9 @@ def _read_part(
 
 def _check_range(given: tuple[float, ...]) -> tuple[float, ...]:
     if len(given) != 2 or not -_MOST_OF_A_KEY <= given[0] < given[1] <= _MOST_OF_A_KEY:
-        raise WrongError("is no range; write the least value and a greater one, such as [1, 5]")
+        raise WrongError(
+            "is no range; write the least value and a greater one, such as [1, 5]"
+        )
     return given
 
 
@@ -452,14 +496,18 @@ def read_breakdown_keys(
     if not folder.has(name):
         problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
     elif name == _KEYS_YAML:
-        for part in _read(folder, _KEYS_YAML, "a list of keys", list, _KEYS_EXAMPLE) or ():
+        for part in (
+            _read(folder, _KEYS_YAML, "a list of keys", list, _KEYS_EXAMPLE) or ()
+        ):
             if isinstance(part.value, str):
                 keys.append((part.value, part.line))
             elif isinstance(part.value, dict) and len(part.value) == 1:
                 ((key, given),) = part.items()
                 keys.append((key, given.line))
                 right = _RANGE_EXAMPLE
-                below = _read_part(_KeyInFile, key, given, problems, {"range": right}, right)
+                below = _read_part(
+                    _KeyInFile, key, given, problems, {"range": right}, right
+                )
                 if below is not None:
                     ranges[key] = (below.range[0], below.range[1])
             elif part.value is not WRONG:
@@ -509,10 +557,14 @@ def _read(
     """Return the value of a file; `None` if it has none, or problems of a kind that end reading."""
     problems = folder.problems_of(name)
     path = folder.path / name
-    form = Form(right=f"{name} is YAML in UTF-8 with {right}", max_bytes=most, is_fast=True)
+    form = Form(
+        right=f"{name} is YAML in UTF-8 with {right}", max_bytes=most, is_fast=True
+    )
     if_empty = None if or_empty is None else f"the file is empty; {example}{or_empty}"
     try:
-        return read_tree(path, problems, form, root=(root,), example=example, if_empty=if_empty)
+        return read_tree(
+            path, problems, form, root=(root,), example=example, if_empty=if_empty
+        )
     except BenchError:  # it is among the problems
         return None
 
@@ -537,7 +589,11 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     keys, ranges = read_breakdown_keys(folder, rubrics)
     found, case_ids = cases.read_cases(folder)
     all_read = len(found) == len(case_ids)
-    fields = dict.fromkeys(name for case in found for name in case.fields) if all_read else ()
+    fields = (
+        dict.fromkeys(name for case in found for name in case.fields)
+        if all_read
+        else ()
+    )
     settings = read_settings(folder, rubrics, fields)
     for name in rubrics.values():
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")

@@ -19,8 +19,19 @@ from pytest_failure_taxonomy.bench.load.cases import likely_cluster
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.oracle import with_agreement
-from pytest_failure_taxonomy.bench.plugin import items, results, scheduler, storage, task_classes
-from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
+from pytest_failure_taxonomy.bench.plugin import (
+    items,
+    results,
+    scheduler,
+    storage,
+    task_classes,
+)
+from pytest_failure_taxonomy.bench.plugin.items import (
+    BENCH,
+    CaseFailedError,
+    CaseItem,
+    MarkedCase,
+)
 from pytest_failure_taxonomy.bench.plugin.live_line import LiveLine
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.storage import Source
@@ -35,7 +46,13 @@ from pytest_failure_taxonomy.system.files import replace_file
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import failed_gates
 
-_RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
+_RUN_NOTHING = (
+    "collectonly",
+    "setuponly",
+    "setupplan",
+    "showfixtures",
+    "show_fixtures_per_test",
+)
 """Options with which pytest collects cases and runs none."""
 
 _BELOW_KEY: Final = "failure_taxonomy_bench_below"
@@ -62,7 +79,9 @@ def bench_session(config: pytest.Config) -> BenchSession:
     """Return the bench of a run; create and register it at the first call."""
     if BENCH not in config.stash:
         config.stash[BENCH] = BenchSession(config)
-        config.pluginmanager.register(config.stash[BENCH], "failure_taxonomy_bench_session")
+        config.pluginmanager.register(
+            config.stash[BENCH], "failure_taxonomy_bench_session"
+        )
     return config.stash[BENCH]
 
 
@@ -81,7 +100,9 @@ class BenchSession:
         self._config = config
         self.storage = storage.bench_storage(config)
         """Where this pytest run keeps the runs of its task classes."""
-        self._results = results.Results(config, self.storage, str(given.get("workerid", "")))
+        self._results = results.Results(
+            config, self.storage, str(given.get("workerid", ""))
+        )
         self._baseline = config.stash.get(results.BASELINE, None)
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
@@ -97,7 +118,11 @@ class BenchSession:
         """Return the outcome of an item's case, and add the score to the item's report."""
         source = item.source
         try:
-            with nullcontext() if self._live_line is None else self._live_line.while_waiting():
+            with (
+                nullcontext()
+                if self._live_line is None
+                else self._live_line.while_waiting()
+            ):
                 outcome = self.runs.outcome_of(item)
         except NotStartedError as error:
             reported_by(item).append(("stop", *source, str(error)))
@@ -125,12 +150,18 @@ class BenchSession:
         source = Source("" if folder is None else str(folder), test)
         file = self._results.open(source, plan.task_class, given, plan.cases)
         runner = Runner(
-            results=results.SourceResults(file), admission=Admission(plan, file), is_logging=False
+            results=results.SourceResults(file),
+            admission=Admission(plan, file),
+            is_logging=False,
         )
         return runner, "" if file is None else file.path.stem
 
     def note_score(
-        self, item: pytest.Item, found: MarkedCase, outcome: CaseOutcome, cost_usd: float
+        self,
+        item: pytest.Item,
+        found: MarkedCase,
+        outcome: CaseOutcome,
+        cost_usd: float,
     ) -> None:
         """Add a score to the report of a test with the mark `bench`, which fails unless passed.
 
@@ -142,12 +173,16 @@ class BenchSession:
         """
         score = outcome.score
         given_score = score.model_dump(mode="json")
-        reported_by(item).append(("case", *found.source, found.case.case_id, given_score))
+        reported_by(item).append(
+            ("case", *found.source, found.case.case_id, given_score)
+        )
         plan = self.classes.plan(found.task_class, [found.case])
         known = self._results.sources[found.source]
         given = SystemGiven(name=found.source.test, label=found.source.system)
         if known.file is None:
-            known.file = self._results.open(found.source, plan.task_class, given, shard=plan.shard)
+            known.file = self._results.open(
+                found.source, plan.task_class, given, shard=plan.shard
+            )
         if known.file is not None:
             call = outcome.attempts[-1].model_copy(update={"cost_usd": cost_usd})
             known.file.note_start(outcome.case_id, call.attempt)
@@ -166,10 +201,16 @@ class BenchSession:
 
     def _case_of(self, item: pytest.Item) -> CaseItem | MarkedCase | None:
         """Return the case that an item of a task class or a test with the mark `bench` runs."""
-        return item if isinstance(item, CaseItem) else items.marked_case(item, self.classes)
+        return (
+            item
+            if isinstance(item, CaseItem)
+            else items.marked_case(item, self.classes)
+        )
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> object:
         """Run the item of a case as pytest does, once, before a plugin that would rerun it."""
         if self._case_of(item) is None:
             return None
@@ -179,11 +220,15 @@ class BenchSession:
                 values.append(item.config.getoption(name))
                 with suppress(ValueError):  # there is no such ini value
                     values.append(item.config.getini(name))
-        is_asked = any(str(value) not in ("None", "False", "", "0", "[]") for value in values)
+        is_asked = any(
+            str(value) not in ("None", "False", "", "0", "[]") for value in values
+        )
         is_marked = bool(values) and item.get_closest_marker(_RERUN_MARK) is not None
         item.stash[_IS_TO_BE_RERUN] = is_asked or is_marked
         if item.stash[_IS_TO_BE_RERUN]:
-            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != _RERUN_MARK]
+            item.own_markers[:] = [
+                mark for mark in item.own_markers if mark.name != _RERUN_MARK
+            ]
         runner: Any = item.config.pluginmanager.get_plugin("runner")
         is_done: object = runner.pytest_runtest_protocol(item, nextitem)
         if _FAILED in item.stash:
@@ -226,7 +271,9 @@ class BenchSession:
         for folder, system, nodeid in self._cases_of(nodeids):
             folders[folder] = self.classes.load(folder)
             source = Source(str(folder), system=system)
-            self._results.sources[source].scheduled[task_classes.case_and_system(nodeid)[0]] = None
+            self._results.sources[source].scheduled[
+                task_classes.case_and_system(nodeid)[0]
+            ] = None
         if folders and self._live_line is None:
             self._live_line = LiveLine.begin(self._config, self._results.progress)
         self._check(folders.values())
@@ -234,7 +281,9 @@ class BenchSession:
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
         """Return the name of the unit of each case among xdist's node ids."""
         units: dict[str, str] = {}
-        for folder, system, members in self.classes.units(self._cases_of(nodeids), workers):
+        for folder, system, members in self.classes.units(
+            self._cases_of(nodeids), workers
+        ):
             # Named by their first: a system may have several groups.
             units.update(dict.fromkeys(members, f"{folder}#{system}#{members[0]}"))
         return units
@@ -246,7 +295,9 @@ class BenchSession:
             name = nodeid.partition("::")[0]
             if name not in folders:
                 path = self._config.rootpath / name
-                folders[name] = None if path.parent.name == "oracle" else task_class_folder(path)
+                folders[name] = (
+                    None if path.parent.name == "oracle" else task_class_folder(path)
+                )
             folder = folders[name]
             if folder is not None:
                 yield folder, task_classes.case_and_system(nodeid)[1], nodeid
@@ -265,7 +316,9 @@ class BenchSession:
 
     # Hooks.
 
-    @pytest.hookimpl(tryfirst=True)  # an xdist worker reports its collection in this hook
+    @pytest.hookimpl(
+        tryfirst=True
+    )  # an xdist worker reports its collection in this hook
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Split the selected cases into units, and count them."""
         cases = [each for each in session.items if isinstance(each, CaseItem)]
@@ -274,7 +327,9 @@ class BenchSession:
         for item in session.items:
             found = self._case_of(item)
             is_of_test = found is not None and found.source.test != ""
-            if found is None or (is_of_test and "bench" not in getattr(item, "fixturenames", ())):
+            if found is None or (
+                is_of_test and "bench" not in getattr(item, "fixturenames", ())
+            ):
                 continue
             self._results.sources[found.source].scheduled[found.case.case_id] = None
             if is_of_test:
@@ -287,10 +342,14 @@ class BenchSession:
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Begin the live line; say in CI that a system could end this process unnoticed."""
-        if not self._is_worker and any(isinstance(each, CaseItem) for each in session.items):
+        if not self._is_worker and any(
+            isinstance(each, CaseItem) for each in session.items
+        ):
             self._live_line = LiveLine.begin(self._config, self._results.progress)
         supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
-        is_watched = supervisor == str(os.getppid()) or (supervisor and sys.platform == "win32")
+        is_watched = supervisor == str(os.getppid()) or (
+            supervisor and sys.platform == "win32"
+        )
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         is_shown = self._runs_something and not self._is_worker and terminal is not None
         if is_watched or not is_shown or not os.environ.get("CI"):
@@ -299,7 +358,9 @@ class BenchSession:
             if found is None:
                 continue
             settings = self.classes.settings(found.task_class)
-            is_elsewhere = settings.is_system_isolated or self.classes.backend is not None
+            is_elsewhere = (
+                settings.is_system_isolated or self.classes.backend is not None
+            )
             if found.source.test or not is_elsewhere:
                 terminal.write_line(_UNWATCHED, yellow=True)
                 return
@@ -317,7 +378,9 @@ class BenchSession:
             except BenchError as error:
                 problems += str(error).splitlines()
         if problems:
-            raise pytest.UsageError("\n".join(f"--bench-backend: {each}" for each in problems))
+            raise pytest.UsageError(
+                "\n".join(f"--bench-backend: {each}" for each in problems)
+            )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -326,14 +389,20 @@ class BenchSession:
         """Add scores to the report of a test, and show a case that did not pass as such."""
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseFailedError):
-            report.longrepr = items.represent(*item.reportinfo()[:2], call.excinfo.value)
+            report.longrepr = items.represent(
+                *item.reportinfo()[:2], call.excinfo.value
+            )
         if report.failed and call.excinfo is not None:
             if item.stash.get(_IS_TO_BE_RERUN, False):
                 reported_by(item).append(("note", _NOT_RERUN))
-            is_scored = any(what == "case" for what, *_ in item.stash.get(results.REPORTED, ()))
+            is_scored = any(
+                what == "case" for what, *_ in item.stash.get(results.REPORTED, ())
+            )
             found = self._case_of(item)
             # A case whose test failed for another reason than its score, which then is void.
-            if found and not (is_scored and isinstance(call.excinfo.value, CaseFailedError)):
+            if found and not (
+                is_scored and isinstance(call.excinfo.value, CaseFailedError)
+            ):
                 is_called = call.when != "setup"
                 broken = ("broken", *found.source, found.case.case_id, is_called)
                 reported_by(item).append(broken)
@@ -355,7 +424,11 @@ class BenchSession:
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
         """Name the cases that did not pass where only the gate decides: to pytest, they passed."""
-        return ("below", "b", ("BELOW", {"yellow": True})) if hasattr(report, _BELOW_KEY) else None
+        return (
+            ("below", "b", ("BELOW", {"yellow": True}))
+            if hasattr(report, _BELOW_KEY)
+            else None
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
@@ -364,12 +437,16 @@ class BenchSession:
             self._live_line.erase()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+    def pytest_runtest_logreport(
+        self, report: pytest.TestReport
+    ) -> Generator[None, None, None]:
         """Collect the scores that a report carries.
 
         They are dropped when all plugins have seen the report: pytest keeps it until the end.
         """
-        live_line = self._live_line if hasattr(report, "node") else None  # of xdist's worker
+        live_line = (
+            self._live_line if hasattr(report, "node") else None
+        )  # of xdist's worker
         if live_line is not None:
             live_line.erase()
         if hasattr(report, storage.WIRE_KEY):
@@ -381,7 +458,9 @@ class BenchSession:
             live_line.draw()
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+    def pytest_sessionfinish(
+        self, session: pytest.Session
+    ) -> Generator[None, None, None]:
         """Stop the cases before fixtures are torn down; fail the run if a bench did.
 
         A bench fails a run that would succeed by its gate, by cases that were selected and have no
@@ -432,13 +511,18 @@ class BenchSession:
         if self._baseline is not None:
             yield from self._baseline.problems
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
         """Print the results of each task class."""
         if self._is_worker:  # the terminal of an xdist worker is not shown
             return
         terminal, reports = terminalreporter, self._sourced()
         notes = [*self._results.notes]
-        notes += [f"bench: the run is not kept: {each}" for each in self._results.note_problems()]
+        notes += [
+            f"bench: the run is not kept: {each}"
+            for each in self._results.note_problems()
+        ]
         notes += self._baseline.notes if self._baseline is not None else ()
         notes += dict.fromkeys(self._likely_clusters(reports))
         self._print_below(terminal)
@@ -477,13 +561,17 @@ class BenchSession:
         is_detailed = terminal.verbosity > 0 or "P" in terminal.reportchars  # -v, -rA
         if is_detailed and self._config.option.tbstyle != "no":
             for nodeid, (_, *lines) in below:
-                terminal.write_sep("_", nodeid.partition("::")[2], yellow=True, bold=True)
+                terminal.write_sep(
+                    "_", nodeid.partition("::")[2], yellow=True, bold=True
+                )
                 for line in lines:
                     terminal.write_line(line)
         for nodeid, (message, *_) in below if "f" in terminal.reportchars else ():
             terminal.ensure_newline()
             terminal.write("BELOW", yellow=True)
-            terminal.write_line(f" {nodeid} - {shorten(message, _MAX_SHOWN, placeholder='...')}")
+            terminal.write_line(
+                f" {nodeid} - {shorten(message, _MAX_SHOWN, placeholder='...')}"
+            )
 
     def reports(self) -> list[BenchRunReport]:
         """Return the report of each task class; call it when all cases are over."""
@@ -500,17 +588,23 @@ class BenchSession:
         if self._reports is None:
             reports = self._results.reports(self.classes)
             if self._baseline is not None:
-                reports = self._baseline.judge(reports, self.classes, self._results.keep_baseline)
+                reports = self._baseline.judge(
+                    reports, self.classes, self._results.keep_baseline
+                )
             # A whole run of a test stands by itself, and a shard is compared when it is merged.
             compared = comparing.compare_systems(
                 [each.report for each in reports],
-                [each[1:3] if each.folder and not each.report.shard else None for each in reports],
+                [
+                    each[1:3] if each.folder and not each.report.shard else None
+                    for each in reports
+                ],
             )
             pairs = zip(reports, compared, strict=True)
             reports = [each._replace(report=report) for each, report in pairs]
             folder, _ = storage.storage_of(self._config)
             self._reports = [
-                each._replace(report=with_agreement(each.report, folder)) for each in reports
+                each._replace(report=with_agreement(each.report, folder))
+                for each in reports
             ]
         return self._reports
 

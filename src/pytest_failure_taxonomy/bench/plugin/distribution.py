@@ -23,7 +23,9 @@ FindUnits = Callable[[Sequence[str], int], Mapping[str, str]]
 class ChosenScheduling:
     """Delegates to the scheduler of the user's options, or to ours if there are cases."""
 
-    def __init__(self, default: Scheduling, find_units: FindUnits, config: Any, log: Any) -> None:
+    def __init__(
+        self, default: Scheduling, find_units: FindUnits, config: Any, log: Any
+    ) -> None:
         self._chosen = default
         self._find_units = find_units
         self._config = config
@@ -37,7 +39,9 @@ class ChosenScheduling:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._chosen, name)
 
-    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+    def add_node_collection(
+        self, node: WorkerController, collection: Sequence[str]
+    ) -> None:
         """Choose a scheduler by the first collection that arrives, and hand the collection on."""
         if not self._is_decided:
             self._is_decided = True
@@ -87,9 +91,14 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         for unit in workload.values():
             unit.update(dict.fromkeys(unit.keys() & self._reported, True))
         pending = (
-            nodeid for unit in workload.values() for nodeid, is_done in unit.items() if not is_done
+            nodeid
+            for unit in workload.values()
+            for nodeid, is_done in unit.items()
+            if not is_done
         )
-        crashed_on = next(pending, None)  # it was running that, or would have run it next
+        crashed_on = next(
+            pending, None
+        )  # it was running that, or would have run it next
         if crashed_on is None:
             return None
         scope = self._split_scope(crashed_on)

@@ -31,7 +31,9 @@ FOLDERS_OF_ITEMS, CASES_MODULE = ("cases", "oracle"), "cases.py"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
-    group = parser.getgroup("bench", "benches: cases with a rubric (pytest-failure-taxonomy)")
+    group = parser.getgroup(
+        "bench", "benches: cases with a rubric (pytest-failure-taxonomy)"
+    )
     declare(parser, group, BENCH_OPTIONS)
 
 
@@ -71,7 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
         refused = [] if is_worker else refused_files(config)
         if refused:
             raise pytest.UsageError("\n".join(refused))
-    if not is_worker and (given["baseline"] or config.getoption("bench_baseline") is not None):
+    if not is_worker and (
+        given["baseline"] or config.getoption("bench_baseline") is not None
+    ):
         with imports_as_they_are(config):
             from pytest_failure_taxonomy.bench.plugin.results import BASELINE, Baseline
 
@@ -92,7 +96,9 @@ def pytest_collection(session: pytest.Session) -> None:
         ]
 
 
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+def pytest_collect_directory(
+    path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
     """Collect a task class."""
     if not _may_be_task_class(path):
         return None
@@ -107,7 +113,9 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     return collector_of_task_class(path, parent)
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
     """Collect the cases and the examples of a task class."""
     if file_path.parent.name in FOLDERS_OF_ITEMS:
         folder_of_class = file_path.parent.parent
@@ -141,7 +149,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             parametrize(metafunc, mark)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Leave out what `--bench-only` or `--bench-skip` leaves out."""
     if hasattr(config, "workerinput") and any(map(_uses_bench, items)):
         _begin_session(config).announce()
@@ -151,7 +161,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = {id(item): item for item in of_others}
     only, skip = config.getoption("bench_only"), config.getoption("bench_skip")
     for item in items if only or skip else ():
-        is_bench = hasattr(item, "task_class") or item.get_closest_marker("bench") is not None
+        is_bench = (
+            hasattr(item, "task_class") or item.get_closest_marker("bench") is not None
+        )
         if (only and not is_bench) or (is_bench and skip):
             left_out[id(item)] = item
     if left_out:
@@ -189,7 +201,10 @@ def bench_rubric(request: pytest.FixtureRequest) -> BenchRubric:
     """The rubric of the test's task class, in this process, to test the rubric itself."""
     session = _begin_session(request.config)
     with imports_as_they_are(request.config):
-        from pytest_failure_taxonomy.bench.plugin.fixtures import BenchRubric, task_class_of
+        from pytest_failure_taxonomy.bench.plugin.fixtures import (
+            BenchRubric,
+            task_class_of,
+        )
 
     return BenchRubric(task_class_of(request, session.classes))
 
@@ -209,12 +224,16 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
 
     The node id of a test does not say whether it runs cases, but its worker has begun a journal.
     """
-    if _may_hold_cases(ids) or os.path.isdir(node.workerinput["failure_taxonomy_bench"]["journal"]):
+    if _may_hold_cases(ids) or os.path.isdir(
+        node.workerinput["failure_taxonomy_bench"]["journal"]
+    ):
         _begin_session(node.config).schedule(ids)
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[None, Any, Any]:
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: Any
+) -> Generator[None, Any, Any]:
     """Send the cases of a task class to workers in units, if the run has any."""
     default = yield
     if config.getoption("dist", "no") == "each":
@@ -242,7 +261,9 @@ def _uses_bench(item: pytest.Item) -> bool:
     """Tell whether a test gets the fixture `bench` that is ours, and none of its own name."""
     if "bench" not in getattr(item, "fixturenames", ()):
         return False
-    named: Any = getattr(item, "_fixtureinfo", None)  # not public; a doctest has it, too
+    named: Any = getattr(
+        item, "_fixtureinfo", None
+    )  # not public; a doctest has it, too
     for definition in reversed(getattr(named, "name2fixturedefs", {}).get("bench", ())):
         if definition.func.__module__ == __name__:
             return True

@@ -13,7 +13,12 @@ import pytest
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.load.folder import is_task_class
-from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchRunReport,
+    BenchScore,
+    TaskClass,
+)
 from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
 from pytest_failure_taxonomy.bench.plugin.results import reported_by
@@ -128,9 +133,16 @@ class Bench:
             )
         outcome = self._session.runs.grade(found.task_class, found.case, output)
         took_ms = (time.perf_counter() - self._began) * 1000
-        whole = {"cost_usd": outcome.score.cost_usd + cost_usd, "wall_clock_ms": took_ms}
-        score = BenchScore(**{**vars(outcome.score), **whole})  # which refuses a bad cost
-        self._session.note_score(self._item, found, replace(outcome, score=score), cost_usd)
+        whole = {
+            "cost_usd": outcome.score.cost_usd + cost_usd,
+            "wall_clock_ms": took_ms,
+        }
+        score = BenchScore(
+            **{**vars(outcome.score), **whole}
+        )  # which refuses a bad cost
+        self._session.note_score(
+            self._item, found, replace(outcome, score=score), cost_usd
+        )
         return score
 
     def _find(self, task_class: str | Path | TaskClass) -> TaskClass:
@@ -146,7 +158,9 @@ class BenchRubric:
 
     def __init__(self, task_class: TaskClass, only: str | None = None) -> None:
         if not task_class.rubrics:
-            raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
+            raise BenchError(
+                f"{task_class.name}: has no rubric.py; load it from a folder"
+            )
         self.task_class = task_class
         self._grades = {
             name: load_rubric(path, f"{name}_of_{task_class.name}")
@@ -162,7 +176,9 @@ class BenchRubric:
         """
         rubrics = self.task_class.rubrics
         if name not in rubrics:
-            right = right_words(name, rubrics, otherwise=f"the rubrics are {', '.join(rubrics)}")
+            right = right_words(
+                name, rubrics, otherwise=f"the rubrics are {', '.join(rubrics)}"
+            )
             raise BenchError(f"{self.task_class.name}: has no rubric {name!r}; {right}")
         return BenchRubric(self.task_class, name)
 
@@ -180,7 +196,9 @@ class BenchRubric:
             )
         return next(iter(self._grades.values()))
 
-    def __call__(self, case: str | BenchCase | Mapping[str, Any], output: object) -> BenchScore:
+    def __call__(
+        self, case: str | BenchCase | Mapping[str, Any], output: object
+    ) -> BenchScore:
         """Grade an output, and check the answer as a run does.
 
         Args:
@@ -216,7 +234,9 @@ def task_class_of(request: pytest.FixtureRequest, classes: TaskClasses) -> TaskC
     )
 
 
-def _chosen(task_class: TaskClass, case_ids: Sequence[str] | None) -> tuple[BenchCase, ...]:
+def _chosen(
+    task_class: TaskClass, case_ids: Sequence[str] | None
+) -> tuple[BenchCase, ...]:
     """Return the cases with these ids; the id in a file stands for all its repetitions."""
     if case_ids is None:
         return task_class.cases

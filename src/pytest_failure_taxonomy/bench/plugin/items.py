@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
-from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+from _pytest._code.code import (
+    ReprEntryNative,
+    ReprExceptionInfo,
+    ReprFileLocation,
+    ReprTraceback,
+)
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
 from pytest_failure_taxonomy.bench.oracle import why_wrong
@@ -50,7 +55,9 @@ class CaseWithoutScoreError(CaseFailedError):
     """A case was started and left no score; `libraries.toml` has its kind."""
 
 
-def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> TaskClass:
+def load_for_collection(
+    node: pytest.Collector, folder: Path | None = None
+) -> TaskClass:
     """Return the task class of a node's folder.
 
     Raises:
@@ -111,10 +118,14 @@ class BenchFile(pytest.Module):
         """Yield the file's items."""
         task_class = load_for_collection(self, self.folder)
         examples = (
-            example for example in task_class.oracle if example.path == self.path and example.expect
+            example
+            for example in task_class.oracle
+            if example.path == self.path and example.expect
         )
         make = partial(OracleItem.from_parent, self, task_class=task_class)
-        oracle = [make(name=example.example_id, example=example) for example in examples]
+        oracle = [
+            make(name=example.example_id, example=example) for example in examples
+        ]
         return [*self._cases(task_class), *oracle]
 
     def _cases(self, task_class: TaskClass) -> Iterator[CaseItem]:
@@ -122,7 +133,9 @@ class BenchFile(pytest.Module):
         chosen = classes.cases_in(self.path, self.folder)
         if not chosen:
             return
-        stand_in = _with_fixture if self._needs_fixture(task_class) else _without_fixture
+        stand_in = (
+            _with_fixture if self._needs_fixture(task_class) else _without_fixture
+        )
         # What pytest makes of it is the same for all cases: the fixtures, and their parameters.
         functions = list(self._genfunctions(stand_in.__name__, stand_in))
         if stand_in is _with_fixture and not all(map(system_definition, functions)):
@@ -166,7 +179,11 @@ class BenchFile(pytest.Module):
         if classes.backend is not None:
             return False  # the cluster's workers import it
         is_option = self.config.getoption("bench_sut") is not None
-        where = "--bench-sut" if is_option else f"{classes.shown(self.folder / 'bench.yaml')}: sut"
+        where = (
+            "--bench-sut"
+            if is_option
+            else f"{classes.shown(self.folder / 'bench.yaml')}: sut"
+        )
         try:
             self.config.stash[BENCH].runs.named_system(settings.sut, settings)
         except BenchError as error:
@@ -225,21 +242,33 @@ def system_definition(function: pytest.Function) -> pytest.FixtureDef[Any] | Non
 class OracleItem(pytest.Item):
     """One example of a rubric's self-test."""
 
-    def __init__(self, *, example: OracleExample, task_class: TaskClass, **rest: Any) -> None:
+    def __init__(
+        self, *, example: OracleExample, task_class: TaskClass, **rest: Any
+    ) -> None:
         super().__init__(**rest)
         self.example = example
         self.task_class = task_class
 
     def runtest(self) -> None:
         """Grade the example's output, and fail if the rubric does not judge it as expected."""
-        answered = self.example.case_id  # the example stands for all repetitions of the case
-        case = next(each for each in self.task_class.cases if each.id_in_file == answered)
-        outcome = self.config.stash[BENCH].runs.grade(self.task_class, case, self.example.output)
+        answered = (
+            self.example.case_id
+        )  # the example stands for all repetitions of the case
+        case = next(
+            each for each in self.task_class.cases if each.id_in_file == answered
+        )
+        outcome = self.config.stash[BENCH].runs.grade(
+            self.task_class, case, self.example.output
+        )
         what = why_wrong(self.example, outcome.score)
         if not what:
             return
-        lines = failure_lines(self.task_class.name, case, outcome, self.task_class.descriptions)
-        lines[0] = f"the rubric on the example {self.name} ({what}): {one_line(outcome.score)}"
+        lines = failure_lines(
+            self.task_class.name, case, outcome, self.task_class.descriptions
+        )
+        lines[0] = (
+            f"the rubric on the example {self.name} ({what}): {one_line(outcome.score)}"
+        )
         raise CaseFailedError(f"{what}: {one_line(outcome.score)}", lines)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

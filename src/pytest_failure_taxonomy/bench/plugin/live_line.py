@@ -25,7 +25,9 @@ _ERASE: Final = "\x1b[K"
 class LiveLine:
     """The words behind the cursor."""
 
-    def __init__(self, terminal: pytest.TerminalReporter, words: Callable[[], Sequence[str]]):
+    def __init__(
+        self, terminal: pytest.TerminalReporter, words: Callable[[], Sequence[str]]
+    ):
         self._terminal = terminal
         self._words = words
         # Of its own, since pytest captures what is written to that of `sys.stdout` in a test.
@@ -34,7 +36,9 @@ class LiveLine:
         self._is_drawn = False
 
     @classmethod
-    def begin(cls, config: pytest.Config, words: Callable[[], Sequence[str]]) -> Self | None:
+    def begin(
+        cls, config: pytest.Config, words: Callable[[], Sequence[str]]
+    ) -> Self | None:
         """Begin where a person watches a terminal that nothing else writes to.
 
         Args:
@@ -43,7 +47,8 @@ class LiveLine:
         """
         terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
         is_watched = (
-            type(terminal) is pytest.TerminalReporter  # no other, which may draw on its own
+            type(terminal)
+            is pytest.TerminalReporter  # no other, which may draw on its own
             and terminal.isatty  # a bool, which newer versions of pytest let be called
             and terminal.hasmarkup
             and terminal.verbosity >= 0
@@ -52,7 +57,9 @@ class LiveLine:
         is_shared = config.option.capture == "no" or config.getini("log_cli")
         if not is_watched or is_shared or os.environ.get("CI"):
             return None
-        with suppress(OSError, ValueError, AttributeError):  # what a plugin made of `sys.stdout`
+        with suppress(
+            OSError, ValueError, AttributeError
+        ):  # what a plugin made of `sys.stdout`
             return cls(terminal, words)
         return None
 

@@ -44,7 +44,9 @@ from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import ask_git
 from pytest_failure_taxonomy.taxonomy.words import cost_words, seconds_words
 
-_IGNORE: Final = b"# Made by pytest-failure-taxonomy: what systems returned is not for git.\n*\n"
+_IGNORE: Final = (
+    b"# Made by pytest-failure-taxonomy: what systems returned is not for git.\n*\n"
+)
 _CLOCKS_DIFFER_SECONDS: Final = 2.0
 """By how much the time of a file system may be behind ours."""
 _GIT_SECONDS: Final = 1.0
@@ -132,7 +134,11 @@ class SourceResults(RunResults):
         stopped = self.stopped if is_missing else ""
         return run_report.aggregate(
             plan,
-            [(each, score) for each, score in self.scores.items() if each in known - self.broken],
+            [
+                (each, score)
+                for each, score in self.scores.items()
+                if each in known - self.broken
+            ],
             run_id=models.id_of_run(run_id, stopped),
             started=self.started & known,
             stopped=stopped or None,
@@ -165,7 +171,9 @@ class Results:
     On xdist's controller, results are collected from the workers' reports and files.
     """
 
-    def __init__(self, config: pytest.Config, storage: BenchStorage, worker: str = "") -> None:
+    def __init__(
+        self, config: pytest.Config, storage: BenchStorage, worker: str = ""
+    ) -> None:
         self._storage = storage
         self.is_shared = bool(worker) and not storage.does_all
         """Whether other processes run cases that are this one's, too, should one of them die."""
@@ -191,7 +199,9 @@ class Results:
                     self.notes[text] = None
                 case ("run", test, run, is_judged):
                     report = models.BenchRunReport.model_validate(run)
-                    self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
+                    self._whole_runs.append(
+                        SourcedReport(report, test, is_judged=is_judged)
+                    )
                 case ("case", *source, case_id, score):
                     results = self.sources[Source(*source)]
                     # Whether a test will have a score is not always known before it runs.
@@ -246,7 +256,11 @@ class Results:
             pytest.UsageError: It can't be read, a process of another pytest works on it, or it is
                 of other sources.
         """
-        sources = [source for source in self.sources if not source.test and self._storage.folder]
+        sources = [
+            source
+            for source in self.sources
+            if not source.test and self._storage.folder
+        ]
         try:
             found = [self._find(source, shard) for source in sources]
             for path, _ in found:
@@ -257,9 +271,15 @@ class Results:
                     file.hold(self._storage.name)
         except (BenchError, OSError) as error:
             raise pytest.UsageError(f"--bench-resume: {error}") from None
-        if not found or self._storage.resumes in ("", LATEST) or any(path for path, _ in found):
+        if (
+            not found
+            or self._storage.resumes in ("", LATEST)
+            or any(path for path, _ in found)
+        ):
             return
-        wanted = ", ".join(sorted({relative(self._rootdir, each.folder) for each in sources}))
+        wanted = ", ".join(
+            sorted({relative(self._rootdir, each.folder) for each in sources})
+        )
         raise pytest.UsageError(
             f"--bench-resume: {found[0][1]}, and none of {wanted}; name another, or leave it out"
         )
@@ -283,7 +303,9 @@ class Results:
             return None, None
         paths = run_file.run_paths(Path(self._storage.folder))
         # The runs that other pytest runs began, the oldest first.
-        earlier = [each for each in paths if not each.name.startswith(self._storage.name)]
+        earlier = [
+            each for each in paths if not each.name.startswith(self._storage.name)
+        ]
         if given == LATEST:
             ending = f"-{name_of_source(self._rootdir, source)}{RUN_SUFFIX}"
             found = [each for each in earlier if each.name.endswith(ending)]
@@ -300,7 +322,10 @@ class Results:
         ran = set()
         for header in headers:
             label = header.system.label
-            ran.add((header.folder or header.task_class) + (f" with {label}" if label else ""))
+            ran.add(
+                (header.folder or header.task_class)
+                + (f" with {label}" if label else "")
+            )
         what = ", ".join(sorted(ran)) or "nothing that is kept"
         return None, f"{Path(given).name} is a run of {what}"
 
@@ -352,7 +377,11 @@ class Results:
         if earlier is not None and why_not is None:
             # Its cases and those that were selected now, if the class still has them.
             known = {each.case_id: each for each in (*earlier.scheduled(), *listed)}
-            whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
+            whole = [
+                known[each.case_id]
+                for each in task_class.cases
+                if each.case_id in known
+            ]
             file = RunFile(earlier.path, whole, self._redact, self.worker)
             self._files.append(file)
             file.hold(self._storage.name)
@@ -372,7 +401,9 @@ class Results:
         for file in self._files:
             file.close()
 
-    def keep_baseline(self, of: SourcedReport, found: models.BenchComparison | str) -> None:
+    def keep_baseline(
+        self, of: SourcedReport, found: models.BenchComparison | str
+    ) -> None:
         """Write into the file of a run how it differs from its baseline."""
         kept = self.sources[Source(of.folder, of.test, of.report.system_label)].kept
         if kept is not None:
@@ -388,7 +419,9 @@ class Results:
 
     def note_problems(self) -> Iterator[str]:
         """Yield why runs could not be written."""
-        yield from filter(None, [self._storage.problem, *(file.problem for file in self._files)])
+        yield from filter(
+            None, [self._storage.problem, *(file.problem for file in self._files)]
+        )
 
     def _make_folder(self) -> Path:
         folder = Path(self._storage.folder)
@@ -396,7 +429,9 @@ class Results:
             if self._storage.is_temporary:
                 with files.make_folder(folder):
                     pass  # it has to be there, and nobody else's
-            elif not folder.is_dir() or folder == self._rootdir / STORAGE:  # of a worker, maybe
+            elif (
+                not folder.is_dir() or folder == self._rootdir / STORAGE
+            ):  # of a worker, maybe
                 folder.mkdir(parents=True, exist_ok=True)
                 files.write_new(folder / ".gitignore", _IGNORE)
         return folder
@@ -407,7 +442,9 @@ class Results:
 
         given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
         ini: list[str] = []
-        with suppress(KeyError, ValueError):  # the plugin that declares it is switched off
+        with suppress(
+            KeyError, ValueError
+        ):  # the plugin that declares it is switched off
             ini = self._config.getini("failure_taxonomy_redact")
         redact: Callable[[Any], Any] = Redactor((*ini, *given)).redact_json
         return redact
@@ -427,7 +464,9 @@ class Results:
                     continue
                 known = self.sources[source]
                 is_own = path.name.startswith(self._storage.name)
-                is_known = not self._storage.journal and known.started <= known.scores.keys()
+                is_known = (
+                    not self._storage.journal and known.started <= known.scores.keys()
+                )
                 if not (is_own and is_known):
                     run.read(is_over=True)
                 if is_own or self._storage.name in run.sessions:
@@ -447,7 +486,11 @@ class Results:
 
     def _paths(self) -> list[Path]:
         """Return the files that processes of this session may have written, the oldest first."""
-        paths = run_file.run_paths(Path(self._storage.folder)) if self._storage.folder else []
+        paths = (
+            run_file.run_paths(Path(self._storage.folder))
+            if self._storage.folder
+            else []
+        )
         if not self._storage.resumes:
             return [each for each in paths if each.name.startswith(self._storage.name)]
         given = Path(self._storage.resumes)
@@ -476,22 +519,34 @@ class Results:
         is_detailed, is_brief = terminal.verbosity > 0, terminal.verbosity < 0
         for (_, test, _), runs in by_class.items():
             if len(runs) > 1:
-                for line in run_report.table_of_systems(runs, test=test, has_pairs=not is_brief):
+                for line in run_report.table_of_systems(
+                    runs, test=test, has_pairs=not is_brief
+                ):
                     terminal.write_line(line)
             for report in runs:
                 if len(runs) > 1:
-                    lines = run_report.lines_of_system(report, detail=is_detailed, brief=is_brief)
+                    lines = run_report.lines_of_system(
+                        report, detail=is_detailed, brief=is_brief
+                    )
                     indent = "    "
                 else:
-                    lines = run_report.summary_lines(report, test=test, detail=is_detailed)
+                    lines = run_report.summary_lines(
+                        report, test=test, detail=is_detailed
+                    )
                     indent = "  "
                 for line in lines:
-                    terminal.write_line(line, red=line.lstrip().startswith("gate: FAIL"))
+                    terminal.write_line(
+                        line, red=line.lstrip().startswith("gate: FAIL")
+                    )
                 for line in self._lines_of_kept(report, shown, is_brief=is_brief):
                     terminal.write_line(f"{indent}{line}")
 
     def _lines_of_kept(
-        self, report: models.BenchRunReport, shown: Callable[[Path], str], *, is_brief: bool
+        self,
+        report: models.BenchRunReport,
+        shown: Callable[[Path], str],
+        *,
+        is_brief: bool,
     ) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""
         kept_id = report.run_id.removeprefix(models.PARTIAL)
@@ -554,7 +609,9 @@ class Baseline:
             if given == LATEST:
                 paths = run_file.run_paths(storage)  # of which this pytest run has none
                 if not paths:
-                    right = "run once without a baseline, or name another --bench-storage"
+                    right = (
+                        "run once without a baseline, or name another --bench-storage"
+                    )
                     raise BenchError(f"{LATEST}: no run is kept in {storage}; {right}")
                 baseline = cls(comparing.latest_runs(paths), "no whole run of it")
             else:
@@ -563,7 +620,8 @@ class Baseline:
                     lambda report: [
                         run
                         for run in runs
-                        if (run.task_class, run.system) == (report.task_class, report.system_label)
+                        if (run.task_class, run.system)
+                        == (report.task_class, report.system_label)
                     ],
                     f"{comparing.names_in_words({run.name for run in runs})}, and no run of it",
                 )
@@ -599,12 +657,16 @@ class Baseline:
             elif not test:
                 name = run_report.name_with_system(report)
                 self.notes.append(f"bench {name}: the baseline has {self.has}")
-        compared = {number: each for number, each in found.items() if not isinstance(each, str)}
+        compared = {
+            number: each for number, each in found.items() if not isinstance(each, str)
+        }
         adjusted = comparing.adjusted([*compared.values()])
         found |= dict(zip(compared, adjusted, strict=True))
         judged = list(reports)
         for number, each in found.items():
-            report, problem = comparing.evaluate_against_baseline(reports[number].report, each)
+            report, problem = comparing.evaluate_against_baseline(
+                reports[number].report, each
+            )
             judged[number] = reports[number]._replace(report=report)
             keep(judged[number], each)
             if problem:
@@ -633,7 +695,9 @@ def check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     """
     paths = run_file.run_paths(storage)
     named = run_file.find_runs(given, paths)
-    sessions = list(dict.fromkeys(run_file.session_of(path) for path in reversed(named)))
+    sessions = list(
+        dict.fromkeys(run_file.session_of(path) for path in reversed(named))
+    )
     listed = ", ".join(path.stem for path in paths[: -_MOST_NAMED - 1 : -1])
     try:
         tests = [KeptRun(path).header.test for path in named if len(sessions) == 1]
@@ -658,14 +722,18 @@ def check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
 def resumed_line(run: KeptRun) -> str:
     """Return what a session that continued a run had left to do, in words; '' for a new run."""
     if not run.sessions:
-        return f"all cases run: {run.header.not_resumed}" if run.header.not_resumed else ""
+        return (
+            f"all cases run: {run.header.not_resumed}" if run.header.not_resumed else ""
+        )
     both = [
         (case.done_before, case.scheduled)
         for case in run.cases.values()
         if case.done_before is not None and case.scheduled is not None
     ]
     changed = [each.case_id for call, each in both if call.input_digest != each.digest]
-    done = [each for call, each in both if each.case_id not in changed and run.settles(call)]
+    done = [
+        each for call, each in both if each.case_id not in changed and run.settles(call)
+    ]
     line = f"{len(done)} of {len(run.cases)} cases were done before"
     if changed:
         line += f"; {len(changed)} had changed and ran again: {', '.join(changed[:5])}"
@@ -680,7 +748,8 @@ def _part(shard: models.RunShard | None) -> tuple[int, int] | None:
 def _why_not_resumed(old: RunHeader, new: RunHeader) -> str | None:
     """Return what has changed since a run so that its scores don't count any more."""
     changes = {
-        "the failure codes or breakdown keys": old.digests.taxonomy != new.digests.taxonomy,
+        "the failure codes or breakdown keys": old.digests.taxonomy
+        != new.digests.taxonomy,
         "the rubric": old.digests.rubric != new.digests.rubric,
         "the system": old.system.name != new.system.name,
         "the system's version": old.system.version != new.system.version,
@@ -709,7 +778,9 @@ def source_of_run(rootdir: Path, header: RunHeader) -> Source:
 def name_of_source(rootdir: Path, source: Source) -> str:
     """Return what the name of a run's file says of its source; equal for equal sources."""
     parts = (relative(rootdir, source.folder), source.test, source.system)
-    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256(
+        "\0".join(parts).encode("utf-8", "surrogateescape")
+    ).hexdigest()
     name = "-".join(filter(None, (Path(source.folder).name, source.system)))
     readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:_MAX_NAME] or "bench"
     return f"{readable}-{digest[:8]}"

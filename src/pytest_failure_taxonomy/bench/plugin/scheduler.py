@@ -55,12 +55,17 @@ class CaseScheduler:
         """Split the selected cases of each task class and system into units."""
         by_nodeid = {item.nodeid: item for item in items}
         cases = (
-            (Path(item.source.folder), item.source.system, each) for each, item in by_nodeid.items()
+            (Path(item.source.folder), item.source.system, each)
+            for each, item in by_nodeid.items()
         )
         for _, _, unit in self._classes.units(cases, self._workers):
             members = [by_nodeid[each] for each in unit]
             # A case that may be skipped is not called before its item is set up.
-            together = [each for each in members if not any(map(each.get_closest_marker, _SKIPS))]
+            together = [
+                each
+                for each in members
+                if not any(map(each.get_closest_marker, _SKIPS))
+            ]
             self._members.update({each.nodeid: [each] for each in members})
             self._members.update({each.nodeid: together for each in together})
 
@@ -86,7 +91,9 @@ class CaseScheduler:
             unit = self._start(item, self._members[item.nodeid])
         return unit.wait_for(item.case)
 
-    def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
+    def grade(
+        self, task_class: TaskClass, case: BenchCase, output: object
+    ) -> CaseOutcome:
         """Grade an output as if the system under test had returned it for a case."""
         outcomes: list[CaseOutcome] = []
 
@@ -99,7 +106,9 @@ class CaseScheduler:
         self.fan_out.call(
             runner.execute(plan, system_under_test=return_output, rubric_runner=rubric)
         )
-        score = outcomes[0].score.model_copy(update={"system_ms": None})  # none was called
+        score = outcomes[0].score.model_copy(
+            update={"system_ms": None}
+        )  # none was called
         return replace(outcomes[0], score=score)
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
@@ -108,16 +117,22 @@ class CaseScheduler:
         Another process may have called the system for them, and what that has cost counts.
         """
         task_class, source = asking.task_class, asking.source
-        plan = self._classes.plan(task_class, [each.case for each in items], workers=self._workers)
+        plan = self._classes.plan(
+            task_class, [each.case for each in items], workers=self._workers
+        )
         system = self._system(asking)
         for note in self.notes.values():
             reported_by(asking).append(("note", note))
         self.notes.clear()
         settings, results = plan.task_class.settings, self._results.sources[source]
-        given = facts_of_system(system, settings).model_copy(update={"label": source.system})
+        given = facts_of_system(system, settings).model_copy(
+            update={"label": source.system}
+        )
         results.system = str(given)
         if results.admission is None:  # of all units of the source
-            results.file = self._results.open(source, plan.task_class, given, shard=plan.shard)
+            results.file = self._results.open(
+                source, plan.task_class, given, shard=plan.shard
+            )
             results.admission = Admission(plan, results.file)
         is_resumed = results.file is not None and results.file.is_resumed
         before = results.before() if self._results.is_shared or is_resumed else None
@@ -125,7 +140,9 @@ class CaseScheduler:
         done: dict[str, CaseOutcome] = {}
         if before is not None:
             own = self._results.worker
-            known = {each.case.case_id: before.known.get(each.case.case_id) for each in items}
+            known = {
+                each.case.case_id: before.known.get(each.case.case_id) for each in items
+            }
             of_others = [
                 each
                 for each in known.values()
@@ -139,14 +156,18 @@ class CaseScheduler:
                 if each is None:
                     continue
                 calls, last = each.all_calls(), each.last
-                is_known = each in of_others or (is_resumed and last and before.settles(last))
+                is_known = each in of_others or (
+                    is_resumed and last and before.settles(last)
+                )
                 if last and last.score and is_known:
                     done[each.case_id] = CaseOutcome(
                         case_id=each.case_id, score=last.score, attempts=calls
                     )
                 elif calls:
                     earlier[each.case_id] = calls
-        results.admission.nodeids.update({each.case.case_id: each.nodeid for each in items})
+        results.admission.nodeids.update(
+            {each.case.case_id: each.nodeid for each in items}
+        )
         unit = Unit(plan, done)
         if len(items) > 1:
             self._units.update((each.nodeid, unit) for each in items)
@@ -238,14 +259,18 @@ class CaseScheduler:
         return system
 
 
-def facts_of_system(system: object, settings: BenchSettings | None = None) -> SystemGiven:
+def facts_of_system(
+    system: object, settings: BenchSettings | None = None
+) -> SystemGiven:
     """Return the name and the version of a callable: those of the settings, or its own.
 
     Its own name is its module's and its own, its version a text in an attribute `version`.
     """
     named = system if hasattr(system, "__qualname__") else type(system)
     version = getattr(system, "version", None)
-    name, given = (None, None) if settings is None else (settings.sut, settings.sut_version)
+    name, given = (
+        (None, None) if settings is None else (settings.sut, settings.sut_version)
+    )
     return SystemGiven(
         name=name or f"{named.__module__}:{getattr(named, '__qualname__', '')}",
         version=given or (version if isinstance(version, str) and version else None),

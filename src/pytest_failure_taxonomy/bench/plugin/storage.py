@@ -86,14 +86,18 @@ class BenchStorage:
         storage, is_named = storage_of(config)
         problem = _why_not_writable(storage)
         if problem and is_named:
-            raise pytest.UsageError(f"--bench-storage: {storage}: {problem}; name another folder")
+            raise pytest.UsageError(
+                f"--bench-storage: {storage}: {problem}; name another folder"
+            )
         if problem:
             return cls(name=name, problem=f"{storage}: {problem}")
         if resumes and resumes != LATEST:
             from pytest_failure_taxonomy.bench.plugin.results import check_resumed
 
             check_resumed(resumes, storage, config)
-            resumes = str(Path(resumes).absolute()) if Path(resumes).is_file() else resumes
+            resumes = (
+                str(Path(resumes).absolute()) if Path(resumes).is_file() else resumes
+            )
         return cls(name=name, folder=str(storage), resumes=resumes)
 
 
@@ -172,7 +176,9 @@ class CasesOfTests:
 
     def note(self, cases: Iterable[tuple[Source, str]]) -> None:
         """Add cases, if any; the folder alone tells the controller that there will be results."""
-        lines = "".join(["\t".join([*source, case_id]) + "\n" for source, case_id in cases])
+        lines = "".join(
+            ["\t".join([*source, case_id]) + "\n" for source, case_id in cases]
+        )
         # If the disk is full, the journal is lost, but not the run.
         with suppress(OSError), files.make_folder(self._folder) as folder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -12,7 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, open_rubrics
-from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, is_task_class, task_class_folder
+from pytest_failure_taxonomy.bench.load.folder import (
+    MARKER_FILE,
+    is_task_class,
+    task_class_folder,
+)
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
@@ -22,7 +26,11 @@ from pytest_failure_taxonomy.bench.models import (
     TaskClass,
 )
 from pytest_failure_taxonomy.bench.scores import CombinedRubrics, check_variables
-from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, shard_of_run
+from pytest_failure_taxonomy.bench.sharding import (
+    ids_of_shard,
+    parse_shard,
+    shard_of_run,
+)
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import BENCH_OPTIONS, Option
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
@@ -61,7 +69,9 @@ class TaskClasses:
             try:
                 self._loaded[folder] = load_task_class(folder)
             except BenchError as error:
-                text = str(error).replace(f"{folder}{os.sep}", f"{self.shown(folder)}{os.sep}")
+                text = str(error).replace(
+                    f"{folder}{os.sep}", f"{self.shown(folder)}{os.sep}"
+                )
                 self._loaded[folder] = BenchError(text)
         found = self._loaded[folder]
         if isinstance(found, BenchError):
@@ -106,7 +116,9 @@ class TaskClasses:
         if key not in self._settings:
             own, config = task_class.settings, self._config
             values = {name: getattr(own, name) for name in BenchSettings.model_fields}
-            for option in _OF_CLASS:  # an option wins, then the `bench.yaml`, then the ini value
+            for (
+                option
+            ) in _OF_CLASS:  # an option wins, then the `bench.yaml`, then the ini value
                 given: str | None = config.getoption(option.dest)
                 if given is None and option.name not in own.model_fields_set:
                     given = config.getini(option.dest) or None
@@ -125,7 +137,9 @@ class TaskClasses:
         found = self._shard_of(task_class)
         return None if found is None else found[1]
 
-    def _shard_of(self, task_class: TaskClass) -> tuple[RunShard, frozenset[str]] | None:
+    def _shard_of(
+        self, task_class: TaskClass
+    ) -> tuple[RunShard, frozenset[str]] | None:
         if self.shard is None:
             return None
         folder = task_class.folder or Path(task_class.name)
@@ -136,7 +150,11 @@ class TaskClasses:
         return self._shards[source]
 
     def plan(
-        self, task_class: TaskClass, cases: Sequence[BenchCase] | None = None, *, workers: int = 0
+        self,
+        task_class: TaskClass,
+        cases: Sequence[BenchCase] | None = None,
+        *,
+        workers: int = 0,
     ) -> RunPlan:
         """Return the plan for cases of a task class, for one of `workers` workers."""
         settings = self.settings(task_class)
@@ -182,7 +200,8 @@ class TaskClasses:
         """
         folder = task_class.folder
         check_variables(
-            task_class, task_class.name if folder is None else self.shown(folder / "bench.yaml")
+            task_class,
+            task_class.name if folder is None else self.shown(folder / "bench.yaml"),
         )
 
     def repetitions(self, argument: str) -> list[str]:
@@ -211,13 +230,19 @@ class TaskClasses:
     def shown(self, path: Path) -> str:
         """Return a path as a user would type it."""
         started_in = self._config.invocation_params.dir
-        return os.path.relpath(path, started_in) if path.is_relative_to(started_in) else str(path)
+        return (
+            os.path.relpath(path, started_in)
+            if path.is_relative_to(started_in)
+            else str(path)
+        )
 
     def register_tags(self, cases: Iterable[BenchCase]) -> None:
         """Register the tags of cases as marks, for `--strict-markers`."""
         for tag in dict.fromkeys(tag for case in cases for tag in case.tags):
             known = self._config.getini("markers")
-            if not any(line.split(":")[0].split("(")[0].strip() == tag for line in known):
+            if not any(
+                line.split(":")[0].split("(")[0].strip() == tag for line in known
+            ):
                 self._config.addinivalue_line("markers", f"{tag}: a tag of bench cases")
 
 
@@ -230,7 +255,9 @@ def case_and_system(nodeid: str) -> tuple[str, str]:
     return case_id, label.removesuffix("]") if bracket else ""
 
 
-def by_system(cases: Iterable[tuple[Path, str, _T]]) -> list[tuple[Path, str, list[_T]]]:
+def by_system(
+    cases: Iterable[tuple[Path, str, _T]],
+) -> list[tuple[Path, str, list[_T]]]:
     """Group cases by class and system, in their order.
 
     Where another system comes in between, a new group begins: pytest then ends the fixture of the
@@ -259,7 +286,9 @@ def share_of(concurrency: int, workers: int) -> int:
     return max(1, concurrency // max(1, workers))
 
 
-def split_cases(nodeids: Sequence[str], *, workers: int, concurrency: int) -> list[list[str]]:
+def split_cases(
+    nodeids: Sequence[str], *, workers: int, concurrency: int
+) -> list[list[str]]:
     """Split the cases of one task class into units of consecutive cases.
 
     There are no more units than `concurrency` if that is less than the number of workers, so that
@@ -324,7 +353,9 @@ def backend_address(config: pytest.Config) -> str | None:
         return None
     from pytest_failure_taxonomy.bench.dask import scheduler_address
 
-    return scheduler_address(option or ini, "--bench-backend" if option else "bench_backend")
+    return scheduler_address(
+        option or ini, "--bench-backend" if option else "bench_backend"
+    )
 
 
 def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
@@ -341,7 +372,9 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
 
 def _converted(where: str, option: Option, given: str) -> Any:
     try:
-        return getattr(BenchSettings.model_validate_strings({option.name: given}), option.name)
+        return getattr(
+            BenchSettings.model_validate_strings({option.name: given}), option.name
+        )
     except ValidationError as error:
         problem = error.errors()[0]
     words = packaged_table("wrong_values")

@@ -56,7 +56,9 @@ class Admission:
         """
         self._cap = None if plan.max_cost_usd is None else exact(plan.max_cost_usd)
         self._stop_after = plan.stop_after_same_failure
-        self.is_needed = run is not None or self._cap is not None or self._stop_after > 0
+        self.is_needed = (
+            run is not None or self._cap is not None or self._stop_after > 0
+        )
         """Whether a case can be refused, or the file is to say that it has started."""
         self.nodeids: dict[str, str] = {}
         """The tests that wait for the cases, by case."""
@@ -86,7 +88,9 @@ class Admission:
         with nullcontext() if run is None else run.locked():
             with suppress(OSError):
                 for record in () if reader is None else reader.new(_READ):
-                    with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # not our line
+                    with suppress(
+                        KeyError, TypeError, ValueError, ArithmeticError
+                    ):  # not our line
                         self._take(record)
             answer = self._decide(case)
             if answer == "go":
@@ -100,8 +104,12 @@ class Admission:
                 run.note_stop(self.stop_reason, self.stop_cause)
             elif answer == "wait":
                 for case_id, flight in list(self._in_flight.items()):
-                    if flight.process_id != os.getpid() and not has_process(flight.process_id):
-                        self._lose(case_id)  # nobody may wait for a case whose process is gone
+                    if flight.process_id != os.getpid() and not has_process(
+                        flight.process_id
+                    ):
+                        self._lose(
+                            case_id
+                        )  # nobody may wait for a case whose process is gone
         return answer
 
     @property
@@ -178,7 +186,9 @@ class Admission:
         self._in_flight.pop(case_id, None)
         self._spent += exact(cost_usd)
         self._done += 1
-        self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
+        self._same_in_a_row = (
+            self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
+        )
         self._last_cause = cause
         if cause and self._stop_after and self._same_in_a_row >= self._stop_after:
             self.stop_cause = cause
@@ -196,7 +206,9 @@ class Admission:
         match record["record"]:
             case "started":
                 process_id, attempt = int(record["pid"]), int(record["attempt"])
-                self._begin(record["case_id"], record.get("max_cost_usd"), attempt, process_id)
+                self._begin(
+                    record["case_id"], record.get("max_cost_usd"), attempt, process_id
+                )
             case "spent":
                 attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
                 self._spend(record["case_id"], attempt, cost_usd)
@@ -207,7 +219,9 @@ class Admission:
                     if flight is not None:
                         self._spent += flight.ended
                     # Without the last digits of what was added up.
-                    cost_usd = round(cost_usd + float(record.get("rubric_cost_usd", 0.0)), 12)
+                    cost_usd = round(
+                        cost_usd + float(record.get("rubric_cost_usd", 0.0)), 12
+                    )
                     self._settle(case_id, cost_usd, str(record.get("fingerprint", "")))
                 elif flight is not None:
                     flight.ended += exact(cost_usd)

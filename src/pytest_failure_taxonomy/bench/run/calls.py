@@ -176,7 +176,10 @@ class Attempt:
             self._late_before = self._clock.late_seconds()
             context = copy_context()
             self._thread = threading.Thread(
-                target=context.run, args=(self._in_thread,), name="bench-call", daemon=True
+                target=context.run,
+                args=(self._in_thread,),
+                name="bench-call",
+                daemon=True,
             )
             self._thread.start()
         if self.limit_seconds is not None and not self._ended.done():
@@ -198,7 +201,9 @@ class Attempt:
 
     def _in_thread(self) -> None:
         """Make the call of a plain function; what it returns may be for a loop to await."""
-        self._call_began = perf_counter()  # a new thread may wait for the interpreter's lock
+        self._call_began = (
+            perf_counter()
+        )  # a new thread may wait for the interpreter's lock
         try:
             value = self.call()
             is_awaitable = inspect.isawaitable(value)
@@ -211,7 +216,9 @@ class Attempt:
             self.call, self.is_async = partial(_awaited, value), True
             self.here.call(self._start_coroutine)
         elif inspect.iscoroutine(value):
-            with suppress(BaseException):  # it may have been started, and may refuse to end
+            with suppress(
+                BaseException
+            ):  # it may have been started, and may refuse to end
                 value.close()  # avoids the warning that it was never awaited
 
     def _start_coroutine(self) -> None:
@@ -235,7 +242,9 @@ class Attempt:
         if self.is_expired:
             self._task.cancel()
 
-    def _end_steps(self, steps: _Steps, value: Any, error: BaseException | None) -> None:
+    def _end_steps(
+        self, steps: _Steps, value: Any, error: BaseException | None
+    ) -> None:
         if steps is not self._steps:
             return
         self._clock.attempts.discard(self)  # it needs the loop no longer
@@ -245,7 +254,10 @@ class Attempt:
             self._lost_before, self._clock = self._lost_seconds(), self.here
             self._late_before = self._clock.late_seconds()
             threading.Thread(
-                target=self._conclude, args=(value, error), name="bench-call", daemon=True
+                target=self._conclude,
+                args=(value, error),
+                name="bench-call",
+                daemon=True,
             ).start()
 
     def _conclude(self, value: Any, error: BaseException | None) -> None:
@@ -308,7 +320,9 @@ class Attempt:
 
     @property
     def _held_too_long(self) -> bool:
-        if self.limit_seconds is None or (self._steps is None and not self._computed_seconds):
+        if self.limit_seconds is None or (
+            self._steps is None and not self._computed_seconds
+        ):
             return False
         return self._held_seconds > max(self.limit_seconds, _BLOCKING_STEP_SECONDS)
 
@@ -337,7 +351,9 @@ class Attempt:
     def _expire(self) -> None:
         if self._ended.done() or self.limit_seconds is None:
             return
-        left = self.limit_seconds - (perf_counter() - self._began - self._lost_seconds())
+        left = self.limit_seconds - (
+            perf_counter() - self._began - self._lost_seconds()
+        )
         if left > _LEAST_SECONDS:
             silent = self._clock.silent_seconds()
             if silent > self.limit_seconds + self.grace_seconds and not any(
@@ -347,7 +363,9 @@ class Attempt:
                 if self._ended.done():
                     return
                 left = self.limit_seconds  # it begins anew, on another loop
-            self._timer = self.here.loop.call_later(max(left, _TICK_SECONDS), self._expire)
+            self._timer = self.here.loop.call_later(
+                max(left, _TICK_SECONDS), self._expire
+            )
             return
         self.is_expired = True
         if not self.is_async:  # no thread can be ended
@@ -365,7 +383,11 @@ class Attempt:
     def _cpu_seconds(self) -> float:
         """Return how long a thread has computed: if all others stood still, it kept the GIL."""
         thread = self._thread
-        if thread is None or thread.ident is None or not hasattr(time, "pthread_getcpuclockid"):
+        if (
+            thread is None
+            or thread.ident is None
+            or not hasattr(time, "pthread_getcpuclockid")
+        ):
             return 0.0
         with suppress(OSError):  # it has just ended
             return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))

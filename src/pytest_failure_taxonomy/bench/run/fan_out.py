@@ -48,13 +48,17 @@ class BackgroundLoop(Loop):
     def __init__(self) -> None:
         super().__init__(asyncio.new_event_loop())
         self._is_closing = False
-        self._thread = threading.Thread(target=self._turn, name="bench-cases", daemon=True)
+        self._thread = threading.Thread(
+            target=self._turn, name="bench-cases", daemon=True
+        )
         self._thread.start()
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self.loop)
         while not (self._is_closing or self.loop.is_closed()):
-            with suppress(BaseException):  # a system may stop the loop, or a callback raise
+            with suppress(
+                BaseException
+            ):  # a system may stop the loop, or a callback raise
                 self.loop.run_forever()
 
     def submit(self, work: Awaitable[Any]) -> Future[Any]:
@@ -132,11 +136,15 @@ class Unit:
         """
         outcome = self._outcomes[case.case_id]
         try:
-            while not outcome.done():  # on Windows, Ctrl+C ends no wait that has no limit
+            while (
+                not outcome.done()
+            ):  # on Windows, Ctrl+C ends no wait that has no limit
                 wait([outcome], _LOOK_SECONDS)
             return outcome.result()
         finally:
-            del self._outcomes[case.case_id]  # each holds a lock, and there may be thousands
+            del self._outcomes[
+                case.case_id
+            ]  # each holds a lock, and there may be thousands
 
     def cancel(self) -> None:
         """Cancel the cases that still run, and wait until they end or a time limit passes."""
@@ -180,7 +188,9 @@ class FanOut:
         self._units.append(unit)
         unit.wait_on(self.background.submit(work))
 
-    def call(self, work: Coroutine[Any, Any, Any], *, on: BackgroundLoop | None = None) -> Any:
+    def call(
+        self, work: Coroutine[Any, Any, Any], *, on: BackgroundLoop | None = None
+    ) -> Any:
         """Run a coroutine on a loop, by default that of the runners, and wait for its result."""
         running = (on or self.background).submit(work)
         try:

@@ -14,11 +14,26 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench import models, scores, user_code
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending, read_output
-from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, RunPlan
+from pytest_failure_taxonomy.bench.answers import (
+    MOST_COST_USD,
+    Answer,
+    Spending,
+    read_output,
+)
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchRunReport,
+    BenchScore,
+    RunPlan,
+)
 from pytest_failure_taxonomy.bench.report import aggregate
 from pytest_failure_taxonomy.bench.run.admission import Admission
-from pytest_failure_taxonomy.bench.run.calls import Attempt, Loop, end_for_good, is_async
+from pytest_failure_taxonomy.bench.run.calls import (
+    Attempt,
+    Loop,
+    end_for_good,
+    is_async,
+)
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -238,7 +253,9 @@ class PlanRun:
         self._runner = runner
         self._is_rubric_ours = getattr(rubric_runner, "is_isolated", False) is True
         here = self._here = Loop(asyncio.get_running_loop())
-        make = partial(Attempt, here=here, grace_seconds=plan.cancellation_grace_seconds)
+        make = partial(
+            Attempt, here=here, grace_seconds=plan.cancellation_grace_seconds
+        )
         is_ours = getattr(system_under_test, "is_isolated", False) is True
         self._system, self._rubric = system_under_test, rubric_runner
         self._call_system = partial(
@@ -314,7 +331,10 @@ class PlanRun:
         self.results.started.add(case.case_id)
         self._runner.on_start(case.case_id)
         calls = _Calls(self._earlier.get(case.case_id, ()))
-        before, before_usd = len(calls.done), math.fsum(each.cost_usd for each in calls.done)
+        before, before_usd = (
+            len(calls.done),
+            math.fsum(each.cost_usd for each in calls.done),
+        )
         try:
             outcome = await self._outcome_of(case, calls)
         except CaseLostError as lost:
@@ -344,7 +364,11 @@ class PlanRun:
         failed = _judge_system(system)
         if failed is not None:
             score, fingerprint = failed
-            kind = None if system.is_too_late or system.error is None else system.error.failure_kind
+            kind = (
+                None
+                if system.is_too_late or system.error is None
+                else system.error.failure_kind
+            )
             mode = score.failure_modes[0]
             ended = mode.detail or mode.code
             calls.end(system, ended=ended, kind=kind, fingerprint=fingerprint)
@@ -353,7 +377,9 @@ class PlanRun:
         answer: Answer = system.value
         limit = None
         if not self._is_rubric_ours:
-            limit = case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
+            limit = (
+                case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
+            )
         grade = partial(self._rubric, case.as_in_file(), answer.output)
         rubric = await self._made(self._call_rubric, grade, limit)
         if rubric.fatal_error is not None and rubric.error is not None:
@@ -361,7 +387,9 @@ class PlanRun:
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
         score, fingerprint = _judge_rubric(rubric, self._plan.task_class, wall_clock_ms)
         if fingerprint:
-            calls.done[-1] = calls.done[-1].model_copy(update={"fingerprint": fingerprint})
+            calls.done[-1] = calls.done[-1].model_copy(
+                update={"fingerprint": fingerprint}
+            )
         return _outcome(case, score, rubric, calls, answer)
 
     def _spend(
@@ -394,7 +422,10 @@ class PlanRun:
             tries += 1
             fingerprint = error.fingerprint(models.SUT_EXCEPTION)
             call = calls.end(
-                attempt, ended=error.words, kind=error.failure_kind, fingerprint=fingerprint
+                attempt,
+                ended=error.words,
+                kind=error.failure_kind,
+                fingerprint=fingerprint,
             )
             self.results.fail(case.case_id, call)
             await asyncio.sleep(pause)
@@ -404,7 +435,11 @@ class PlanRun:
         return attempt
 
     async def _made(
-        self, make: partial[Attempt], call: Callable[[], Any], limit: float | None, **how: Any
+        self,
+        make: partial[Attempt],
+        call: Callable[[], Any],
+        limit: float | None,
+        **how: Any,
     ) -> Attempt:
         attempt = make(call=call, limit_seconds=limit, **how)
         await attempt.run()
@@ -444,7 +479,11 @@ def _judge_rubric(
         verdict, _ = attempt.value
         score = scores.graded_score(verdict, task_class, wall_clock_ms=wall_clock_ms)
         # A code that the class doesn't list is ours: a misspelt key or code is that of all cases.
-        ours = [m for m in score.failure_modes if m.code not in task_class.failure_mode_taxonomy]
+        ours = [
+            m
+            for m in score.failure_modes
+            if m.code not in task_class.failure_mode_taxonomy
+        ]
         told = [user_code.fingerprint(mode.code, mode.detail or "") for mode in ours]
         return score, next(iter(told), "")
     code, why, cost_usd = models.RUBRIC_TIMEOUT, attempt.why_late, 0.0
@@ -455,12 +494,18 @@ def _judge_rubric(
         why, fingerprint = error.words, error.fingerprint(code)
         if isinstance(error, scores.RubricError):
             cost_usd = error.cost_usd
-    score = scores.failed_score(code, why, wall_clock_ms=wall_clock_ms, cost_usd=cost_usd)
+    score = scores.failed_score(
+        code, why, wall_clock_ms=wall_clock_ms, cost_usd=cost_usd
+    )
     return score, fingerprint
 
 
 def _outcome(
-    case: BenchCase, score: BenchScore, last: Attempt, calls: _Calls, answer: Answer | None = None
+    case: BenchCase,
+    score: BenchScore,
+    last: Attempt,
+    calls: _Calls,
+    answer: Answer | None = None,
 ) -> CaseOutcome:
     """Return the outcome of a case from its score, its last call, and all calls of its system."""
     error = None if last.is_expired else last.error
@@ -469,7 +514,9 @@ def _outcome(
         _, printed = last.value
     spent = math.fsum(call.cost_usd for call in calls.done)
     of_system = {
-        "cost_usd": min(score.cost_usd + spent, MOST_COST_USD) if spent else score.cost_usd,
+        "cost_usd": min(score.cost_usd + spent, MOST_COST_USD)
+        if spent
+        else score.cost_usd,
         "system_ms": calls.done[-1].seconds * 1000 if calls.is_timed else None,
     }
     return CaseOutcome(

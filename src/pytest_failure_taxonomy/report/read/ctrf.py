@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.report.build import OWN_NAME, object_at, objects_at
 from pytest_failure_taxonomy.report.read import foreign
-from pytest_failure_taxonomy.report.read.foreign import count_at, line_at, number_at, text_at
+from pytest_failure_taxonomy.report.read.foreign import (
+    count_at,
+    line_at,
+    number_at,
+    text_at,
+)
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.words import telling_line
@@ -49,7 +54,15 @@ _ORIGINS: Final[Mapping[str, ev.ErrorOrigin]] = {
     "conftest.error": "conftest",
     "plugin.error": "plugin",
 }
-_TOLD_APART_BY: Final = ("id", "testId", "executionId", "browser", "device", "parameters", "type")
+_TOLD_APART_BY: Final = (
+    "id",
+    "testId",
+    "executionId",
+    "browser",
+    "device",
+    "parameters",
+    "type",
+)
 """Fields that tell tests of one name from each other."""
 
 
@@ -63,27 +76,44 @@ def read_run(path: Path) -> foreign.ForeignRun:
     tool = object_at(results, "tool")
     is_pytest = text_at(tool, "name") == "pytest"
     version = (text_at(tool, "version") or "unknown") if is_pytest else "unknown"
-    summary, own = object_at(results, "summary"), object_at(object_at(results, "extra"), OWN_NAME)
+    summary, own = (
+        object_at(results, "summary"),
+        object_at(object_at(results, "extra"), OWN_NAME),
+    )
     start, stop = number_at(summary, "start"), number_at(summary, "stop")
     return foreign.ForeignRun(
         evidence=_evidence(tests, own, start),
         content=content,
         environment={"pytest": version},
         started_at=foreign.time_from(None if start is None else start / 1000, path),
-        duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
+        duration_seconds=None
+        if start is None or stop is None
+        else max(0.0, (stop - start) / 1000),
         notes=() if object_at(own, "exit") else (NOTE,),
     )
 
 
-def _check(document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes) -> None:
-    if document.get("reportFormat", "CTRF") != "CTRF" or not isinstance(results.get("tests"), list):
-        right = _RIGHT if "reportFormat" in document else foreign.hint_for(content) or _RIGHT
+def _check(
+    document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes
+) -> None:
+    if document.get("reportFormat", "CTRF") != "CTRF" or not isinstance(
+        results.get("tests"), list
+    ):
+        right = (
+            _RIGHT
+            if "reportFormat" in document
+            else foreign.hint_for(content) or _RIGHT
+        )
         raise foreign.refusal(path, "it is no CTRF: it has no `results.tests`", right)
     said = text_at(document, "specVersion")
     version = _VERSION.match(said)
     if version is not None and int(version[1]) > NEWEST_VERSION:
-        what = f"CTRF {safe_text(said, foreign.MAX_WORD)} is newer than this program reads"
-        raise foreign.refusal(path, f"{what} ({NEWEST_VERSION})", "upgrade pytest-failure-taxonomy")
+        what = (
+            f"CTRF {safe_text(said, foreign.MAX_WORD)} is newer than this program reads"
+        )
+        raise foreign.refusal(
+            path, f"{what} ({NEWEST_VERSION})", "upgrade pytest-failure-taxonomy"
+        )
     for number, test in enumerate(results["tests"]):
         if not isinstance(test, dict) or text_at(test, "status") not in _OUTCOMES:
             what = f"results.tests[{number}] has no `status` that CTRF knows"
@@ -93,7 +123,9 @@ def _check(document: dict[str, Any], results: dict[str, Any], path: Path, conten
 def _identity(test: dict[str, Any]) -> str:
     """Return what tells a test from all others, its name first."""
     others = {name: test[name] for name in _TOLD_APART_BY if name in test}
-    return "\n".join([_nodeid(test), *([json.dumps(others, sort_keys=True)] if others else [])])
+    return "\n".join(
+        [_nodeid(test), *([json.dumps(others, sort_keys=True)] if others else [])]
+    )
 
 
 def _evidence(
@@ -113,7 +145,8 @@ def _evidence(
         tests.append((run, () if is_bare else failures))
     collectors = [
         foreign.collection_failure_of(
-            text_at(error, "nodeid"), text_at(error, "traceback") or text_at(error, "message")
+            text_at(error, "nodeid"),
+            text_at(error, "traceback") or text_at(error, "message"),
         )
         for error in objects_at(own, "collection_errors")
     ]
@@ -129,7 +162,9 @@ def _evidence(
         tests,
         collectors,
         finished=not end
-        or not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds),
+        or not any(
+            kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds
+        ),
         errors=tuple(
             ev.RunError(
                 origin=_ORIGINS.get(text_at(error, "kind"), "internal"),
@@ -138,9 +173,13 @@ def _evidence(
             )
             for error in objects_at(own, "internal_errors")
         ),
-        in_flight=tuple(_in_flight(test) for test in ran if _outcome(test) == "in_flight"),
+        in_flight=tuple(
+            _in_flight(test) for test in ran if _outcome(test) == "in_flight"
+        ),
         not_run=[
-            text_at(test, "name") for test in listed if text_at(test, "rawStatus") == "not_run"
+            text_at(test, "name")
+            for test in listed
+            if text_at(test, "rawStatus") == "not_run"
         ],
         counted={"rerun": sum(map(_retries, ran))},
         unrecorded=ev.Unrecorded(failures=bare),
@@ -156,8 +195,16 @@ def _nodeid(test: dict[str, Any]) -> str:
     if "::" in name or name == path:
         return name
     suites = test.get("suite")
-    parts = [suites] if isinstance(suites, str) else suites if isinstance(suites, list) else []
-    between = [each for each in parts if isinstance(each, str) and each not in (path, "")]
+    parts = (
+        [suites]
+        if isinstance(suites, str)
+        else suites
+        if isinstance(suites, list)
+        else []
+    )
+    between = [
+        each for each in parts if isinstance(each, str) and each not in (path, "")
+    ]
     return "::".join([*([path] if path else []), *between, name])
 
 
@@ -167,9 +214,13 @@ def _outcome(test: dict[str, Any]) -> ev.TestOutcome:
     is_again = test.get("flaky") is True or _retries(test) > 0
     if status == "passed" and is_again:
         return "flaky"
-    if outcome == "in_flight" or (status == "failed") == (outcome in ("failed", "error")):
+    if outcome == "in_flight" or (status == "failed") == (
+        outcome in ("failed", "error")
+    ):
         return outcome
-    return _OUTCOMES[status]  # two writers have contradicted each other: the format's word counts
+    return _OUTCOMES[
+        status
+    ]  # two writers have contradicted each other: the format's word counts
 
 
 def _retries(test: dict[str, Any]) -> int:
@@ -188,7 +239,9 @@ def _test(test: dict[str, Any], start: float | None) -> foreign.Attempted:
     run = ev.TestRun(
         nodeid=_nodeid(test),
         outcome=outcome,
-        start_seconds=None if began is None or start is None else max(0.0, (began - start) / 1000),
+        start_seconds=None
+        if began is None or start is None
+        else max(0.0, (began - start) / 1000),
         duration_seconds=None if lasted is None else lasted / 1000,
         worker=text_at(test, "threadId") or None,
     )
@@ -206,10 +259,14 @@ def _failed(test: dict[str, Any]) -> Iterator[foreign.Failed]:
     own = objects_at(object_at(object_at(test, "extra"), OWN_NAME), "failures")
     for failure in own:
         raised = object_at(failure, "exception")
-        name, module, said = (text_at(raised, each) for each in ("type", "module", "message"))
+        name, module, said = (
+            text_at(raised, each) for each in ("type", "module", "message")
+        )
         dotted = name if module in ("", "builtins") else f"{module}.{name}"
         text = text_at(failure, "traceback")
-        message = (f"{dotted}: {said}" if said else dotted) if name else telling_line(text)
+        message = (
+            (f"{dotted}: {said}" if said else dotted) if name else telling_line(text)
+        )
         phase = foreign.PHASES.get(text_at(failure, "phase"), "call")
         crashed = text_at(failure, "kind") == "worker.crashed"
         yield foreign.Failed(phase, message, text, crashed=crashed)
@@ -218,7 +275,9 @@ def _failed(test: dict[str, Any]) -> Iterator[foreign.Failed]:
         phase = foreign.PHASES.get(
             raw.removesuffix("_failed"), "setup" if raw == "error" else "call"
         )
-        yield foreign.Failed(phase, text_at(test, "message") or telling_line(text), text)
+        yield foreign.Failed(
+            phase, text_at(test, "message") or telling_line(text), text
+        )
 
 
 def _in_flight(test: dict[str, Any]) -> ev.InFlightTest:

@@ -41,7 +41,11 @@ _MOST_LINES: Final = 10**7
 _SUM_OF_SUBTESTS: Final = re.compile(r"contains [0-9]+ failed subtest")
 
 
-PHASES: Final[Mapping[str, ev.Phase]] = {"setup": "setup", "call": "call", "teardown": "teardown"}
+PHASES: Final[Mapping[str, ev.Phase]] = {
+    "setup": "setup",
+    "call": "call",
+    "teardown": "teardown",
+}
 OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
     "passed": "passed",
     "failed": "failed",
@@ -51,7 +55,12 @@ OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
     "xpassed": "xpassed",
 }
 """Words of pytest's that all its plugins use as they are."""
-_COUNTED_ALONE: Final[tuple[ev.TestOutcome, ...]] = ("skipped", "xfailed", "xpassed", "flaky")
+_COUNTED_ALONE: Final[tuple[ev.TestOutcome, ...]] = (
+    "skipped",
+    "xfailed",
+    "xpassed",
+    "flaky",
+)
 """Outcomes that are counted under their own name, each test once."""
 
 
@@ -113,7 +122,9 @@ def report_from(
     """
     name = f"pytest_failure_taxonomy.report.read.{source.replace('-', '_')}"
     told: ForeignRun = import_module(name).read_run(path)
-    return report_of(told, rootdir=rootdir, environment=environment, redaction=redaction)
+    return report_of(
+        told, rootdir=rootdir, environment=environment, redaction=redaction
+    )
 
 
 def report_of(
@@ -166,7 +177,10 @@ def evidence_of_tests(
     """
     outcomes = Counter(test.outcome for test, _ in tests)
     failed = errors = only_teardown = 0
-    for test, failures in tests:  # as pytest's last line: a test may have passed and have an error
+    for (
+        test,
+        failures,
+    ) in tests:  # as pytest's last line: a test may have passed and have an error
         in_call = sum(each.phase == "call" for each in failures)
         failed += max(in_call, test.outcome == "failed")
         errors += max(len(failures) - in_call, test.outcome == "error")
@@ -228,7 +242,9 @@ def attempted(
     return run, failures
 
 
-def collection_failure_of(nodeid: str, text: str, line: int | None = None) -> ev.CollectionFailure:
+def collection_failure_of(
+    nodeid: str, text: str, line: int | None = None
+) -> ev.CollectionFailure:
     """Return a file or another collector that could not be collected."""
     said = [each[2:].strip() for each in text.splitlines() if each.startswith("E ")]
     message = said[-1] if said else last_line(text)
@@ -267,7 +283,9 @@ def exception_of(message: str, text: str) -> ev.RaisedException | None:
         type=name,
         module=module or "builtins",
         message=words[:MAX_MESSAGE],
-        bases=tuple(f"{each.__module__}.{each.__qualname__}" for each in known.__mro__[:-1]),
+        bases=tuple(
+            f"{each.__module__}.{each.__qualname__}" for each in known.__mro__[:-1]
+        ),
     )
 
 
@@ -374,7 +392,9 @@ def count_at(holder: Mapping[str, Any], name: str) -> int:
     return int(found) if found is not None and found < _MOST_SECONDS else 0
 
 
-def exit_code_of(tests: Sequence[Attempted], collectors: Sequence[ev.CollectionFailure]) -> int:
+def exit_code_of(
+    tests: Sequence[Attempted], collectors: Sequence[ev.CollectionFailure]
+) -> int:
     """Return the exit code that pytest must have had, where a file doesn't say it."""
     if any(failures or test.outcome in ("failed", "error") for test, failures in tests):
         return 1

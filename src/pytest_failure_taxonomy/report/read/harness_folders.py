@@ -20,7 +20,12 @@ from zipfile import BadZipFile, ZipFile
 
 from pytest_failure_taxonomy.documents.content import why_no_file, why_unread
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, object_at, objects_at, texts_at
+from pytest_failure_taxonomy.report.build import (
+    MAX_REPORT_BYTES,
+    object_at,
+    objects_at,
+    texts_at,
+)
 from pytest_failure_taxonomy.report.read import foreign
 from pytest_failure_taxonomy.report.read.foreign import text_at
 from pytest_failure_taxonomy.report.read.trials import Ending, Trial
@@ -37,7 +42,15 @@ _SCORES: Final[Mapping[str, bool]] = {
 _MAX_TEXT: Final = 200
 _MAX_NUMBER: Final = 1e15
 """What is kept of a harness's own fields: a task's instruction is none of them."""
-_DAMAGES: Final = (BadZipFile, zlib.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
+_DAMAGES: Final = (
+    BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 """What reading a damaged archive raises."""
 
 
@@ -72,7 +85,10 @@ def trials_in(harness: str, paths: Iterable[Path]) -> Found:
         if not is_of_harness:
             right = f"give a folder that {harness} has written"
             for other in sorted(HARNESSES.keys() - {harness}):
-                if any(isinstance(found, Trial) for found in _trials_below(path, HARNESSES[other])):
+                if any(
+                    isinstance(found, Trial)
+                    for found in _trials_below(path, HARNESSES[other])
+                ):
                     right = f"it has some of {other}; give --from {other}"
             yield foreign.refusal(path, f"it has no trial of {harness}", right)
 
@@ -131,7 +147,9 @@ def _read(path: Path, root: Path) -> dict[str, Any]:
 
 def _parsed(content: bytes, where: Path | str) -> dict[str, Any]:
     try:
-        found = json.loads(content, parse_constant=lambda _: None)  # NaN stands for no score
+        found = json.loads(
+            content, parse_constant=lambda _: None
+        )  # NaN stands for no score
         return found if isinstance(found, dict) else {}
     except (ValueError, RecursionError) as error:
         raise foreign.refusal(where, f"it is no JSON ({error})", _RIGHT) from None
@@ -175,7 +193,9 @@ def _system(agent: str, model: str, otherwise: str) -> str:
 def _ending_by_exception(detail: str, traceback: str) -> Ending:
     """Return the ending by the exception that is named last."""
     lines = reversed(traceback.splitlines() or detail.splitlines())
-    raised = next(filter(None, (foreign.exception_of(line, "") for line in lines)), None)
+    raised = next(
+        filter(None, (foreign.exception_of(line, "") for line in lines)), None
+    )
     return Ending(raised.type if raised else "error", detail)
 
 
@@ -197,7 +217,9 @@ def _terminal_bench(path: Path, root: Path) -> Found:
             yield _terminal_bench_trial(document, path, path.parent.parent.parent, root)
 
 
-def _terminal_bench_trial(document: dict[str, Any], path: Path, run: Path, root: Path) -> Trial:
+def _terminal_bench_trial(
+    document: dict[str, Any], path: Path, run: Path, root: Path
+) -> Trial:
     task, name = _named(document, path, "task_id", "trial_name")
     about: dict[str, Any] = {}
     with suppress(ReportError):  # the name of the folder says which run it was, too
@@ -205,11 +227,16 @@ def _terminal_bench_trial(document: dict[str, Any], path: Path, run: Path, root:
     resolved, label = document.get("is_resolved"), text_at(document, "failure_mode")
     label = "" if label in ("unset", "none") else label
     results, has_folder = object_at(document, "parser_results"), path.parent != run
-    logs = (path.parent / "sessions" / "tests.log", path.parent / "panes" / "post-test.txt")
+    logs = (
+        path.parent / "sessions" / "tests.log",
+        path.parent / "panes" / "post-test.txt",
+    )
     return Trial(
         harness="terminal-bench",
         task=task,
-        system=_system(text_at(about, "agent_name"), text_at(about, "model_name"), run.name),
+        system=_system(
+            text_at(about, "agent_name"), text_at(about, "model_name"), run.name
+        ),
         name=name,
         identity=text_at(document, "id") or text_at(document, "uuid") or run.name,
         path=path,
@@ -238,8 +265,12 @@ def _harbor(path: Path, root: Path) -> Found:
     named = "/".join(filter(None, (text_at(model, "provider"), text_at(model, "name"))))
     given = object_at(object_at(document, "verifier_result"), "rewards")
     kept = _scalars(given)
-    rewards = {name: each for name, each in kept.items() if isinstance(each, int | float)}
-    odd = next((safe_text(name, _MAX_TEXT) for name in given if name not in rewards), None)
+    rewards = {
+        name: each for name, each in kept.items() if isinstance(each, int | float)
+    }
+    odd = next(
+        (safe_text(name, _MAX_TEXT) for name in given if name not in rewards), None
+    )
     endings = tuple(
         Ending(text_at(raised, "exception_type"), text_at(raised, "exception_message"))
         for holder in (document, *objects_at(document, "step_results"))
@@ -247,8 +278,12 @@ def _harbor(path: Path, root: Path) -> Found:
     )
     listed: list[dict[str, Any]] = []
     with suppress(ReportError):  # the tests have written it, and not harbor
-        listed = objects_at(object_at(_read(verifier / "ctrf.json", root), "results"), "tests")
-    of_steps = sorted(path.parent.glob("steps/*/verifier/test-stdout.txt"), reverse=True)
+        listed = objects_at(
+            object_at(_read(verifier / "ctrf.json", root), "results"), "tests"
+        )
+    of_steps = sorted(
+        path.parent.glob("steps/*/verifier/test-stdout.txt"), reverse=True
+    )
     # A reward that was given after an error of the environment's is none to harbor.
     is_valid = rewards and document.get("reward_valid") is not False
     counted = [rewards["reward"]] if "reward" in rewards else [*rewards.values()]
@@ -261,10 +296,16 @@ def _harbor(path: Path, root: Path) -> Found:
         path=path,
         has_folder=True,
         passed=all(reward >= 1 for reward in counted) if is_valid else None,
-        problem="" if odd is None else f"the reward {odd} is no number and does not count",
+        problem=""
+        if odd is None
+        else f"the reward {odd} is no number and does not count",
         label=endings[0].label if endings else None,
-        tests={text_at(each, "name"): each.get("status") != "failed" for each in listed},
-        bad_scores={each: f"it is {rewards[each]}" for each in rewards if rewards[each] < 1},
+        tests={
+            text_at(each, "name"): each.get("status") != "failed" for each in listed
+        },
+        bad_scores={
+            each: f"it is {rewards[each]}" for each in rewards if rewards[each] < 1
+        },
         endings=endings,
         log=_first_file(root, verifier / "test-stdout.txt", *of_steps),
         told={**_scalars(document), "rewards": rewards},
@@ -279,16 +320,27 @@ def _swe_bench(path: Path, root: Path) -> Found:
         yield from _without_patch(path, root)
     report = folder / "report.json"
     # The log is there first, and the report where the tests came to their end.
-    if path.name != "report.json" and (path.name != "run_instance.log" or report.exists()):
+    if path.name != "report.json" and (
+        path.name != "run_instance.log" or report.exists()
+    ):
         return
     document: dict[str, Any] = {}
     if path == report:
         document = object_at(_read(path, root), instance)
         if not document:
-            raise foreign.refusal(path, f"it says nothing of {safe_text(instance)}", _RIGHT)
-    said, output = _end_of(folder / "run_instance.log", root), folder / "test_output.txt"
+            raise foreign.refusal(
+                path, f"it says nothing of {safe_text(instance)}", _RIGHT
+            )
+    said, output = (
+        _end_of(folder / "run_instance.log", root),
+        folder / "test_output.txt",
+    )
     codes = re.findall(r">>>>> Test Exit Code:\s*(\d{1,3})\b", _end_of(output, root))
-    groups, resolved, label = object_at(document, "tests_status"), document.get("resolved"), ""
+    groups, resolved, label = (
+        object_at(document, "tests_status"),
+        document.get("resolved"),
+        "",
+    )
     if document.get("patch_is_None") is True:
         label = "no_patch"
     elif ">>>>> Patch Apply Failed" in said:
@@ -377,7 +429,9 @@ def _inspect_archive(path: Path, root: Path) -> Found:
     try:
         archive = ZipFile(path)
     except _DAMAGES as error:
-        raise foreign.refusal(path, f"it is no log of Inspect ({error})", _RIGHT) from None
+        raise foreign.refusal(
+            path, f"it is no log of Inspect ({error})", _RIGHT
+        ) from None
     with archive:
         names = archive.namelist()
         # An evaluation that was cut short has no header.
@@ -408,12 +462,17 @@ def _member(archive: ZipFile, name: str, path: Path) -> dict[str, Any]:
     return _parsed(content, where)
 
 
-def _inspect_trial(document: dict[str, Any], sample: dict[str, Any], path: Path) -> Trial:
+def _inspect_trial(
+    document: dict[str, Any], sample: dict[str, Any], path: Path
+) -> Trial:
     about = object_at(document, "eval")
     task, model = _named(about, path, "task", "model")
     run = text_at(about, "eval_id") or text_at(about, "run_id") or path.stem
     scores = dict(_inspect_scores(object_at(sample, "scores")))
-    limit, raised = text_at(object_at(sample, "limit"), "type"), object_at(sample, "error")
+    limit, raised = (
+        text_at(object_at(sample, "limit"), "type"),
+        object_at(sample, "error"),
+    )
     message = text_at(raised, "message")
     endings = [Ending(limit)] if limit else []
     if raised:
@@ -427,7 +486,9 @@ def _inspect_trial(document: dict[str, Any], sample: dict[str, Any], path: Path)
         path=path,
         passed=all(each.passed for each in scores.values()) if scores else None,
         label=endings[-1].label if endings else None,
-        bad_scores={name: each.words for name, each in scores.items() if not each.passed},
+        bad_scores={
+            name: each.words for name, each in scores.items() if not each.passed
+        },
         endings=tuple(endings),
         told={
             "scores": _scalars({name: each.value for name, each in scores.items()}),
@@ -450,7 +511,10 @@ def _inspect_scores(scores: dict[str, Any]) -> Iterator[tuple[str, _Score]]:
                 passed = _SCORES.get(each.lower())
             if passed is not None:
                 words = f"it is {each}\n{text_at(said, 'explanation')}".rstrip()
-                yield f"{scorer}.{name}" if name else scorer, _Score(each, passed, words)
+                yield (
+                    f"{scorer}.{name}" if name else scorer,
+                    _Score(each, passed, words),
+                )
 
 
 HARNESSES: Final[Mapping[str, Callable[[Path, Path], Found]]] = {

@@ -19,7 +19,8 @@ from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 
 NOTE: Final = (
-    "made of a JUnit file: pytest's exit code, a death and what was running then are not in it"
+    "made of a JUnit file: pytest's exit code, a death and what was running then "
+    "are not in it"
 )
 _COLLECTION: Final = "collection failure"
 _IN_PHASE: Final = re.compile(r'failed on (setup|teardown) with "(.*?)"?\Z', re.DOTALL)
@@ -46,7 +47,9 @@ def read_run(path: Path) -> foreign.ForeignRun:
 def is_junit(path: Path) -> bool:
     """Tell whether a file looks like XML; one that can't be read does not."""
     try:
-        return read_named_file(path, 256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+        return (
+            read_named_file(path, 256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+        )
     except OSError:
         return False
 
@@ -82,10 +85,14 @@ def _root(content: bytes, path: Path) -> Any:
             f"{path}: it defines entities, as an attack would do and no JUnit file does; {_RIGHT}"
         ) from None
     except (ParseError, ValueError, LookupError) as error:
-        raise ReportError(f"{path}: it is no XML: {safe_text(str(error))}; {_RIGHT}") from None
+        raise ReportError(
+            f"{path}: it is no XML: {safe_text(str(error))}; {_RIGHT}"
+        ) from None
     if root.tag not in ("testsuite", "testsuites"):
         name = safe_text(str(root.tag), 80)
-        raise ReportError(f"{path}: it is no JUnit file, but begins with <{name}>; {_RIGHT}")
+        raise ReportError(
+            f"{path}: it is no JUnit file, but begins with <{name}>; {_RIGHT}"
+        )
     return root
 
 
@@ -94,7 +101,9 @@ def _started_at(suites: list[Any], path: Path) -> datetime:
     times = []
     for suite in suites:
         try:
-            times.append(datetime.fromisoformat(suite.get("timestamp") or "").astimezone(UTC))
+            times.append(
+                datetime.fromisoformat(suite.get("timestamp") or "").astimezone(UTC)
+            )
         except (ValueError, OverflowError, OSError):
             continue
     return min(times, default=None) or foreign.time_from(None, path)
@@ -114,7 +123,9 @@ def _cases(suite: Any) -> Iterator[foreign.Attempted | ev.CollectionFailure]:
             if child.tag == "error" and message == _COLLECTION:
                 collector = foreign.collection_failure_of(path, text, line)
             elif child.tag in ("failure", "error"):
-                failed.append(foreign.Failed(*_phase_and_message(child.tag, message), text))
+                failed.append(
+                    foreign.Failed(*_phase_and_message(child.tag, message), text)
+                )
             outcome = _outcome_after(outcome, child)
         test = ev.TestRun(
             nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds
@@ -157,7 +168,11 @@ def _name(case: Any) -> tuple[str, str]:
         path = f"{name.replace('.', '/')}.py" if re.fullmatch(r"[\w.]+", name) else name
         return path, path
     ends = next(
-        (at for at, each in enumerate(parts, 1) if re.fullmatch(r"test_\w*|\w+_test", each)),
+        (
+            at
+            for at, each in enumerate(parts, 1)
+            if re.fullmatch(r"test_\w*|\w+_test", each)
+        ),
         len([each for each in parts if not each[:1].isupper()]) or len(parts),
     )
     path = "/".join(parts[:ends]) + ".py"

@@ -9,7 +9,10 @@ from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.read.log_lines import Tail, read_log
-from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output, output_of
+from pytest_failure_taxonomy.report.read.output_evidence import (
+    evidence_of_output,
+    output_of,
+)
 from pytest_failure_taxonomy.report.read.output_readers import (
     PytestOutput,
     ToolOutput,
@@ -63,7 +66,9 @@ def classify_log(
     Raises:
         LogError: it says nothing that could be judged, and there is no exit code.
     """
-    run = evidence_of_log(chunks, stage=stage, exit_code=exit_code, known_markers=known_markers)
+    run = evidence_of_log(
+        chunks, stage=stage, exit_code=exit_code, known_markers=known_markers
+    )
     if run is None:
         raise LogError(
             f"{name}: this log has no output of pytest, no marker and no line of an error; "
@@ -104,10 +109,14 @@ def evidence_of_log(
     if out.is_seen:
         run = evidence_of_output(out, exit_code, stage)
         if exit_code is None and run.exit.code == 0 and other.has_failed_command:
-            run = _evidence_of_command(None, stage)  # pytest passed, and something else did not
+            run = _evidence_of_command(
+                None, stage
+            )  # pytest passed, and something else did not
     else:
         told = tools.message(tail.line_count)
-        says_nothing = other.marker is None and not other.says_something and told is None
+        says_nothing = (
+            other.marker is None and not other.says_something and told is None
+        )
         if exit_code is None and says_nothing:
             return None
         run = replace(_evidence_of_command(exit_code, stage), tool_message=told)
@@ -127,13 +136,21 @@ def _evidence_of_command(code: int | None, stage: Stage) -> ev.RunEvidence:
     end = ev.ProcessExit(code=None, source="log")
     if code is not None:
         signal = signal_of_exit_code(code)
-        end = ev.ProcessExit(code=code, source="exit code", observed=True, signal=signal)
+        end = ev.ProcessExit(
+            code=code, source="exit code", observed=True, signal=signal
+        )
     return ev.RunEvidence(
-        stage=stage, recorded=False, is_pytest=False, finished=end.signal is None, exit=end
+        stage=stage,
+        recorded=False,
+        is_pytest=False,
+        finished=end.signal is None,
+        exit=end,
     )
 
 
-def _answer(run: ev.RunEvidence, judgement: Judgement, marker: str | None) -> JSONObject:
+def _answer(
+    run: ev.RunEvidence, judgement: Judgement, marker: str | None
+) -> JSONObject:
     limits = build.Limits()
     verdict = build.verdict_as_json(judgement.verdict, limits)
     told = verdict or {"ambiguous": []}
@@ -150,10 +167,15 @@ def _answer(run: ev.RunEvidence, judgement: Judgement, marker: str | None) -> JS
         "message": told.get("message"),
         "lines": [line._asdict() for line in judgement.lines],
         "reasons": [
-            {**held, "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS]}
+            {
+                **held,
+                "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS],
+            }
             for held in build.reasons_as_json(judgement, limits)
         ],
-        "failures": [_failure(*each) for each in zip(failed[:shown], judged, strict=False)],
+        "failures": [
+            _failure(*each) for each in zip(failed[:shown], judged, strict=False)
+        ],
         "failures_omitted": max(0, len(judged) - shown) if shown else 0,
     }
 

@@ -123,9 +123,15 @@ class Tail:
     @property
     def lines(self) -> list[OutputLine]:
         """The last lines that are not blank; the first one may be cut."""
-        raw = self._kept.splitlines() if b"\n" not in self._kept else self._kept.split(b"\n")[:-1]
+        raw = (
+            self._kept.splitlines()
+            if b"\n" not in self._kept
+            else self._kept.split(b"\n")[:-1]
+        )
         first = self.line_count - len(raw) + 1
-        lines = (OutputLine(number, clean(each)) for number, each in enumerate(raw, first))
+        lines = (
+            OutputLine(number, clean(each)) for number, each in enumerate(raw, first)
+        )
         return [line for line in lines if line.text.strip()]
 
 
@@ -143,21 +149,31 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
     where = os.fspath(path)
     try:
         status = os.stat(path)
-        is_null = stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev
+        is_null = (
+            stat.S_ISCHR(status.st_mode)
+            and status.st_rdev == os.stat(os.devnull).st_rdev
+        )
         is_pipe = stat.S_ISFIFO(status.st_mode)
         name = name_of_special_file(status.st_mode)
         if name is not None and not is_null and not is_pipe:  # a device may have no end
             raise LogError(f"{where}: is {name} and not a file; {_RIGHT}")
         wait = 0 if is_pipe else getattr(os, "O_NONBLOCK", 0)
         with open(
-            path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | wait)
+            path,
+            "rb",
+            buffering=0,
+            opener=lambda name, flags: os.open(name, flags | wait),
         ) as file:
-            yield chunks_of(file, name=where, most=max(status.st_size, MAX_STREAM_BYTES))
+            yield chunks_of(
+                file, name=where, most=max(status.st_size, MAX_STREAM_BYTES)
+            )
     except (OSError, ValueError) as error:
         raise LogError(f"{shown(where)}: {why_unread(error)}; {_RIGHT}") from None
 
 
-def chunks_of(file: BinaryIO, *, name: str = "the log", most: float = math.inf) -> Iterator[bytes]:
+def chunks_of(
+    file: BinaryIO, *, name: str = "the log", most: float = math.inf
+) -> Iterator[bytes]:
     """Yield a file's content in chunks; text with a byte order mark becomes UTF-8 without it.
 
     Args:
@@ -169,18 +185,27 @@ def chunks_of(file: BinaryIO, *, name: str = "the log", most: float = math.inf) 
         LogError: it has more.
     """
     first = b""
-    while len(first) < 4 and (more := file.read(4 - len(first))):  # a pipe may bring less at once
+    while len(first) < 4 and (
+        more := file.read(4 - len(first))
+    ):  # a pipe may bring less at once
         first += more
     mark, encoding = next(
-        ((mark, name) for mark, name in _BYTE_ORDER_MARKS if first.startswith(mark)), (b"", None)
+        ((mark, name) for mark, name in _BYTE_ORDER_MARKS if first.startswith(mark)),
+        (b"", None),
     )
     decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
     piece = first[len(mark) :]
     while piece or (piece := file.read(CHUNK_BYTES)):
         most -= len(piece)
         if most < 0:
-            raise LogError(f"{name}: it doesn't end; give a file, or the end of it by tail -c 1G")
-        yield piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
+            raise LogError(
+                f"{name}: it doesn't end; give a file, or the end of it by tail -c 1G"
+            )
+        yield (
+            piece
+            if decoder is None
+            else decoder.decode(piece).encode("utf-8", "replace")
+        )
         piece = b""
     if decoder is not None:
         yield decoder.decode(b"", final=True).encode("utf-8", "replace")
@@ -212,7 +237,9 @@ def read_log(chunks: Iterable[bytes], *readers: Reader) -> Tail:
             ):
                 continue
             if not tail.before_failure and _COMMAND_FAILED.search(raw):
-                tail.before_failure = [OutputLine(at, clean(each)) for at, each in recent][:-1]
+                tail.before_failure = [
+                    OutputLine(at, clean(each)) for at, each in recent
+                ][:-1]
             line = OutputLine(number, clean(raw))
             for reader in readers:
                 reader.feed(line)
@@ -223,7 +250,9 @@ def clean(raw: bytes) -> str:
     """Decode a line, and remove its colours, timestamp, NULs and line ending."""
     if len(raw) > MAX_LINE_BYTES:
         raw = raw[:_HALF] + raw[-_HALF:]
-    text = _shown_part(raw.replace(b"\x00", b"").rstrip(b"\n")).decode("utf-8", "replace")
+    text = _shown_part(raw.replace(b"\x00", b"").rstrip(b"\n")).decode(
+        "utf-8", "replace"
+    )
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     stamp = _STAMP.match(text)
@@ -260,7 +289,9 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 _MARKER_START: Final = MARKER_START.encode()
 
 
-def find_marker(text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> str:
+def find_marker(
+    text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()
+) -> str:
     """Return the reason of the last marker in a failed task's output.
 
     Args:

@@ -40,7 +40,9 @@ MAX_UNNAMED: Final = 100_000
 """Failures that are only counted; to judge as many takes a second."""
 
 
-def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> ev.RunEvidence:
+def evidence_of_output(
+    out: PytestOutput, code: int | None, stage: Stage
+) -> ev.RunEvidence:
     """Return the evidence that the recorder would have left of the run that printed this.
 
     Args:
@@ -53,7 +55,9 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> ev.
     should_fail = next((b.text for b in out.bangs if b.text.startswith(_STOPPING)), "")
     gate = next((b.text for b in out.bangs if b.text.startswith(_GATE)), "")
     is_quiet_end = out.header is None and (out.is_complete or out.has_summary)
-    finished = bool(out.last_line or errors or interruptions or should_fail or is_quiet_end)
+    finished = bool(
+        out.last_line or errors or interruptions or should_fail or is_quiet_end
+    )
     counts = _counts(out)
     failures = _test_failures(out, counts)
     run = ev.RunEvidence(
@@ -99,7 +103,9 @@ def _exit(out: PytestOutput, run: ev.RunEvidence, code: int | None) -> ev.Proces
             observed=True,
             signal=signal,
             sender="timeout" if by_timeout else None,
-            session_code=_session_code(out, run) if run.finished and signal is not None else None,
+            session_code=_session_code(out, run)
+            if run.finished and signal is not None
+            else None,
             limits=limits,
         )
     if run.finished:
@@ -126,7 +132,9 @@ def _plugin_limit(out: PytestOutput, nodeid: str | None) -> ev.TimeLimit:
 
 
 def _used_up(owner: str, seconds: float, nodeid: str | None) -> ev.TimeLimit:
-    return ev.TimeLimit(owner=owner, budget_seconds=seconds, elapsed_seconds=seconds, nodeid=nodeid)
+    return ev.TimeLimit(
+        owner=owner, budget_seconds=seconds, elapsed_seconds=seconds, nodeid=nodeid
+    )
 
 
 def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
@@ -134,25 +142,36 @@ def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
         # What was raised is the last line of the traceback that isn't indented.
         words = [line.text.partition("> ")[2] for line in lines]
         raised = next(
-            (text for text in reversed(words) if pattern("raised").match(text)), words[-1]
+            (text for text in reversed(words) if pattern("raised").match(text)),
+            words[-1],
         )
         yield ev.RunError(origin="internal", message=raised, traceback=_text(lines))
     if out.conftest is not None:
-        yield ev.RunError(origin="conftest", message=out.conftest.text or out.conftest.line.text)
+        yield ev.RunError(
+            origin="conftest", message=out.conftest.text or out.conftest.line.text
+        )
         return
     of_plugins = [noted.text for noted in out.errors if noted.status == "plugin"]
     if of_plugins:
         yield from (ev.RunError(origin="plugin", message=text) for text in of_plugins)
         return
-    if out.raw_error is not None and not out.raw_error.text.startswith("KeyboardInterrupt"):
+    if out.raw_error is not None and not out.raw_error.text.startswith(
+        "KeyboardInterrupt"
+    ):
         yield ev.RunError(
             origin="plugin", message=out.raw_error.text, traceback=_text(out.traceback)
         )
     # Other programs print `ERROR:`, too; exit code 4 says that it is pytest's.
-    told = [noted for noted in out.errors if noted.status == "usage" or (code == 4 and out.is_seen)]
+    told = [
+        noted
+        for noted in out.errors
+        if noted.status == "usage" or (code == 4 and out.is_seen)
+    ]
     if told and code in (4, None) and not out.results:
         detail = next((noted.text for noted in out.usage_details), "")
-        yield ev.RunError(origin="usage", message=told[-1].text or detail or told[-1].line.text)
+        yield ev.RunError(
+            origin="usage", message=told[-1].text or detail or told[-1].line.text
+        )
 
 
 def _text(lines: list[ev.OutputLine]) -> str:
@@ -167,17 +186,25 @@ def _interruptions(out: PytestOutput, code: int | None) -> Iterator[ev.Interrupt
         elif title.startswith(_EXIT) or title == _EXIT.strip(": "):
             yield ev.Interruption(exception="Exit", message=title.partition(": ")[2])
         elif "Interrupted: " in title:
-            yield ev.Interruption(exception="Interrupted", message=title.partition(": ")[2])
-    is_raw = out.raw_error is not None and out.raw_error.text.startswith("KeyboardInterrupt")
+            yield ev.Interruption(
+                exception="Interrupted", message=title.partition(": ")[2]
+            )
+    is_raw = out.raw_error is not None and out.raw_error.text.startswith(
+        "KeyboardInterrupt"
+    )
     if is_raw and code != _CTRL_C:  # that exit code says the same
-        yield ev.Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt")
+        yield ev.Interruption(
+            exception="KeyboardInterrupt", message="KeyboardInterrupt"
+        )
 
 
 def _session_code(out: PytestOutput, run: ev.RunEvidence) -> int | None:
     """Return the exit code of a pytest that printed this."""
     origins, counts = {error.origin for error in run.errors}, run.counts
     if origins:
-        return 3 if "internal" in origins else 4 if origins & {"usage", "conftest"} else 1
+        return (
+            3 if "internal" in origins else 4 if origins & {"usage", "conftest"} else 1
+        )
     if any(stop.exception == "Exit" for stop in run.interruptions):
         return None  # it is an argument of pytest.exit
     if run.interruptions:
@@ -197,12 +224,18 @@ def _in_flight(out: PytestOutput) -> tuple[ev.InFlightTest, ...]:
     running = out.running
     if running is None or "::" not in running.subject:
         return ()
-    return (ev.InFlightTest(nodeid=running.subject, phase="call", elapsed_seconds=None),)
+    return (
+        ev.InFlightTest(nodeid=running.subject, phase="call", elapsed_seconds=None),
+    )
 
 
-def _workers(out: PytestOutput, failures: tuple[ev.TestFailure, ...]) -> Iterator[ev.WorkerEnd]:
+def _workers(
+    out: PytestOutput, failures: tuple[ev.TestFailure, ...]
+) -> Iterator[ev.WorkerEnd]:
     """Yield the workers that died or were interrupted, sorted by id."""
-    crashed_on = {each.worker: each.nodeid for each in failures if each.crashed and each.worker}
+    crashed_on = {
+        each.worker: each.nodeid for each in failures if each.crashed and each.worker
+    }
     crashed_on |= {noted.subject: noted.text for noted in out.lost.crashes}
     words = {noted.subject: noted.text for noted in out.lost.nodes_down}
     for worker in sorted({*crashed_on, *words}, key=lambda name: (len(name), name)):
@@ -231,7 +264,9 @@ def _test_failures(out: PytestOutput, counts: ev.Counts) -> tuple[ev.TestFailure
     for block in reversed(out.blocks):
         blocks[block.phase, block.crash[1] if block.crash else block.name].append(block)
     failures = [
-        failure for noted in out.results if (failure := _of_result(noted, blocks, out)) is not None
+        failure
+        for noted in out.results
+        if (failure := _of_result(noted, blocks, out)) is not None
     ]
     if not out.has_summary:
         left = [block for of_name in blocks.values() for block in reversed(of_name)]
@@ -247,15 +282,21 @@ def _test_failures(out: PytestOutput, counts: ev.Counts) -> tuple[ev.TestFailure
         errors = 0 if out.last_line is not None or out.has_summary else letters["E"]
     in_calls = sum(each.phase == "call" for each in failures)
     named = len(failures) - in_calls
-    if not out.collection_error_count:  # xdist counts files that fail on its workers as errors
-        of_files = sum(each.status == "ERROR" and "::" not in each.subject for each in out.results)
+    if (
+        not out.collection_error_count
+    ):  # xdist counts files that fail on its workers as errors
+        of_files = sum(
+            each.status == "ERROR" and "::" not in each.subject for each in out.results
+        )
         named += max(of_files, sum(block.phase == _COLLECT for block in out.blocks))
     failures += _unnamed("call", failed - in_calls)
     failures += _unnamed("setup", errors - named)
     return tuple(_in_order(failures, out))
 
 
-def _in_order(failures: list[ev.TestFailure], out: PytestOutput) -> list[ev.TestFailure]:
+def _in_order(
+    failures: list[ev.TestFailure], out: PytestOutput
+) -> list[ev.TestFailure]:
     """Sort failures and errors by their letters in the progress, if it shows all of them."""
     letters = [each for noted in out.letters for each in noted.text if each in "FE"]
     letters = letters or [noted.status[0] for noted in out.verbose]
@@ -277,16 +318,22 @@ def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
             found.setdefault(block.name, (message, raised, block.location))
     for noted in out.results:
         if noted.status == "ERROR" and "::" not in noted.subject:
-            found.setdefault(noted.subject, (noted.text, printed_exception(noted.text), None))
+            found.setdefault(
+                noted.subject, (noted.text, printed_exception(noted.text), None)
+            )
     named = (
-        ev.CollectionFailure(nodeid=nodeid, message=message, exception=raised, location=place)
+        ev.CollectionFailure(
+            nodeid=nodeid, message=message, exception=raised, location=place
+        )
         for nodeid, (message, raised, place) in found.items()
     )
     unnamed = min(MAX_UNNAMED, out.collection_error_count) - len(found)
     return (*named, *[ev.CollectionFailure(nodeid="", message="")] * unnamed)
 
 
-def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> ev.TestFailure | None:
+def _of_result(
+    noted: Noted, blocks: _Blocks, out: PytestOutput
+) -> ev.TestFailure | None:
     """Return the failure of a line of the short summary and its block."""
     nodeid, name = noted.subject, _name_in_title(noted)
     if noted.status == "ERROR":
@@ -297,7 +344,9 @@ def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> ev.TestFailu
             if block is not None:
                 return _made(nodeid, phase, noted.text, block)
         return _made(nodeid, "setup", noted.text, None)
-    worker = next((crash.subject for crash in out.lost.crashes if crash.text == nodeid), None)
+    worker = next(
+        (crash.subject for crash in out.lost.crashes if crash.text == nodeid), None
+    )
     if (found := pattern("crashed").match(noted.text)) is not None:
         worker = worker or found[1]
     block = blocks.take("call", nodeid if worker else name)
@@ -323,19 +372,30 @@ def _name_in_title(noted: Noted) -> str:
     inside = noted.subject.partition("::")[2] or noted.subject
     name = inside.replace("::", ".")
     context = noted.status.removeprefix("SUBFAILED")
-    return f"{name} {context}" if noted.status.startswith("SUBFAIL") and context else name
+    return (
+        f"{name} {context}" if noted.status.startswith("SUBFAIL") and context else name
+    )
 
 
-def _made(nodeid: str, phase: ev.Phase, message: str, block: Block | None) -> ev.TestFailure:
+def _made(
+    nodeid: str, phase: ev.Phase, message: str, block: Block | None
+) -> ev.TestFailure:
     raised = block.exception() if block is not None else printed_exception(message)
     if message.startswith("[XPASS(strict)]"):
         raised = None
     place = block.location if block is not None else None
-    if raised is not None and raised.type == "AssertionError" and block is not None and place:
+    if (
+        raised is not None
+        and raised.type == "AssertionError"
+        and block is not None
+        and place
+    ):
         # The line tells assertions apart, whatever values they have compared.
         source = block.marked_source.removeprefix(">").strip()
         name = block.name.partition("[")[0]
-        raised = replace(raised, origin=ev.OriginPlace(path=place.path, function=name, text=source))
+        raised = replace(
+            raised, origin=ev.OriginPlace(path=place.path, function=name, text=source)
+        )
     return ev.TestFailure(
         nodeid=nodeid,
         phase=phase,
@@ -364,11 +424,16 @@ def _of_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:
 
 def _unnamed(phase: ev.Phase, count: int) -> list[ev.TestFailure]:
     """Return failures that are only counted."""
-    return [ev.TestFailure(nodeid="", phase=phase, message="failed")] * min(count, MAX_UNNAMED)
+    return [ev.TestFailure(nodeid="", phase=phase, message="failed")] * min(
+        count, MAX_UNNAMED
+    )
 
 
 def output_of(
-    out: PytestOutput, other: ProgramOutput, tail: Tail, told: ev.ToolMessage | None = None
+    out: PytestOutput,
+    other: ProgramOutput,
+    tail: Tail,
+    told: ev.ToolMessage | None = None,
 ) -> ev.Output:
     """Return the lines of a log that the judge may choose from.
 
@@ -384,7 +449,9 @@ def output_of(
     if out.is_seen:
         by_subject |= _lines_of_pytest(out)
     if told is not None:
-        by_subject |= dict.fromkeys(("stage", "sandbox", "tool", "process"), (told.line,))
+        by_subject |= dict.fromkeys(
+            ("stage", "sandbox", "tool", "process"), (told.line,)
+        )
     lines, errors = tail.lines[-1:], other.lines(tail.before_failure or tail.lines)
     count, names = other.failed_tests
     return ev.Output(
@@ -407,11 +474,20 @@ def _lines_of_pytest(out: PytestOutput) -> dict[str, tuple[ev.OutputLine, ...]]:
     of_tests = [block.decisive for block in out.blocks if block.phase != _COLLECT][:6]
     of_tests += _of(*(each for each in out.results if "::" in each.subject))[:6]
     tests = tuple(of_tests) or _of(*out.verbose[:6], *out.letters[:6])
-    stops, files = _of(*out.bangs[-3:]), [each for each in out.results if "::" not in each.subject]
+    stops, files = (
+        _of(*out.bangs[-3:]),
+        [each for each in out.results if "::" not in each.subject],
+    )
     of_files = [block.decisive for block in out.blocks if block.phase == _COLLECT][:6]
     told = _of(*out.errors, out.conftest, out.raw_error, *out.usage_details)[:10]
     errors = (*(lines[-1] for lines in out.internal[:3]), *told)
-    death = _of(out.killed_by_plugin, out.faulthandler, out.fatal, out.running, out.job_exit_code)
+    death = _of(
+        out.killed_by_plugin,
+        out.faulthandler,
+        out.fatal,
+        out.running,
+        out.job_exit_code,
+    )
     return {
         "test.timeout": tests if out.blocks or out.results else death,
         "warnings.exceeded": _of(out.too_many_warnings),

@@ -53,7 +53,9 @@ class Block:
     def __init__(self, title: str, line: OutputLine) -> None:
         self.line = line
         named = pattern("phase_title").match(title)
-        self.phase: str = packaged_table("output")["phases"][named[1]] if named else "call"
+        self.phase: str = (
+            packaged_table("output")["phases"][named[1]] if named else "call"
+        )
         self.name = named[2] if named else title
         self.location: Location | None = None
         self.marked_source = ""
@@ -103,14 +105,20 @@ class Block:
         elif (found := pattern("location").match(text)) is not None:
             self.location = Location(path=found[1], line=int(found[2]))
             self._located_type = found[3]
-        elif len(self.plain) < MAX_MESSAGE_LINES and text.strip() and not text.startswith("[gw"):
+        elif (
+            len(self.plain) < MAX_MESSAGE_LINES
+            and text.strip()
+            and not text.startswith("[gw")
+        ):
             self.plain.append(text)
             self.marked_source = self.marked_source or (text if "fail(" in text else "")
         self._was_message = is_message
 
     def _add_message(self, line: OutputLine, text: str) -> None:
         # Of a chain of exceptions the last one counts; of a syntax error, what follows its source.
-        is_source = bool(self._messages) and self._messages[0].lstrip().startswith('File "')
+        is_source = bool(self._messages) and self._messages[0].lstrip().startswith(
+            'File "'
+        )
         begins_anew = not self._was_message or (text[:1] != " " and is_source)
         if begins_anew:
             self._messages, self._message_line = [], line
@@ -120,7 +128,9 @@ class Block:
 
     def _add_native(self, line: OutputLine) -> None:
         text = line.text
-        if text.startswith(_NATIVE_START):  # of a chain of exceptions the last one counts
+        if text.startswith(
+            _NATIVE_START
+        ):  # of a chain of exceptions the last one counts
             self._messages, self._message_line, self._is_of_plugin = [], None, False
         elif self._message_line is None and text.startswith("  "):
             self._is_of_plugin = self._is_of_plugin or _PLUGIN_FRAME in text
@@ -135,7 +145,9 @@ class Block:
         if self._is_native:
             return printed_exception(self.message, is_own_words=not self._is_of_plugin)
         return printed_exception(
-            self.message, located=self._located_type, is_own_words="fail(" in self.marked_source
+            self.message,
+            located=self._located_type,
+            is_own_words="fail(" in self.marked_source,
         )
 
     @property
@@ -156,14 +168,19 @@ def printed_exception(
         is_own_words: The test itself called `pytest.fail`.
     """
     found = pattern("raised").match(message.partition("\n")[0])
-    if found is not None and found[1] != located:  # a word before a colon need be no exception
+    if (
+        found is not None and found[1] != located
+    ):  # a word before a colon need be no exception
         last = found[1].rpartition(".")[2]
         if not (last[:1].isupper() and last.endswith(_ENDINGS)):
             found = None
     if found is not None:
         name, words = found[1], message[len(found[1]) :].removeprefix(": ")
     else:
-        name, words = "AssertionError" if message.startswith("assert ") else located, message
+        name, words = (
+            "AssertionError" if message.startswith("assert ") else located,
+            message,
+        )
     if not name:
         return None
     module, _, last = name.rpartition(".")
@@ -196,7 +213,12 @@ class Noted:
 
 
 def note(
-    kept: list[Noted], line: OutputLine, text: str = "", *, subject: str = "", status: str = ""
+    kept: list[Noted],
+    line: OutputLine,
+    text: str = "",
+    *,
+    subject: str = "",
+    status: str = "",
 ) -> None:
     """Note what a line said, unless there are `MAX_NOTED` of its sort."""
     if len(kept) < MAX_NOTED:
@@ -377,7 +399,11 @@ class PytestOutput:
 
     def _feed_block(self, line: OutputLine) -> None:
         text = line.text.rstrip()
-        if text.startswith("_") and text.endswith("_") and (title := text.strip("_").strip()):
+        if (
+            text.startswith("_")
+            and text.endswith("_")
+            and (title := text.strip("_").strip())
+        ):
             if not title.replace("_", "").strip():
                 return  # a separator within one traceback
             self._block = Block(title, line)
@@ -404,7 +430,9 @@ class PytestOutput:
             self.traceback.append(line)
         if "_pytest" in text or "pluggy" in text:
             self._is_of_pytest = True
-        if text.startswith((" ", "Traceback ", "During handling", "The above exception")):
+        if text.startswith(
+            (" ", "Traceback ", "During handling", "The above exception")
+        ):
             return
         self._in_traceback = False
         if self._is_of_pytest and pattern("raised").match(text):
@@ -436,7 +464,12 @@ class PytestOutput:
         elif name == "usage":
             self.is_seen = self.is_seen or "[file_or_dir]" in line.text
             is_usage_line = line.text.startswith("ERROR: usage:")
-            note(self.errors, line, "" if is_usage_line else line.text[7:], status="usage")
+            note(
+                self.errors,
+                line,
+                "" if is_usage_line else line.text[7:],
+                status="usage",
+            )
         elif name == "plugin_error":
             self.is_seen = True
             note(self.errors, line, found[1], status="plugin")
@@ -458,7 +491,9 @@ class PytestOutput:
         elif name == "time_limit":
             self.time_limit_seconds = float(found[1])
         elif name == "job_exit_code":
-            self.job_exit_code = Noted(line=line, text=next(filter(None, found.groups())))
+            self.job_exit_code = Noted(
+                line=line, text=next(filter(None, found.groups()))
+            )
         elif self.last_line is None:
             self.fatal = self.fatal or Noted(line=line, text=found[1])
 
@@ -478,7 +513,9 @@ class PytestOutput:
             hours, minutes, seconds = found.groups()
             limit_seconds = int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
             self.faulthandler = Noted(line=line, text=str(limit_seconds))
-            self.is_seen = self.is_seen or pattern("progress").fullmatch(before.text) is not None
+            self.is_seen = (
+                self.is_seen or pattern("progress").fullmatch(before.text) is not None
+            )
         elif name == "traceback":
             self._in_traceback, self.traceback, self._is_of_pytest = True, [line], False
         self._feed_progress(before)
@@ -497,7 +534,9 @@ class PytestOutput:
             self.running = noted if outcome is None else None
             if outcome in ("FAILED", "ERROR"):
                 note(self.verbose, line, subject=noted.subject, status=noted.status)
-                self.lost.feed_failure(line, worker=found["worker"], nodeid=noted.subject)
+                self.lost.feed_failure(
+                    line, worker=found["worker"], nodeid=noted.subject
+                )
             self._forget_bangs()
         elif found := pattern("progress").fullmatch(text):
             self.is_seen = self.is_seen or "%]" in text
@@ -563,7 +602,9 @@ _ANY: Final = re.compile(
     "|has timed out|Build timed out|longer than"
 )
 """What a line has to have that is looked at more closely."""
-_RETRIED: Final = re.compile(r"WARNING: Retrying \(Retry\(.*\)\) after connection broken by ")
+_RETRIED: Final = re.compile(
+    r"WARNING: Retrying \(Retry\(.*\)\) after connection broken by "
+)
 _NOTHING_FOUND: Final = "(from versions: none)"
 
 
@@ -598,7 +639,11 @@ class ToolOutput:
             self._retried = line
             return
         found, match = next(
-            ((each, match) for each in tool_wordings() if (match := each.pattern.search(text))),
+            (
+                (each, match)
+                for each in tool_wordings()
+                if (match := each.pattern.search(text))
+            ),
             (None, None),
         )
         if found is None or match is None:
@@ -609,7 +654,9 @@ class ToolOutput:
             found = found._replace(tool=name)
             if found.cause in ("command", "module"):
                 bare = re.escape(name.rstrip("0123456789."))
-                self._installed = re.compile(rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d")
+                self._installed = re.compile(
+                    rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d"
+                )
                 self.wants_all = True
         if found.is_vague:
             self._vague = line, found
@@ -620,12 +667,16 @@ class ToolOutput:
         else:
             self._clear = line, found
 
-    def _look_whether_over(self, line: OutputLine, noted: OutputLine, wording: Wording) -> None:
+    def _look_whether_over(
+        self, line: OutputLine, noted: OutputLine, wording: Wording
+    ) -> None:
         """Forget what a shell has said, if the command is there later, or a Python fails."""
         text = line.text[:MAX_COLUMNS]
         is_of_shell = wording.within < MAX_LINES_AFTER
         is_there = self._installed is not None and self._installed.search(text)
-        if is_there or (is_of_shell and text.startswith("Traceback (most recent call last)")):
+        if is_there or (
+            is_of_shell and text.startswith("Traceback (most recent call last)")
+        ):
             self._clear = None
         if self._clear is None or line.number > noted.number + wording.within:
             self._installed, self.wants_all = None, False
@@ -640,7 +691,11 @@ class ToolOutput:
         if noted is None:
             return None
         line, wording = noted
-        at_end = line if wording.cause != "network" or self._retried is None else self._retried
+        at_end = (
+            line
+            if wording.cause != "network" or self._retried is None
+            else self._retried
+        )
         if at_end.number < line_count - wording.within:
             return None
         return ToolMessage(

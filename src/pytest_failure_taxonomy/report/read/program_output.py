@@ -39,7 +39,9 @@ def _pattern(name: str) -> re.Pattern[str]:
     table = packaged_table("programs")
     rows = [table[name]] if isinstance(table[name], str) else table[name]
     patterns = [
-        each for row in rows for each in ([row] if isinstance(row, str) else row["patterns"])
+        each
+        for row in rows
+        for each in ([row] if isinstance(row, str) else row["patterns"])
     ]
     # What was passed over is not tried again, or a line of blanks would take quadratic time.
     return re.compile(rf"(?>[ \t]*){table['before']}(?:{'|'.join(patterns)})")
@@ -141,7 +143,9 @@ class ProgramOutput:
         is_error = pattern("error_words").search(text) is not None
         if _pattern("echoes").match(text):
             kept = command.echoes if is_error else None
-        elif found := _pattern("decisive").match(text) or _pattern("located").match(text):
+        elif found := _pattern("decisive").match(text) or _pattern("located").match(
+            text
+        ):
             is_error = is_error or found.re is not _pattern("located")
             kept = command.of_tests if found.lastindex else command.decisive
             self._followed, self.wants_all = kept, True
@@ -159,7 +163,9 @@ class ProgramOutput:
 
     @property
     def _deciding(self) -> _Command:
-        return self._failed or max(self._command, self._earlier, key=lambda each: each.telling)
+        return self._failed or max(
+            self._command, self._earlier, key=lambda each: each.telling
+        )
 
     @property
     def has_failed_command(self) -> bool:
@@ -188,7 +194,9 @@ class ProgramOutput:
         command = self._deciding
         telling = [*command.of_tests.all, *command.decisive.all] or command.warnings.all
         telling += command.errors.all[-MAX_OTHERS:]
-        own = takewhile(lambda line: not _pattern("begins").match(line.text), reversed(last))
+        own = takewhile(
+            lambda line: not _pattern("begins").match(line.text), reversed(last)
+        )
         ends = (line for line in own if not _is_weak(line.text[:MAX_COLUMNS]))
         telling += islice(ends, MAX_OTHERS if command.end is not None else MAX_LAST)
         telling = telling or command.echoes.all[-MAX_OTHERS:]

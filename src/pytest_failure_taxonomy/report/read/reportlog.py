@@ -62,7 +62,9 @@ def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
                 "it is cut off: pytest is writing it, or was stopped while it was",
                 "remove that line, and the others say how far the run has come",
             ) from None
-        raise foreign.refusal(where, error.what, foreign.hint_for(line) or _RIGHT) from None
+        raise foreign.refusal(
+            where, error.what, foreign.hint_for(line) or _RIGHT
+        ) from None
     if not isinstance(entry, dict) or not text_at(entry, _MARK):
         hint = foreign.hint_for(line) if number == 1 else ""
         raise foreign.refusal(where, f"it has no `{_MARK}`", hint or _RIGHT)
@@ -77,9 +79,13 @@ class _Running:
         self.worker = text_at(entry, "worker_id") or None
         self.path, self.line = self.nodeid.partition("::")[0] or None, None
         match entry.get("location"):
-            case [str(path), int(line), *_] if 0 <= line < _MOST_LINES:  # pytest counts from 0
+            case [str(path), int(line), *_] if (
+                0 <= line < _MOST_LINES
+            ):  # pytest counts from 0
                 self.path, self.line = path.replace("\\", "/"), int(line) + 1
-        self.start = number_at(entry, "start") or None  # 0 is xdist's, of a worker that died
+        self.start = (
+            number_at(entry, "start") or None
+        )  # 0 is xdist's, of a worker that died
         self.phases: set[str] = set()
         self.is_run_again = False
         self.crashed = False
@@ -99,7 +105,11 @@ class _Running:
     @property
     def is_open(self) -> bool:
         """Whether it has begun and not ended."""
-        return "setup" in self.phases and "teardown" not in self.phases and not self.crashed
+        return (
+            "setup" in self.phases
+            and "teardown" not in self.phases
+            and not self.crashed
+        )
 
     def take(self, entry: dict[str, Any], phase: ev.Phase) -> None:
         """Add a phase."""
@@ -117,7 +127,9 @@ class _Running:
             self.outcome = "xfailed" if "wasxfail" in entry else "skipped"
         elif said == "passed" and phase == "call":
             unexpected = "wasxfail" in entry
-            self.outcome = "flaky" if self.attempts > 1 else "xpassed" if unexpected else "passed"
+            self.outcome = (
+                "flaky" if self.attempts > 1 else "xpassed" if unexpected else "passed"
+            )
 
     def told(self, first_start: float | None) -> foreign.Attempted:
         """Return the test as it is now."""
@@ -135,7 +147,9 @@ class _Running:
             run, self.failed, path=self.path, line=self.line, attempts=self.attempts
         )
 
-    def add_failure(self, entry: dict[str, Any], phase: ev.Phase, **others: Any) -> None:
+    def add_failure(
+        self, entry: dict[str, Any], phase: ev.Phase, **others: Any
+    ) -> None:
         """Add the failure that a report tells."""
         longrepr = entry.get("longrepr")
         text = _text_of(longrepr)
@@ -163,10 +177,14 @@ class _Log:
         """Add a line."""
         sort = text_at(entry, _MARK)
         if not self.pytest_version and sort != "SessionStart":
-            raise self._refusal(number, f"it begins with {safe_text(sort, foreign.MAX_WORD)}")
+            raise self._refusal(
+                number, f"it begins with {safe_text(sort, foreign.MAX_WORD)}"
+            )
         if sort == "SessionStart":
             if self.pytest_version:
-                raise self._refusal(number, "a second run begins here", "give a file for each run")
+                raise self._refusal(
+                    number, "a second run begins here", "give a file for each run"
+                )
             self.pytest_version = text_at(entry, "pytest_version") or "unknown"
         elif sort == "SessionFinish":
             code = entry.get("exitstatus")
@@ -192,14 +210,16 @@ class _Log:
         notes = [NOTE if self._is_finished else NOTE_OF_DEATH]
         if self._unknown:
             names = ", ".join(
-                safe_text(name, foreign.MAX_WORD) for name in [*self._unknown][:_MOST_NAMED]
+                safe_text(name, foreign.MAX_WORD)
+                for name in [*self._unknown][:_MOST_NAMED]
             )
             count = sum(self._unknown.values())
             notes.append(f"{count} lines of unknown types are left out: {names}")
         return foreign.ForeignRun(
             evidence=foreign.evidence_of_tests(
                 ev.ProcessExit(
-                    code=self._exit_code, source="pytest" if self._is_finished else "none"
+                    code=self._exit_code,
+                    source="pytest" if self._is_finished else "none",
                 ),
                 [test.told(first) for test in tests],
                 [*self._collectors.values()],
@@ -237,7 +257,9 @@ class _Log:
             return
         phase = foreign.PHASES.get(when)
         if phase is None:
-            raise self._refusal(number, f"there is no phase {safe_text(when, foreign.MAX_WORD)!r}")
+            raise self._refusal(
+                number, f"there is no phase {safe_text(when, foreign.MAX_WORD)!r}"
+            )
         test = self._test_of(entry)
         if phase == "setup" and test.is_run_again:
             test.begin_again()
@@ -245,7 +267,9 @@ class _Log:
         elif phase in test.phases:
             nodeid = safe_text(test.nodeid, 200)
             raise self._refusal(
-                number, f"the {phase} of {nodeid} stands twice, as in two runs", "give one run"
+                number,
+                f"the {phase} of {nodeid} stands twice, as in two runs",
+                "give one run",
             )
         test.take(entry, phase)
 
@@ -260,7 +284,11 @@ class _Log:
         nodeid = text_at(entry, "nodeid")
         named = _WORKER.search(_text_of(entry.get("longrepr")))
         worker = named[1] if named else None
-        running = [test for test in self._tests.values() if test.nodeid == nodeid and test.is_open]
+        running = [
+            test
+            for test in self._tests.values()
+            if test.nodeid == nodeid and test.is_open
+        ]
         test = running[0] if running else self._test_of({**entry, "worker_id": worker})
         test.crashed = True
         if text_at(entry, "outcome") == "rerun":

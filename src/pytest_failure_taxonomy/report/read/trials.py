@@ -40,7 +40,9 @@ MAX_TOLD: Final = 2_000
 """Characters of a text of the harness's own that a report keeps."""
 _KEPT: Final = ("harness", "task", "system", "name", "passed", "label")
 PASSED: Final = "passed"
-_ELSEWHERE: Final = ev.Environment(python="unknown", platform="unknown", pytest="unknown")
+_ELSEWHERE: Final = ev.Environment(
+    python="unknown", platform="unknown", pytest="unknown"
+)
 _UNKNOWN: Final = ("command.failed", "final_test")
 _VAGUE: Final = ("command.failed", "exit_status.changed")
 """Kinds that say no more than that something failed."""
@@ -137,7 +139,9 @@ def report_of(
     endings = () if trial.passed else trial.endings
     joined = _joined(trial, seen, alone, endings)
     if not trial.passed and judge(joined).verdict is None:
-        nothing = Ending("no reason is known", f"{trial.harness} says `{trial.outcome}`")
+        nothing = Ending(
+            "no reason is known", f"{trial.harness} says `{trial.outcome}`"
+        )
         joined = _joined(trial, seen, alone, (nothing,))
     notes = []
     if trial.only_told_tests_count and joined.counts.failed > len(joined.failures):
@@ -167,7 +171,9 @@ def report_of(
 def _evidence_of_output(trial: Trial) -> ev.RunEvidence:
     """Return what the output of the tests tells, without what the harness says."""
     nothing = ev.RunEvidence(
-        recorded=False, is_pytest=False, exit=ev.ProcessExit(code=None, source=trial.harness)
+        recorded=False,
+        is_pytest=False,
+        exit=ev.ProcessExit(code=None, source=trial.harness),
     )
     if trial.log is None:
         return nothing
@@ -179,7 +185,9 @@ def _evidence_of_output(trial: Trial) -> ev.RunEvidence:
     if trial.only_told_tests_count and trial.tests:
         counted = {name_of(name) for name in trial.tests}
         kept = tuple(each for each in seen.failures if name_of(each.nodeid) in counted)
-        if len(kept) < len(seen.failures) or (trial.passed and seen.collection_failures):
+        if len(kept) < len(seen.failures) or (
+            trial.passed and seen.collection_failures
+        ):
             files = () if trial.passed else seen.collection_failures
             end = ev.ProcessExit(code=None, source=trial.harness)
             seen = replace(seen, failures=kept, collection_failures=files, exit=end)
@@ -194,14 +202,19 @@ def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
     reason = known_kinds()[kind].reason
     if reason is None:
         is_of_stage = kind.startswith("stage.")
-        reason = FailureReason(kind.partition(".")[2].upper() if is_of_stage else "UNKNOWN")
+        reason = FailureReason(
+            kind.partition(".")[2].upper() if is_of_stage else "UNKNOWN"
+        )
     said = foreign.last_line(ending.detail) or ending.label
     headline = words[0] if words else None
     if kind in _VAGUE:
         headline = f"{headline or ending.label}: {said}"
     confidence: Confidence = "certain" if ending.label in known else "likely"
     ended = finding(
-        *(kind, trial.harness, said), reason=reason, headline=headline, confidence=confidence
+        *(kind, trial.harness, said),
+        reason=reason,
+        headline=headline,
+        confidence=confidence,
     )
     return ended, Stage(stage)
 
@@ -213,7 +226,9 @@ def _joined(
     ended = [_finding_of(trial, each) for each in endings]
     causes = (cause for each, stage in ended for cause in gather_causes((each,), stage))
     end = ev.ProcessExit(code=None, source=trial.harness)
-    joined = replace(seen, settled=tuple(each for each, _ in ended), settled_causes=tuple(causes))
+    joined = replace(
+        seen, settled=tuple(each for each, _ in ended), settled_causes=tuple(causes)
+    )
     stages = [stage for _, stage in ended]
     if Stage.FINAL_TEST in stages and not seen.finished:
         joined = replace(joined, finished=True, exit=end)  # the harness has stopped it
@@ -221,9 +236,13 @@ def _joined(
         joined = replace(joined, stage=stages[-1])
     is_vague = alone.verdict is not None and alone.verdict.kind in _VAGUE
     is_silent = is_vague or alone.verdict is None
-    is_of_tests = alone.verdict is None or is_vague or alone.verdict.kind.startswith("test.")
+    is_of_tests = (
+        alone.verdict is None or is_vague or alone.verdict.kind.startswith("test.")
+    )
     told = {name: "" for name, passed in trial.tests.items() if not passed}
-    if is_silent and not (seen.failures or trial.tests or trial.passed or trial.endings):
+    if is_silent and not (
+        seen.failures or trial.tests or trial.passed or trial.endings
+    ):
         told = dict(trial.bad_scores)
     known = {name_of(each.nodeid) for each in seen.failures}
     known |= {name_of(each.nodeid) for each in seen.collection_failures}
@@ -231,14 +250,18 @@ def _joined(
     if missing and not is_of_tests:
         # Why they did not pass is known: something else kept them from running.
         not_run = (*joined.not_run, *missing)
-        counts = replace(joined.counts, collected=max(joined.counts.collected, len(not_run)))
+        counts = replace(
+            joined.counts, collected=max(joined.counts.collected, len(not_run))
+        )
         return replace(joined, not_run=not_run, counts=counts)
     if missing:
         why = "and the output does not" if seen.output else "and nothing says why"
         says = f"{trial.harness} says that it failed"
         failures = [each for each in seen.failures if each.nodeid]
         failures += [
-            ev.TestFailure(nodeid=name, phase="call", message=told[name] or f"{says}, {why}")
+            ev.TestFailure(
+                nodeid=name, phase="call", message=told[name] or f"{says}, {why}"
+            )
             for name in missing
         ]
         # The output may have counted them without their names.
@@ -260,7 +283,9 @@ def _differences(
     """Yield what the harness says otherwise than the output of its tests, or than our verdict."""
     # Without pytest's own words, and without an exit code, an output says nothing of success.
     tells = seen.output is not None and (seen.is_pytest or seen.exit.code is not None)
-    is_listed = all(each.nodeid for each in seen.failures) and not seen.collection_failures
+    is_listed = (
+        all(each.nodeid for each in seen.failures) and not seen.collection_failures
+    )
     if tells and trial.passed is (alone.verdict is not None):
         if trial.passed or not trial.endings:
             ours = words_of_verdict(to_dict(alone.verdict) if alone.verdict else None)
@@ -268,7 +293,9 @@ def _differences(
     elif tells and trial.tests and seen.is_pytest and seen.finished and is_listed:
         failed = {name_of(name) for name, passed in trial.tests.items() if not passed}
         shown = {name_of(each.nodeid) for each in seen.failures}
-        theirs, ours = (", ".join(sorted(names)) for names in (failed - shown, shown - failed))
+        theirs, ours = (
+            ", ".join(sorted(names)) for names in (failed - shown, shown - failed)
+        )
         if theirs or ours:
             yield Difference("tests", theirs, ours)
     told = {_finding_of(trial, each)[0].reason for each in trial.endings}

@@ -34,14 +34,18 @@ FORMATS: Final[Mapping[str, str]] = {
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsafe")}
 """What formats import that is not this package's nor Python's."""
 
-_MISSING: Final = {"html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"}
+_MISSING: Final = {
+    "html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"
+}
 _OF_MANY: Final = {
     "github": ("ci", "render_for_github"),
     "gitlab": ("ci", "render_for_gitlab"),
     "proofs": ("markdown", "render_proofs"),
 }
 """Modules and functions of formats whose module has more than one."""
-_OUTPUTS: Final = re.compile(r"^reason=\w+\nkind=[\w.]+\nretryable=(true|false|)$", re.MULTILINE)
+_OUTPUTS: Final = re.compile(
+    r"^reason=\w+\nkind=[\w.]+\nretryable=(true|false|)$", re.MULTILINE
+)
 """What a red run has given to its step."""
 _LEADING: Final = ("false", "", "true")
 """Which of several red runs of a step its outputs are of: the first that is the least retryable."""
@@ -87,7 +91,10 @@ def show_faces(
     """
     problems: list[str] = []
     family, pages = {"family": faces.junit_family}, {"kept": kept or {}}
-    for name, path, options in (("junit", faces.junit, family), ("html", faces.html, pages)):
+    for name, path, options in (
+        ("junit", faces.junit, family),
+        ("html", faces.html, pages),
+    ):
         if path is not None:
             with _told(name, problems):
                 replace_file(Path(path), render(name, report, **options))

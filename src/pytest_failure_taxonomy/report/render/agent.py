@@ -54,7 +54,15 @@ each letter is a token of its own, as are many digits of hashes. A backslash beg
 docs/reference/agent-format.md has what was measured."""
 _OTHER_WEIGHT: Final = 12
 
-SECTIONS: Final = ("format", "verdict", "try", "failures", "changed", "in flight", "reproduce")
+SECTIONS: Final = (
+    "format",
+    "verdict",
+    "try",
+    "failures",
+    "changed",
+    "in flight",
+    "reproduce",
+)
 """How the sections begin, in their order."""
 
 _MOST_CAUSES: Final = 5
@@ -73,7 +81,9 @@ _CUT: Final = "  (cut)"
 _GAP: Final = "..."
 _MOST_GAPS: Final = 4
 
-_TELLING: Final = re.compile(r"^(E( |$)|>|\S.*:[0-9]+: |[A-Za-z_][\w.]*(Error|Exception)\b)")
+_TELLING: Final = re.compile(
+    r"^(E( |$)|>|\S.*:[0-9]+: |[A-Za-z_][\w.]*(Error|Exception)\b)"
+)
 """Lines of pytest's tracebacks that say what was raised, and where."""
 
 _UNENDED: Final = {
@@ -84,7 +94,9 @@ _UNENDED: Final = {
 """What is said of a report that is `running`, by whether its pytest lives."""
 
 
-def render(report: JSONObject, *, now: datetime | None = None, is_alive: bool | None = None) -> str:
+def render(
+    report: JSONObject, *, now: datetime | None = None, is_alive: bool | None = None
+) -> str:
     """Return the report for an agent: at most `MAX_WEIGHT` characters, the verdict first.
 
     Args:
@@ -113,8 +125,14 @@ def render(report: JSONObject, *, now: datetime | None = None, is_alive: bool | 
 def known_so_far(report: JSONObject) -> JSONObject:
     """Return a report without the guess of one that is `running` that its pytest has vanished."""
     if report["completeness"] == "running":
-        causes = [cause for cause in report["causes"] if cause["kind"] != "process.vanished"]
-        report = {**report, "causes": causes, "verdict": report["verdict"] if causes else None}
+        causes = [
+            cause for cause in report["causes"] if cause["kind"] != "process.vanished"
+        ]
+        report = {
+            **report,
+            "causes": causes,
+            "verdict": report["verdict"] if causes else None,
+        }
     return report
 
 
@@ -160,7 +178,9 @@ def render_section(head: str, entries: Iterable[Iterable[str]]) -> str:
         entries: of each the first line, and those below it.
     """
     lines = (
-        _line(text, indent=5 if at else 2) for entry in entries for at, text in enumerate(entry)
+        _line(text, indent=5 if at else 2)
+        for entry in entries
+        for at, text in enumerate(entry)
     )
     return _within([head, *lines], MAX_WEIGHT)
 
@@ -212,7 +232,16 @@ def _verdict(
     name = f" ({end['name']})" if end["name"] else ""
     code = "not known" if end["code"] is None else f"{end['code']}{name}"
     yield _line(f"ended by: {end['signal']}" if end["signal"] else f"exit code: {code}")
-    names = ("failed", "errors", "passed", "skipped", "xfailed", "xpassed", "flaky", "in_flight")
+    names = (
+        "failed",
+        "errors",
+        "passed",
+        "skipped",
+        "xfailed",
+        "xpassed",
+        "flaky",
+        "in_flight",
+    )
     counts = counts_in_words(report["summary"], (*names, "not_run"))
     is_recorded = report["environment"]["pytest"] != "unknown"
     yield _line(
@@ -220,13 +249,21 @@ def _verdict(
     )
     # A run without this plugin leaves the report of the one before, which is not the last run then.
     began = datetime.fromisoformat(report["run"]["started_at"])
-    ago = "" if now is None else f", {seconds_words(max(0.0, (now - began).total_seconds()))} ago"
+    ago = (
+        ""
+        if now is None
+        else f", {seconds_words(max(0.0, (now - began).total_seconds()))} ago"
+    )
     program = start_of(report)[1] if is_recorded else []
-    command = shlex.join([*program, *report["run"]["invocation"]["args"]]) or "not known"
+    command = (
+        shlex.join([*program, *report["run"]["invocation"]["args"]]) or "not known"
+    )
     words = f"run: began {began:%Y-%m-%d %H:%M:%S} UTC{ago}: {command}"
     yield _line(words, _LONGEST_NODEID)
     if report["completeness"] == "reconstructed":
-        yield _line("the report was made from what was left of the run; it may lack details")
+        yield _line(
+            "the report was made from what was left of the run; it may lack details"
+        )
     for note in summary.notes[:_MOST_NOTES]:
         yield _line(f"note: {first_line(note)}")
 
@@ -247,7 +284,9 @@ def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
         yield _line(mend)  # of several, each has its own below
     yield _line(f"retry helps: {words['once_more'][str(verdict['retryable'])]}")
     if summary.advice.endswith(HIDES):
-        yield _line("beware: a retry of the failed tests alone passes, and hides the cause")
+        yield _line(
+            "beware: a retry of the failed tests alone passes, and hides the cause"
+        )
     if verdict["failure_type"]:
         yield _line(f"failure type: {verdict['failure_type']}")
 
@@ -267,7 +306,10 @@ def _failures(report: JSONObject, summary: RunSummary, room: int, more: str) -> 
         room -= _weight(part)
         parts.append(part)
     others = enumerate(causes[len(shown) : 2 * _MOST_CAUSES], len(shown) + 1)
-    lines = (_line(f"{number}. {next(_words_of_cause(each))}") + "\n" for number, each in others)
+    lines = (
+        _line(f"{number}. {next(_words_of_cause(each))}") + "\n"
+        for number, each in others
+    )
     listed = that_fit(lines, room + kept, _weight)
     parts += listed
     if (rest := total - len(shown) - len(listed)) > 0:
@@ -278,7 +320,9 @@ def _failures(report: JSONObject, summary: RunSummary, room: int, more: str) -> 
 
 def _entry(number: int, cause: CauseSummary, room: int) -> str:
     first, *others = _words_of_cause(cause)
-    head = _within([_line(f"{number}. {first}"), *(_line(each, indent=5) for each in others)], room)
+    head = _within(
+        [_line(f"{number}. {first}"), *(_line(each, indent=5) for each in others)], room
+    )
     room -= _weight(head)
     if not cause.traceback or room < _LEAST_OF_TRACEBACK:
         return head
@@ -295,7 +339,11 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
     Where not all have room, those of pytest's marks (`>` and `E`) and of places are taken from the
     end; then their neighbours, as far as there is room. `...` stands for what is left out.
     """
-    marks = [at for at, line in enumerate(lines) if _TELLING.match(line.removeprefix("     | "))]
+    marks = [
+        at
+        for at, line in enumerate(lines)
+        if _TELLING.match(line.removeprefix("     | "))
+    ]
     order = dict.fromkeys((*reversed(marks), *reversed(range(len(lines)))))
     gap = f"     | {_GAP}"
     room -= _MOST_GAPS * (_weight(gap) + 1)
@@ -348,17 +396,23 @@ def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     for commit in [each for each in passed if each][:_MOST_NOTES]:
         yield _line(f"its tests last passed at: {commit[:40]}")
     changed = dict.fromkeys(cause.changed for cause in summary.causes)
-    yield from (_line(words) for words in [each for each in changed if each][:_MOST_NOTES])
+    yield from (
+        _line(words) for words in [each for each in changed if each][:_MOST_NOTES]
+    )
 
 
 def _in_flight(report: JSONObject) -> Iterator[str]:
     tests, stalls = report["in_flight"], report["stalls"]
-    count = counted(len(tests), "test") if tests or stalls else nothing_of(report, "none")
+    count = (
+        counted(len(tests), "test") if tests or stalls else nothing_of(report, "none")
+    )
     yield f"in flight: {count}"
     for test in tests[:_MOST_IN_FLIGHT]:
         lasted = seconds_words(test["elapsed_seconds"])
         since = f", for {lasted}" if lasted else ""
-        yield _line(f"{safe_text(test['nodeid'], _LONGEST_NODEID)} ({test['phase']}{since})")
+        yield _line(
+            f"{safe_text(test['nodeid'], _LONGEST_NODEID)} ({test['phase']}{since})"
+        )
         if test["stall"]:
             yield _line(stall_words(test["stall"]), indent=5)
         if test["stack"]:
@@ -386,5 +440,7 @@ def _commands(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     yield _fit(f"reproduce: in {safe_text(run.folder)}", 500)
     yield from (f"  {command}" for command in [*commands][:_MOST_COMMANDS])
     if (rest := len(commands) - _MOST_COMMANDS) > 0:
-        yield _line(f"without: {counted(rest, 'more command')}, which each cause has of its own")
+        yield _line(
+            f"without: {counted(rest, 'more command')}, which each cause has of its own"
+        )
     yield from (_line(f"without: {words}") for words in run.missing)

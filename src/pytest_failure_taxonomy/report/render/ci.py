@@ -63,14 +63,24 @@ class Annotation:
 def render_for_github(report: dict[str, Any]) -> str:
     """Return the annotations of a run, one workflow command a line; empty where all is well."""
     found = list(_annotations(report))
-    folder = os.environ.get("RUNNER_TEMP") if os.environ.get("GITHUB_ACTIONS") == "true" else None
-    step = os.path.basename(os.environ.get("GITHUB_STEP_SUMMARY", ""))  # each has a file of its own
+    folder = (
+        os.environ.get("RUNNER_TEMP")
+        if os.environ.get("GITHUB_ACTIONS") == "true"
+        else None
+    )
+    step = os.path.basename(
+        os.environ.get("GITHUB_STEP_SUMMARY", "")
+    )  # each has a file of its own
     used: list[str] = []
     descriptor = None
     if folder:
         with suppress(OSError):  # then nobody knows what was used
             descriptor = open_shared(Path(folder, USED), make=True)
-            used = read_descriptor(descriptor, _MAX_BYTES).decode("utf-8", "replace").splitlines()
+            used = (
+                read_descriptor(descriptor, _MAX_BYTES)
+                .decode("utf-8", "replace")
+                .splitlines()
+            )
     shown: list[Annotation] = []
     for level in _LEVELS:
         left = MAX_OF_A_JOB - len(used) - len(shown)
@@ -78,7 +88,9 @@ def render_for_github(report: dict[str, Any]) -> str:
         shown += _with_room([each for each in found if each.level == level], room)
     if descriptor is not None:
         with suppress(OSError):
-            os.write(descriptor, "".join(f"{step} {each.level}\n" for each in shown).encode())
+            os.write(
+                descriptor, "".join(f"{step} {each.level}\n" for each in shown).encode()
+            )
         os.close(descriptor)
     return "".join(f"{_command(each)}\n" for each in shown)
 
@@ -132,7 +144,13 @@ def _of_cause(
 ) -> Annotation:
     owner = f"owner: {cause.owner}" if cause.owner else ""
     rest = and_more(len(cause.nodeids) - MAX_NODEIDS).strip()
-    lines = (*cause.below, *cause.nodeids[:MAX_NODEIDS], rest, owner, *(more or (cause.codes,)))
+    lines = (
+        *cause.below,
+        *cause.nodeids[:MAX_NODEIDS],
+        rest,
+        owner,
+        *(more or (cause.codes,)),
+    )
     return Annotation(
         level=level,
         title=f"{prefix}{cause.title}",
@@ -150,7 +168,10 @@ def _with_room(annotations: list[Annotation], room: int) -> list[Annotation]:
     kept = annotations[: room - 1]
     rest = len(annotations) - len(kept)
     words = (f"{counted(rest, 'annotation')} more; the report has them all",)
-    return [*kept, Annotation(level=annotations[0].level, title="failure taxonomy", lines=words)]
+    return [
+        *kept,
+        Annotation(level=annotations[0].level, title="failure taxonomy", lines=words),
+    ]
 
 
 def _command(annotation: Annotation) -> str:
@@ -161,7 +182,8 @@ def _command(annotation: Annotation) -> str:
         properties = {"file": place.path, **line, **properties}
     escaped = {name: _escaped(safe_text(text)) for name, text in properties.items()}
     given = ",".join(
-        f"{name}={text.replace(':', '%3A').replace(',', '%2C')}" for name, text in escaped.items()
+        f"{name}={text.replace(':', '%3A').replace(',', '%2C')}"
+        for name, text in escaped.items()
     )
     message = "\n".join(map(safe_text, annotation.lines))
     return f"::{annotation.level} {given}::{_escaped(message)}"
@@ -177,7 +199,9 @@ def render_for_gitlab(report: dict[str, Any]) -> str:
     entries: list[dict[str, Any]] = []
     seen: Counter[str] = Counter()
 
-    def add(kind: str, words: str, severity: str, identity: str, place: Location | None) -> None:
+    def add(
+        kind: str, words: str, severity: str, identity: str, place: Location | None
+    ) -> None:
         # Equal ones are told apart by their order, for GitLab drops doubles.
         seen[identity] += 1
         known_by = f"{identity}\0{seen[identity]}".encode("utf-8", "backslashreplace")
@@ -187,7 +211,10 @@ def render_for_gitlab(report: dict[str, Any]) -> str:
             "check_name": kind,
             "fingerprint": sha256(known_by).hexdigest(),
             "severity": severity,
-            "location": {"path": safe_text(place.path, 4_000), "lines": {"begin": place.line or 1}},
+            "location": {
+                "path": safe_text(place.path, 4_000),
+                "lines": {"begin": place.line or 1},
+            },
         }
         entries.append(entry)
 

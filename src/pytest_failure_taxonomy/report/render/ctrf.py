@@ -21,7 +21,11 @@ from typing import Final
 
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
-from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure, tests_of
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    causes_by_failure,
+    tests_of,
+)
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, describe_kind
 
@@ -29,7 +33,8 @@ SPEC_VERSION: Final = "0.0.0"
 """The version of CTRF, which is not final yet: that of its published schema."""
 
 WITHOUT_TESTS: Final = (
-    "the report does not list every test: tests that passed are missing here and from the counts"
+    "the report does not list every test: tests that passed are missing here "
+    "and from the counts"
 )
 _NAMELESS: Final = "(no name)"
 _ALL_STATUSES: Final = ("passed", "failed", "skipped", "pending", "other")
@@ -37,7 +42,15 @@ _MOST_ATTEMPTS: Final = 100
 """Earlier attempts of one test that are listed."""
 _LONGEST_SECONDS: Final = 1e9
 _OF_SESSION: Final = (
-    *("schema_version", "completeness", "exit", "verdict", "reasons", "groups", "causes"),
+    *(
+        "schema_version",
+        "completeness",
+        "exit",
+        "verdict",
+        "reasons",
+        "groups",
+        "causes",
+    ),
     *("collection_errors", "internal_errors", "stalls", "limits"),
 )
 """Fields of a report that CTRF has no place for, as they are."""
@@ -46,9 +59,14 @@ _OF_SESSION: Final = (
 def render(report: JSONObject) -> str:
     """Return the report as CTRF."""
     generator, run_id = report["generator"], _run_id(report)
-    started_at = round(datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1000)
+    started_at = round(
+        datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1000
+    )
     tests = list(_tests(report, started_at, run_id))
-    own, lacks = build.own_extension(report), [] if report["tests"] is not None else [WITHOUT_TESTS]
+    own, lacks = (
+        build.own_extension(report),
+        [] if report["tests"] is not None else [WITHOUT_TESTS],
+    )
     of_session = {  # what is true of the run as a whole and of no single test
         "stage": report["run"]["stage"],
         **{name: report[name] for name in _OF_SESSION},
@@ -86,12 +104,16 @@ def render(report: JSONObject) -> str:
 
 def _run_id(report: JSONObject) -> str:
     """Return the id of the run; shards of one CI job and what is merged of them have the same."""
-    merged = build.objects_at(build.object_at(build.own_extension(report), "merged"), "runs")
+    merged = build.objects_at(
+        build.object_at(build.own_extension(report), "merged"), "runs"
+    )
     runs = [build.object_at(each, "run") for each in merged] or [report["run"]]
     job = report["environment"]["ci"] or {}
     if job.get("run_id") is None or not all(run.get("shard") for run in runs):
         return str(report["run"]["id"])
-    name = re.sub(r"\s*[0-9]+/[0-9]+$", "", job["job"] or "")  # GitLab's names end like `test 1/4`
+    name = re.sub(
+        r"\s*[0-9]+/[0-9]+$", "", job["job"] or ""
+    )  # GitLab's names end like `test 1/4`
     return f"{job['provider']}:{job['run_id']}:{name}:{runs[0].get('stage')}"
 
 
@@ -100,7 +122,9 @@ def _uuid_of(*parts: object) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([OWN_NAME, *parts])))
 
 
-def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JSONObject:
+def _summary(
+    report: JSONObject, tests: list[JSONObject], started_at: int
+) -> JSONObject:
     counts = Counter(test["status"] for test in tests)
     lasted = _milliseconds(report["run"]["duration_seconds"])
     stops = [test["stop"] for test in tests if "stop" in test]
@@ -108,8 +132,10 @@ def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JS
     # How much failed outside of the tests, and the run's own counts of all tests.
     limits = report["limits"]
     outside = {
-        "collection_errors": len(report["collection_errors"]) + limits["collection_errors_omitted"],
-        "internal_errors": len(report["internal_errors"]) + limits["internal_errors_omitted"],
+        "collection_errors": len(report["collection_errors"])
+        + limits["collection_errors_omitted"],
+        "internal_errors": len(report["internal_errors"])
+        + limits["internal_errors_omitted"],
         "in_flight": len(report["in_flight"]),
         "not_run": report["not_run"]["count"],
         "stalls": len(report["stalls"]),
@@ -139,7 +165,10 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
             continue
         seen.add(nodeid)
         path, *names = nodeid.split("::")
-        lasted, began = _milliseconds(run["duration_seconds"]), _milliseconds(run["start_seconds"])
+        lasted, began = (
+            _milliseconds(run["duration_seconds"]),
+            _milliseconds(run["start_seconds"]),
+        )
         name = nodeid or _NAMELESS
         test: JSONObject = {
             "testId": name,
@@ -160,7 +189,9 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
             test["flaky"], again = True, retries or 0
         elif failures:
             test |= _failed(failures, causes.get(id(failures[0])))
-            of_phases = [_milliseconds(each["duration_seconds"]) or 0 for each in failures]
+            of_phases = [
+                _milliseconds(each["duration_seconds"]) or 0 for each in failures
+            ]
             test["duration"] = test["duration"] or sum(of_phases)
             again = max(failure["attempts"] for failure in failures) - 1
         # All that is known of earlier attempts is that they failed. CTRF wants `retries` to be the
@@ -168,7 +199,11 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         if attempts := range(1, min(again, _MOST_ATTEMPTS) + 1):
             test["retries"] = len(attempts)
             test["retryAttempts"] = [
-                {"attempt": at, "attemptId": _uuid_of(run_id, nodeid, at), "status": "failed"}
+                {
+                    "attempt": at,
+                    "attemptId": _uuid_of(run_id, nodeid, at),
+                    "status": "failed",
+                }
                 for at in attempts
             ]
         if again > _MOST_ATTEMPTS:
@@ -207,7 +242,11 @@ def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObjec
     if raised is None:
         message = describe_kind(first["kind"], FailureReason(first["reason"])).phrase(1)
     else:
-        message = f"{raised['type']}: {raised['message']}" if raised["message"] else raised["type"]
+        message = (
+            f"{raised['type']}: {raised['message']}"
+            if raised["message"]
+            else raised["type"]
+        )
     labels = {"reason": first["reason"], "kind": first["kind"]}
     if cause is not None:
         said = {"cause": cause.key, "fix": cause.fix, "owner": cause.owner}
@@ -217,7 +256,8 @@ def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObjec
         "message": message,
         "labels": labels,
         "extra": {OWN_NAME: {"failures": failures}},
-        "trace": "\n\n".join(filter(None, (each["traceback"] for each in failures))) or None,
+        "trace": "\n\n".join(filter(None, (each["traceback"] for each in failures)))
+        or None,
         "threadId": first["worker"] or None,
     }
     return _known(more)
@@ -225,8 +265,12 @@ def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObjec
 
 def _retries_of_flaky(report: JSONObject) -> int | None:
     """Return how often each flaky test was run again, where the counts leave but one answer."""
-    tried_least_first = sorted(report["failures"], key=lambda failure: int(failure["attempts"]))
-    of_failed = {failure["nodeid"]: failure["attempts"] - 1 for failure in tried_least_first}
+    tried_least_first = sorted(
+        report["failures"], key=lambda failure: int(failure["attempts"])
+    )
+    of_failed = {
+        failure["nodeid"]: failure["attempts"] - 1 for failure in tried_least_first
+    }
     left: int = report["summary"]["rerun"] - sum(of_failed.values())
     flaky: int = report["summary"]["flaky"]
     if report["limits"]["failures_omitted"] or left < flaky or not flaky:

@@ -17,7 +17,11 @@ from typing import Any, Final
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.markup import as_code, folded
 from pytest_failure_taxonomy.report.reproduce import Reproduction, reproduction_of
-from pytest_failure_taxonomy.report.summary import CauseSummary, accepted_words, summarise
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    accepted_words,
+    summarise,
+)
 from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.words import and_more
@@ -64,13 +68,19 @@ def _is_whole(report: JSONObject) -> bool:
         and not report["not_run"]["count"]
         and counts["passed"] + counts["failed"] > 0
         and not any(counts[each] for each in _NOT_TRIED)
-        and not (report["in_flight"] or report["collection_errors"] or report["internal_errors"])
+        and not (
+            report["in_flight"]
+            or report["collection_errors"]
+            or report["internal_errors"]
+        )
         and all(each["kind"] != "shard.missing" for each in report["reasons"])
         and not accepted_words(report)
     )
 
 
-def _issue(report: JSONObject, cause: CauseSummary, run: Reproduction) -> dict[str, Any]:
+def _issue(
+    report: JSONObject, cause: CauseSummary, run: Reproduction
+) -> dict[str, Any]:
     key = cause.key  # of a report that anybody may have written
     if not _KEY.fullmatch(key):
         key = sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
@@ -119,7 +129,9 @@ def _evidence(report: JSONObject, cause: CauseSummary) -> Iterator[str]:
     """Yield what decided, where no traceback tells it."""
     verdict = report["verdict"]
     if cause.traceback is None and verdict["kind"] == cause.kind:
-        yield from (first_line(each["detail"]) for each in verdict["evidence"][:_MOST_EVIDENCE])
+        yield from (
+            first_line(each["detail"]) for each in verdict["evidence"][:_MOST_EVIDENCE]
+        )
 
 
 def _tests(cause: CauseSummary, most: int) -> str:

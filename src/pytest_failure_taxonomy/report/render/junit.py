@@ -25,15 +25,32 @@ SESSION: Final = "failure_taxonomy"
 MAX_RERUNS: Final = 20
 """Earlier attempts of one test that are listed."""
 
-_NOT_IN_XML: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+_NOT_IN_XML: Final = re.compile(
+    "[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]"
+)
 _COLLECTION: Final = "collection failure"
 """pytest's own message for what could not be collected."""
 _RUNNING: Final = (
     "pytest still runs, or has died and nobody has completed its report; "
     "complete it by: failure-taxonomy finalize"
 )
-_OF_VERDICT: Final = ("reason", "kind", "owner", "retryable", "recovery_action", "message")
-_OF_A_TEST: Final = ("reason", "kind", "failure_type", "fingerprint", "rule", "worker", "attempts")
+_OF_VERDICT: Final = (
+    "reason",
+    "kind",
+    "owner",
+    "retryable",
+    "recovery_action",
+    "message",
+)
+_OF_A_TEST: Final = (
+    "reason",
+    "kind",
+    "failure_type",
+    "fingerprint",
+    "rule",
+    "worker",
+    "attempts",
+)
 
 _Causes = Mapping[str | int, summary.CauseSummary]
 
@@ -87,7 +104,9 @@ def augment(path: Path, report: JSONObject) -> str:
         )
     family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
     failures = {
-        address(test["nodeid"]): of_test for test, of_test in summary.tests_of(report) if of_test
+        address(test["nodeid"]): of_test
+        for test, of_test in summary.tests_of(report)
+        if of_test
     }
     causes = summary.causes_by_failure(report)
     for case in cases:
@@ -176,13 +195,17 @@ def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Elem
             ET.SubElement(case, tag, outcomes[test["outcome"]]["says"])
         for number, failure in enumerate(of_test):
             to = case
-            if number and failure["phase"] == "teardown":  # as pytest does it, for Jenkins' sake
+            if (
+                number and failure["phase"] == "teardown"
+            ):  # as pytest does it, for Jenkins' sake
                 to = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
                 yield to
             _add_failure(to, failure, causes, family)
 
 
-def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) -> ET.Element:
+def _case(
+    nodeid: str, seconds: float, place: JSONObject | None, family: str
+) -> ET.Element:
     classname, name = address(nodeid)
     given = {"classname": classname, "name": name, "time": _seconds(seconds)}
     if family == XUNIT1:
@@ -193,7 +216,9 @@ def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) ->
     return ET.Element("testcase", given)
 
 
-def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
+def _add_failure(
+    case: ET.Element, failure: JSONObject, causes: _Causes, family: str
+) -> None:
     raised = failure["exception"]
     message = f"{raised['type']}: {raised['message'] or ''}" if raised else ""
     tag = _tag_of(failure)
@@ -203,16 +228,22 @@ def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family:
     begins = "" if failure["phase"] == "call" else f"failed on {failure['phase']} with "
     message = clean(begins + message or failure["kind"])
     element = ET.SubElement(case, tag, {"type": failure["kind"], "message": message})
-    element.text = clean("\n".join([*_facts(failure, causes), failure["traceback"] or ""]))
+    element.text = clean(
+        "\n".join([*_facts(failure, causes), failure["traceback"] or ""])
+    )
     _add_properties(case, failure, family)
 
 
-def _add_to(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
+def _add_to(
+    case: ET.Element, failure: JSONObject, causes: _Causes, family: str
+) -> None:
     """Add what a report knows of a failure to a case that pytest wrote."""
     for element in case.findall(_tag_of(failure)):
         if element.get("type") is None:
             element.set("type", failure["kind"])
-            element.text = "\n".join([*map(clean, _facts(failure, causes)), element.text or ""])
+            element.text = "\n".join(
+                [*map(clean, _facts(failure, causes)), element.text or ""]
+            )
             _add_properties(case, failure, family)
             return
 
@@ -248,11 +279,18 @@ def _words_of(cause: summary.CauseSummary | None) -> Iterator[str]:
 
 
 def _add_in_flight(
-    case: ET.Element, test: JSONObject, cause: summary.CauseSummary | None, report: JSONObject
+    case: ET.Element,
+    test: JSONObject,
+    cause: summary.CauseSummary | None,
+    report: JSONObject,
 ) -> None:
     verdict = report["verdict"] or {}
     kind = verdict.get("kind") if cause is None else cause.kind
-    lasted = f", for {seconds_words(test['elapsed_seconds'])}" if test["elapsed_seconds"] else ""
+    lasted = (
+        f", for {seconds_words(test['elapsed_seconds'])}"
+        if test["elapsed_seconds"]
+        else ""
+    )
     message = f"it was running when the run ended{lasted}"
     given = {"type": clean(kind or "process.vanished"), "message": message}
     element = ET.SubElement(case, "error", given)
@@ -289,13 +327,17 @@ def _session_cases(
         text = (*_words_of(causes.get(id(error))), "", error["traceback"] or "")
         yield _session_case(error["kind"], error["message"], text)
     verdict = report["verdict"]
-    if report["completeness"] == "running":  # a file without a failure would pass for a success
+    if (
+        report["completeness"] == "running"
+    ):  # a file without a failure would pass for a success
         yield _session_case("running", _RUNNING)
     for cause in summary.summarise(report).causes if verdict is not None else ():
         if not cause.failures and cause.kind not in kinds:
             kinds.add(cause.kind)
             is_verdict = cause.kind == verdict["kind"]
-            evidence = [each["detail"] for each in verdict["evidence"]] if is_verdict else []
+            evidence = (
+                [each["detail"] for each in verdict["evidence"]] if is_verdict else []
+            )
             yield _session_case(cause.kind, cause.text, (*_words_of(cause), *evidence))
 
 
@@ -315,7 +357,9 @@ def _count(suite: ET.Element) -> None:
     tags = [{element.tag for element in case} for case in suite.findall("testcase")]
     suite.set("tests", str(len(tags)))
     suite.set("failures", str(sum("failure" in each for each in tags)))
-    suite.set("errors", str(sum("error" in each and "failure" not in each for each in tags)))
+    suite.set(
+        "errors", str(sum("error" in each and "failure" not in each for each in tags))
+    )
     suite.set("skipped", str(sum("skipped" in each for each in tags)))
 
 

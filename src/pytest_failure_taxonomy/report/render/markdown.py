@@ -36,7 +36,15 @@ _SHARE_OF_CAUSES: Final = 0.75
 
 _COUNTS: Final = (
     *("passed", "failed", "errors", "skipped", "xfailed", "xpassed"),
-    *("flaky", "rerun", "timed_out", "crashed", "in_flight", "not_run", "collection_errors"),
+    *(
+        "flaky",
+        "rerun",
+        "timed_out",
+        "crashed",
+        "in_flight",
+        "not_run",
+        "collection_errors",
+    ),
 )
 
 
@@ -56,7 +64,11 @@ def render(report: dict[str, Any], room: int = MAX_BYTES) -> str:
         share = left * _SHARE_OF_CAUSES if noun == "cause" else left
         kept = that_fit(entries, int(share) - _ROOM_FOR_TITLES, _size_of)
         rest = count - len(kept)
-        cut = f"\n_{counted(rest, noun)} left out: a summary has no more room._\n\n" if rest else ""
+        cut = (
+            f"\n_{counted(rest, noun)} left out: a summary has no more room._\n\n"
+            if rest
+            else ""
+        )
         text = f"### {title}\n\n{''.join(kept)}{cut}"
         left -= _size_of(text)
         parts += [text] if left >= 0 else []
@@ -70,7 +82,9 @@ def render_proofs(report: dict[str, Any], room: int = MAX_BYTES) -> str:
         for cause in summarise(report).causes
         if cause.proof
     )
-    return f"### Proofs\n\n{''.join(that_fit(entries, room - _ROOM_FOR_TITLES, _size_of))}"
+    return (
+        f"### Proofs\n\n{''.join(that_fit(entries, room - _ROOM_FOR_TITLES, _size_of))}"
+    )
 
 
 def _size_of(text: str) -> int:
@@ -111,12 +125,22 @@ def _sections(
     errors = [each for each in report["internal_errors"] if id(each) not in told]
     running, stalls, notes = report["in_flight"], report["stalls"], summary.notes
     yield "Runs", "run", len(runs), runs
-    yield "Causes", "cause", summary.causes_count, (_cause(each, repository) for each in causes)
+    yield (
+        "Causes",
+        "cause",
+        summary.causes_count,
+        (_cause(each, repository) for each in causes),
+    )
     yield "Errors outside of tests", "error", len(errors), map(_error, errors)
     yield "In flight", "test", len(running), map(_in_flight, running)
     yield "Stalls", "stall", len(stalls), map(_stall, stalls)
     yield "Benches", "bench", len(benches), benches
-    yield "Notes", "note", len(notes), (f"- {as_words(first_line(note))}\n" for note in notes)
+    yield (
+        "Notes",
+        "note",
+        len(notes),
+        (f"- {as_words(first_line(note))}\n" for note in notes),
+    )
 
 
 def _cause(cause: CauseSummary, repository: Repository) -> str:
@@ -132,10 +156,14 @@ def _cause(cause: CauseSummary, repository: Repository) -> str:
         f"<sub>{as_words(cause.codes)}</sub>",
     )
     mend = [f"Fix: {as_code(cause.fix)}"] if cause.fix else []
-    nodeids = "".join(f"- {as_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS])
+    nodeids = "".join(
+        f"- {as_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS]
+    )
     more = and_more(len(cause.nodeids) - MAX_NODEIDS)
     rest = f"-{more}\n" if more else ""
-    head = "\n\n".join([_title(cause), *mend, *_proof(cause), JOINED.join(filter(None, about))])
+    head = "\n\n".join(
+        [_title(cause), *mend, *_proof(cause), JOINED.join(filter(None, about))]
+    )
     return f"{head}\n\n{nodeids}{rest}\n{folded('Traceback', cause.traceback)}"
 
 
@@ -149,7 +177,9 @@ def _proof(cause: CauseSummary) -> list[str]:
 
 
 def _error(error: dict[str, Any]) -> str:
-    words = f"#### {as_words(error['kind'])}: {as_code(first_line(error['message']))}\n\n"
+    words = (
+        f"#### {as_words(error['kind'])}: {as_code(first_line(error['message']))}\n\n"
+    )
     return words + folded("Traceback", error["traceback"])
 
 
@@ -182,7 +212,10 @@ def _benches(report: dict[str, Any]) -> list[str]:
         for bench in benches
         for reason in (bench["gate"] or {"reasons": ()})["reasons"]
     ]
-    return [as_table(heads, map(_bench, benches), ["---"] * len(heads)) + "\n", *reasons]
+    return [
+        as_table(heads, map(_bench, benches), ["---"] * len(heads)) + "\n",
+        *reasons,
+    ]
 
 
 def _bench(bench: dict[str, Any]) -> list[str]:

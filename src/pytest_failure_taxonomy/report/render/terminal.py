@@ -40,7 +40,13 @@ MAX_CAUSES: Final = 20
 MAX_NODEIDS: Final = 5
 """Node ids that are listed of one cause, and of the tests that were not run."""
 _MAX_WIDTH: Final = 2_000
-_ENTRIES: Final = ("failures", "collection_errors", "internal_errors", "in_flight", "stalls")
+_ENTRIES: Final = (
+    "failures",
+    "collection_errors",
+    "internal_errors",
+    "in_flight",
+    "stalls",
+)
 
 
 @value
@@ -59,7 +65,9 @@ class Line:
 
     def gap(self, width: int) -> str:
         """Return the blanks that put the tail at the end of a line of so many columns."""
-        return " " * max(2, width - len(self.text) - len(self.tail)) if self.tail else ""
+        return (
+            " " * max(2, width - len(self.text) - len(self.tail)) if self.tail else ""
+        )
 
 
 def verdict_lines(
@@ -87,7 +95,9 @@ def verdict_lines(
     summary = summarise(report, paths, None if is_long else MAX_LINES + 1)
     if report["verdict"] is None:
         # A status of 0 in spite of failures is said however quiet the run is.
-        is_told = not quiet or report["summary"]["failed"] or report["summary"]["errors"]
+        is_told = (
+            not quiet or report["summary"]["failed"] or report["summary"]["errors"]
+        )
         at = f"; report: {where}" if where and problem is None else ""
         words = safe_text(f"failure taxonomy: {summary.headline}{at}")
         lines = [Line(text=words, color="green")] if is_told else []
@@ -95,17 +105,33 @@ def verdict_lines(
     title = [] if quiet else [Line(text=TITLE, color="red", is_title=True)]
     body = _headline_and_causes(summary, is_quiet=quiet, is_long=is_long)
     ending = Line(text=f"report: {safe_text(where)}")
-    return [*title, *body, *listed, ending if problem is None else problem_line(problem)]
+    return [
+        *title,
+        *body,
+        *listed,
+        ending if problem is None else problem_line(problem),
+    ]
 
 
-def _headline_and_causes(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Line]:
+def _headline_and_causes(
+    summary: RunSummary, *, is_quiet: bool, is_long: bool
+) -> Iterator[Line]:
     """Yield the headline and up to four lines below it."""
-    headline, rest = summary.headline, [each for each in (summary.left, summary.advice) if each]
+    headline, rest = (
+        summary.headline,
+        [each for each in (summary.left, summary.advice) if each],
+    )
     shown: Sequence[CauseSummary] = summary.causes
     causes = summary.causes
-    if summary.causes_count <= 2:  # the headline names how the whole run ended, and no number
+    if (
+        summary.causes_count <= 2
+    ):  # the headline names how the whole run ended, and no number
         causes = tuple([each for each in causes if each.text not in headline])
-    if len(causes) == MAX_LINES and rest == [summary.advice] and not (is_quiet or is_long):
+    if (
+        len(causes) == MAX_LINES
+        and rest == [summary.advice]
+        and not (is_quiet or is_long)
+    ):
         headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
     tail = safe_text(summary.codes)
     yield Line(text=safe_text(headline), color="red", bold=True, tail=tail)
@@ -118,7 +144,9 @@ def _headline_and_causes(summary: RunSummary, *, is_quiet: bool, is_long: bool) 
     elif is_long:
         shown = causes
     else:
-        most = MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_LINES else MAX_LINES
+        most = (
+            MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_LINES else MAX_LINES
+        )
         shown = causes[:most]
         for cause in shown:
             head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
@@ -149,7 +177,9 @@ def notice(words: str) -> Line:
     return Line(text=safe_text(f"failure taxonomy: {words}"), color="yellow")
 
 
-def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> Iterator[Line]:
+def detail_lines(
+    report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED
+) -> Iterator[Line]:
     """Yield the lines of each part of a report that has anything in it.
 
     Args:
@@ -157,13 +187,20 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
         paths: shows the paths in it.
     """
     summary, found = summarise(report, paths), report["reasons"]
-    reasons = (f"{each['count']:,} x {each['reason']} [{each['kind']}]" for each in found)
-    cut = (f"{name.replace('_', ' ')}: {n}" for name, n in report["limits"].items() if n)
+    reasons = (
+        f"{each['count']:,} x {each['reason']} [{each['kind']}]" for each in found
+    )
+    cut = (
+        f"{name.replace('_', ' ')}: {n}" for name, n in report["limits"].items() if n
+    )
     yield from merged_lines(report)
     for title, lines in (
         ("reasons", map(_line, reasons)),
         ("causes", causes_with_tests(summary, paths)),
-        *((field.replace("_", " "), _entry_lines(report[field], paths)) for field in _ENTRIES),
+        *(
+            (field.replace("_", " "), _entry_lines(report[field], paths))
+            for field in _ENTRIES
+        ),
         ("not run", _not_run_lines(report, paths)),
         ("workers", _worker_lines(report, paths)),
         ("bench", _bench_lines(report)),
@@ -219,10 +256,15 @@ def _more(count: int) -> Iterator[Line]:
         yield Line(text=f"   {more}")
 
 
-def _entry_lines(entries: Iterable[dict[str, Any]], paths: ShownPaths) -> Iterator[Line]:
+def _entry_lines(
+    entries: Iterable[dict[str, Any]], paths: ShownPaths
+) -> Iterator[Line]:
     """Yield what a report lists of failures, errors, tests in flight or stalls."""
     for entry in entries:
-        known = {**dict.fromkeys(("phase", "worker", "attempts", "elapsed_seconds")), **entry}
+        known = {
+            **dict.fromkeys(("phase", "worker", "attempts", "elapsed_seconds")),
+            **entry,
+        }
         attempts = known["attempts"] or 1
         about = (
             f"{known['phase'] or ''}{worker_words(known)}".strip(),
@@ -231,7 +273,9 @@ def _entry_lines(entries: Iterable[dict[str, Any]], paths: ShownPaths) -> Iterat
         )
         named = paths.nodeid(entry["nodeid"]) if "nodeid" in entry else None
         said = ", ".join(filter(None, about))
-        head = (named or entry.get("what") or entry["kind"]) + (f" ({said})" if said else "")
+        head = (named or entry.get("what") or entry["kind"]) + (
+            f" ({said})" if said else ""
+        )
         codes = f" {entry['reason']} [{entry['kind']}]" if "reason" in entry else ""
         yield _line(f"{head}{codes}", bold=True)
         if raised := entry.get("exception"):
@@ -265,7 +309,9 @@ def _not_run_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
 def _worker_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
     for worker in report["workers"]:
         code, signal = worker["exit"]["code"], worker["exit"]["signal"]
-        ended = f", {signal}" if signal else "" if code is None else f", exit code {code}"
+        ended = (
+            f", {signal}" if signal else "" if code is None else f", exit code {code}"
+        )
         crashed = worker["crashed_on"]
         on = f", died on {paths.nodeid(crashed)}" if crashed else ""
         yield _line(f"{worker['id']}: {counted(worker['tests'], 'test')}{ended}{on}")
@@ -274,8 +320,14 @@ def _worker_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
 def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
     for bench in report["bench"]:
         counts, mean = bench["counts"], bench["mean_score"]
-        error = f" ± {bench['standard_error']:.3f}" if bench.get("standard_error") else ""
-        least, cost, gate = bench["lower_bound_95"]["value"], bench["total_cost_usd"], bench["gate"]
+        error = (
+            f" ± {bench['standard_error']:.3f}" if bench.get("standard_error") else ""
+        )
+        least, cost, gate = (
+            bench["lower_bound_95"]["value"],
+            bench["total_cost_usd"],
+            bench["gate"],
+        )
         words = (
             f"{counts['passed']:,} of {counted(counts['scheduled'], 'case')} passed",
             "" if mean is None else f"mean score {mean:.3f}{error}",

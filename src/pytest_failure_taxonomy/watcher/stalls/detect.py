@@ -11,7 +11,12 @@ import os
 import struct
 from types import SimpleNamespace
 
-from pytest_failure_taxonomy.system.process import children_of, fields_of, read, start_of
+from pytest_failure_taxonomy.system.process import (
+    children_of,
+    fields_of,
+    read,
+    start_of,
+)
 
 # As in record/layout.py; a test compares them.
 PAGE = 4096
@@ -85,7 +90,10 @@ def state_of(seen: list[Movement]) -> str:
         last.ticks - first.ticks > allowed
         or last.child_ticks - first.child_ticks > allowed
         or last.written > first.written
-        or any(count > first.child_written.get(at, 0) for at, count in last.child_written.items())
+        or any(
+            count > first.child_written.get(at, 0)
+            for at, count in last.child_written.items()
+        )
         or all(each.runs for each in seen)
     ):
         return "busy"
@@ -97,7 +105,9 @@ def state_of(seen: list[Movement]) -> str:
 class Unit:
     """A process of the run: pytest itself or one of its workers."""
 
-    def __init__(self, name: str, identity: tuple[int, int], seen: int, now_ns: int) -> None:
+    def __init__(
+        self, name: str, identity: tuple[int, int], seen: int, now_ns: int
+    ) -> None:
         self.name = name
         """The name of its folder in the record; empty for pytest itself."""
         self.identity = identity
@@ -147,7 +157,9 @@ class Unit:
         self.others_move = movement.others != first.others
         if state != self.state:
             self.state, self.state_since_ns = state, now_ns
-        is_worse = self.settled is not None and _STATES.index(state) < _STATES.index(self.settled)
+        is_worse = self.settled is not None and _STATES.index(state) < _STATES.index(
+            self.settled
+        )
         if self.told is None or is_worse or now_ns - self.state_since_ns >= lasts_ns:
             self.settled = state
 
@@ -156,7 +168,12 @@ class Standstill:
     """What is remembered of a run from one look to the next."""
 
     def __init__(
-        self, state: int, folder: str, process: tuple[int, int], seconds: float, now_ns: int
+        self,
+        state: int,
+        folder: str,
+        process: tuple[int, int],
+        seconds: float,
+        now_ns: int,
     ) -> None:
         """Begin.
 
@@ -231,7 +248,11 @@ class Standstill:
     def at_limit(self, now_ns: int) -> list[Unit]:
         """Return what has made no progress for the whole time."""
         limit_ns = self._limit_ns
-        return [each for each in self.units if each.settled and now_ns - each.since_ns >= limit_ns]
+        return [
+            each
+            for each in self.units
+            if each.settled and now_ns - each.since_ns >= limit_ns
+        ]
 
     def _read_main(self) -> bytes:
         """Return what changes when the run makes progress: its numbers and the tests' states."""
@@ -318,7 +339,9 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
     Raises:
         OSError: if the process is gone.
     """
-    threads = [f"{process_id}/task/{name}" for name in os.listdir(f"/proc/{process_id}/task")]
+    threads = [
+        f"{process_id}/task/{name}" for name in os.listdir(f"/proc/{process_id}/task")
+    ]
     running = f"{process_id}/task/{thread_id}"
     own = [running] if running in threads else threads[:MAX_THREADS]
     family = [process_id]
@@ -327,7 +350,10 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
         del family[MAX_THREADS:]
     children = family[1:]
     seen = [fields_of(each) for each in own]
-    of_children = [fields_of(process_id)[13:15], *(fields_of(child)[11:15] for child in children)]
+    of_children = [
+        fields_of(process_id)[13:15],
+        *(fields_of(child)[11:15] for child in children),
+    ]
     return Movement(
         at_ns=now_ns,
         wakes={each: _switches_of(each)[0] for each in [*own, *map(str, children)]},
@@ -336,7 +362,11 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
         written=sum(map(_written_by, own)),
         child_ticks=sum(int(each) for fields in of_children for each in fields),
         child_written={child: _written_by(child) for child in children},
-        others={each: _switches_of(each)[0] for each in threads[:MAX_THREADS] if each not in own},
+        others={
+            each: _switches_of(each)[0]
+            for each in threads[:MAX_THREADS]
+            if each not in own
+        },
         runs=any(fields[:1] == [b"R"] for fields in seen),
     )
 

@@ -37,7 +37,9 @@ _END_SECONDS: Final = 1.0
 """How long pytest waits at its end for a report that is being rewritten."""
 
 
-def record_left_threads(record: Record, rootdir: Path, redact: Callable[[str], str]) -> None:
+def record_left_threads(
+    record: Record, rootdir: Path, redact: Callable[[str], str]
+) -> None:
     """Record the threads that keep the interpreter from ending, and what they are at."""
     # Past the properties: a class of the user's may have others.
     threads = [vars(thread) for thread in threading.enumerate()]
@@ -127,7 +129,9 @@ class StallThread(StalledRun):
                     before, began_ns, since_ns = position, now_ns, now_ns
                 elif now_ns - since_ns >= self._seconds * 1e9:
                     is_idle = used <= wait * _IDLE_SHARE
-                    self._look(began_ns, now_ns - since_ns, "blocked" if is_idle else "busy")
+                    self._look(
+                        began_ns, now_ns - since_ns, "blocked" if is_idle else "busy"
+                    )
 
     def _look(self, began_ns: int, lasts_ns: int, state: StallState) -> None:
         """Look closely, and tell of it at 1, 2, 4, 8 … times the limit.
@@ -149,7 +153,9 @@ class StallThread(StalledRun):
         from pytest_failure_taxonomy.watcher.stalls.stacks import current_frames_stacks
 
         test = next(reversed(self._progress.in_flight()), None)
-        activity = None if test is not None else parse_worker(self._record.page()).activity
+        activity = (
+            None if test is not None else parse_worker(self._record.page()).activity
+        )
         stacks = current_frames_stacks(without={threading.get_ident()})
         if stacks is None or (test is None and activity is None):
             return
@@ -188,7 +194,9 @@ class StallThread(StalledRun):
         # Into the record, and into the report of the running run.
         if self._record.folder is not None:
             with self._record.opened() as folder:
-                observed.write_observed(folder, observed.encode_observed(self._observed))
+                observed.write_observed(
+                    folder, observed.encode_observed(self._observed)
+                )
                 run = parse_record(*read_contents(folder), self._run_id, "the record")
                 write_running(self._report, run, folder, self._observed)
         if self._terminal is not None and os.getpid() == self._process_id:

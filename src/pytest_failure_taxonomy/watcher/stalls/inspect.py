@@ -26,11 +26,19 @@ from pytest_failure_taxonomy.report.build import MAX_TRACEBACK, with_stalls_at_e
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.system import process
-from pytest_failure_taxonomy.system.files import closing_descriptor, identity_of, open_folder
+from pytest_failure_taxonomy.system.files import (
+    closing_descriptor,
+    identity_of,
+    open_folder,
+)
 from pytest_failure_taxonomy.system.process import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.watcher.complete import LOCK_SECONDS, read_report, write_running
+from pytest_failure_taxonomy.watcher.complete import (
+    LOCK_SECONDS,
+    read_report,
+    write_running,
+)
 from pytest_failure_taxonomy.watcher.stalls import stacks as stack_reading
 from pytest_failure_taxonomy.watcher.stalls.detect import POLLING_LIMITS, Unit, state_of
 from pytest_failure_taxonomy.watcher.stalls.stacks import Stacks
@@ -43,7 +51,14 @@ GRACE_SECONDS: Final = 5.0
 
 _POLL_SECONDS: Final = 0.02
 MAX_NOTES: Final = 3
-_DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy", "pudb")
+_DEBUGGERS: Final = (
+    "bdb.py",
+    "pdb.py",
+    "pydevd.py",
+    "pydevd_bundle",
+    "debugpy",
+    "pudb",
+)
 """Files and folders of debuggers, at which a thread waits for the user."""
 
 MAX_CHILDREN: Final = 20
@@ -78,7 +93,9 @@ class StallInspection:
         self._state, events = contents
         run = parse_record(self._state, events, stalls.run_id, "the record")
         said = self._said = stalls.said
-        self._before = observed.parse_observed(os.pread(said, os.fstat(said).st_size, 0))
+        self._before = observed.parse_observed(
+            os.pread(said, os.fstat(said).st_size, 0)
+        )
         self._notes: list[str] = []
         self._now_ns = now_ns
         self._settings = settings = stalls.settings
@@ -93,7 +110,8 @@ class StallInspection:
         self._main = run.header.process.pid
         self._started = run.header.process.start_ticks or 0
         self._tells_work = bool(
-            layout.READER.unpack_from(self._state, layout.READER_AT)[3] & layout.TELLS_WORK
+            layout.READER.unpack_from(self._state, layout.READER_AT)[3]
+            & layout.TELLS_WORK
         )
 
     def look(self, units: Sequence[Unit], *, keeps: bool) -> None:
@@ -111,7 +129,10 @@ class StallInspection:
         stalls = found = [each for each in seen if each is not None]
         if keeps or self._run.named("interruption"):
             known = {_key(each) for each in self._before.stalls}
-            stalls = [*self._before.stalls, *(each for each in found if _key(each) not in known)]
+            stalls = [
+                *self._before.stalls,
+                *(each for each in found if _key(each) not in known),
+            ]
         self._keep(stalls)
         stalls = [self._tell(each) for each in stalls]
         self._keep(stalls, writes_report=False)
@@ -120,7 +141,9 @@ class StallInspection:
 
     def _keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
         """Write what is observed into the record, and the report of the running run anew."""
-        notes = tuple(f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes))
+        notes = tuple(
+            f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes)
+        )
         seen = replace(self._before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
         encoded = observed.encode_observed(seen)
         os.ftruncate(self._said, 0)
@@ -131,7 +154,9 @@ class StallInspection:
                 open_folder(self._folder) as folder,
                 held_record(folder, LOCK_SECONDS) as is_held,
             ):
-                is_on = self._is_alive() and not has_ended(folder.read(layout.STATE, layout.PAGE))
+                is_on = self._is_alive() and not has_ended(
+                    folder.read(layout.STATE, layout.PAGE)
+                )
                 if is_held and is_on:  # pytest still runs its session
                     observed.write_observed(folder, encoded)
                     report = self._own_report() if writes_report else None
@@ -172,21 +197,33 @@ class StallInspection:
         shown = safe_text(self._secrets.redact(line))
         print_on_terminal(self._main, self._state, shown)
 
-    def _end(self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]) -> None:
+    def _end(
+        self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]
+    ) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
-        by_worker = {layout.worker_of(unit.name) if unit.name else None: unit for unit in units}
-        keys = {_key(each) for each in found if self._is_to_end(each, by_worker[each.worker])}
+        by_worker = {
+            layout.worker_of(unit.name) if unit.name else None: unit for unit in units
+        }
+        keys = {
+            _key(each)
+            for each in found
+            if self._is_to_end(each, by_worker[each.worker])
+        }
         mine = [each for each in stalls if _key(each) in keys]
         if not mine:
             return
         others = [each for each in stalls if _key(each) not in keys]
-        ended = [replace(each, stall=replace(each.stall, is_ended=True)) for each in mine]
+        ended = [
+            replace(each, stall=replace(each.stall, is_ended=True)) for each in mine
+        ]
         self._keep([*others, *ended])
         for each in mine:
             self._print(
                 f"ended: {observed.words_of_subject(each)} (--failure-taxonomy-end-stalled)"
             )
-        tests = [each for each in mine if each.worker is not None and each.what == "test"]
+        tests = [
+            each for each in mine if each.worker is not None and each.what == "test"
+        ]
         for each in tests:
             send_signal(by_worker[each.worker].identity, signal.SIGKILL)
         others = [each for each in mine if each not in tests]
@@ -197,7 +234,9 @@ class StallInspection:
         if others:
             # xdist would start a new worker for one that hangs outside of a test, and that one
             # would hang, too.
-            is_frozen = any(each.worker is None and each.stall.state == "frozen" for each in others)
+            is_frozen = any(
+                each.worker is None and each.stall.state == "frozen" for each in others
+            )
             self._end_run(is_frozen=is_frozen)
             self._end_workers()
 
@@ -218,7 +257,8 @@ class StallInspection:
             faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
         )
         if stall.what == "test" and any(
-            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS for each in limits
+            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS
+            for each in limits
         ):
             return False
         before = self._seen_before(stall)
@@ -234,7 +274,9 @@ class StallInspection:
         for name in self._workers():
             page = self._page_of(name)
             if len(page) == layout.PAGE:
-                started, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)
+                started, process_id = layout.PROCESS.unpack_from(
+                    page, layout.PROCESS_AT
+                )
                 if start_of(process_id) == started:
                     found.append((process_id, started))
         for identity in found:
@@ -245,7 +287,9 @@ class StallInspection:
         """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
         identity = self._main, self._started
         number = self._state[layout.END_SIGNAL_AT]
-        was_ended = any(each.stall.is_ended and each.worker is None for each in self._before.stalls)
+        was_ended = any(
+            each.stall.is_ended and each.worker is None for each in self._before.stalls
+        )
         if number and not is_frozen and not was_ended:
             deadline = time.monotonic() + GRACE_SECONDS
             before = self._page_of()
@@ -280,14 +324,20 @@ class StallInspection:
                 return None
         elif run.exit_code is not None:
             name = None if activity is None else activity.name
-            return replace(seen, what="shutdown", name=name) if self._is_program else None
+            return (
+                replace(seen, what="shutdown", name=name) if self._is_program else None
+            )
         elif any(self._workers()) and (activity is None or activity.what != "session"):
             return replace(seen, what="controller")
         if test is not None:
             return replace(seen, what="test", nodeid=test.nodeid, phase=test.phase)
         if activity is not None:
             return replace(seen, what=activity.what, name=activity.name)
-        return replace(seen, what="collection") if len(run.not_run) == len(run.nodeids) else seen
+        return (
+            replace(seen, what="collection")
+            if len(run.not_run) == len(run.nodeids)
+            else seen
+        )
 
     def _page_of(self, worker: str = "") -> bytes:
         """Return the numbers of a worker's record, by the name of its folder, or of pytest's."""
@@ -326,7 +376,9 @@ class StallInspection:
             state = "busy"
         is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
         if not is_settled and before is not None and before.stall.state != "busy":
-            return before  # it works for a moment only, maybe because it is about to end
+            return (
+                before  # it works for a moment only, maybe because it is about to end
+            )
         if before is not None and stacks is None and state == before.stall.state:
             place, known = before.place, before.stall
         else:
@@ -341,15 +393,22 @@ class StallInspection:
             children=children,
             others_move=unit.others_move,
         )
-        return replace(subject, stall=stall, place=place, told=before.told if before else 0)
+        return replace(
+            subject, stall=stall, place=place, told=before.told if before else 0
+        )
 
-    def _place(self, subject: SeenStall, stacks: Stacks | None) -> tuple[str | None, Stall]:
+    def _place(
+        self, subject: SeenStall, stacks: Stacks | None
+    ) -> tuple[str | None, Stall]:
         """Return where something is stalled, in words, and the stall with that."""
         rootdir = self._rootdir
         where = place = stack = location = None
         if stacks is not None:
             where, stack = stacks.where(rootdir), stacks.text(MAX_TRACEBACK)
-            place, location = stacks.own_call(rootdir) or where, stacks.main.own_place(rootdir)
+            place, location = (
+                stacks.own_call(rootdir) or where,
+                stacks.main.own_place(rootdir),
+            )
         if subject.what == "shutdown":
             # The thread that keeps the interpreter from ending, and what it was last seen at.
             for thread in self._run.named("thread"):
@@ -362,7 +421,9 @@ class StallInspection:
         where, place, stack = (
             text and self._secrets.redact(text) for text in (where, place, stack)
         )
-        return place, replace(subject.stall, where=where, stack=stack, location=location)
+        return place, replace(
+            subject.stall, where=where, stack=stack, location=location
+        )
 
     def _seen_before(self, subject: SeenStall) -> SeenStall | None:
         wanted = subject.what, subject.worker, subject.began_ns
@@ -431,7 +492,10 @@ def waits_for_input(process_id: int) -> bool:
             words = file.read().split()
         number, descriptor = int(words[0]), int(words[1], 16)
         read, waits = _READS.get(os.uname().machine, (-1, ()))
-        if number in waits and descriptor in (0, 1):  # readline waits for standard input alone
+        if number in waits and descriptor in (
+            0,
+            1,
+        ):  # readline waits for standard input alone
             descriptor = 0
         elif number != read:
             return False
@@ -469,7 +533,11 @@ def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
 
 def line_of_its_own(line: str, *, is_coloured: bool) -> bytes:
     """Return what prints a line by itself, even if pytest has written half of one."""
-    return f"\n{_YELLOW}{line}{_PLAIN}\n".encode() if is_coloured else f"\n{line}\n".encode()
+    return (
+        f"\n{_YELLOW}{line}{_PLAIN}\n".encode()
+        if is_coloured
+        else f"\n{line}\n".encode()
+    )
 
 
 def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -> int:

@@ -29,7 +29,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, location
-from pytest_failure_taxonomy.system.files import CAREFUL, closing_descriptor, identity_of, read_file
+from pytest_failure_taxonomy.system.files import (
+    CAREFUL,
+    closing_descriptor,
+    identity_of,
+    read_file,
+)
 from pytest_failure_taxonomy.system.process import (
     catches,
     fields_of,
@@ -65,7 +70,9 @@ _THREAD: Final = re.compile(
 _ONE_STACK: Final = "Stack (most recent call first):"
 _NOT_ALL: Final = "<Cannot show all threads while the GIL is disabled>"
 _C_STACK: Final = "Current thread's C stack trace (most recent call first):"
-_FRAME: Final = re.compile(r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,10}|\?\?\?) in (.*)')
+_FRAME: Final = re.compile(
+    r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,10}|\?\?\?) in (.*)'
+)
 _ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
 _RUNNER: Final = (f"{os.sep}_pytest{os.sep}", f"{os.sep}pluggy{os.sep}")
@@ -158,7 +165,9 @@ class Stacks:
 
         As in `tests/conftest.py:217 in wait_for_log`.
         """
-        frame = next((each for each in self.main.frames if _is_own(each, rootdir)), None)
+        frame = next(
+            (each for each in self.main.frames if _is_own(each, rootdir)), None
+        )
         if frame is None:
             return None
         place = location(frame.path, frame.line, rootdir)
@@ -183,7 +192,11 @@ class Stacks:
         else:
             called = (index == 0 and _call_at(frame)) or _short(frame.function)
         place = location(frame.path, frame.line, rootdir)
-        return f"{called} ({place.path}:{place.line})" if place.line else f"{called} ({place.path})"
+        return (
+            f"{called} ({place.path}:{place.line})"
+            if place.line
+            else f"{called} ({place.path})"
+        )
 
     def text(self, max_characters: int) -> str:
         """Return the stacks to be read by people, that of the thread that runs the tests first.
@@ -191,9 +204,14 @@ class Stacks:
         What is beyond the characters is left out, and a last line says so.
         """
         main = self.main
-        blocks = [main.text(), *(each.text() for each in self.threads if each is not main)]
+        blocks = [
+            main.text(),
+            *(each.text() for each in self.threads if each is not main),
+        ]
         if self.c_frames:
-            blocks.insert(1, "\n".join(["C stack of the current thread:", *self.c_frames]))
+            blocks.insert(
+                1, "\n".join(["C stack of the current thread:", *self.c_frames])
+            )
         text = "\n\n".join(blocks)
         if len(text) <= max_characters:
             return text
@@ -272,12 +290,16 @@ def parse_faulthandler(text: str) -> Stacks | None:
     frames: list[StackFrame] | None = None  # to which the next lines belong, if to any
     c_frames: list[str] | None = None
     is_after_empty = True
-    for line in (each.removesuffix("\r") for each in text[:MAX_STACKS_CHARACTERS].split("\n")):
+    for line in (
+        each.removesuffix("\r") for each in text[:MAX_STACKS_CHARACTERS].split("\n")
+    ):
         if frames is not None and (found := _FRAME.fullmatch(line)):
             if len(frames) < _MAX_FRAMES:
                 path, number, function = found.groups()
                 place = int(number) if number.isdecimal() else None
-                frames.append(_frame(_unescaped(function), _unescaped(path or "???"), place))
+                frames.append(
+                    _frame(_unescaped(function), _unescaped(path or "???"), place)
+                )
         elif c_frames is not None and line.startswith("  "):
             if len(c_frames) < _MAX_C_FRAMES:
                 c_frames.append(_clean(line, _MAX_PATH))
@@ -289,7 +311,9 @@ def parse_faulthandler(text: str) -> Stacks | None:
         return None
     dump = next((dump for dump in dumps if dump.is_fatal), dumps[-1])
     return Stacks(
-        threads=tuple(replace(thread, frames=tuple(frames)) for thread, frames in dump.threads),
+        threads=tuple(
+            replace(thread, frames=tuple(frames)) for thread, frames in dump.threads
+        ),
         c_frames=tuple(dump.c_frames),
         source="faulthandler",
     )
@@ -308,11 +332,17 @@ def _read_header(
     if line == _C_STACK and dumps and not dumps[-1].is_closed:
         dumps[-1].is_closed = True
         return None, dumps[-1].c_frames
-    is_fatal, is_thread = bool(_FATAL.match(line)), found is not None or line == _ONE_STACK
+    is_fatal, is_thread = (
+        bool(_FATAL.match(line)),
+        found is not None or line == _ONE_STACK,
+    )
     if (
         is_fatal
         or _TIMEOUT.fullmatch(line)
-        or ((is_thread or line == _NOT_ALL) and _needs_dump(dumps, thread_id, is_after_empty))
+        or (
+            (is_thread or line == _NOT_ALL)
+            and _needs_dump(dumps, thread_id, is_after_empty)
+        )
     ):
         if len(dumps) > _MAX_DUMPS:
             # The first fatal one and the last one are what counts.
@@ -321,13 +351,19 @@ def _read_header(
     if is_thread and len(dumps[-1].threads) < _MAX_THREADS:
         shown = None if name is None else _clean(name, _MAX_NAME)
         is_current = kind == "Current thread"
-        thread = Thread(name=shown, thread_id=thread_id, is_current=is_current, frames=())
+        thread = Thread(
+            name=shown, thread_id=thread_id, is_current=is_current, frames=()
+        )
         dumps[-1].threads.append((thread, []))
         return dumps[-1].threads[-1][1], None
     return None, None
 
 
-def _needs_dump(dumps: list[_Dump], thread_id: int | None, is_after_empty: bool) -> bool:  # noqa: FBT001 - of three
+def _needs_dump(
+    dumps: list[_Dump],
+    thread_id: int | None,
+    is_after_empty: bool,  # noqa: FBT001 - of three
+) -> bool:
     """Tell whether a thread can't belong to the last dump."""
     last = dumps[-1] if dumps else None
     if last is None or not last.threads:
@@ -388,11 +424,15 @@ def parse_py_spy(text: str) -> Stacks | None:
             function, path = told.get("name"), told.get("filename")
             if isinstance(function, str) and isinstance(path, str):
                 frames.append(_frame(function, path, told.get("line")))
-        name, number, owns_gil = map(thread.get, ("thread_name", "thread_id", "owns_gil"))
+        name, number, owns_gil = map(
+            thread.get, ("thread_name", "thread_id", "owns_gil")
+        )
         threads.append(
             Thread(
                 name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
-                thread_id=number if type(number) is int and number.bit_length() <= 64 else None,
+                thread_id=number
+                if type(number) is int and number.bit_length() <= 64
+                else None,
                 owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
                 frames=tuple(frames),
             )
@@ -408,7 +448,10 @@ def current_frames_stacks(*, without: Collection[int | None] = ()) -> Stacks | N
     """
     from traceback import walk_stack
 
-    names = {vars(thread)["_ident"]: vars(thread)["_name"] for thread in threading.enumerate()}
+    names = {
+        vars(thread)["_ident"]: vars(thread)["_name"]
+        for thread in threading.enumerate()
+    }
     threads = tuple(
         Thread(
             name=names.get(number),
@@ -445,7 +488,9 @@ class NoStacksError(Exception):
     """The stacks of a process can't be read; says why."""
 
 
-def read_stacks(process_id: int, dump: Path, number: int, seconds: float = 2.0) -> Stacks:
+def read_stacks(
+    process_id: int, dump: Path, number: int, seconds: float = 2.0
+) -> Stacks:
     """Return the stacks of a process that is blocked or frozen.
 
     py-spy reads them where it is installed and allowed to. Or else the process is asked to write
@@ -497,8 +542,12 @@ def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
     output, complaint = bytearray(), bytearray()
     try:
         with selectors.DefaultSelector() as selector:
-            selector.register(child.stdout, selectors.EVENT_READ, (output, MAX_STACKS_CHARACTERS))
-            selector.register(child.stderr, selectors.EVENT_READ, (complaint, _MAX_COMPLAINT))
+            selector.register(
+                child.stdout, selectors.EVENT_READ, (output, MAX_STACKS_CHARACTERS)
+            )
+            selector.register(
+                child.stderr, selectors.EVENT_READ, (complaint, _MAX_COMPLAINT)
+            )
             while selector.get_map():
                 ready = selector.select(max(0.0, deadline - time.monotonic()))
                 if not ready:
@@ -544,11 +593,15 @@ def _ask_itself(process_id: int, dump: Path, number: int, seconds: float) -> Sta
             time.sleep(_LOOK_SECONDS)
         length = min(max(0, size - before.st_size), MAX_STACKS_CHARACTERS)
         text = os.pread(descriptor, length, before.st_size).decode("utf-8", "replace")
-        with suppress(OSError):  # what the process writes at its end is read apart from this
+        with suppress(
+            OSError
+        ):  # what the process writes at its end is read apart from this
             os.ftruncate(descriptor, before.st_size)
     stacks = parse_faulthandler(text)
     if stacks is None:
-        raise NoStacksError(f"the process did not write its stacks within {seconds:g} s")
+        raise NoStacksError(
+            f"the process did not write its stacks within {seconds:g} s"
+        )
     return stacks
 
 
@@ -574,9 +627,13 @@ def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
         if identity_of(file) not in opened:
             raise NoStacksError("the process has closed the file for its stacks")
         if not catches(process_id, number):
-            raise NoStacksError("the process no longer writes its stacks when it is asked to")
+            raise NoStacksError(
+                "the process no longer writes its stacks when it is asked to"
+            )
         if not is_restarted(process_id) and is_gil_held(process_id):
-            raise NoStacksError("the process is in a C function that a signal might end early")
+            raise NoStacksError(
+                "the process is in a C function that a signal might end early"
+            )
         signal.pidfd_send_signal(process, number)
 
 
@@ -601,7 +658,9 @@ def is_gil_held(process_id: int) -> bool | None:
         if place is None:
             return None
         file, offset = place
-        base = min(start for start, _, mapped in _mappings(process_id) if mapped == file)
+        base = min(
+            start for start, _, mapped in _mappings(process_id) if mapped == file
+        )
         seen = set()
         with open(f"/proc/{process_id}/mem", "rb", buffering=0) as memory:
             for look in range(_LOOKS_AT_LOCK):
@@ -611,7 +670,12 @@ def is_gil_held(process_id: int) -> bool | None:
                 if is_held not in (0, 1) or not 0 < interval < 1 << 40:
                     return None
                 seen.add((holder, is_held))
-    except (OSError, ValueError, OverflowError, struct.error):  # ValueError: no mapping of the file
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        struct.error,
+    ):  # ValueError: no mapping of the file
         return None
     return len(seen) == 1 and seen.pop()[1] == 1
 
@@ -632,7 +696,9 @@ def _place_of_lock() -> tuple[tuple[str, str], int] | None:
         return None
     state.restype = ctypes.c_size_t
     mappings = _mappings(os.getpid())
-    file = next((mapped for start, end, mapped in mappings if start <= runtime < end), None)
+    file = next(
+        (mapped for start, end, mapped in mappings if start <= runtime < end), None
+    )
     if file is None:
         return None
     held = _LOCK.pack(round(sys.getswitchinterval() * 1e6), state(), 1)
@@ -647,7 +713,9 @@ def _place_of_lock() -> tuple[tuple[str, str], int] | None:
     at = content.find(held)
     if at < 0 or content.find(held, at + 1) >= 0:
         return None
-    return file, runtime + at - min(start for start, _, mapped in mappings if mapped == file)
+    return file, runtime + at - min(
+        start for start, _, mapped in mappings if mapped == file
+    )
 
 
 def _mappings(process_id: int) -> list[tuple[int, int, tuple[str, str]]]:

@@ -95,13 +95,18 @@ def answers_at_a_price(case: BenchCase) -> Answer:
     """Return an answer with all that one can have, after spending something already."""
     case.spend(0.5, calls=1)
     return Answer(
-        output={"got": case.input}, cost_usd=0.25, usage={"calls": 2}, transcript=["hello"]
+        output={"got": case.input},
+        cost_usd=0.25,
+        usage={"calls": 2},
+        transcript=["hello"],
     )
 
 
 async def spends_later(case: BenchCase) -> object:
     """Spend from a thread and from a coroutine."""
-    await asyncio.gather(*(asyncio.to_thread(case.spend, 0.01, tokens=3) for _ in range(50)))
+    await asyncio.gather(
+        *(asyncio.to_thread(case.spend, 0.01, tokens=3) for _ in range(50))
+    )
     case.spend(0.5)
     return case.input
 

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.isolate import child, processes, wire
-from pytest_failure_taxonomy.bench.isolate.client import how_it_ended, rubric_environment
+from pytest_failure_taxonomy.bench.isolate.client import (
+    how_it_ended,
+    rubric_environment,
+)
 
 MESSAGES = st.lists(
     st.tuples(
@@ -148,7 +151,17 @@ def test_a_folder_as_it_was_created_is_untouched(tmp_path: Path) -> None:
         lambda folder: ((folder / "work").rmdir(), (folder / "work").symlink_to("/")),
         lambda folder: ((folder / "work").rmdir(), (folder / "work").touch()),
     ],
-    ids=["file", "hidden", "beside", "mode", "outer", "gone", "renamed", "link", "no-folder"],
+    ids=[
+        "file",
+        "hidden",
+        "beside",
+        "mode",
+        "outer",
+        "gone",
+        "renamed",
+        "link",
+        "no-folder",
+    ],
 )
 def test_a_folder_that_a_case_has_changed_is_not_untouched(
     tmp_path: Path, change: Callable[[Path], object]

@@ -15,9 +15,15 @@ import pytest
 from pytest_failure_taxonomy.bench.isolate import client
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, defines_grade
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings
-from pytest_failure_taxonomy.bench.scores import RubricAnswer, RubricError, RubricTimeoutError
+from pytest_failure_taxonomy.bench.scores import (
+    RubricAnswer,
+    RubricError,
+    RubricTimeoutError,
+)
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="there is no server without it"
+)
 
 Mode = Literal["warm", "fresh"]
 PASSED = {"passed": True, "score": 1.0, "breakdown": {}}
@@ -41,19 +47,24 @@ def rubric(folder: Path, source: str) -> Path:
     return path
 
 
-def answer_of(path: Path, output: object = None, mode: Mode = "warm", **fields: Any) -> Any:
+def answer_of(
+    path: Path, output: object = None, mode: Mode = "warm", **fields: Any
+) -> Any:
     """Return what a rubric answers to one output."""
     return graded(path, [output], mode, **fields)[0]
 
 
-def graded(path: Path, outputs: list[Any], mode: Mode = "warm", **fields: Any) -> list[Any]:
+def graded(
+    path: Path, outputs: list[Any], mode: Mode = "warm", **fields: Any
+) -> list[Any]:
     """Return the answers to outputs that are graded at the same time; errors as values."""
 
     async def run() -> list[Any]:
         grader = IsolatedRubric(path, settings_of(30.0, mode))
         try:
             return await asyncio.gather(
-                *(grader(case(**fields), output) for output in outputs), return_exceptions=True
+                *(grader(case(**fields), output) for output in outputs),
+                return_exceptions=True,
             )
         finally:
             await grader.aclose()
@@ -66,7 +77,9 @@ def graded(path: Path, outputs: list[Any], mode: Mode = "warm", **fields: Any) -
 
 
 @pytest.mark.parametrize("mode", ["warm", "fresh"])
-def test_grade_is_given_the_case_of_the_file_and_the_output(tmp_path: Path, mode: Mode) -> None:
+def test_grade_is_given_the_case_of_the_file_and_the_output(
+    tmp_path: Path, mode: Mode
+) -> None:
     """A rubric sees plain dicts, equal to what the file and the system said."""
     path = rubric(tmp_path, GRADE + "return {'case': case, 'output': output}\n")
     found = answer_of(path, {"é": [1, None]}, mode, input={"q": 2}, level=3)
@@ -145,7 +158,9 @@ def test_many_cases_run_at_a_time_and_each_has_its_own_answer(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_each_case_has_an_empty_folder_whatever_those_before_it_did(tmp_path: Path) -> None:
+def test_each_case_has_an_empty_folder_whatever_those_before_it_did(
+    tmp_path: Path,
+) -> None:
     """A folder that a case left untouched is given to the next one; any other is not."""
     source = """
 import os
@@ -167,7 +182,21 @@ def grade(case, output):
         os._exit(0)
     return {"found": found, "folder": os.environ["HOME"]}
 """
-    outputs = ["", "", "file", "", "beside", "", "mode", "", "remove", "", "fork", "", ""]
+    outputs = [
+        "",
+        "",
+        "file",
+        "",
+        "beside",
+        "",
+        "mode",
+        "",
+        "remove",
+        "",
+        "fork",
+        "",
+        "",
+    ]
     path = rubric(tmp_path, source)
 
     async def run() -> list[Any]:
@@ -213,11 +242,23 @@ def test_one_that_kills_the_server_costs_the_others_nothing(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("source", "message", "traceback"),
     [
-        ("import not_there\n", "could not be loaded: ModuleNotFoundError: No module", "line 1"),
-        ("def grade(:\n", "could not be loaded: SyntaxError: invalid syntax", "def grade(:"),
+        (
+            "import not_there\n",
+            "could not be loaded: ModuleNotFoundError: No module",
+            "line 1",
+        ),
+        (
+            "def grade(:\n",
+            "could not be loaded: SyntaxError: invalid syntax",
+            "def grade(:",
+        ),
         ("x = 1\n", "it defines no function `grade(case, output)`", ""),
         ("import os\nos._exit(3)\n", "exited with code 3 while it was loaded", ""),
-        ("import os\nos.kill(os.getpid(), 9)\n", "was killed by SIGKILL while it was loaded", ""),
+        (
+            "import os\nos.kill(os.getpid(), 9)\n",
+            "was killed by SIGKILL while it was loaded",
+            "",
+        ),
     ],
 )
 def test_a_rubric_that_can_not_be_loaded_says_so_of_each_case(
@@ -244,7 +285,9 @@ def test_loading_has_a_limit_too(tmp_path: Path) -> None:
         grader = IsolatedRubric(path, settings_of(0.3))
         try:
             for _ in range(2):
-                with pytest.raises(RubricTimeoutError, match=r"was not loaded within 0\.3 s"):
+                with pytest.raises(
+                    RubricTimeoutError, match=r"was not loaded within 0\.3 s"
+                ):
                     await grader(case(), None)
         finally:
             await grader.aclose()
@@ -290,7 +333,9 @@ async def until_gone(process_id: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_nothing_is_left_when_it_is_forgotten(tmp_path: Path, private_places: Path) -> None:
+def test_nothing_is_left_when_it_is_forgotten(
+    tmp_path: Path, private_places: Path
+) -> None:
     """Without any `aclose`, the end of the object ends its server."""
     grader = IsolatedRubric(rubric(tmp_path, GRADE + "return output\n"), settings_of())
 
@@ -314,7 +359,9 @@ asyncio.run(main())
 """
 
 
-def test_the_death_of_the_client_ends_everything(tmp_path: Path, private_places: Path) -> None:
+def test_the_death_of_the_client_ends_everything(
+    tmp_path: Path, private_places: Path
+) -> None:
     """Server, case and its descendants die with a client that is killed; the folder goes, too."""
     path = rubric(
         tmp_path,
@@ -323,7 +370,14 @@ def test_the_death_of_the_client_ends_everything(tmp_path: Path, private_places:
         "    time.sleep(600)\n",
     )
     note = tmp_path / "processes"
-    arguments = [sys.executable, "-c", PROGRAM, str(path), str(private_places), str(note)]
+    arguments = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(path),
+        str(private_places),
+        str(note),
+    ]
     with subprocess.Popen(arguments) as process:
         while not note.exists() or note.read_text().count("\n") < 2:
             assert process.poll() is None
@@ -346,14 +400,22 @@ print(json.dumps({"got": given, "name": __name__, "args": sys.argv[1:]}))
 def test_a_script_reads_stdin_and_prints_its_verdict(tmp_path: Path) -> None:
     """A fresh rubric without `grade` is run as `python rubric.py`."""
     found = answer_of(rubric(tmp_path, SCRIPT), [1], "fresh")
-    assert found == {"got": {"case": {"id": "c"}, "output": [1]}, "name": "__main__", "args": []}
+    assert found == {
+        "got": {"case": {"id": "c"}, "output": [1]},
+        "name": "__main__",
+        "args": [],
+    }
 
 
 @pytest.mark.parametrize(
     ("source", "message", "printed"),
     [
         ("pass", "printed nothing on stdout; one JSON object", ""),
-        ("print('debug'); print({})", "printed 'debug\\n{}' on stdout; one JSON object", ""),
+        (
+            "print('debug'); print({})",
+            "printed 'debug\\n{}' on stdout; one JSON object",
+            "",
+        ),
         ("print('[]')", "printed '[]' on stdout", ""),
         ("1 / 0", "exited with code 1", "ZeroDivisionError: division by zero"),
         ("print('{}'); import os; os.abort()", "was killed by SIGABRT", ""),
@@ -392,7 +454,10 @@ def test_a_grade_is_found_without_running_anything(
 def test_what_json_can_not_hold_is_no_question(tmp_path: Path) -> None:
     """A case that can't be sent is an error of that case."""
     found = answer_of(rubric(tmp_path, GRADE + "return 1\n"), object())
-    assert str(found) == "can't be given its case: Object of type object is not JSON serializable"
+    assert (
+        str(found)
+        == "can't be given its case: Object of type object is not JSON serializable"
+    )
 
 
 def test_the_traceback_shows_the_rubric_alone(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ HAS_FORK: Final = hasattr(os, "fork")
 
 @pytest.fixture(
     params=[
-        pytest.param(True, marks=pytest.mark.skipif(not HAS_FORK, reason="there is no fork")),
+        pytest.param(
+            True, marks=pytest.mark.skipif(not HAS_FORK, reason="there is no fork")
+        ),
         False,
     ],
     ids=["fork", "interpreter"],
@@ -34,7 +36,9 @@ def forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     return bool(request.param)
 
 
-def called(system: str, given: Any = None, limit_seconds: float = 60.0) -> tuple[Any, Spending]:
+def called(
+    system: str, given: Any = None, limit_seconds: float = 60.0
+) -> tuple[Any, Spending]:
     """Return what a system returns or raises, and what it spent."""
     spending = Spending()
 
@@ -109,7 +113,9 @@ def test_what_was_spent_counts_if_the_server_dies() -> None:
 
 
 @pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize(("how", "name"), [("as it is", "RateLimitError"), ("wrapped", "OddError")])
+@pytest.mark.parametrize(
+    ("how", "name"), [("as it is", "RateLimitError"), ("wrapped", "OddError")]
+)
 def test_an_exception_brings_its_kind(how: str, name: str) -> None:
     """It is that of the exception or else of its cause; so is the pause that a server asks for."""
     error, _ = called("is_rate_limited", given=how)

@@ -15,7 +15,9 @@ from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.bench.user_code import ToldError
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="there is no server without it"
+)
 
 SYSTEMS: Final = "tests.unit.bench.isolate.systems"
 
@@ -24,7 +26,9 @@ def result_of(system: str, **fields: Any) -> Any:
     """Return what a system returns, or its error."""
 
     async def run() -> Any:
-        isolated = IsolatedSystem(f"{SYSTEMS}:{system}" if ":" not in system else system)
+        isolated = IsolatedSystem(
+            f"{SYSTEMS}:{system}" if ":" not in system else system
+        )
         try:
             return (await isolated(BenchCase(case_id="c", **fields))).output
         except ToldError as error:
@@ -74,14 +78,26 @@ NO_MODULE: Final = (
         ("returns_object", "TypeError", "$ is of type object, which JSON can't hold"),
         ("exits", "ProcessDied", "the system's process exited with code 3"),
         ("dies", "ProcessDied", "the system's process was killed by SIGSEGV"),
-        ("kills_parent", "ProcessDied", "the process that starts the system's was killed"),
-        ("not_there", "BenchError", f"{SYSTEMS} has no 'not_there'; name one of its callables"),
+        (
+            "kills_parent",
+            "ProcessDied",
+            "the process that starts the system's was killed",
+        ),
+        (
+            "not_there",
+            "BenchError",
+            f"{SYSTEMS} has no 'not_there'; name one of its callables",
+        ),
         (
             "no_such_module_x:y",
             "BenchError",
             NO_MODULE,
         ),
-        ("NOT_CALLABLE", "BenchError", f"'{SYSTEMS}:NOT_CALLABLE' is int and can't be called"),
+        (
+            "NOT_CALLABLE",
+            "BenchError",
+            f"'{SYSTEMS}:NOT_CALLABLE' is int and can't be called",
+        ),
     ],
 )
 def test_an_error_has_the_name_and_words_of_the_original(
@@ -99,7 +115,10 @@ def test_an_error_brings_its_traceback_and_what_was_printed() -> None:
     assert found.printed == "before\n"
     shown = found.traceback.text()
     first, *_, last = shown.splitlines()
-    assert (first, last) == ("Traceback (most recent call last):", f"{SYSTEMS}.OddError: it is odd")
+    assert (first, last) == (
+        "Traceback (most recent call last):",
+        f"{SYSTEMS}.OddError: it is odd",
+    )
     assert shown.count('File "') == 1
 
 
@@ -155,7 +174,9 @@ def results_of(system: str, cases: Sequence[BenchCase]) -> list[Any]:
 def test_what_was_in_flight_when_its_server_was_killed_is_lost(number: str) -> None:
     """Nobody knows which of the cases did it, so none of them failed."""
     doing = ["wait", "wait", number]
-    results = results_of("signals_parent", [BenchCase(case_id=end, input=end) for end in doing])
+    results = results_of(
+        "signals_parent", [BenchCase(case_id=end, input=end) for end in doing]
+    )
     assert [(type(error).__name__, error.is_lost) for error in results] == [
         ("ProcessDied", True)
     ] * 3
@@ -180,7 +201,9 @@ def test_its_time_is_that_of_its_process() -> None:
     """Neither the start of the server nor that of its process is the system's time."""
     spending = Spending()
     began = time.perf_counter()
-    (result,) = results_of("answers_later", [BenchCase(case_id="c").spending_to(spending)])
+    (result,) = results_of(
+        "answers_later", [BenchCase(case_id="c").spending_to(spending)]
+    )
     assert result.output is None
     assert spending.seconds is not None
     assert 0.009 <= spending.seconds < time.perf_counter() - began - 0.02
@@ -197,7 +220,10 @@ def test_a_cancelled_system_is_killed_with_its_children(tmp_path: Path) -> None:
     note = tmp_path / "processes"
 
     async def run() -> None:
-        hanging, other = IsolatedSystem(f"{SYSTEMS}:hangs"), IsolatedSystem(f"{SYSTEMS}:answers")
+        hanging, other = (
+            IsolatedSystem(f"{SYSTEMS}:hangs"),
+            IsolatedSystem(f"{SYSTEMS}:answers"),
+        )
         try:
             task = asyncio.create_task(hanging(BenchCase(case_id="c", input=str(note))))
             while lines_of(note) < 2:  # noqa: ASYNC110 - no event of this process

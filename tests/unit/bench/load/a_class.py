@@ -18,7 +18,9 @@ GOOD: Final = {
 }
 
 
-def write_class(folder: Path, files: dict[str, str | bytes | None] | None = None) -> Path:
+def write_class(
+    folder: Path, files: dict[str, str | bytes | None] | None = None
+) -> Path:
     """Write the good task class with some of its files changed, added or (`None`) left out."""
     for name, content in ({**GOOD, **files} if files else GOOD).items():
         path = folder / name

@@ -17,12 +17,28 @@ from pytest_failure_taxonomy.errors import BenchError
 from tests.unit.bench.load.a_class import write_class
 
 FILES: Final = (
-    *("failure_modes.yaml", "breakdown_keys.yaml", "bench.yaml", "rubric.py", "cases/a.yaml"),
+    *(
+        "failure_modes.yaml",
+        "breakdown_keys.yaml",
+        "bench.yaml",
+        "rubric.py",
+        "cases/a.yaml",
+    ),
     *("cases/b.yaml", "cases/b.jsonl", "cases/b.csv", "oracle/o.yaml"),
 )
 _WORDS: Final = st.sampled_from(
     (
-        *("id", "input", "tags", "case", "output", "expect", "severity", "description", "block"),
+        *(
+            "id",
+            "input",
+            "tags",
+            "case",
+            "output",
+            "expect",
+            "severity",
+            "description",
+            "block",
+        ),
         *(
             "gate",
             "min_passed_cases",
@@ -37,19 +53,54 @@ _WORDS: Final = st.sampled_from(
     )
 )
 _SCALARS: Final = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | _WORDS
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | _WORDS
 )
 _TREES: Final = st.recursive(
     _SCALARS,
-    lambda each: st.lists(each, max_size=4) | st.dictionaries(_SCALARS, each, max_size=4),
+    lambda each: (
+        st.lists(each, max_size=4) | st.dictionaries(_SCALARS, each, max_size=4)
+    ),
     max_leaves=12,
 )
 _TEXT_OF_YAML: Final = st.lists(
     st.sampled_from(
         (
-            *("id: ", "- ", "\n", "  ", ": ", "&a ", "*a", "[", "]", "{", "}", ", ", "'", '"'),
+            *(
+                "id: ",
+                "- ",
+                "\n",
+                "  ",
+                ": ",
+                "&a ",
+                "*a",
+                "[",
+                "]",
+                "{",
+                "}",
+                ", ",
+                "'",
+                '"',
+            ),
             *("id,", "id\n", "input:json", "a,1\n", '""', "tags,"),
-            *("!!set ", "!!int ", "? ", "|\n", "a", "1", "<<: ", "---\n", "#", "~", "\t", "no"),
+            *(
+                "!!set ",
+                "!!int ",
+                "? ",
+                "|\n",
+                "a",
+                "1",
+                "<<: ",
+                "---\n",
+                "#",
+                "~",
+                "\t",
+                "no",
+            ),
         )
     ),
     max_size=30,
@@ -110,10 +161,14 @@ def test_any_content_is_a_class_or_a_list_of_problems(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(content=st.one_of(st.text(max_size=60).map(str.encode), st.binary(max_size=30)))
-def test_any_python_is_keys_or_a_list_of_problems(tmp_path: Path, content: bytes) -> None:
+def test_any_python_is_keys_or_a_list_of_problems(
+    tmp_path: Path, content: bytes
+) -> None:
     """A file of keys is never run, whatever it says."""
     head = b"from enum import StrEnum\nclass K(StrEnum):\n    A = "
-    write_class(tmp_path, {"breakdown_keys.yaml": None, "breakdown_keys.py": head + content})
+    write_class(
+        tmp_path, {"breakdown_keys.yaml": None, "breakdown_keys.py": head + content}
+    )
     (tmp_path / "breakdown_keys.yaml").unlink(missing_ok=True)
     cases, told = _load(tmp_path)
     assert cases or all("/breakdown_keys.py:" in line for line in told)
@@ -132,6 +187,8 @@ def test_values_arrive_as_they_were_written(tmp_path: Path, tree: object) -> Non
     write_class(tmp_path, {"cases/a.jsonl": lines, "cases/a.yaml": text.encode()})
     cases, told = _load(tmp_path)
     if told:
-        assert all("which YAML forbids" in line or "a key '<<' merges" in line for line in told)
+        assert all(
+            "which YAML forbids" in line or "a key '<<' merges" in line for line in told
+        )
     else:
         assert [case.input for case in cases] == [written, written]

@@ -15,7 +15,9 @@ from pytest_failure_taxonomy.bench.load import cases as case_files
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from tests.unit.bench.load.a_class import problems_of, write_class
 
-FORM: Final = "it is CSV in UTF-8, separated by commas, with the names of its columns first"
+FORM: Final = (
+    "it is CSV in UTF-8, separated by commas, with the names of its columns first"
+)
 ONE_EACH: Final = "give each column one cell, quoted if it holds a comma"
 
 
@@ -71,7 +73,10 @@ def test_what_a_case_may_cost(tmp_path: Path) -> None:
         ),
         ("", [f"1: the file is empty; {FORM}"]),
         ("\n\n", [f"1: the file is empty; {FORM}"]),
-        ("id,input\n", ["1: there is no row below the names of the columns; write one a case"]),
+        (
+            "id,input\n",
+            ["1: there is no row below the names of the columns; write one a case"],
+        ),
         ("input,x\n1,2\n", [f"1: no column is named id; {FORM}"]),
         ("id;input\na;b\n", [f"1: no column is named id; {FORM}"]),
         (
@@ -122,12 +127,21 @@ def test_what_a_case_may_cost(tmp_path: Path) -> None:
                 "3: rubric_wall_clock_seconds: 'nan' is not a finite number; write one",
             ],
         ),
-        (b"id,input\na,\xff\nb\n\xfe,1", [f"2: not UTF-8; {FORM}", "3: the row", "4: not UTF-8"]),
+        (
+            b"id,input\na,\xff\nb\n\xfe,1",
+            [f"2: not UTF-8; {FORM}", "3: the row", "4: not UTF-8"],
+        ),
         ("id,input\na,1\n".encode("utf-16"), [f"1: not UTF-8; {FORM}"]),
         (b"id,input\na,\0\n", [f"2: holds a NUL byte; {FORM}"]),
-        ('id,input\na,1\nb,"2\nc,3\n', [f"3: not CSV (a quote is never closed); {FORM}"]),
+        (
+            'id,input\na,1\nb,"2\nc,3\n',
+            [f"3: not CSV (a quote is never closed); {FORM}"],
+        ),
         ('id,input\na,"1"x\nb\n', ["2: not CSV (',' expected after '\"'); "]),
-        ("id,timeout_per_case\na,1\n", ["2: unknown limit 'timeout_per_case'; did you mean"]),
+        (
+            "id,timeout_per_case\na,1\n",
+            ["2: unknown limit 'timeout_per_case'; did you mean"],
+        ),
     ],
 )
 def test_mistakes(tmp_path: Path, content: str | bytes, problems: list[str]) -> None:
@@ -152,13 +166,17 @@ def test_a_cell_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert csv.field_size_limit() == before
 
 
-_TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+_TEXT: Final = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+)
 
 
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(st.tuples(_TEXT, _TEXT), min_size=1, max_size=5))
-def test_cells_arrive_as_a_writer_wrote_them(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
+def test_cells_arrive_as_a_writer_wrote_them(
+    tmp_path: Path, rows: list[tuple[str, str]]
+) -> None:
     """Whatever Python's own writer quotes is read back equal."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_ALL)

@@ -12,10 +12,14 @@ from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from pytest_failure_taxonomy.bench.sharding import taxonomy_digest
 from tests.unit.bench.load.a_class import problems_of, write_class
 
-CODES: Final = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
+CODES: Final = (
+    "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
+)
 CODES_FORM: Final = "failure_modes.yaml is YAML in UTF-8 with a code in each line"
 KEYS: Final = "write a list of keys, such as `- precision`, or [] for none"
-ENUM: Final = 'write `class BreakdownKey(StrEnum):` and below it members, such as `OK = "ok"`'
+ENUM: Final = (
+    'write `class BreakdownKey(StrEnum):` and below it members, such as `OK = "ok"`'
+)
 ONLY: Final = "only a docstring, imports from enum and one StrEnum may stand here"
 GRADE: Final = "write `def grade(case, output):`"
 
@@ -28,7 +32,10 @@ GRADE: Final = "write `def grade(case, output):`"
         ("- a.b\n", f"1: a list where the file begins; {CODES}"),
         ("tests.failed", f"1: the value 'tests.failed' where the file begins; {CODES}"),
         ("a:", "1: 'a' is empty; write severity: and description: below it"),
-        ("a: block", "1: 'a' is the value 'block'; write severity: and description: below it"),
+        (
+            "a: block",
+            "1: 'a' is the value 'block'; write severity: and description: below it",
+        ),
         ("a: {severity: block}", "1: 'a' has no description; say what the code means"),
         ("a: {description: x}", "1: 'a' has no severity; add one of block, warn, info"),
         (
@@ -120,11 +127,17 @@ GRADE: Final = "write `def grade(case, output):`"
             "<<: {severity: info, description: x}",
             "1: a key '<<' merges other mappings; write the keys themselves",
         ),
-        ("a: {}\n---\nb: {}", "2: not YAML (expected a single document in the stream; but found"),
+        (
+            "a: {}\n---\nb: {}",
+            "2: not YAML (expected a single document in the stream; but found",
+        ),
         ("a: {\nb: ]\n", "2: not YAML ("),
         (b"a: \xff", f"1: not UTF-8 at byte 3; {CODES_FORM}"),
         ("a: \0", f"1: holds a NUL byte; {CODES_FORM}"),
-        ("a:\n- \x07", rf"2: holds the character '\x07', which YAML forbids; {CODES_FORM}"),
+        (
+            "a:\n- \x07",
+            rf"2: holds the character '\x07', which YAML forbids; {CODES_FORM}",
+        ),
         ("a: {}".encode("utf-16"), f" is UTF-16; {CODES_FORM}"),
         ("[" * 5_000, f" nested too deep; {CODES_FORM}"),
         ("a" * (1024 * 1024 + 1), f" bigger than 1 MiB; {CODES_FORM}"),
@@ -159,7 +172,10 @@ def test_a_runner_code_is_block(tmp_path: Path, code: str, severity: str) -> Non
         ("- a\n- ''", "2: a key is empty; give it a name, such as tests.failed"),
         ("- [a]", "1: a key is a list, not a string; write one"),
         ("- a\n- b\n- a", "3: the key 'a' stands in line 1 already; give it once"),
-        ("- a b", "1: a key 'a b' is no name; write printable characters without blanks, such as"),
+        (
+            "- a b",
+            "1: a key 'a b' is no name; write printable characters without blanks, such as",
+        ),
         ("- &x a\n- *x", "2: '*x' refers to an anchor; write the value itself here"),
         (
             "- Model_Says_so",
@@ -168,18 +184,39 @@ def test_a_runner_code_is_block(tmp_path: Path, code: str, severity: str) -> Non
                 " ([Model_Says]_so); name what the rubric measures"
             ),
         ),
-        ("- the_CONFIDENCE", "1: the key 'the_CONFIDENCE' holds 'confidence', a model's opinion"),
+        (
+            "- the_CONFIDENCE",
+            "1: the key 'the_CONFIDENCE' holds 'confidence', a model's opinion",
+        ),
         (
             "- AllMost",
             "1: the key 'AllMost' holds 'llm', a model's opinion of itself (A[llM]ost); ",
         ),
-        ("- self_reported", "1: the key 'self_reported' holds 'self_reported', a model's opinion"),
-        ("- stars: [1, 5]", "1: 'stars' is a list; write `- stars: {range: [1, 5]}`, or the key"),
-        ("- stars: {}", "1: 'stars' has no range; write `- stars: {range: [1, 5]}`, or the key"),
-        ("- stars: {range: [5, 1]}", "1: stars.range: is no range; write the least value and a"),
-        ("- stars: {range: [1]}", "1: stars.range: is no range; write the least value and a"),
+        (
+            "- self_reported",
+            "1: the key 'self_reported' holds 'self_reported', a model's opinion",
+        ),
+        (
+            "- stars: [1, 5]",
+            "1: 'stars' is a list; write `- stars: {range: [1, 5]}`, or the key",
+        ),
+        (
+            "- stars: {}",
+            "1: 'stars' has no range; write `- stars: {range: [1, 5]}`, or the key",
+        ),
+        (
+            "- stars: {range: [5, 1]}",
+            "1: stars.range: is no range; write the least value and a",
+        ),
+        (
+            "- stars: {range: [1]}",
+            "1: stars.range: is no range; write the least value and a",
+        ),
         ("- stars: {rang: [1, 5]}", "1: unknown key 'stars.rang'; did you mean range?"),
-        ("- a\n- a: {range: [1, 5]}", "2: the key 'a' stands in line 1 already; give it once"),
+        (
+            "- a\n- a: {range: [1, 5]}",
+            "2: the key 'a' stands in line 1 already; give it once",
+        ),
     ],
 )
 def test_breakdown_keys(tmp_path: Path, content: str, problem: str) -> None:
@@ -191,7 +228,9 @@ def test_breakdown_keys(tmp_path: Path, content: str, problem: str) -> None:
 
 def test_keys_with_a_range(tmp_path: Path) -> None:
     """A key may have values beyond 0 to 1 if its class says so; that is part of the taxonomy."""
-    write_class(tmp_path, {"breakdown_keys.yaml": "- right\n- stars: {range: [1, 5]}\n"})
+    write_class(
+        tmp_path, {"breakdown_keys.yaml": "- right\n- stars: {range: [1, 5]}\n"}
+    )
     loaded = load_task_class(tmp_path)
     assert loaded.breakdown_keys == {"right", "stars"}
     assert loaded.breakdown_ranges == {"stars": (1.0, 5.0)}
@@ -219,7 +258,10 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
         ("class K(StrEnum)\n", "1: not Python (expected ':'); mend the syntax"),
         ("x = (\n", "1: not Python ('(' was never closed); mend the syntax"),
         ("-" * 50_000 + "1", " not Python ("),
-        (HEAD + "    A = 'a'\nprint('hello')", "4: \"print('hello')\" is neither a StrEnum nor"),
+        (
+            HEAD + "    A = 'a'\nprint('hello')",
+            "4: \"print('hello')\" is neither a StrEnum nor",
+        ),
         (
             "import os\n" + HEAD + "    A = 'a'",
             "1: 'import os' is neither a StrEnum nor an import",
@@ -229,7 +271,10 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
             "4: 'L' is a second class; keep the",
         ),
         ("class K:\n    A = 'a'", f"1: the class 'K' is no StrEnum; {ENUM}"),
-        ("@x\nclass K(StrEnum):\n    A = 'a'", "2: the class 'K' has decorators or keywords;"),
+        (
+            "@x\nclass K(StrEnum):\n    A = 'a'",
+            "2: the class 'K' has decorators or keywords;",
+        ),
         (
             HEAD + "    A = auto()",
             "3: 'A = auto()' is no member with a text of its own; write NAME",
@@ -238,10 +283,19 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
             HEAD + "    A = 5",
             "3: 'A = 5' is no member with a text of its own; write NAME = \"key\"",
         ),
-        (HEAD + "    A = B = 'a'", "3: \"A = B = 'a'\" is no member with a text of its own; write"),
-        (HEAD + "    def f(self): ...", "3: 'def f(self):' is no member with a text of its own;"),
+        (
+            HEAD + "    A = B = 'a'",
+            "3: \"A = B = 'a'\" is no member with a text of its own; write",
+        ),
+        (
+            HEAD + "    def f(self): ...",
+            "3: 'def f(self):' is no member with a text of its own;",
+        ),
         (HEAD + "    _A = 'a'", "3: '_A' is no member; begin it with a letter"),
-        (HEAD + "    A = 'a'\n    A = 'b'", "4: the member 'A' stands in line 3 already; give it"),
+        (
+            HEAD + "    A = 'a'\n    A = 'b'",
+            "4: the member 'A' stands in line 3 already; give it",
+        ),
         (
             HEAD + "    A = 'a'\n    B = 'a'",
             "4: the key 'a' stands in line 3 already; give it once",
@@ -250,11 +304,19 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
             HEAD + "    A = 'x_llm'",
             "3: the key 'x_llm' holds 'llm', a model's opinion of itself",
         ),
-        (HEAD + "    A = ''", "3: a key is empty; give it a name, such as tests.failed"),
-        (b"\xff", "1: not UTF-8 at byte 0; breakdown_keys.py is Python in UTF-8 with one StrEnum"),
+        (
+            HEAD + "    A = ''",
+            "3: a key is empty; give it a name, such as tests.failed",
+        ),
+        (
+            b"\xff",
+            "1: not UTF-8 at byte 0; breakdown_keys.py is Python in UTF-8 with one StrEnum",
+        ),
     ],
 )
-def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem: str) -> None:
+def test_breakdown_keys_in_python(
+    tmp_path: Path, content: str | bytes, problem: str
+) -> None:
     """The file is parsed and never run; what is no text of a member is told with its line."""
     write_class(tmp_path, {"breakdown_keys.yaml": None, "breakdown_keys.py": content})
     (told,) = problems_of(tmp_path)
@@ -264,17 +326,41 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("- a", "1: a list where the file begins; write keys and values, such as `concurrency: 4`"),
-        ("timeout: 5", "1: unknown key 'timeout'; the keys are sut, sut_version, sut_isolation, "),
+        (
+            "- a",
+            "1: a list where the file begins; write keys and values, such as `concurrency: 4`",
+        ),
+        (
+            "timeout: 5",
+            "1: unknown key 'timeout'; the keys are sut, sut_version, sut_isolation, ",
+        ),
         ("concurency: 5", "1: unknown key 'concurency'; did you mean concurrency?"),
-        ("repeat: 1\nrepeat: 2", "2: the key 'repeat' stands in line 1 already; give it once"),
+        (
+            "repeat: 1\nrepeat: 2",
+            "2: the key 'repeat' stands in line 1 already; give it once",
+        ),
         ("sut:", "1: sut: is empty; give it a value or leave it out"),
         ("sut: 5", "1: sut: '5' is not a string; put it in quotes"),
-        ("sut: a.b", "1: sut: 'a.b' names no callable; write it as package.module:callable"),
-        ("sut: a-b:c", "1: sut: 'a-b:c' names no callable; write it as package.module:callable"),
-        ("sut_isolation: proces", "1: sut_isolation: 'proces' is unknown; did you mean process?"),
-        ("rubric_isolation: no", "1: rubric_isolation: 'no' is unknown; write warm or fresh"),
-        ("rubric_isolation: 5", "1: rubric_isolation: '5' is unknown; write warm or fresh"),
+        (
+            "sut: a.b",
+            "1: sut: 'a.b' names no callable; write it as package.module:callable",
+        ),
+        (
+            "sut: a-b:c",
+            "1: sut: 'a-b:c' names no callable; write it as package.module:callable",
+        ),
+        (
+            "sut_isolation: proces",
+            "1: sut_isolation: 'proces' is unknown; did you mean process?",
+        ),
+        (
+            "rubric_isolation: no",
+            "1: rubric_isolation: 'no' is unknown; write warm or fresh",
+        ),
+        (
+            "rubric_isolation: 5",
+            "1: rubric_isolation: '5' is unknown; write warm or fresh",
+        ),
         (
             "timeout_per_case_seconds: 0",
             "1: timeout_per_case_seconds: '0' is not more than 0; write a bigger number",
@@ -307,26 +393,52 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
             "concurrency: 2.0",
             "1: concurrency: '2.0' is not a whole number; write one, without quotes",
         ),
-        ("concurrency: [1]", "1: concurrency: a list is not a whole number; write one, without"),
-        ("max_cost_usd: -1", "1: max_cost_usd: a cap of -1 lets no case run; give more than 0"),
+        (
+            "concurrency: [1]",
+            "1: concurrency: a list is not a whole number; write one, without",
+        ),
+        (
+            "max_cost_usd: -1",
+            "1: max_cost_usd: a cap of -1 lets no case run; give more than 0",
+        ),
         (
             "max_cost_usd: 0",
             "1: max_cost_usd: a cap of 0 lets no case run; give more than 0, or leave it out",
         ),
-        ("hidden: expected", "1: hidden: 'expected' is not a list; write one in brackets"),
-        ("hidden: [input, id]", "1: hidden: 'id' can't be hidden: the system is called by it; "),
-        ("hidden:\n- inptu", "2: hidden: no case has a field 'inptu'; did you mean input?"),
-        ("\ncluster: inptu", "2: cluster: no case has a field 'inptu'; did you mean input?"),
+        (
+            "hidden: expected",
+            "1: hidden: 'expected' is not a list; write one in brackets",
+        ),
+        (
+            "hidden: [input, id]",
+            "1: hidden: 'id' can't be hidden: the system is called by it; ",
+        ),
+        (
+            "hidden:\n- inptu",
+            "2: hidden: no case has a field 'inptu'; did you mean input?",
+        ),
+        (
+            "\ncluster: inptu",
+            "2: cluster: no case has a field 'inptu'; did you mean input?",
+        ),
         ("gate: {min_passed_cases: 0}", "1: gate.min_passed_cases: "),
-        ("gate: {min_cases: 3}", "1: unknown key 'gate.min_cases'; did you mean min_passed_cases?"),
-        (f"repeat: {'9' * 4000}", "1: repeat: the number is more than 1,000; write 1,000 or less"),
+        (
+            "gate: {min_cases: 3}",
+            "1: unknown key 'gate.min_cases'; did you mean min_passed_cases?",
+        ),
+        (
+            f"repeat: {'9' * 4000}",
+            "1: repeat: the number is more than 1,000; write 1,000 or less",
+        ),
         (
             "repeat: 0x" + "f" * 9000,
             "1: '0xfffffffffffffffffffffffffffffffffffffffffffffffffffffff",
         ),
         (
             "retry: {on: [llm.rate_limit]}",
-            ("1: retry.on: 'llm.rate_limit' is no kind of failure; near it are llm.rate_limited,"),
+            (
+                "1: retry.on: 'llm.rate_limit' is no kind of failure; near it are llm.rate_limited,"
+            ),
         ),
         (
             "retry: {on: ['*', sandbox.*, nothing.like.it]}",
@@ -335,13 +447,22 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
                 " llm.rate_limited"
             ),
         ),
-        ("retry: {on: llm.error}", "1: retry.on: 'llm.error' is not a list; write one in brackets"),
-        ("retry: {on: []}", "1: retry.on: is an empty list; name kinds such as llm.rate_limited"),
+        (
+            "retry: {on: llm.error}",
+            "1: retry.on: 'llm.error' is not a list; write one in brackets",
+        ),
+        (
+            "retry: {on: []}",
+            "1: retry.on: is an empty list; name kinds such as llm.rate_limited",
+        ),
         (
             "repeat: 1\nretry: {attempts: 2}",
             "2: retry has no on; name the kinds of failures to try again on: [llm.rate_limited]",
         ),
-        ("retry: {on: [llm.*], attempts: 0}", "1: retry.attempts: '0' is less than 1; write 1"),
+        (
+            "retry: {on: [llm.*], attempts: 0}",
+            "1: retry.attempts: '0' is less than 1; write 1",
+        ),
         (
             "retry: {on: [llm.*], attempts: 1001}",
             "1: retry.attempts: 1001 is more than 1,000; write 1,000 or less",
@@ -351,12 +472,18 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
             "1: retry.backoff_seconds: '-1' is less than 0; write 0 or more",
         ),
         ("sut_version: 1.0", "1: sut_version: '1.0' is not a string; put it in quotes"),
-        ("sut_version: ' '", "1: sut_version: is empty; give it a value or leave it out"),
+        (
+            "sut_version: ' '",
+            "1: sut_version: is empty; give it a value or leave it out",
+        ),
         (
             "stop_after_same_failure: -1",
             "1: stop_after_same_failure: '-1' is less than 0; write 0 or more",
         ),
-        ("gate: 0.7", "1: gate: '0.7' is not a mapping; write keys and values below it"),
+        (
+            "gate: 0.7",
+            "1: gate: '0.7' is not a mapping; write keys and values below it",
+        ),
         (
             "gate:\n  lower_bound: 1",
             "2: unknown key 'gate.lower_bound'; did you mean lower_bound_9",
@@ -373,7 +500,10 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
             "gate: {decides: true}",
             "1: gate.decides: has nothing to decide by; add lower_bound_95 or min_passed_cases",
         ),
-        ("sut: &x a\nrubric_isolation: *x", "2: '*x' refers to an anchor; write the value itself"),
+        (
+            "sut: &x a\nrubric_isolation: *x",
+            "2: '*x' refers to an anchor; write the value itself",
+        ),
     ],
 )
 def test_settings(tmp_path: Path, content: str, problem: str) -> None:
@@ -388,14 +518,32 @@ def test_settings(tmp_path: Path, content: str, problem: str) -> None:
     [
         ("", f" has no function grade; {GRADE}"),
         ("def grades(case, output): ...", f" has no function grade; {GRADE}"),
-        ("class A:\n    def grade(case, output): ...", f" has no function grade; {GRADE}"),
+        (
+            "class A:\n    def grade(case, output): ...",
+            f" has no function grade; {GRADE}",
+        ),
         ("def grade(case output): ...", "1: not Python (invalid syntax"),
-        ("async def grade(case, output): ...", f"1: grade is async; {GRADE} without async"),
-        ("\ndef grade(): ...", f"2: grade can't be called with a case and an output; {GRADE}"),
+        (
+            "async def grade(case, output): ...",
+            f"1: grade is async; {GRADE} without async",
+        ),
+        (
+            "\ndef grade(): ...",
+            f"2: grade can't be called with a case and an output; {GRADE}",
+        ),
         ("def grade(case): ...", "1: grade can't be called with a case and an output;"),
-        ("def grade(a, b, c): ...", "1: grade can't be called with a case and an output;"),
-        ("def grade(a, b, *, c): ...", "1: grade can't be called with a case and an output;"),
-        ("def grade(a, *, output): ...", "1: grade can't be called with a case and an output;"),
+        (
+            "def grade(a, b, c): ...",
+            "1: grade can't be called with a case and an output;",
+        ),
+        (
+            "def grade(a, b, *, c): ...",
+            "1: grade can't be called with a case and an output;",
+        ),
+        (
+            "def grade(a, *, output): ...",
+            "1: grade can't be called with a case and an output;",
+        ),
         (b"# \xff", "1: not UTF-8 at byte 2; rubric.py is Python in UTF-8 that says"),
     ],
 )
@@ -431,7 +579,9 @@ def test_rubrics_that_can_grade(tmp_path: Path, content: str) -> None:
 
 def test_a_script_needs_no_grade(tmp_path: Path) -> None:
     """A rubric in a fresh interpreter may read stdin itself; a `grade` that it has must fit."""
-    files: dict[str, str | bytes | None] = {"bench.yaml": "rubric_isolation: fresh\nrepeat: 0\n"}
+    files: dict[str, str | bytes | None] = {
+        "bench.yaml": "rubric_isolation: fresh\nrepeat: 0\n"
+    }
     write_class(tmp_path, {**files, "rubric.py": "print(input())"})
     told = "bench.yaml:2: repeat: '0' is less than 1; write 1 or more"
     assert problems_of(tmp_path) == [told]

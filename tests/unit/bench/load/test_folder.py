@@ -42,7 +42,9 @@ def test_the_mark_makes_a_task_class(tmp_path: Path) -> None:
 def test_the_class_of_a_file(tmp_path: Path, name: str, is_one: bool) -> None:
     """Files of cases and of the oracle belong to the folder above theirs, if it is a class."""
     write_class(tmp_path / "vuln")
-    assert task_class_folder(tmp_path / "vuln" / name) == (tmp_path / "vuln" if is_one else None)
+    assert task_class_folder(tmp_path / "vuln" / name) == (
+        tmp_path / "vuln" if is_one else None
+    )
     assert task_class_folder(tmp_path / "none" / name) is None
 
 
@@ -52,5 +54,7 @@ def test_asking_imports_little() -> None:
         "import sys, pytest_failure_taxonomy.bench.load.folder;"
         "print({'yaml', 'pydantic', 'pytest', 'asyncio', 'json'} & set(sys.modules))"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert run.stdout == "set()\n"

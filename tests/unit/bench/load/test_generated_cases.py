@@ -74,8 +74,14 @@ def test_a_list_gives_cases(tmp_path: Path) -> None:
             ],
         ),
         ("import sys\nsys.exit(3)", [f"2: can't be imported: SystemExit: 3; {MEND}"]),
-        ("def cases(): ...", [f"1: cases() returned an object of type NoneType; {WRITE}"]),
-        ("def cases(): return {}", [f"1: cases() returned an object of type dict; {WRITE}"]),
+        (
+            "def cases(): ...",
+            [f"1: cases() returned an object of type NoneType; {WRITE}"],
+        ),
+        (
+            "def cases(): return {}",
+            [f"1: cases() returned an object of type dict; {WRITE}"],
+        ),
         (
             "async def cases():\n    return []",
             [f"1: cases() returned an object of type coroutine; {WRITE}"],
@@ -130,7 +136,12 @@ def test_a_list_gives_cases(tmp_path: Path) -> None:
                 ),
             ],
         ),
-        (b"# \xff", ["1: not UTF-8 at byte 2; cases.py is Python in UTF-8 that says `def cases()"]),
+        (
+            b"# \xff",
+            [
+                "1: not UTF-8 at byte 2; cases.py is Python in UTF-8 that says `def cases()"
+            ],
+        ),
     ],
 )
 def test_mistakes(tmp_path: Path, content: str | bytes, problems: list[str]) -> None:
@@ -161,7 +172,9 @@ def test_cases_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "    for number in count():\n        yield {'id': str(number)}\n"
     )
     write_module(tmp_path, content)
-    assert problems_of(tmp_path) == ["cases.py:2: cases() gives more than 10 cases; let it end"]
+    assert problems_of(tmp_path) == [
+        "cases.py:2: cases() gives more than 10 cases; let it end"
+    ]
 
 
 def test_what_ends_a_run_ends_it(tmp_path: Path) -> None:

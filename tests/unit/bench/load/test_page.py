@@ -10,7 +10,9 @@ from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings
 from tests.unit.bench.load.a_class import write_class
 
-PAGE: Final = Path(__file__).resolve().parents[4] / "docs" / "reference" / "task-class.md"
+PAGE: Final = (
+    Path(__file__).resolve().parents[4] / "docs" / "reference" / "task-class.md"
+)
 
 
 def _section(title: str) -> str:
@@ -25,10 +27,13 @@ def test_every_setting_has_a_row() -> None:
 
 def test_the_examples_of_the_page_are_good(tmp_path: Path) -> None:
     """The codes, settings and the rubric that it shows can be used."""
-    found = re.compile(r"^```(yaml|python)\n(?:# (\S+)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
+    found = re.compile(
+        r"^```(yaml|python)\n(?:# (\S+)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL
+    )
     names = {"yaml": "failure_modes.yaml", "python": "rubric.py"}
     examples = {
-        name or names[kind]: text for kind, name, text in found.findall(PAGE.read_text("utf-8"))
+        name or names[kind]: text
+        for kind, name, text in found.findall(PAGE.read_text("utf-8"))
     }
     (retry,) = re.findall(r"^`(retry: \{.*?\})`", PAGE.read_text("utf-8"), re.MULTILINE)
     write_class(tmp_path, {**examples, "bench.yaml": f"{retry}\n"})

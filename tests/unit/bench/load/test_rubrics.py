@@ -25,7 +25,12 @@ def test_rubrics_are_named_by_their_files(tmp_path: Path) -> None:
     """A `rubric.py` may stand beside them; shared modules and hidden files are no rubrics."""
     write_two(
         tmp_path,
-        {"rubric.py": GRADE, "rubrics/_shared.py": "x", "rubrics/.x.py": "[", "rubrics/x.md": "["},
+        {
+            "rubric.py": GRADE,
+            "rubrics/_shared.py": "x",
+            "rubrics/.x.py": "[",
+            "rubrics/x.md": "[",
+        },
     )
     loaded = load_task_class(tmp_path)
     assert list(loaded.rubrics) == ["right", "rubric", "style"]
@@ -38,7 +43,10 @@ def test_rubrics_are_named_by_their_files(tmp_path: Path) -> None:
 def test_one_rubric_is_no_key(tmp_path: Path) -> None:
     """The score of a class's only rubric is the case's; it stands in no breakdown."""
     assert load_task_class(write_class(tmp_path / "a")).breakdown_keys == {"found"}
-    files: dict[str, str | bytes | None] = {"rubric.py": None, "rubrics/llm_judge.py": GRADE}
+    files: dict[str, str | bytes | None] = {
+        "rubric.py": None,
+        "rubrics/llm_judge.py": GRADE,
+    }
     loaded = load_task_class(write_class(tmp_path / "b", files))
     assert loaded.breakdown_keys == {"found"}
     assert (loaded.rubric, list(loaded.rubrics)) == (None, ["llm_judge"])
@@ -52,7 +60,9 @@ def test_weights(tmp_path: Path) -> None:
 
 def test_a_class_without_its_mark(tmp_path: Path) -> None:
     """A folder of rubrics makes a class as a `rubric.py` does, and so does a `cases.py`."""
-    write_two(tmp_path, {"cases/a.yaml": None, "cases.py": "", "failure_modes.yaml": None})
+    write_two(
+        tmp_path, {"cases/a.yaml": None, "cases.py": "", "failure_modes.yaml": None}
+    )
     assert is_task_class(tmp_path)
 
 
@@ -71,7 +81,9 @@ def test_a_class_without_its_mark(tmp_path: Path) -> None:
         ),
         (
             {"bench.yaml": "rubrics: {right: 1, style: 1, other: 1}\n"},
-            ["bench.yaml:1: rubrics: there is no rubric 'other'; the rubrics are right, style"],
+            [
+                "bench.yaml:1: rubrics: there is no rubric 'other'; the rubrics are right, style"
+            ],
         ),
         (
             {"bench.yaml": "rubrics: {right: -1, style: heavy}\n"},
@@ -86,7 +98,9 @@ def test_a_class_without_its_mark(tmp_path: Path) -> None:
         ),
         (
             {"bench.yaml": "rubrics: {right: .nan, style: 1}\n"},
-            ["bench.yaml:1: '.nan' is no number to JSON; write null or put it in quotes"],
+            [
+                "bench.yaml:1: '.nan' is no number to JSON; write null or put it in quotes"
+            ],
         ),
         (
             {"rubrics/rubric.py": GRADE, "rubric.py": GRADE},
@@ -99,7 +113,9 @@ def test_a_class_without_its_mark(tmp_path: Path) -> None:
         ),
         (
             {"rubrics/a b.py": GRADE},
-            ["rubrics/a b.py: 'a b' is no name of a rubric; write letters, digits, - and _"],
+            [
+                "rubrics/a b.py: 'a b' is no name of a rubric; write letters, digits, - and _"
+            ],
         ),
         (
             {"rubrics/llm.py": GRADE},
@@ -151,7 +167,9 @@ def test_a_class_without_its_mark(tmp_path: Path) -> None:
         ),
         (
             {"bench.yaml": "rubric_env: MY_KEY\n"},
-            ["bench.yaml:1: rubric_env: 'MY_KEY' is not a list; write one in brackets: [a, b]"],
+            [
+                "bench.yaml:1: rubric_env: 'MY_KEY' is not a list; write one in brackets: [a, b]"
+            ],
         ),
     ],
 )

@@ -10,7 +10,11 @@ from typing import Final
 import pytest
 
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-from pytest_failure_taxonomy.bench.models import BenchSettings, GateSettings, RetrySettings
+from pytest_failure_taxonomy.bench.models import (
+    BenchSettings,
+    GateSettings,
+    RetrySettings,
+)
 from pytest_failure_taxonomy.documents import yaml_files
 from pytest_failure_taxonomy.errors import BenchError
 from tests.unit.bench.load.a_class import problems_of, write_class
@@ -60,7 +64,11 @@ def test_everything_that_a_class_can_say_arrives(tmp_path: Path) -> None:
     """Files by name, entries in their order, each case as often as the class repeats it."""
     folder = write_class(tmp_path / "vuln", EVERYTHING)
     loaded = load_task_class(folder)
-    assert (loaded.name, loaded.folder, loaded.rubric) == ("vuln", folder, folder / "rubric.py")
+    assert (loaded.name, loaded.folder, loaded.rubric) == (
+        "vuln",
+        folder,
+        folder / "rubric.py",
+    )
     assert loaded.breakdown_keys == {"a", "b.c"}
     severities = {"tests.failed": "block", "no": "info", "rubric.timeout": "block"}
     assert loaded.failure_mode_taxonomy == severities
@@ -77,7 +85,9 @@ def test_everything_that_a_class_can_say_arrives(tmp_path: Path) -> None:
         repeat=2,
         sut_version="1.0",
         stop_after_same_failure=0,
-        retry=RetrySettings(on=("llm.rate_limited", "sandbox.*"), attempts=1, backoff_seconds=0),
+        retry=RetrySettings(
+            on=("llm.rate_limited", "sandbox.*"), attempts=1, backoff_seconds=0
+        ),
         gate=GateSettings(lower_bound_95=0.7, min_passed_cases=10),
     )
     places = [(case.case_id, case.repetition, case.line) for case in loaded.cases]
@@ -100,7 +110,10 @@ def test_a_case_has_what_its_file_says(tmp_path: Path) -> None:
     assert first.fields == {"id": "first", "tags": ["slow", "db"], "more": {"x": 1}}
     assert (first["more"], first.input, first.tags) == ({"x": 1}, None, ("slow", "db"))
     assert first.path == tmp_path / "cases" / "a.jsonl"
-    assert (second.timeout_per_case_seconds, second.rubric_wall_clock_seconds) == (3.0, 0.5)
+    assert (second.timeout_per_case_seconds, second.rubric_wall_clock_seconds) == (
+        3.0,
+        0.5,
+    )
     assert third.input == {"a": [1, 2.5, None, True, "no", "2026-01-01", 10, *MORE]}
 
 
@@ -200,11 +213,25 @@ def test_links_within_the_folder_are_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("failure_modes.yaml", "breakdown_keys.yaml", "breakdown_keys.py", "bench.yaml"),
-        *("rubric.py", "cases", "cases/a.yaml", "oracle", "oracle/o.yaml", "data/deep/x"),
+        *(
+            "failure_modes.yaml",
+            "breakdown_keys.yaml",
+            "breakdown_keys.py",
+            "bench.yaml",
+        ),
+        *(
+            "rubric.py",
+            "cases",
+            "cases/a.yaml",
+            "oracle",
+            "oracle/o.yaml",
+            "data/deep/x",
+        ),
     ],
 )
-def test_a_link_that_leaves_the_folder_is_the_one_problem(tmp_path: Path, name: str) -> None:
+def test_a_link_that_leaves_the_folder_is_the_one_problem(
+    tmp_path: Path, name: str
+) -> None:
     """What it leads to is not read, so nothing of it is shown."""
     folder = write_class(tmp_path / "vuln")
     target = tmp_path / "vuln-secret"  # its name begins as the folder's does
@@ -227,10 +254,19 @@ def test_a_link_that_leaves_the_folder_is_the_one_problem(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("failure_modes.yaml", "failure_modes.yaml is YAML in UTF-8 with a code in each line"),
-        ("breakdown_keys.yaml", "breakdown_keys.yaml is YAML in UTF-8 with a list of keys"),
+        (
+            "failure_modes.yaml",
+            "failure_modes.yaml is YAML in UTF-8 with a code in each line",
+        ),
+        (
+            "breakdown_keys.yaml",
+            "breakdown_keys.yaml is YAML in UTF-8 with a list of keys",
+        ),
         ("bench.yaml", "bench.yaml is YAML in UTF-8 with keys and values"),
-        ("rubric.py", "rubric.py is Python in UTF-8 that says `def grade(case, output):`"),
+        (
+            "rubric.py",
+            "rubric.py is Python in UTF-8 that says `def grade(case, output):`",
+        ),
         ("cases/a.yaml", "it is YAML in UTF-8 with one mapping, or a list of such"),
         ("cases/b.jsonl", "it is text in UTF-8 with one JSON object a line"),
     ],
@@ -240,7 +276,9 @@ def test_what_is_no_file(tmp_path: Path, name: str, problem: str) -> None:
     write_class(tmp_path)
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
-    assert problems_of(tmp_path) == [f"{name}: is a named pipe and not a file; {problem}"]
+    assert problems_of(tmp_path) == [
+        f"{name}: is a named pipe and not a file; {problem}"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,11 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # xdist ships
 
 from pytest_failure_taxonomy.bench.plugin.distribution import UnitScheduling
 
-CASES = ["bench/echo/cases/a.jsonl::a", "bench/echo/cases/a.jsonl::b", "test_it.py::test_other"]
+CASES = [
+    "bench/echo/cases/a.jsonl::a",
+    "bench/echo/cases/a.jsonl::b",
+    "test_it.py::test_other",
+]
 UNITS = {CASES[0]: "echo 1", CASES[1]: "echo 1"}
 
 
@@ -40,7 +44,9 @@ def scheduling_on(node: Node) -> Any:
     """Return a scheduling whose one worker has all of the tests."""
     option = SimpleNamespace(loadscopereorder=False)
     config = SimpleNamespace(getvalue=lambda _: ["popen"], option=option)
-    scheduling = UnitScheduling(config, Producer("scheduling", enabled=False), UNITS, object())
+    scheduling = UnitScheduling(
+        config, Producer("scheduling", enabled=False), UNITS, object()
+    )
     scheduling.add_node(node)
     scheduling.add_node_collection(node, CASES)
     scheduling.schedule()

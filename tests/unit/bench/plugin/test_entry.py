@@ -36,7 +36,11 @@ def test_it_imports_next_to_nothing() -> None:
 
 def test_what_it_repeats_is_as_it_stands_elsewhere() -> None:
     """The plugin's names of files, and the settings that options stand for, exist."""
-    assert entry.MARKERS_OF_CLASSES == (folder.MARKER_FILE, folder.RUBRIC, folder.RUBRICS)
+    assert entry.MARKERS_OF_CLASSES == (
+        folder.MARKER_FILE,
+        folder.RUBRIC,
+        folder.RUBRICS,
+    )
     assert entry.CASES_MODULE == folder.CASES_MODULE
     assert set(entry.FOLDERS_OF_ITEMS) <= folder.PARTS
     settings = {name for name, option in BENCH_OPTIONS.items() if option.is_of_class}

@@ -18,7 +18,9 @@ _NODEIDS = st.integers(0, 200).map(lambda count: [f"case-{n}" for n in range(cou
 
 
 @given(nodeids=_NODEIDS, workers=st.integers(0, 20), concurrency=st.integers(1, 50))
-def test_each_case_is_in_one_unit(nodeids: list[str], workers: int, concurrency: int) -> None:
+def test_each_case_is_in_one_unit(
+    nodeids: list[str], workers: int, concurrency: int
+) -> None:
     """No case is lost or in two units, none of which is empty, and their order is pytest's."""
     units = split_cases(nodeids, workers=workers, concurrency=concurrency)
     assert [nodeid for unit in units for nodeid in unit] == nodeids
@@ -26,7 +28,9 @@ def test_each_case_is_in_one_unit(nodeids: list[str], workers: int, concurrency:
 
 
 @given(nodeids=_NODEIDS, workers=st.integers(1, 20), concurrency=st.integers(1, 50))
-def test_concurrency_is_kept(nodeids: list[str], workers: int, concurrency: int) -> None:
+def test_concurrency_is_kept(
+    nodeids: list[str], workers: int, concurrency: int
+) -> None:
     """Each worker runs one unit at a time: all together they run no more cases than allowed."""
     units = split_cases(nodeids, workers=workers, concurrency=concurrency)
     assert min(len(units), workers) * share_of(concurrency, workers) <= concurrency
@@ -54,7 +58,9 @@ _CASES = st.lists(
 def test_cases_are_grouped_by_system(cases: list[tuple[Path, str]]) -> None:
     """No case is lost, and where a group goes on, no other labelled system came in between."""
     groups = by_system((*source, at) for at, source in enumerate(cases))
-    assert sorted(at for *_, members in groups for at in members) == list(range(len(cases)))
+    assert sorted(at for *_, members in groups for at in members) == list(
+        range(len(cases))
+    )
     for folder, system, members in groups:
         assert {cases[at] for at in members} == {(folder, system)}
         between = {cases[at][1] for at in range(members[0], members[-1])}
@@ -65,7 +71,9 @@ def test_cases_of_single_systems_stay_together() -> None:
     """A class without parameters is one group, whatever comes in between."""
     order = [("a", ""), ("b", "x"), ("a", ""), ("b", "y"), ("a", "")]
     groups = by_system((Path(name), system, name) for name, system in order)
-    assert [(str(folder), system, len(members)) for folder, system, members in groups] == [
+    assert [
+        (str(folder), system, len(members)) for folder, system, members in groups
+    ] == [
         ("a", "", 3),
         ("b", "x", 1),
         ("b", "y", 1),
@@ -75,5 +83,8 @@ def test_cases_of_single_systems_stay_together() -> None:
 @given(st.from_regex(r"[a-z#0-9-]+", fullmatch=True), st.text(min_size=1))
 def test_a_node_id_has_the_case_and_the_label(case_id: str, label: str) -> None:
     """A label may be any text; the id of a case has no brackets."""
-    assert case_and_system(f"bench/a/cases/x.yaml::{case_id}[{label}]") == (case_id, label)
+    assert case_and_system(f"bench/a/cases/x.yaml::{case_id}[{label}]") == (
+        case_id,
+        label,
+    )
     assert case_and_system(f"bench/a/cases/x.yaml::{case_id}") == (case_id, "")

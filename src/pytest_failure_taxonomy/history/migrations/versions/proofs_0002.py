@@ -18,7 +18,9 @@ def upgrade() -> None:
     """Make the table of proofs."""
     op.create_table(
         "ft_proofs",
-        sa.Column("project_id", sa.Integer, sa.ForeignKey("ft_projects.id"), primary_key=True),
+        sa.Column(
+            "project_id", sa.Integer, sa.ForeignKey("ft_projects.id"), primary_key=True
+        ),
         sa.Column("name", sa.String(64), primary_key=True),
         sa.Column("type", sa.String(32), nullable=False),
         sa.Column("proof", sa.Text, nullable=False),

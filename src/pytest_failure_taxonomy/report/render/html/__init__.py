@@ -27,7 +27,15 @@ from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count, secon
 if TYPE_CHECKING:
     from jinja2 import Template
 
-_PARTS: Final = ("passed", "xfailed", "skipped", "xpassed", "failed", "errors", "in_flight")
+_PARTS: Final = (
+    "passed",
+    "xfailed",
+    "skipped",
+    "xpassed",
+    "failed",
+    "errors",
+    "in_flight",
+)
 """Counts of which each test is in one, errors of teardowns apart; with `not_run` they are all of a
 run's tests."""
 _PART_OF_OUTCOME: Final = {"error": "errors", "flaky": "passed"}
@@ -42,7 +50,8 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         kept: what is shown of the cases of benches, by run id, where their runs were kept.
     """
     style, script = (
-        (files(__name__) / name).read_text("utf-8") for name in ("style.css", "script.js")
+        (files(__name__) / name).read_text("utf-8")
+        for name in ("style.css", "script.js")
     )
     # The page's own style and script, by their hashes, and nothing else.
     policy = (
@@ -66,7 +75,10 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         bare=bare,
         cards=[card for card in made.cards if card is not bare],
         again=made.again,
-        benches=[_bench_view(bench, rows.shown(dict(kept or {}))) for bench in report["bench"]],
+        benches=[
+            _bench_view(bench, rows.shown(dict(kept or {})))
+            for bench in report["bench"]
+        ],
         merged=list(merged_runs(report)),
         parts=list(_parts(report)),
         timing=timing,
@@ -99,7 +111,9 @@ def _template() -> Template:
         "usd": _cost,
         "shell": shlex.join,
     }
-    return environment.from_string((files(__name__) / "page.html.jinja").read_text("utf-8"))
+    return environment.from_string(
+        (files(__name__) / "page.html.jinja").read_text("utf-8")
+    )
 
 
 def _hash(text: str) -> str:
@@ -135,7 +149,9 @@ def _bench_view(bench: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any
     breakdown: dict[str, list[float]] = defaultdict(list)
     modes: Counter[tuple[str, str]] = Counter()
     for score in scores:
-        modes.update((mode["code"], mode["severity"]) for mode in score["failure_modes"])
+        modes.update(
+            (mode["code"], mode["severity"]) for mode in score["failure_modes"]
+        )
         for key, number in score["breakdown"].items():
             if number is not None:
                 breakdown[key].append(number)

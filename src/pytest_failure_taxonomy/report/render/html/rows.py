@@ -35,7 +35,10 @@ _DIGITS: Final = 3
 _MAX_NUMBER: Final = 2**53
 """No browser knows larger whole numbers exactly, and no run has counted so far."""
 _MARKED: Final = (
-    (re.compile(r"E {2,}\+ +(?:where|and) "), "error"),  # how pytest says what a name stands for
+    (
+        re.compile(r"E {2,}\+ +(?:where|and) "),
+        "error",
+    ),  # how pytest says what a name stands for
     (re.compile(r"E {2,}-(?: |$)"), "minus"),
     (re.compile(r"E {2,}\+(?: |$)"), "plus"),
     (re.compile(r"E {2,}\? "), "hint"),
@@ -73,9 +76,14 @@ class Rows:
         self._told: set[int] = set()
         self._running = {each["nodeid"] for each in report["in_flight"]}
         self.cards = [
-            self._card(cause, is_only=summary.causes_count == 1) for cause in summary.causes
+            self._card(cause, is_only=summary.causes_count == 1)
+            for cause in summary.causes
         ]
-        entries = [*report["failures"], *report["collection_errors"], *report["internal_errors"]]
+        entries = [
+            *report["failures"],
+            *report["collection_errors"],
+            *report["internal_errors"],
+        ]
         if rest := [each for each in entries if id(each) not in self._told]:
             title = "other failures" if self.cards else "what failed"
             about = {"cause": None, "title": title, "times": len(rest)}
@@ -87,9 +95,14 @@ class Rows:
         tests: list[list[Any]] = []
         for test in self._tests or ():
             file, rest = _split(test["nodeid"])
-            times = (_rounded(test["start_seconds"]), _rounded(test["duration_seconds"]))
+            times = (
+                _rounded(test["start_seconds"]),
+                _rounded(test["duration_seconds"]),
+            )
             worker = _number(workers, test["worker"] or "")
-            tests.append([_number(self._files, file), rest, test["outcome"], *times, worker])
+            tests.append(
+                [_number(self._files, file), rest, test["outcome"], *times, worker]
+            )
         return {
             "failures": self._failures,
             "tests": None if self._tests is None else tests,
@@ -111,7 +124,12 @@ class Rows:
             if id(each) not in self._told and each.get("nodeid") in (None, *nodeids)
         ]
         listed = {*self._running, *(each.get("nodeid") for each in members)}
-        about = {"reason": cause.reason, "kind": cause.kind, "owner": cause.owner, "only": True}
+        about = {
+            "reason": cause.reason,
+            "kind": cause.kind,
+            "owner": cause.owner,
+            "only": True,
+        }
         alone = ({"nodeid": each, **about} for each in nodeids if each not in listed)
         command = self.again.command(cause.nodeids[0]) if cause.nodeids else ""
         return {
@@ -123,7 +141,9 @@ class Rows:
             **({"command": cause.proof_command} if cause.proof_command else {}),
         }
 
-    def _members(self, members: list[dict[str, Any]], times: int, command: str) -> dict[str, Any]:
+    def _members(
+        self, members: list[dict[str, Any]], times: int, command: str
+    ) -> dict[str, Any]:
         """Return what a card has of failures, with the code of the first that has some.
 
         Args:
@@ -136,13 +156,21 @@ class Rows:
         example = next((each for each in tests if each.get("traceback")), None)
         errors = [each for each in members if "nodeid" not in each][:_MAX_ERRORS]
         first = len(self._failures)
-        self._failures += (self._failure(each, is_shown=each is example) for each in tests)
+        self._failures += (
+            self._failure(each, is_shown=each is example) for each in tests
+        )
         added = self._failures[first:]
         # What was raised is said of each where the failures of one cause differ in it.
         differs = len({each["said"] for each in added if "said" in each}) > 1
         rows = [
-            {"number": number, "test": test, "said": failure.get("said", "") if differs else ""}
-            for number, (test, failure) in enumerate(zip(tests, added, strict=True), first)
+            {
+                "number": number,
+                "test": test,
+                "said": failure.get("said", "") if differs else "",
+            }
+            for number, (test, failure) in enumerate(
+                zip(tests, added, strict=True), first
+            )
         ]
         return {
             "shown": [each for each in (example, *errors) if each is not None],
@@ -161,7 +189,9 @@ class Rows:
         location = failure.get("location")
         code = code_of(traceback, location)
         message = failure.get("message") or (raised["message"] if raised else None)
-        said = raised_words(raised) if raised else first_line(traceback or message or "")
+        said = (
+            raised_words(raised) if raised else first_line(traceback or message or "")
+        )
         raised_in = None
         if origin:
             package = f" of {origin['package']}" if origin["package"] else ""
@@ -182,7 +212,9 @@ class Rows:
             "shown": is_shown or None,
             **{name: failure.get(name) for name in _AS_IT_IS},
         }
-        return {name: each for name, each in fields.items() if each not in (None, "", [])}
+        return {
+            name: each for name, each in fields.items() if each not in (None, "", [])
+        }
 
     def _numbers(self, text: str) -> list[int]:
         return [_number(self._lines, line) for line in text.splitlines()]
@@ -251,7 +283,9 @@ def code_of(traceback: str | None, location: Mapping[str, Any] | None = None) ->
     kept: list[str] = []
     is_all, has_own = True, False
     for path, lines in _entries(traceback or ""):
-        is_own = path is not None and (path == own_path or _OF_LIBRARY.search(path) is None)
+        is_own = path is not None and (
+            path == own_path or _OF_LIBRARY.search(path) is None
+        )
         is_link = path is None and any(map(_CHAINED.match, lines))
         has_own |= is_own
         is_all &= is_own or path is None
@@ -260,7 +294,11 @@ def code_of(traceback: str | None, location: Mapping[str, Any] | None = None) ->
         else:
             kept += lines if is_own or is_link else _raised(lines)
     whole = traceback or ""
-    return Code(whole, "") if is_all or not has_own else Code("\n".join(kept).strip("\n"), whole)
+    return (
+        Code(whole, "")
+        if is_all or not has_own
+        else Code("\n".join(kept).strip("\n"), whole)
+    )
 
 
 def _raised(lines: list[str]) -> Iterator[str]:
@@ -299,7 +337,9 @@ def timing_of(report: dict[str, Any]) -> dict[str, Any]:
     ended = [each for each in listed if each["outcome"] != "in_flight"]
     timed = [each for each in ended if each["duration_seconds"] is not None]
     tests = [each for each in timed if each["start_seconds"] is not None]
-    flying = [each for each in report["in_flight"] if each["elapsed_seconds"] is not None]
+    flying = [
+        each for each in report["in_flight"] if each["elapsed_seconds"] is not None
+    ]
     # When the run ended, in seconds after its start.
     ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
     elapsed = [each["elapsed_seconds"] for each in flying]
@@ -309,11 +349,18 @@ def timing_of(report: dict[str, Any]) -> dict[str, Any]:
     for each, stop in zip(tests, ends, strict=True):
         spans[each["worker"] or ""].append((each["start_seconds"], stop))
     for each in flying:
-        span = round(max(0.0, end - each["elapsed_seconds"]), _DIGITS), round(end, _DIGITS)
+        span = (
+            round(max(0.0, end - each["elapsed_seconds"]), _DIGITS),
+            round(end, _DIGITS),
+        )
         running.append((each["worker"] or "", *span, each["nodeid"]))
         spans[each["worker"] or ""].append(span)
-    lasted = [(each["duration_seconds"], each["nodeid"], each["outcome"]) for each in timed]
-    lasted += ((each["elapsed_seconds"], each["nodeid"], _AT_THE_END) for each in flying)
+    lasted = [
+        (each["duration_seconds"], each["nodeid"], each["outcome"]) for each in timed
+    ]
+    lasted += (
+        (each["elapsed_seconds"], each["nodeid"], _AT_THE_END) for each in flying
+    )
     files: dict[str, list[float]] = defaultdict(list)
     for each in listed:
         files[each["nodeid"].partition("::")[0]].append(each["duration_seconds"] or 0.0)
@@ -322,7 +369,9 @@ def timing_of(report: dict[str, Any]) -> dict[str, Any]:
         "lanes": _lanes(report, spans, end),
         "running": running,
         "end": round(end, _DIGITS),
-        "death": round(end, _DIGITS) if report["completeness"] == "reconstructed" else None,
+        "death": round(end, _DIGITS)
+        if report["completeness"] == "reconstructed"
+        else None,
         "longest": _longest(lasted),
         "files": _longest(of_files),
     }
@@ -340,7 +389,10 @@ def _lanes(
     }
     names = sorted(
         spans,  # `gw2` before `gw10`
-        key=lambda name: ([int(digits[:18]) for digits in re.findall("[0-9]+", name)], name),
+        key=lambda name: (
+            [int(digits[:18]) for digits in re.findall("[0-9]+", name)],
+            name,
+        ),
     )
     lanes = []
     for name in names:
@@ -352,7 +404,13 @@ def _lanes(
         # Between its first test and its end it was idle where it ran none.
         idle = max(0.0, (until if is_dead else end) - first - busy)
         death = round(until, _DIGITS) if is_dead else None  # while others went on
-        lane = {"name": name, "tests": len(of_lane), "first": first, "busy": busy, "idle": idle}
+        lane = {
+            "name": name,
+            "tests": len(of_lane),
+            "first": first,
+            "busy": busy,
+            "idle": idle,
+        }
         lanes.append({**lane, "death": death})
     return lanes
 
@@ -360,4 +418,7 @@ def _lanes(
 def _longest(timed: list[tuple[float, str, str]]) -> dict[str, Any]:
     """Return what took longest, and the time of all."""
     longest = sorted(timed, key=lambda each: (-each[0], *each[1:]))
-    return {"rows": longest[:_MAX_LISTED], "total": sum(seconds for seconds, _, _ in timed)}
+    return {
+        "rows": longest[:_MAX_LISTED],
+        "total": sum(seconds for seconds, _, _ in timed),
+    }
