@@ -1067,6 +1067,153 @@ MIXED: Final = (
         on_workers=True,
     ),
     Row(
+        "call-and-teardown-of-one-thing",
+        {
+            "test_a.py": "import pathlib, pytest\n@pytest.fixture\ndef out():\n    yield\n"
+            "    pathlib.Path('none', 'out.txt').rename('x')\n"
+            "def test_a(out): open('none/out.txt')\n"
+        },
+        one("there is no file none/out.txt", "test_a (test_a.py:6)"),
+        on_workers=True,
+    ),
+    Row(
+        "renamed-method",
+        {
+            "app.py": "class Cart:\n    def put(self): pass\n",
+            "test_a.py": "from app import Cart\n"
+            "def test_a(): Cart().add(1)\ndef test_b(): Cart().add(2)\n"
+            "def test_c(): Cart.add\n",
+        },
+        [
+            "3 tests failed: AttributeError: 'Cart' object has no attribute 'add': first test_a (test_a.py:2)"
+        ],
+        on_workers=True,
+    ),
+    Row(
+        "wrong-argument",
+        {
+            "app.py": "def add(n): pass\n",
+            "test_a.py": "from app import add\n"
+            "def test_a(): add(m=1)\ndef test_b(): add(m=2)\ndef test_c(): add(k=2)\n",
+        },
+        [
+            "3 tests failed, 2 causes",
+            (
+                "  2 x TypeError: add() got an unexpected keyword argument 'm': "
+                "first test_a (test_a.py:2)"
+            ),
+            "  1 x TypeError: add() got an unexpected keyword argument 'k': test_c (test_a.py:4)",
+        ],
+        fixes=[None, None],
+    ),
+    Row(
+        "refusal-of-one-function",
+        {
+            "test_a.py": "import json, pytest\n"
+            "def test_a(): json.dumps(object())\ndef test_b(): json.dumps([object()])\n"
+            "def test_c():\n    with pytest.raises(KeyError): pass\n"
+            "def test_d():\n    with pytest.raises(KeyError): pass\n",
+        },
+        [
+            "4 tests failed, 3 causes",
+            (
+                "  2 x TypeError: Object of type object is not JSON serializable: "
+                "first test_a (test_a.py:2)"
+            ),
+            "  1 x DID NOT RAISE KeyError: test_c (test_a.py:5)",
+            "  1 x DID NOT RAISE KeyError: test_d (test_a.py:7)",
+        ],
+        fixes=[None] * 3,
+        on_workers=True,
+    ),
+    Row(
+        "elements-in-another-order",
+        a_test("assert [*'abc'] == [*'cab']"),
+        one(
+            "the same elements in another order: assert ['a', 'b', 'c'] == ['c', 'a', 'b']"
+        ),
+        retryable=None,
+        never=["a retry won't help"],
+        on_workers=True,
+    ),
+    Row(
+        "dates-a-day-apart-by-unittest",
+        {
+            "test_a.py": "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\n"
+            "        self.assertEqual('2026-02-28', '2026-03-01')\n"
+        },
+        one(
+            "two dates or times at most a day apart: '2026-02-28' != '2026-03-01'",
+            "TestA::test_a (test_a.py:4)",
+        ),
+        retryable=None,
+        never=["a retry won't help"],
+    ),
+    Row(
+        "order-that-was-caught",
+        a_test(
+            "try: assert [1, 2] == [2, 1]",
+            "except AssertionError: pass",
+            "assert not 'other'",
+        ),
+        one("assert not 'other'", "test_a (test_a.py:5)"),
+    ),
+    Row(
+        "flaky-by-hypothesis",
+        {
+            "test_a.py": "from hypothesis import given, settings, strategies\ncalls = []\n"
+            "@given(strategies.just(1))\n@settings(database=None)\ndef test_a(n):\n"
+            "    calls.append(n)\n    assert len(calls) > 1, 'too early'\n"
+        },
+        one(
+            "Hypothesis calls it flaky: AssertionError: too early",
+            "test_a (test_a.py:7)",
+        ),
+        retryable=True,
+        plugins=["hypothesis"],
+    ),
+    Row(
+        "try-again",
+        raised(
+            "google.api_core.exceptions.Aborted", "Transaction aborted, please retry"
+        ),
+        one("Aborted: Transaction aborted, please retry"),
+        retryable=True,
+    ),
+    Row(
+        "simulated",
+        {
+            **LIBRARIES,
+            "site-packages/requests/exceptions.py": "class Timeout(OSError): pass\n",
+            "site-packages/requests/__init__.py": "from requests.exceptions import Timeout\n"
+            "def get(): pass\n",
+            "app.py": "import requests\ndef user(): return requests.get()\n",
+            "test_a.py": "import app, requests, pytest\nfrom unittest.mock import patch\n"
+            "def test_a():\n"
+            "    with patch('requests.get', side_effect=requests.Timeout('timed out')):\n"
+            "        app.user()\n"
+            "def test_b(monkeypatch):\n"
+            "    def full(): raise OSError(28, 'No space left on device')\n"
+            "    monkeypatch.setattr('requests.get', full)\n"
+            "    app.user()\n",
+        },
+        [
+            "2 tests failed, 2 causes",
+            (
+                "  1 x requests.exceptions.Timeout: timed out [raised by unittest.mock]: "
+                "user (app.py:2), in test_a"
+            ),
+            "  1 x OSError: [Errno 28] No space left on device [raised by test_a]: test_b (test_a.py:7)",
+        ],
+        fixes=[None, None],
+        never=[
+            "not answered in time",
+            "a retry may help",
+            "no space left on the device",
+        ],
+        on_workers=True,
+    ),
+    Row(
         "one-place-of-the-project",
         {
             "app.py": "def load(key):\n    return {}[key]\n",

@@ -98,6 +98,7 @@ def describe_exception(
     else:
         bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(kind)[:-1]))
         more["raiser"] = origins.raiser_of(error)
+        more["raising_function"] = origins.raising_function_of(error)
         is_more = kind is not MemoryError or is_in_fixtures
         if issubclass(kind, MemoryError):
             more["memory"] = _memory_pressure()

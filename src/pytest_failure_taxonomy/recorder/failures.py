@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pytest
 
 from pytest_failure_taxonomy.record.write import Record, to_json
-from pytest_failure_taxonomy.recorder import exceptions, inspection
+from pytest_failure_taxonomy.recorder import comparisons, exceptions, inspection
 from pytest_failure_taxonomy.recorder.attribution import ask_user
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
@@ -225,6 +225,9 @@ class ExceptionMemory:
             tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]
         ] = {}
         self._collecting: dict[str, Described] = {}
+        self._compared: tuple[comparisons.Difference, comparisons.Place | None]
+        """In what the sides of the last comparison that failed differ, and where it is."""
+        self._compared = "other", None
         self._received: tuple[Report, Described] | None = None
         self._reserve: mmap.mmap | None = None
         with suppress(OSError, MemoryError):
@@ -234,6 +237,13 @@ class ExceptionMemory:
         """Keep the outcome of a phase of a test."""
         # Not the exception: a later hook puts that of a unittest into the call.
         self._raised[node.nodeid, call.when] = node, call
+
+    def see_comparison(self, operator: str, left: object, right: object) -> None:
+        """Keep in what the two sides of an assertion differ; pytest asks before it raises."""
+        difference = comparisons.compare_sides(operator, left, right)
+        is_worth_it = difference != "other"
+        place = comparisons.asserting_place() if is_worth_it else None
+        self._compared = difference, place
 
     def take_test(self, report: pytest.TestReport) -> Described:
         """Return the exception of a failed test and its attribution, and forget them."""
@@ -360,12 +370,31 @@ class ExceptionMemory:
         self._origins.collected = node.path if is_python else None
         try:
             formatted = exceptions.shown_exception(report.longrepr)
-            return exceptions.describe_exception(
+            described = exceptions.describe_exception(
                 error, self._origins, formatted, report
             )
+            difference = self._take_difference(error)
+            if difference == "other":
+                return described
+            fact = evidence.Fact(name="differs_in", text=difference)
+            return replace(described, facts=(*described.facts, fact))
         except BaseException as fault:  # noqa: BLE001 - the failure counts without it
             self._faults.add("the description of an exception", fault)
             return exceptions.name_exception(error)
+
+    def _take_difference(self, error: BaseException) -> comparisons.Difference:
+        """Return in what the sides of an assertion differ, and forget that."""
+        difference, place = self._compared
+        self._compared = "other", None
+        entries = inspection.entries_of(error)
+        if not issubclass(type(error), AssertionError) or not entries:
+            return "other"
+        if place == (entries[-1].tb_frame.f_code, entries[-1].tb_lineno):
+            return difference
+        found = map(
+            comparisons.compare_in_unittest, (each.tb_frame for each in entries)
+        )
+        return next((each for each in found if each != "other"), "other")
 
 
 def _missing_fixtures_beside(error: BaseException) -> list[str]:

@@ -155,6 +155,17 @@ class OriginFinder:
         is_pythons = file.owner == FOREIGN and not file.is_asked
         return "" if is_pythons and not module.startswith("unittest.mock") else module
 
+    def raising_function_of(self, error: BaseException) -> str:
+        """Return the innermost function, as `RaisedException.raising_function`."""
+        entries = entries_of(error)
+        if not entries:
+            return ""
+        frame = entries[-1].tb_frame
+        code = frame.f_code
+        if self.file(code.co_filename, frame.f_globals).owner == OWN:
+            return ""
+        return f"{module_name_in(frame.f_globals)}.{code.co_qualname}"
+
     def _find_in_group(self, group: BaseException) -> Found:
         """Return the place of one exception of a group, whatever order the group is in."""
         around = self._find_in_traceback(group)

@@ -41,6 +41,7 @@ _NODEIDS: Final = frozenset(
 _KEPT: Final = frozenset(
     {
         *("nodeid", "worker", "kind", "source", "type", "module", "raised_in"),
+        *("raiser", "raising_function"),
         *("path", "function", "entry", "leaf", "frame"),
     }
 )

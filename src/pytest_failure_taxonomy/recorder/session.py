@@ -177,6 +177,11 @@ class SessionRecorder:
             described = self.exceptions.explain_test(node, call.excinfo.value, report)
             self._record_failure(report, described)
 
+    @guarded
+    def pytest_assertrepr_compare(self, op: str, left: object, right: object) -> None:
+        """Look at the two sides of an assertion that fails; leave its words to others."""
+        self.exceptions.see_comparison(op, left, right)
+
     @guarded_hook(trylast=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record a node that could not be collected."""

@@ -86,6 +86,11 @@ class WorkerRecorder:
         """Keep the exception of a test until its report comes by."""
         self._exceptions.see_test(item, call)
 
+    @guarded
+    def pytest_assertrepr_compare(self, op: str, left: object, right: object) -> None:
+        """Look at the two sides of an assertion that fails; leave its words to others."""
+        self._exceptions.see_comparison(op, left, right)
+
     @guarded_hook(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Attach the description of its exception to a failed report; record the test's phase."""

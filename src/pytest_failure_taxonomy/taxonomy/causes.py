@@ -94,6 +94,16 @@ _NOT_BY_PEOPLE: Final = (
     *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
 )
 """One of them is in the text where pytest or a plugin raises the same."""
+_CHECKING_MODULES: Final = frozenset(
+    {"_pytest.doctest", "_pytest.python_api", "_pytest.raises", "_pytest.recwarn"}
+)
+"""Modules of pytest that fail a test because of what the test has asked them to check."""
+_MAX_NAMING: Final = 2_000
+"""Characters of a message that are searched for names."""
+_NAMING: Final = frozenset({"command", "file", "filename", "host", "name", "url"})
+"""Facts of an exception that name what it is about."""
+_COMMON_NAMES: Final = frozenset({"NoneType", "dict", "int", "list", "object", "str"})
+"""Names that two exceptions may have in common by chance."""
 _WITHOUT_EXCEPTION: Final = (STRICT_XPASS, "bdb.BdbQuit")
 """How a test's failure begins that has no exception and that a row of the table knows."""
 _PLAIN: Final = (
@@ -103,6 +113,11 @@ _PLAIN: Final = (
     "CaseWithoutScoreError: ",
 )
 """Exceptions that say nothing by their type: a check has failed."""
+_DIFFERS_IN: Final = {
+    "dates": "two dates or times at most a day apart",
+    "order": "the same elements in another order",
+}
+"""What the two sides of an assertion differ in that may come and go, in words."""
 # Only what begins a word is tried: a text of a megabyte without blanks takes no time.
 _CONFTEST: Final = r"(?<![^\s'\"()])[^\s'\"()]*conftest\.py"
 _LOADED_BY: Final = r"\(([^\s()]+:\d+), from [^()]*conftest\.py"
@@ -132,6 +147,8 @@ def gather_causes(
     }
     keys: dict[Hashable, str] = {}
     members: dict[str, tuple[Diagnosis | None, list[Finding]]] = {}
+    failed: dict[str, list[tuple[str, TestFailure]]] = {}
+    """By test: its failures so far, each with the key of its cause."""
     for found in seen:
         # All by which failures of one fingerprint can differ in what is to be mended.
         failure = found.failure
@@ -145,11 +162,38 @@ def gather_causes(
                 diagnosis.key if diagnosis is not None else _key_of(found)
             )
             members.setdefault(key, (diagnosis, []))
+        if isinstance(failure, TestFailure):
+            earlier = failed.setdefault(failure.nodeid, [])
+            if failure.phase == "teardown" and earlier:
+                key = _key_before_teardown(failure, earlier) or key
+            earlier.append((key, failure))
         members[key][1].append(found)
-    recognised_first = sorted(members.items(), key=lambda each: each[1][0] is None)
+    of_findings = [each for each in members.items() if each[1][1]]
+    recognised_first = sorted(of_findings, key=lambda each: each[1][0] is None)
     return in_order(
         [_cause(key, *of_key, with_subtests, stage) for key, of_key in recognised_first]
     )
+
+
+def _key_before_teardown(
+    failure: TestFailure, earlier: Sequence[tuple[str, TestFailure]]
+) -> str:
+    """Return the cause of a test's earlier failure if its teardown stumbles over the same thing."""
+    things = _things_named(failure)
+    for key, before in earlier:
+        if things & _things_named(before):
+            return key
+    return ""
+
+
+def _things_named(failure: TestFailure) -> frozenset[str]:
+    """Return the names of files, hosts, attributes and the like that an exception is about."""
+    raised = failure.exception
+    if raised is None or raised.type in _CHECKS:
+        return frozenset()
+    quoted = re.findall(r"'([^'\n]{2,200})'", raised.message[:_MAX_NAMING])
+    facts = [fact.text for fact in raised.facts if fact.name in _NAMING]
+    return frozenset({*quoted, *facts} - _COMMON_NAMES)
 
 
 def recognise(found: Finding) -> Diagnosis | None:
@@ -523,9 +567,11 @@ def _whether_retry_helps_one(
         diagnosis.retryable is not None or diagnosis.owner == "environment"
     ):
         return diagnosis.retryable
+    raised = None if failure is None else failure.exception
+    if _difference_in_words(raised):
+        return None
     if found.retryable is not None:
         return found.retryable
-    raised = None if failure is None else failure.exception
     frame = None if raised is None else raised.frame
     is_hung = (
         found.kind == "test.timeout" and frame is not None and frame.owner == "project"
@@ -547,7 +593,16 @@ def _in_own_words(failure: evidence.Failure) -> str:
         words = said_in_one_line(raised.type, raised.message, is_test=True)
     for plain in _PLAIN:
         words = words.removeprefix(plain)
-    return words
+    difference = _difference_in_words(raised)
+    return f"{difference}: {words}" if difference else words
+
+
+def _difference_in_words(raised: evidence.RaisedException | None) -> str:
+    """Say in what the sides of a failed assertion differ, where that may come and go."""
+    for fact in () if raised is None else raised.facts:
+        if fact.name == "differs_in":
+            return _DIFFERS_IN.get(fact.text, "")
+    return ""
 
 
 def _name_of(nodeid: str) -> str:
@@ -557,7 +612,15 @@ def _name_of(nodeid: str) -> str:
 def _own_place(failure: TestFailure) -> evidence.Location | None:
     """Return where a test failed in the user's own files, as far as that is known."""
     place, raised = failure.location, failure.exception
-    if place is None or not _ELSEWHERE.match(place.path):
+    if place is None:
+        return None
+    origin = None if raised is None else raised.origin
+    if origin is not None and origin.leaf and raised is not None:
+        # Of a group pytest shows where it left the test; what is in it was raised further in.
+        frame = raised.frame
+        if frame is not None and frame.owner in _USERS:
+            return replace(place, path=frame.path, line=frame.line)
+    if not _ELSEWHERE.match(place.path):
         return place
     if raised is not None and raised.frame is not None and raised.frame.owner in _USERS:
         frame = raised.frame
@@ -600,20 +663,23 @@ def _key_of(found: Finding) -> str:
 
 
 def _key_in_foreign_code(raised: evidence.RaisedException) -> str:
-    """Return what a library's refusals have in common, whichever line of the user's meets them.
+    """Return what refusals of one function have in common, whichever line of the user's meets them.
 
-    A check that a library makes for a test, such as `numpy.testing`, is the test's own. Return an
-    empty text for these, and for what the user's code has raised.
+    Return an empty text for what the user's own code has raised, for checks that a library makes
+    for a test, such as `numpy.testing` or `pytest.raises`, and where there are no words to compare.
     """
-    frame = raised.frame
-    if (
-        frame is None
-        or frame.owner in _USERS
-        or "builtins.AssertionError" in raised.names
-    ):
+    function = raised.raising_function
+    if raised.type in OUTCOMES:
+        # `pytest.fail` is at the end of each; what has called it may be pytest itself.
+        function = raised.raised_in
+        if not function.startswith("_pytest.") or function in _CHECKING_MODULES:
+            return ""
+    if not function or not raised.message or "builtins.AssertionError" in raised.names:
         return ""
     # Imported here, because most failures are assertions, which don't come so far.
     from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
 
-    said = normalize_message(raised.message, keeps_names=True)
-    return f"{raised.module}.{raised.type} {said} {frame.module}.{frame.function}"
+    words = [f"{raised.module}.{raised.type}", raised.message, function]
+    for linked in raised.chain:
+        words += [linked.bases[0], linked.message]
+    return " ".join([normalize_message(text, keeps_names=True) for text in words])

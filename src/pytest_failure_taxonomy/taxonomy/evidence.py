@@ -136,6 +136,8 @@ class RaisedException:
     raiser: str | None = None
     """Dotted name of the module whose `raise` statement raised it. Empty for compiled code and for
     the standard library, `unittest.mock` apart; `None` where it isn't known, as in a log."""
+    raising_function: str = ""
+    """Dotted name of the innermost function, if it is Python's, pytest's or a library's."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -87,6 +87,13 @@ class _Link(NamedTuple):
     """As of `RaisedException`."""
 
     @property
+    def is_own_voice(self) -> bool:
+        """Whether it is known that its own library raised it, and no mock or test."""
+        return self.raiser is not None and is_voice_of_environment(
+            self.raiser, self.names
+        )
+
+    @property
     def words(self) -> str:
         """Its type and the first line of its message."""
         name = self.names[0].removeprefix("builtins.")
@@ -221,6 +228,8 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
     is_simulated = False
     for row in _rows_of(link.names):
         if not link.is_passed_on and not row.is_environment:
+            continue
+        if row.given.get("voice") and not link.is_own_voice:
             continue
         found = _compiled(row.given.get("text", "")).search(message)
         if found is None:
