@@ -130,8 +130,8 @@ def gather_causes(
     """Return the causes of what was found: first what explains others, then the biggest.
 
     Failures of one fingerprint are in one cause, unless they say that different things are to be
-    mended, such as two hosts that one function asks. Of equals, those of which it is known what is
-    to be mended are first, then what failed first.
+    fixed, such as two hosts that one function asks. Of equals, those of which it is known what is
+    to be fixed are first, then what failed first.
 
     Args:
         findings: all of a run, in the order of the evidence. What was only said, as by a marker, is
@@ -139,40 +139,45 @@ def gather_causes(
         stage: the step of an attempt that the run was.
     """
     findings = list(findings)
-    seen = [each for each in findings if not each.is_hearsay] or findings
-    with_subtests = {
-        each.nodeid
-        for each in seen
-        if isinstance(each.failure, TestFailure) and each.failure.part == "subtest"
-    }
+    seen = [finding for finding in findings if not finding.is_hearsay]
+    seen = seen or findings
+    with_subtests: set[str | None] = set()
     keys: dict[Hashable, str] = {}
     members: dict[str, tuple[Diagnosis | None, list[Finding]]] = {}
     failed: dict[str, list[tuple[str, TestFailure]]] = {}
     """By test: its failures so far, each with the key of its cause."""
-    for found in seen:
-        # All by which failures of one fingerprint can differ in what is to be mended.
-        failure = found.failure
-        said: Hashable = (found.fingerprint, failure and failure.message)
-        if failure is not None and (raised := failure.exception) is not None:
-            said = (said, raised.message, raised.facts, raised.chain)
-        key = keys.get(said) if found.fingerprint else None
+    for finding in seen:
+        failure = finding.failure
+        identity = _identity_of(finding)
+        key = keys.get(identity) if finding.fingerprint else None
         if key is None:
-            diagnosis = recognise(found)
-            key = keys[said] = (
-                diagnosis.key if diagnosis is not None else _key_of(found)
-            )
+            diagnosis = recognise(finding)
+            key = _key_of(finding) if diagnosis is None else diagnosis.key
+            keys[identity] = key
             members.setdefault(key, (diagnosis, []))
         if isinstance(failure, TestFailure):
             earlier = failed.setdefault(failure.nodeid, [])
             if failure.phase == "teardown" and earlier:
                 key = _key_before_teardown(failure, earlier) or key
             earlier.append((key, failure))
-        members[key][1].append(found)
-    of_findings = [each for each in members.items() if each[1][1]]
-    recognised_first = sorted(of_findings, key=lambda each: each[1][0] is None)
+            if failure.part == "subtest":
+                with_subtests.add(finding.nodeid)
+        members[key][1].append(finding)
+    with_findings = [item for item in members.items() if item[1][1]]
+    recognised_first = sorted(with_findings, key=lambda item: item[1][0] is None)
     return in_order(
         [_cause(key, *of_key, with_subtests, stage) for key, of_key in recognised_first]
     )
+
+
+def _identity_of(finding: Finding) -> Hashable:
+    """Return all by which failures of one fingerprint can differ in what is to be fixed."""
+    failure = finding.failure
+    message = failure and failure.message
+    if failure is None or failure.exception is None:
+        return finding.fingerprint, message
+    raised = failure.exception
+    return finding.fingerprint, message, raised.message, raised.facts, raised.chain
 
 
 def _key_before_teardown(
@@ -375,45 +380,64 @@ def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
 
 def headline_of_run(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     """Return what failed in one line: the one cause there is, or how many there are."""
-    endings = [
-        cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)
-    ]
     failed = _failed_in_words(causes, run)
     if len(causes) == 1:
-        [cause] = causes
-        is_of_tests = (cause.tests or cause.unnamed) and not cause.files
-        is_told = cause.what.startswith((failed, f"{len(cause.tests):,} tests "))
-        return f"{failed}: {cause.what}" if is_of_tests and not is_told else cause.what
+        return _headline_of_cause(causes[0], failed)
+    endings = [cause for cause in causes if not _has_failures(cause)]
     if not failed:
-        first, *others = endings
-        if len(others) > 1:
-            return f"{first.what}, and {len(others)} more causes"
-        return f"{first.what}, {_joined_by(others[0])} {others[0].what}"
-    if len(endings) == 1:
-        among = f", {len(causes)} causes" if len(causes) > 2 else ""
-        return f"{failed}, {_joined_by(endings[0])} {endings[0].what}{among}"
-    return f"{failed}, {counted(len(causes), 'cause')}"
+        return _headline_of_endings(endings)
+    if len(endings) != 1:
+        return f"{failed}, {counted(len(causes), 'cause')}"
+    [ending] = endings
+    headline = f"{failed}, {_joined_by(ending)} {ending.what}"
+    # With two causes, the other is what the tests failed of.
+    return f"{headline}, {len(causes)} causes" if len(causes) > 2 else headline
+
+
+def _has_failures(cause: Cause) -> bool:
+    """Tell whether tests failed or files were not collected; else it ended the whole run."""
+    return bool(cause.tests or cause.files or cause.unnamed)
+
+
+def _headline_of_cause(cause: Cause, failed: str) -> str:
+    has_tests = cause.tests or cause.unnamed
+    counts_itself = (failed, f"{len(cause.tests):,} tests ")
+    if not has_tests or cause.files or cause.what.startswith(counts_itself):
+        return cause.what
+    return f"{failed}: {cause.what}"
+
+
+def _headline_of_endings(endings: Sequence[Cause]) -> str:
+    first, *others = endings
+    if len(others) > 1:
+        return f"{first.what}, and {len(others)} more causes"
+    [other] = others
+    return f"{first.what}, {_joined_by(other)} {other.what}"
 
 
 def _failed_in_words(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     """Say how many tests failed, and how many files could not be collected."""
-    tests = len({nodeid for cause in causes for nodeid in cause.tests})
-    files = len({nodeid for cause in causes for nodeid in cause.files if nodeid})
+    nodeids: set[str] = set()
+    collected: set[str] = set()
+    unnamed_tests = 0
+    unnamed_files = 0
     for cause in causes:
-        tests += cause.unnamed
-        files += cause.files.count("")
+        nodeids.update(cause.tests)
+        collected.update(filter(None, cause.files))
+        unnamed_tests += cause.unnamed
+        unnamed_files += cause.files.count("")
+    tests = len(nodeids) + unnamed_tests
+    files = len(collected) + unnamed_files
     ran = run.counts.collected - len(run.not_run)
-    told = []
+    parts = []
     if tests:
-        of = f" of {ran:,}" if ran > tests else ""
-        told.append(
-            f"{tests:,}{of} {'test' if max(ran, tests) == 1 else 'tests'} failed"
-        )
+        of_all = f" of {ran:,}" if ran > tests else ""
+        noun = "test" if max(ran, tests) == 1 else "tests"
+        parts.append(f"{tests:,}{of_all} {noun} failed")
     if files:
-        told.append(
-            f"{counted(files, 'file' if tests else 'test file')} can't be collected"
-        )
-    return ", ".join(told)
+        noun = "file" if tests else "test file"
+        parts.append(f"{counted(files, noun)} can't be collected")
+    return ", ".join(parts)
 
 
 def _joined_by(ending: Cause) -> str:
@@ -444,53 +468,74 @@ def _sentence_of_cause(members: _Members) -> str:
 
 def _in_words_of_the_kind(members: _Members) -> str:
     """Return what happened in the words of its kind, with the name of the test that it was."""
-    found, of_tests = members.findings[0], members.of_tests
-    kind, nodeid = describe_kind(found.kind, found.reason), found.nodeid
-    words = found.headline or ": ".join(filter(None, (kind.one, *found.words[:1])))
+    finding = members.findings[0]
+    kind = describe_kind(finding.kind, finding.reason)
+    nodeid = finding.nodeid
+    in_order_of_detail = (kind.one, *finding.words[:1])
+    words = finding.headline or ": ".join(filter(None, in_order_of_detail))
     if members.shown > 1 and kind.many != kind.one:
-        where = _tests_in_words(members, "")
-        at = f": {where}" if where and not where.startswith("first ") else ""
-        if found.kind == "worker.crashed" and nodeid:
-            at = "".join(words.partition(" while ")[1:])
-        rest = words.removeprefix(kind.one)
-        return kind.phrase(members.shown) + ("" if rest == words else rest) + at
+        return _in_words_of_many(members, words)
     if nodeid is None or nodeid in words:
         return words
     if "1 test " in words:
-        at = _place_in_words(_own_place(of_tests[0])) if of_tests else ""
-        return words.replace("1 test", _name_of(nodeid), 1) + at
-    if not found.kind.startswith("process."):
+        of_tests = members.of_tests
+        place = _place_in_words(_own_place(of_tests[0])) if of_tests else ""
+        return words.replace("1 test", _name_of(nodeid), 1) + place
+    if not finding.kind.startswith("process."):
         return words
     head, colon, rest = words.partition(": ")
     return f"{head} while it ran {nodeid}{colon}{rest}"
 
 
+def _in_words_of_many(members: _Members, words: str) -> str:
+    """Return what happened several times, from the words for one of these times."""
+    finding = members.findings[0]
+    kind = describe_kind(finding.kind, finding.reason)
+    place = ""
+    if finding.kind == "worker.crashed" and finding.nodeid:
+        _, joint, test = words.partition(" while ")
+        place = joint + test
+    else:
+        where = _tests_in_words(members, "")
+        if where and not where.startswith("first "):
+            place = f": {where}"
+    has_detail = words.startswith(kind.one)
+    detail = words.removeprefix(kind.one) if has_detail else ""
+    return kind.phrase(members.shown) + detail + place
+
+
 def _where(members: _Members, sentence: str) -> str:
     """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
-    failure, tests, files = members.findings[0].failure, members.tests, members.files
-    if files:
-        raised = None if failure is None else failure.exception
+    if members.files:
+        return _files_in_words(members, sentence)
+    failure = members.findings[0].failure
+    if not isinstance(failure, RunError) or failure.origin != "conftest":
+        return _tests_in_words(members, sentence)
+    file = re.search(_CONFTEST, failure.message)
+    if file is None or file[0] in sentence:
+        return ""
+    place = _import_in_words(failure, file[0], sentence)
+    return f"{file[0]} can't be imported{place}"
+
+
+def _files_in_words(members: _Members, sentence: str) -> str:
+    """Return which files can't be imported or collected, and how many tests failed beside them."""
+    failure = members.findings[0].failure
+    raised = None if failure is None else failure.exception
+    first, *others = members.files
+    is_named = first.partition("::")[0] in sentence
+    parts = []
+    if others or members.tests or not is_named:
         is_import = raised is not None and raised.type not in _REFUSALS
-        first, *others = files
-        told = []
-        if others or tests or first.partition("::")[0] not in sentence:
-            what = (
-                f"{len(files):,} test files" if others else one_line(first, _MAX_PATH)
-            )
-            how = "imported" if is_import and "::" not in first else "collected"
-            at = "" if others else _import_in_words(failure, first, sentence)
-            told.append(f"{what} can't be {how}{at}")
-        if tests:
-            told.append(f"{counted(len(tests), 'test')} failed")
-        return ", ".join(told)
-    if isinstance(failure, RunError) and failure.origin == "conftest":
-        file = re.search(_CONFTEST, failure.message)
-        if file is None or file[0] in sentence:
-            return ""
-        return (
-            f"{file[0]} can't be imported{_import_in_words(failure, file[0], sentence)}"
-        )
-    return _tests_in_words(members, sentence)
+        how = "imported" if is_import and "::" not in first else "collected"
+        if others:
+            parts.append(f"{len(members.files):,} test files can't be {how}")
+        else:
+            place = _import_in_words(failure, first, sentence)
+            parts.append(f"{one_line(first, _MAX_PATH)} can't be {how}{place}")
+    if members.tests:
+        parts.append(f"{counted(len(members.tests), 'test')} failed")
+    return ", ".join(parts)
 
 
 def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str) -> str:
@@ -515,28 +560,34 @@ def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str)
 
 
 def _tests_in_words(members: _Members, sentence: str) -> str:
+    """Return the fixture, or the function and the test, with the place where they failed."""
     of_tests = members.of_tests
     if not of_tests:
         return ""
     first = of_tests[0]
-    name, raised, at = _name_of(first.nodeid), first.exception, _own_place(first)
-    place = _place_in_words(at)
-    if place.strip(" ()") in sentence:
-        place = ""
+    raised = first.exception
+    place = _own_place(first)
+    at = _place_in_words(place)
+    if at.strip(" ()") in sentence:
+        at = ""
     if raised is not None and raised.fixture is not None:
         fixtures = {each.exception and each.exception.fixture for each in of_tests}
         if None not in fixtures:
-            return f"fixture {raised.fixture}{place}{and_more(len(fixtures) - 1)}"
+            return f"fixture {raised.fixture}{at}{and_more(len(fixtures) - 1)}"
+    name = _name_of(first.nodeid)
     is_one = len(members.tests) == 1 or not name  # a log may not say which
     origin = None if raised is None else raised.origin
-    function = origin.function if origin is not None and place else ""
-    if function and not is_one and len({*map(_own_place, of_tests)}) == 1:
-        return f"{function}{place}"
-    where = f"{name}{place}".strip()
+    function = origin.function if origin is not None and at else ""
+    if function and not is_one:
+        places = {_own_place(failure) for failure in of_tests}
+        if len(places) == 1:
+            return f"{function}{at}"
+    where = f"{name}{at}".strip()
     is_of_test = function == name.partition("[")[0].replace("::", ".")
-    file = first.nodeid.partition("::")[0]
-    if function and not is_of_test and at is not None and at.path not in (file, ""):
-        where = f"{function}{place}, in {name}"
+    if function and not is_of_test and place is not None:
+        file = first.nodeid.partition("::")[0]
+        if place.path not in (file, ""):
+            where = f"{function}{at}, in {name}"
     return where if is_one else f"first {where}"
 
 
@@ -611,23 +662,24 @@ def _name_of(nodeid: str) -> str:
 
 def _own_place(failure: TestFailure) -> evidence.Location | None:
     """Return where a test failed in the user's own files, as far as that is known."""
-    place, raised = failure.location, failure.exception
+    place = failure.location
+    raised = failure.exception
     if place is None:
         return None
+    is_own = not _ELSEWHERE.match(place.path)
     origin = None if raised is None else raised.origin
-    if origin is not None and origin.leaf and raised is not None:
+    frame = None if raised is None else raised.frame
+    if frame is not None and frame.owner in _USERS:
         # Of a group pytest shows where it left the test; what is in it was raised further in.
-        frame = raised.frame
-        if frame is not None and frame.owner in _USERS:
+        is_of_group = origin is not None and origin.leaf
+        is_shown = place.line == frame.line and place.path.endswith(f"/{frame.path}")
+        if is_of_group or not (is_own or is_shown):
             return replace(place, path=frame.path, line=frame.line)
-    if not _ELSEWHERE.match(place.path):
         return place
-    if raised is not None and raised.frame is not None and raised.frame.owner in _USERS:
-        frame = raised.frame
-        is_there = place.line == frame.line and place.path.endswith(f"/{frame.path}")
-        return place if is_there else replace(place, path=frame.path, line=frame.line)
-    if raised is not None and raised.origin is not None and raised.origin.text:
-        return replace(place, path=raised.origin.path, line=None)
+    if is_own:
+        return place
+    if origin is not None and origin.text:
+        return replace(place, path=origin.path, line=None)
     file = failure.nodeid.partition("::")[0]
     return replace(place, path=file, line=None) if file else None
 
@@ -638,28 +690,32 @@ def _place_in_words(place: evidence.Location | None) -> str:
     return in_brackets(place)
 
 
-def _key_of(found: Finding) -> str:
-    """Return what failures have in common that one change mends, where nobody recognises it."""
-    failure = found.failure
+def _key_of(finding: Finding) -> str:
+    """Return what failures have in common that one change fixes, where nobody recognises it."""
+    failure = finding.failure
     raised = None if failure is None else failure.exception
-    if (
-        isinstance(failure, TestFailure)
-        and raised is not None
-        and raised.fixture is not None
-    ):
-        origin = raised.origin
-        file = (
-            "" if origin is None else (origin.entry.partition(": ")[0] or origin.path)
-        )
-        return f"fixture {raised.fixture} {file} {raised.module}.{raised.type} {found.reason}"
-    if raised is not None and (key := _key_in_foreign_code(raised)):
-        return key
-    if found.fingerprint:
-        return found.fingerprint
+    if raised is not None:
+        if isinstance(failure, TestFailure) and raised.fixture is not None:
+            return _key_of_fixture(raised, finding)
+        key = _key_in_foreign_code(raised)
+        if key:
+            return key
+    if finding.fingerprint:
+        return finding.fingerprint
     if isinstance(failure, RunError):
-        return f"{found.kind} {one_line(failure.message)}"
-    nodeid = found.nodeid if found.kind.startswith(_AT_A_NODE) else None
-    return f"{found.reason} {found.kind} {nodeid or ''}"
+        return f"{finding.kind} {one_line(failure.message)}"
+    is_at_node = finding.kind.startswith(_AT_A_NODE)
+    nodeid = finding.nodeid if is_at_node else None
+    return f"{finding.reason} {finding.kind} {nodeid or ''}"
+
+
+def _key_of_fixture(raised: evidence.RaisedException, finding: Finding) -> str:
+    file = ""
+    if raised.origin is not None:
+        entry = raised.origin.entry.partition(": ")[0]
+        file = entry or raised.origin.path
+    kind = f"{raised.module}.{raised.type}"
+    return f"fixture {raised.fixture} {file} {kind} {finding.reason}"
 
 
 def _key_in_foreign_code(raised: evidence.RaisedException) -> str:
