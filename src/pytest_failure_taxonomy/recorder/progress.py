@@ -58,6 +58,9 @@ _OWN: Final = ("_pytest", "pluggy", "pytest_failure_taxonomy")
 _MAX_NAMED: Final = 3
 """Plugins that are named for one hook."""
 
+_NEXT_TEST_NS: Final = 200_000
+"""So soon after a test its successor starts where nothing else runs between them."""
+
 HandOver = Callable[[Mapping[str, int]], bool]
 """Gives descriptors to the process that outlives this one; tells whether there is such a one."""
 
@@ -95,6 +98,8 @@ class Progress:
         self.is_distributed = False
         """Whether workers run the tests, so that a start alone does not say whose it is."""
         self._cursor = 0
+        self._finished_ns = 0
+        """When the last test ended, on the monotonic clock."""
         self._indices: dict[str, int] | None = None
         self._running: dict[str, int] = {}
         self._workers: dict[str, str] = {}
@@ -140,14 +145,16 @@ class Progress:
         else:
             index = self._find(nodeid)
         self._running[nodeid] = index
-        self._starts[index] = (self.clock() - self.started_ns) // 1_000_000
+        now_ns = self.clock()
+        self._starts[index] = (now_ns - self.started_ns) // 1_000_000
         place = -1  # which stays as it is
         if not self._states[index] and not self.is_distributed:
             place = self._ordered
             self._order[place] = index + 1
             self._ordered = place + 1
         self._states[index] = IN_SETUP
-        self._record.keep(index, place)
+        is_checked = now_ns - self._finished_ns < _NEXT_TEST_NS
+        self._record.keep(index, place, is_checked=is_checked)
 
     def position(self) -> object:
         """Return what changes whenever a test makes progress; for another thread."""
@@ -186,6 +193,7 @@ class Progress:
         if index is not None:
             self._states[index] = DONE
             self._record.keep(index)
+            self._finished_ns = self.clock()
 
     def count(self, name: str, by: int = 1) -> None:
         """Count a result under one of the names of `layout.COUNTERS`, or take some back."""
