@@ -115,6 +115,8 @@ INTERNAL: Final = (
     3,
     None,
 )
+COMPARES: Final = {"test_it.py": PASSING + "def test_compares(): assert 1 == 2\n"}
+COMPARING: Final = (COMPARES, (), 1, "1 failed, 1 passed, {} warning")
 LIMITED: Final = ({"test_it.py": PASSING}, ("--timeout=60",), 0, "1 passed, {} warning")
 DISTRIBUTED: Final = (
     {
@@ -147,6 +149,7 @@ SCENARIOS: Final = {
     "ActivityRecorder.pytest_runtestloop": ORDINARY,
     "ActivityRecorder.pytest_sessionstart": ORDINARY,
     "CrashDump.pytest_configure": ORDINARY,
+    "SessionRecorder.pytest_assertrepr_compare": COMPARING,
     "SessionRecorder.pytest_collection_finish": ORDINARY,
     "SessionRecorder.pytest_collectreport": BROKEN_MODULE,
     "SessionRecorder.pytest_deselected": ORDINARY,
@@ -165,6 +168,7 @@ SCENARIOS: Final = {
     "ControllerRecorder.pytest_testnodedown": DISTRIBUTED,
     "ControllerRecorder.pytest_testnodeready": DISTRIBUTED,
     "ControllerRecorder.pytest_xdist_node_collection_finished": DISTRIBUTED,
+    "WorkerRecorder.pytest_assertrepr_compare": (COMPARES, ("-n", "1"), *COMPARING[2:]),
     "WorkerRecorder.pytest_collection_finish": DISTRIBUTED,
     "WorkerRecorder.pytest_collectreport": DISTRIBUTED,
     "WorkerRecorder.pytest_deselected": DISTRIBUTED,
