@@ -107,7 +107,7 @@ def recognised() -> dict[str, dict[str, Any]]:
     table = files("pytest_failure_taxonomy.taxonomy") / "data" / "diagnoses.toml"
     rows = tomllib.loads(table.read_text("utf-8"))
     by_words: dict[str, dict[str, Any]] = {}
-    for row in (*rows["environment"], *rows["code"]):
+    for row in (*rows["run"], *rows["environment"], *rows["code"]):
         by_words.setdefault(row["what"], row)
     return by_words
 

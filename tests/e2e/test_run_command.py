@@ -189,7 +189,7 @@ def test_it_ends_as_pytest_ended(
             "test_it.py::test_second"
         ]
         assert report["not_run"]["nodeids"] == ["test_it.py::test_third"]
-        assert run.told, "the verdict is told on stderr"
+        assert run.told, "the verdict is told"
     assert sorted(path.name for path in tmp_path.glob(".fail*")) == []
 
 
@@ -208,9 +208,10 @@ def test_a_crash_at_exit_is_seen(tmp_path: Path, args: Sequence[str]) -> None:
     report = run.report()
     assert verdict_of(report) == ("UNKNOWN", "process.crashed")
     assert (report["exit"]["observed"], report["summary"]["passed"]) == (True, 3)
-    assert run.told[1].startswith(
-        "the pytest process crashed (SIGSEGV)"
-    )  # below `no failure`
+    # Below `no failure`, and on the same stream.
+    said = "all 3 tests passed; then the interpreter crashed (SIGSEGV)"
+    assert run.told[1].startswith(said)
+    assert said in run.stdout
 
 
 def test_a_command_that_shows_no_status_of_its_pytest_is_no_success(
@@ -459,8 +460,14 @@ def test_a_limit_ends_a_command_that_obeys(tmp_path: Path) -> None:
     assert report["exit"]["signal"] == "SIGTERM"
 
 
-IN_TEST: Final = "threading.Thread(target=time.sleep, args=[60]).start()"
+IN_TEST: Final = (
+    "threading.Thread(target=lambda: time.sleep(60), name='server').start()"
+)
 """A thread that is no daemon: the interpreter waits for it."""
+WAITED: Final = (
+    "all 3 tests passed; then the interpreter waited for thread server, test_it.py:5"
+)
+"""What is said of it."""
 CAUGHT: Final = f"{IN_TEST}; signal.signal(signal.SIGTERM, lambda *_: os._exit(0))"
 """The same with a handler that leaves with the session's status at the limit."""
 AT_EXIT: Final = (
@@ -540,6 +547,24 @@ def test_a_timeout_around_a_session_that_has_ended(
     assert "after the session had ended with exit code 0" in str(
         report["verdict"]["evidence"]
     )
+    assert report["verdict"]["message"].startswith(WAITED)
+    assert report["verdict"]["retryable"] is False
+
+
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="needs GNU timeout")
+@needs_proc
+def test_a_timeout_between_run_and_pytest(tmp_path: Path) -> None:
+    """It is the parent of that pytest, and the supervisor's is its report all the same."""
+    write(tmp_path, IN_TEST)
+
+    def run_for(seconds: int) -> ChildRun:
+        return supervise(tmp_path, "timeout", str(seconds), *the_pytest())
+
+    run, report = until_session_ended(run_for, least=3)
+    assert run.status == 124
+    assert verdict_of(report) == ("TIMEOUT", "process.timeout")
+    assert report["exit"]["source"] == "supervisor"
+    assert run.told[1].startswith(WAITED)
     assert report["verdict"]["retryable"] is False
 
 
@@ -1043,7 +1068,7 @@ def test_a_pytest_in_the_same_process_is_not_the_supervised_one(tmp_path: Path) 
     ]
     assert report["summary"]["collected"] == 3
     assert "1 failed" in run.stdout
-    assert "why this run failed" not in run.stdout
+    assert run.stdout.count("why this run failed") == 1  # of the outer one
     assert sorted(path.name for path in tmp_path.glob("*.json")) == [REPORT]
 
 

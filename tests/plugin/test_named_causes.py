@@ -150,7 +150,8 @@ def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
     assert done.verdict == ("INTERNAL_ERROR", "plugin.error")
     (error,) = done.report["internal_errors"]
     assert error["message"].startswith("unraisable ResourceWarning: unclosed file <")
-    assert own_lines(done)[0].startswith("ResourceWarning as an error: unclosed file <")
+    said = "unclosed file test_it.py, which the garbage collector found"
+    assert own_lines(done)[0].startswith(said)
 
 
 TIMEOUT: Final = (

@@ -556,6 +556,33 @@ def test_interpreter_that_does_not_end(
     ]
 
 
+AWAITS: Final = """
+import asyncio
+async def fetch(jobs):
+    return await jobs.get()
+async def main():
+    other = asyncio.create_task(asyncio.sleep(1000))
+    await asyncio.gather(asyncio.sleep(0), fetch(asyncio.Queue()))
+def test_it():
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("py_spy", [False, True], ids=["asked", "py-spy"])
+def test_a_loop_stands_where_its_test_awaits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, py_spy: bool
+) -> None:
+    """The thread is in the selector; the place is the line that awaits, with its callers."""
+    if not py_spy:
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        monkeypatch.setattr(sys, "executable", sys.executable)
+    with hanging(tmp_path, AWAITS) as run:
+        stall = run.wait_for("test_it")["test_it"]
+    assert stall["state"] == "blocked"
+    assert stall["where"] == "get (test_it.py:4)"
+    assert stall["stack"].index("in main") < stall["stack"].index("in test_it")
+
+
 SHELL: Final = """
 import os, signal, sys
 terminal = os.open(sys.argv[1], os.O_RDWR)

@@ -89,7 +89,11 @@ def annotate(command: str) -> None:
 
 
 def print_verdict(
-    report: dict[str, Any], path: Path, *, problem: str | None = None
+    report: dict[str, Any],
+    path: Path,
+    *,
+    problem: str | None = None,
+    is_of_pytest: bool = False,
 ) -> None:
     """Print a report's verdict to stderr, so that stdout has only the output of the command.
 
@@ -97,12 +101,15 @@ def print_verdict(
         report: The report's JSON object.
         path: The report's path.
         problem: In words, why there is no report at that path.
+        is_of_pytest: The command was a pytest. Its own closing lines are on stdout, and so are
+            those that complete or correct them.
     """
+    stream = sys.stdout if is_of_pytest else sys.stderr
     lines = verdict_lines(
         report, str(path), paths=paths_from_here(report), problem=problem
     )
     # A run that was cut short may have left an unfinished line.
-    write_words(sys.stderr, "\n".join(["", *styled(lines, sys.stderr), ""]))
+    write_words(stream, "\n".join(["", *styled(lines, stream), ""]))
 
 
 def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:

@@ -117,7 +117,8 @@ def run(options: argparse.Namespace) -> int:
         )
         if report["completeness"] != "full" or ended_later:
             shown = path.relative_to(folder) if path.is_relative_to(folder) else path
-            print_verdict(report, shown, problem=problem)
+            is_of_pytest = mailbox.run_id is not None
+            print_verdict(report, shown, problem=problem, is_of_pytest=is_of_pytest)
     except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _exit_code(end, report)

@@ -131,6 +131,8 @@ DUMP_SIGNAL_AT: Final = DEBUGGER_AT + 1
 
 END_SIGNAL_AT: Final = DEBUGGER_AT + 2
 """A byte: the signal at which the process ends its session, 0 for none."""
+TASKS_SIGNAL_AT: Final = DEBUGGER_AT + 3
+"""A byte: the signal at which the process writes where its asyncio tasks wait, 0 for none."""
 END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
 """The message of the `pytest.exit` by which it does so."""
 

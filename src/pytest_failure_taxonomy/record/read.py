@@ -241,6 +241,11 @@ class LeftThread:
     place: str | None
     """What of the user's own code it was at: `tests/test_x.py:4`."""
 
+    @property
+    def words(self) -> str:
+        """Its name and place, as in `thread server, tests/test_x.py:4`."""
+        return ", ".join(filter(None, (f"thread {self.name}", self.place)))
+
 
 @value
 class WorkerState:

@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import get_native_id
+from types import FrameType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.record import layout
@@ -564,6 +565,8 @@ def _may_hold(line: bytes, value: str) -> bool:
 
 # The stacks of this process.
 
+_TASKS_OFFSET: Final = 12
+"""Of the signal that asks where tasks wait, from SIGRTMIN on; the one before ends a session."""
 _PY_SPY: Final = "py-spy.exe" if os.name == "nt" else "py-spy"
 
 
@@ -573,6 +576,7 @@ class StackDump:
     def __init__(self) -> None:
         self._descriptor = -1
         self._signal: int | None = None
+        self._tasks_signal = 0
 
     def begin_at_sigterm(self, record: Record) -> None:
         """Have them written when a SIGTERM comes, even during a call into C.
@@ -601,6 +605,38 @@ class StackDump:
         )
         record.set_byte(layout.DUMP_SIGNAL_AT, self._signal or 0)
 
+    def begin_to_tell_tasks(self, record: Record) -> None:
+        """Have a handler in Python write where asyncio's tasks wait, which faulthandler can't.
+
+        It is asked only where the thread stands in a selector: there a handler runs at once, and
+        the selector goes on waiting. Other calls of the system are restarted. A test can see that
+        there is a handler, so there is none in a run that has not imported asyncio.
+        """
+        if self._signal is None or "asyncio" not in sys.modules:
+            return
+        with suppress(
+            OSError, ValueError, AttributeError
+        ):  # not in the main thread, say
+            number = int(signal.SIGRTMIN) + _TASKS_OFFSET
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, self._write_tasks)
+                signal.siginterrupt(number, False)  # noqa: FBT003 - positional only
+                self._tasks_signal = number
+                record.set_byte(layout.TASKS_SIGNAL_AT, number)
+
+    def _write_tasks(self, _: int, frame: FrameType | None) -> None:
+        if self._descriptor >= 0:
+            with suppress(Exception):  # the user's loop goes on
+                # Here, because most runs never ask.
+                from pytest_failure_taxonomy.system.tasks import (
+                    outer_frames,
+                    text_of_tasks,
+                    waiting_tasks,
+                )
+
+                text = text_of_tasks(waiting_tasks(outer_frames(frame)))
+                os.write(self._descriptor, text.encode("utf-8", "backslashreplace"))
+
     def end(self, *, is_child: bool = False) -> None:
         """Do nothing at the signal from now on.
 
@@ -614,6 +650,10 @@ class StackDump:
             if signal.getsignal(self._signal) == signal.SIG_DFL:
                 faulthandler.unregister(self._signal)
             self._signal = None
+        if self._tasks_signal:
+            if signal.getsignal(self._tasks_signal) == self._write_tasks:
+                signal.signal(self._tasks_signal, signal.SIG_DFL)
+            self._tasks_signal = 0
         if self._descriptor >= 0 and not is_child:
             with suppress(OSError):
                 os.close(self._descriptor)

@@ -221,6 +221,8 @@ class ControllerRecorder:
         if output.get("refusal"):
             refusal = evidence.RunError(origin="usage", message=output["refusal"])
             self._session.log.add_error(refusal)
+        if output.get("forked"):
+            self._session.forked.append(output["forked"])
         for fault in output.get("faults", ()):
             self.faults.note(fault)
         if error and not worker.has_exited:

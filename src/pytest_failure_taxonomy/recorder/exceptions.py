@@ -63,6 +63,8 @@ _WITH_FRAMES: Final = frozenset(
     }
 )
 """Exceptions of which a frame of the standard library may say more."""
+_OF_SYSTEM: Final = frozenset({"builtins.OSError", "sqlite3.OperationalError"})
+"""Exceptions that may come of what an earlier test did to the process, or another process holds."""
 _FIXTURES: Final = pytest.fixture.__code__.co_filename
 _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
@@ -164,9 +166,11 @@ def _facts_of(
     for base in bases:
         for name, paths in packaged_table("facts")["fields"].get(base, {}).items():
             _add(facts, name, error, paths)
+    facts |= _facts_of_run(error, bases, facts, origins)
     if "builtins.AttributeError" in bases:
         facts |= _old_setup_of(inspection.field_of(error, AttributeError, "obj"))
-    if "builtins.FileNotFoundError" in bases and "filename" in facts:
+    is_file = "builtins.FileNotFoundError" in bases and "filename" in facts
+    if is_file and "folder_gone" not in facts:  # else no path is relative to anything
         # Relative to the root directory, so that it reads the same in any checkout.
         facts["file"] = origin.location(facts["filename"], None, origins.rootdir).path
     if "command" in facts:
@@ -269,6 +273,27 @@ def _add(facts: dict[str, str], name: str, one: object, paths: str) -> None:
         if type(found) is int or (type(found) is str and 0 < len(found) <= _MAX_FACT):
             facts[name] = str(found)
             return
+
+
+def _facts_of_run(
+    error: BaseException,
+    bases: tuple[str, ...],
+    facts: dict[str, str],
+    origins: origin.OriginFinder,
+) -> dict[str, str]:
+    """Return what an exception has to do with what else ran: earlier tests, other workers."""
+    if origins.ledger is not None and not _OF_SYSTEM.isdisjoint(bases):
+        return origins.ledger.facts_of(error, facts)
+    if "builtins.ResourceWarning" in bases:
+        # Below the root directory a file is not in the `tmp_path` of a test of this run.
+        is_own = str(origins.rootdir) in inspection.text_of(error)
+        return {"in_root": "yes"} if is_own else {}
+    if "pytest.PytestUnraisableExceptionWarning" not in bases:
+        return {}
+    # Where tracemalloc is on, pytest tells where the object was made.
+    _, _, stack = inspection.text_of(error).partition("\nObject allocated at:\n")
+    place = origin.own_place_in([*origin.printed_frames(stack)], origins.rootdir)
+    return {} if place is None else {"allocated": f"{place.path}:{place.line}"}
 
 
 def _old_setup_of(holder: object) -> dict[str, str]:

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.record.write import Record, to_json
 from pytest_failure_taxonomy.recorder import comparisons, exceptions, inspection
 from pytest_failure_taxonomy.recorder.attribution import ask_user
 from pytest_failure_taxonomy.recorder.guard import Faults
+from pytest_failure_taxonomy.recorder.ledger import Ledger
 from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
 from pytest_failure_taxonomy.recorder.secrets import (
     NodeIds,
@@ -220,6 +221,7 @@ class ExceptionMemory:
         self._learn = learn
         self._environment = dict(os.environ)
         self._origins = OriginFinder(config.rootpath, config.getini("python_files"))
+        self.ledger = self._origins.ledger = Ledger()
         self._origins.raising_frames  # noqa: B018 - loaded before a test patches what it imports
         self._raised: dict[
             tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]

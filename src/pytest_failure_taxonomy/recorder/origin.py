@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -25,6 +26,7 @@ from pytest_failure_taxonomy.recorder.inspection import (
     name_of,
     traceback_of,
 )
+from pytest_failure_taxonomy.system.tasks import awaiting_traceback
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Location,
     OriginPlace,
@@ -32,6 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.recorder.ledger import Ledger
     from pytest_failure_taxonomy.recorder.owners import RaisingFrames
 
 MAX_FRAMES: Final = 2_000
@@ -111,6 +114,8 @@ class OriginFinder:
         self.roots = tuple(
             dict.fromkeys((root, os.path.join(os.path.realpath(root), "")))
         )
+        self.ledger: Ledger | None = None
+        """What tests have done to this process."""
         self._test_files = tuple(test_files)
         self._files: dict[str, FileFound] = {}
         self._runner_files: set[str] = set()
@@ -197,6 +202,9 @@ class OriginFinder:
         runner_files = self._runner_files
         left = MAX_FRAMES
         traceback = traceback_of(error)
+        if "asyncio" in sys.modules and name_of(type(error)) == "Failed":
+            is_of_root = partial(is_own, rootdir=self.rootdir)
+            traceback = awaiting_traceback(traceback, is_of_root) or traceback
         while traceback is not None:
             code = traceback.tb_frame.f_code
             # Most frames are the runner's, and this loop takes a third of a description's time.

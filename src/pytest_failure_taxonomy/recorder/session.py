@@ -70,6 +70,9 @@ class SessionRecorder:
         self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
         self.log = EventLog(record, secrets, self.nodeids, faults)
         self.exceptions = ExceptionMemory(config, faults, secrets.learn)
+        self._ledger = self.exceptions.ledger
+        self.forked: list[str] = []
+        """Tests of workers that forked, and whose child came back into pytest."""
         self.death: evidence.WorkerEnd | None = None
         """How the worker ended whose report comes next."""
         self.should_fail = ""
@@ -101,6 +104,7 @@ class SessionRecorder:
         """Record that a test starts."""
         try:
             self.progress.start(nodeid)
+            self._ledger.running = nodeid
             if self._awaiting is not None:
                 self._await_no_more()
             if self._superseded:
@@ -140,6 +144,7 @@ class SessionRecorder:
             if self._awaiting is not None:
                 self._await_no_more()
             self.exceptions.forget()
+            self._ledger.finish(nodeid)
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logfinish", error)
 
@@ -370,6 +375,7 @@ class SessionRecorder:
             mismatch=log.mismatch,
             in_flight=progress.in_flight(),
             not_run=progress.not_started(),
+            forked=tuple(filter(None, (self._ledger.returned_fork(), *self.forked))),
             order=progress.order() if run.exit.code != 0 or log.failures else None,
         )
         if log.known_at_first not in (None, self.secrets.known):

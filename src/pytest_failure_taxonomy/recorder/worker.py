@@ -49,11 +49,13 @@ class WorkerRecorder:
                 self.record = Record(
                     f"no record could be kept: {error.strerror or error}"
                 )
+        self._asked = StackDump()
         if self._given.get("watcher") is not None:
-            self._asked = StackDump()
             self._asked.begin_when_asked(self.record, self._given["watcher"])
         self._config = config
         self._exceptions = ExceptionMemory(config, self.faults)
+        if self.record.folder is not None:
+            self._exceptions.ledger.record = self.record.folder.parent
         self._deselected = 0
         self._nodeids: list[str] = []
         self._next = 0
@@ -76,6 +78,7 @@ class WorkerRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record which test runs here; the controller is told later, or never."""
         self.record.numbers.counters[STARTED] += 1
+        self._exceptions.ledger.running = nodeid
         self.record.set_current(self._shown.get(nodeid, nodeid))
         self._ending = _ENDED["passed"]
 
@@ -123,6 +126,7 @@ class WorkerRecorder:
         numbers.page[layout.CURRENT_STATE_AT] = DONE
         self.record.keep(index)
         self._exceptions.forget()
+        self._exceptions.ledger.finish(nodeid)
 
     @guarded_hook(trylast=True)
     def pytest_exception_interact(
@@ -147,6 +151,7 @@ class WorkerRecorder:
 
         The controller makes the same digests of them.
         """
+        self._asked.begin_to_tell_tasks(self.record)
         if self.record.folder is not None:
             names = NodeIds(Secrets(self._given["patterns"], self._given["key"]))
             nodeids = self._nodeids = [item.nodeid for item in session.items]
@@ -187,6 +192,7 @@ class WorkerRecorder:
             "deselected": self._deselected,
             "exit": self._exit,
             "refusal": self._refusal(),
+            "forked": self._exceptions.ledger.returned_fork(),
             "faults": self.faults.messages,
             "peak_rss_bytes": peak_rss_bytes(),
         }

@@ -188,8 +188,9 @@ def are_of_one_kind(one: JSONObject | None, other: JSONObject | None) -> bool:
 
 
 def counts_of(summary: Mapping[str, int]) -> ev.Counts:
-    """Return how many tests a report's run has run."""
-    return ev.Counts(collected=max(0, summary["collected"] - summary["not_run"]))
+    """Return how many tests a report's run has run, and how many of them passed."""
+    ran = max(0, summary["collected"] - summary["not_run"])
+    return ev.Counts(collected=ran, passed=summary["passed"])
 
 
 def findings_of(report: Mapping[str, Any]) -> Iterator[judgement.Finding]:

@@ -70,7 +70,11 @@ from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import and_more, words_of_uncounted
+from pytest_failure_taxonomy.taxonomy.words import (
+    and_more,
+    words_of_fork,
+    words_of_uncounted,
+)
 from pytest_failure_taxonomy.watcher.start import HAS_OBSERVERS, StalledRun, is_program
 
 if TYPE_CHECKING:
@@ -315,6 +319,11 @@ class Run:
         isolate_package()
 
     @guarded
+    def pytest_collection_finish(self) -> None:
+        """Prepare for tests that hang in a loop of asyncio, if any of them has imported it."""
+        self.report_file.begin_to_tell_tasks()
+
+    @guarded
     def pytest_plugin_registered(self, plugin: object, plugin_name: str) -> None:
         """Record where benches keep their runs, in case this process dies."""
         if plugin_name == _BENCH_PLUGIN:
@@ -556,8 +565,10 @@ class Run:
     def _remarks(self, seen: evidence.RunEvidence) -> list[str]:
         """Return what else is to be said of the run."""
         remarks = [] if self.report_file.remains is None else [self.report_file.remains]
-        if seen.uncounted and seen.failures:
-            remarks.append(words_of_uncounted(seen.uncounted))
+        if seen.failures:  # else it stands beside the counts
+            if seen.uncounted:
+                remarks.append(words_of_uncounted(seen.uncounted))
+            remarks += map(words_of_fork, seen.forked)
         return remarks
 
     def _evidence(

@@ -194,6 +194,10 @@ class ReportFile:
         self._at_sigterm.end(is_child=True)
         self._watch.leave_to_parent()
 
+    def begin_to_tell_tasks(self) -> None:
+        """Let the watcher ask where asyncio's tasks wait; the tests have been imported."""
+        self._asked.begin_to_tell_tasks(self.record)
+
     def correct(self, report: dict[str, Any]) -> None:
         """Replace the first report, if there is room for that."""
         with suppress(OSError):

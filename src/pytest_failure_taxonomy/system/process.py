@@ -226,6 +226,16 @@ def _timeout_budget(arguments: list[str]) -> float | None:
     return None
 
 
+def parent_behind_timeouts() -> int:
+    """Return the id of the process that has started this one, or the GNU `timeout` around it."""
+    parent = os.getppid()
+    for _ in range(MAX_ANCESTORS):
+        if name_of(parent) != "timeout" or not (fields := fields_of(parent)):
+            break
+        parent = int(fields[1])
+    return parent
+
+
 def name_of(process_id: int) -> str | None:
     """Return the name of a process, as `ps` shows it; `None` if it is gone."""
     return read_text(f"/proc/{process_id}/comm").strip() or None

@@ -305,6 +305,7 @@ def _cause(
             stage,
             owner,
             is_simulated=diagnosis is not None and diagnosis.is_simulated,
+            is_of_run=diagnosis is not None and diagnosis.is_of_run,
         ),
     )
 
@@ -615,7 +616,9 @@ def _whether_retry_helps_one(
         return said.retryable
     # What a service answers to the next run, its exception doesn't tell.
     if diagnosis is not None and (
-        diagnosis.retryable is not None or diagnosis.owner == "environment"
+        diagnosis.retryable is not None
+        or diagnosis.owner == "environment"
+        or diagnosis.is_of_run
     ):
         return diagnosis.retryable
     raised = None if failure is None else failure.exception

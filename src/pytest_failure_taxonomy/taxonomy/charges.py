@@ -18,6 +18,8 @@ _MODE_OF_CASE: Final = r"score [^:]*: (?:sut\.exception: (\w+)|(rubric\.\w+))"
 """What the error of a bench's case says of the first of its failure modes."""
 _SIMULATED: Final = "simulated"
 """What stands for the name of an exception that only reads like the environment's."""
+_OF_RUN: Final = "of_run"
+"""The same of one that follows from what another test or worker of the run has done."""
 
 
 @cache
@@ -72,6 +74,7 @@ def charge_of_findings(
     owner: judgement.CauseOwner | None,
     *,
     is_simulated: bool = False,
+    is_of_run: bool = False,
 ) -> judgement.ChargedTo | None:
     """Return whom a cause is charged to: what a rule of the user's says, else the table.
 
@@ -80,6 +83,7 @@ def charge_of_findings(
         stage: the step of an attempt in which they failed.
         owner: who has to fix it.
         is_simulated: the environment was not at fault; its exception was raised on purpose.
+        is_of_run: another test or worker of the same run has taken or changed what was needed.
     """
     seen = set()
     for finding in findings:
@@ -88,6 +92,8 @@ def charge_of_findings(
         raised = exception.type if exception else ""
         if is_simulated:
             raised = _SIMULATED
+        elif is_of_run:
+            raised = _OF_RUN
         elif exception and raised == "CaseFailedError":
             mode = re.match(_MODE_OF_CASE, exception.message)
             raised = (

@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
+    counted,
     first_lines,
     in_brackets,
     words_at,
@@ -47,8 +48,14 @@ LATE_SHARE: Final = 0.2
 """How much of a limit is used up after the session by a process that is stuck at its end. Most end
 within a tenth of a second; the rest is room for slow machines and large reports of coverage."""
 
+LEAST_LATE_SECONDS: Final = 1.0
+"""After how long an interpreter that has not ended waits for a thread that was left. Others end
+within this time by themselves."""
+
 KILLED_EXIT_CODE: Final = 137
 """What a shell, or a container, answers for a process that SIGKILL ended."""
+
+_NO_COUNTS: Final = evidence.Counts()
 
 _NEVER_STARTED: Final = (126, 127)
 """A shell's exit codes for a command that it may not run, or does not find."""
@@ -140,10 +147,16 @@ def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
     )
 
 
-def judge_late_death(end: evidence.ProcessExit) -> Finding:
+def judge_late_death(
+    end: evidence.ProcessExit, counts: evidence.Counts = _NO_COUNTS
+) -> Finding:
     """Say how a process ended after its session had finished.
 
     It left with another status than the session's, or at a time limit.
+
+    Args:
+        end: of the process.
+        counts: of the session.
     """
     status = "" if end.session_code is None else f" with exit code {end.session_code}"
     before = f"after the session had ended{status}"
@@ -156,9 +169,36 @@ def judge_late_death(end: evidence.ProcessExit) -> Finding:
         return finding(
             "exit_status.changed", end.source, said, reason=reason, headline=said
         )
+    headline = died.headline
+    retryable = died.retryable
     is_stuck = died.kind == "process.timeout" and _is_stuck(end)
-    retryable = False if is_stuck else died.retryable
-    return replace(died, detail=f"{died.detail} {before}", retryable=retryable)
+    if died.kind == "process.crashed" and end.session_code == 0:
+        headline = f"the interpreter crashed ({end.signal})"
+    elif _waits_for_thread(end) and died.kind in ENDED_FROM_OUTSIDE:
+        headline = f"the interpreter waited for {end.waited_for}"
+        died = replace(died, confidence="likely", ambiguous=())
+        retryable = False
+    elif is_stuck:
+        headline = known_kinds()[died.kind].one
+        retryable = False
+    if headline != died.headline and end.session_code == 0:
+        headline = f"{_words_of_passed(counts)}; then {headline}"
+    detail = f"{died.detail} {before}"
+    return replace(died, detail=detail, headline=headline, retryable=retryable)
+
+
+def _words_of_passed(counts: evidence.Counts) -> str:
+    """Say what a session came to that ended with exit code 0."""
+    if not counts.passed:
+        return "the session passed"
+    every = "all " if counts.passed == counts.collected > 1 else ""
+    return f"{every}{counted(counts.passed, 'test')} passed"
+
+
+def _waits_for_thread(end: evidence.ProcessExit) -> bool:
+    """Tell whether a thread kept the process from ending until somebody else ended it."""
+    late_seconds = end.late_seconds or 0.0
+    return end.waited_for is not None and late_seconds >= LEAST_LATE_SECONDS
 
 
 def _is_stuck(end: evidence.ProcessExit) -> bool:

@@ -562,6 +562,8 @@ class ProcessExit:
     """What the session itself said before, where it had ended when the process did."""
     late_seconds: float | None = None
     """How long the process went on after its session; `None` where that is not known."""
+    waited_for: str | None = None
+    """The thread that was to end before it, and what that was at when the session ended."""
     enforced_limit_seconds: float | None = None
     """The limit of our own supervisor, if that ended the process."""
     out_of_memory: bool = False
@@ -696,6 +698,8 @@ class RunEvidence:
     """Set where xdist's workers collected different tests, so that none was run."""
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""
+    forked: tuple[str, ...] = ()
+    """Tests whose forked child came back into pytest, so that what followed ran twice."""
     stalls: tuple[SeenStall, ...] = ()
     """What was stalled at the end and is no test, in order of occurrence."""
     ended_tests: tuple[SeenStall, ...] = ()

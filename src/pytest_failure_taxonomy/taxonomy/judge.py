@@ -104,6 +104,8 @@ def judge(run: RunEvidence) -> Judgement:
         from pytest_failure_taxonomy.taxonomy.fingerprints import group_failures
 
         judged = replace(judged, groups=group_failures(run, judged))
+    notes = tuple(map(words.words_of_fork, run.forked))
+    judged = replace(judged, notes=notes)
     found = _findings(run, judged)
     if found and _is_green(run):
         said = "pytest ended with exit code 0, so this is no verdict"
@@ -129,7 +131,7 @@ def judge(run: RunEvidence) -> Judgement:
         found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
         if not found and not run.counts.ran:
             note = f"no test ran, yet exit code {run.exit.code} counts as a failing baseline"
-            judged = replace(judged, notes=(f"baseline: {note}",))
+            judged = replace(judged, notes=(*notes, f"baseline: {note}"))
     if run.uncounted:
         note = words.words_of_uncounted(run.uncounted)
         judged = replace(judged, notes=(*judged.notes, note))
@@ -575,7 +577,7 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
 
 def _add_late_death(found: list[Finding], run: RunEvidence) -> list[Finding]:
     """Return the findings with how the process ended after its session had finished."""
-    late = _of_stage(deaths.judge_late_death(run.exit), run)
+    late = _of_stage(deaths.judge_late_death(run.exit, run.counts), run)
     if late.reason in (FailureReason.TIMEOUT, FailureReason.SETUP_TIMEOUT):
         found = [each for each in found if each.kind not in _STAGE_KINDS]  # overridden
     # A session that had failed for reasons of its own left with another code: they hold.

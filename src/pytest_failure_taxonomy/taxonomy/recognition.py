@@ -54,6 +54,14 @@ _URL: Final = (
     r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})([^#\s'\"]{0,2000})"
 )
 
+_OWNERS: Final[Mapping[str, CauseOwner]] = {
+    "run": "test",
+    "environment": "environment",
+}
+"""Who has to fix what a section of the table is about; of others the frame tells."""
+_OF_TMP_PATH: Final = r"/pytest-\d{1,9}/(?:popen-\w{1,20}/)?(test\w{0,60}?)\d{1,9}/"
+"""pytest's own folder for a test, and the number that keeps it apart from others."""
+
 _Values = dict[str, str]
 
 
@@ -72,6 +80,8 @@ class Diagnosis:
     retryable: bool | None = None
     is_simulated: bool = False
     """It reads like a fault of the environment, but a mock or the code itself raised it."""
+    is_of_run: bool = False
+    """Another test or worker of the same run has taken or changed what was needed."""
 
 
 class _Link(NamedTuple):
@@ -104,9 +114,13 @@ class _Row(NamedTuple):
     """A row of the table."""
 
     number: int
-    is_environment: bool
-    """What the tests need and don't have, and no fault of the code."""
+    section: str
     given: Mapping[str, Any]
+
+    @property
+    def is_environment(self) -> bool:
+        """Whether it is what the tests need and don't have, and no fault of the code."""
+        return self.section == "environment"
 
     def believes(self, link: _Link) -> bool:
         """Tell whether an exception is what it says, as far as this row is concerned.
@@ -222,7 +236,7 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
         if told is None
         else {name: each or "" for name, each in told.groupdict().items()}
     )
-    own |= {"type": link.names[0].rpartition(".")[2]}
+    own |= {"type": link.names[0].rpartition(".")[2], "words": link.words}
     own |= {fact.name: fact.text for fact in link.facts}
     partial = None
     is_simulated = False
@@ -285,7 +299,8 @@ def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
         key=key,
         what=what,
         fix=fix,
-        owner="environment" if row.is_environment else None,
+        owner=_OWNERS.get(row.section),
+        is_of_run=row.section == "run",
         retryable=given.get("retryable"),
     ), is_whole
 
@@ -367,6 +382,12 @@ def _where(values: _Values) -> str:
     return place if place and is_there else f"{file}:{line}" if file and line else place
 
 
+def _left_by(values: _Values) -> str:
+    """Return the test in whose `tmp_path` a file lies, as far as the folder's name tells."""
+    found = re.search(_OF_TMP_PATH, values.get("filename", ""))
+    return found[1] if found else ""
+
+
 def _files_of_one_name(values: _Values) -> list[str]:
     """Return the two files, from the root directory if both are below it."""
     file = values.get("nodeid", "").partition("::")[0]
@@ -386,6 +407,8 @@ _DERIVED: Final[Mapping[str, Callable[[_Values], str]]] = {
     "install": _install,
     "own_mark": _own_mark,
     "where": _where,
+    "left_by": _left_by,
+    "base": lambda values: values.get("filename", "").rpartition("/")[2],
     "first": lambda values: next(iter(_files_of_one_name(values)), ""),
     "second": lambda values: values.get("nodeid", ""),
     "folders": lambda values: " and ".join(
@@ -434,7 +457,7 @@ def _rows_about(name: str) -> tuple[_Row, ...]:
     for number, block in enumerate(_blocks()):
         if number and any(sign in block for sign in signs):
             ((section, (given,)),) = parsed(f"[[{block}").items()
-            rows.append(_Row(number, section == "environment", given))
+            rows.append(_Row(number, section, given))
     return tuple(rows)
 
 

@@ -29,6 +29,12 @@ def words_of_uncounted(count: int) -> str:
     return f"pytest has counted {counted(count, 'failure')} that no test has reported"
 
 
+def words_of_fork(nodeid: str) -> str:
+    """Return that the child of a test's fork went on as a pytest."""
+    child = "the child returned into pytest: the tests after it ran twice"
+    return f"{nodeid} forked, and {child}"
+
+
 def noun_of_count(name: str, count: int) -> str:
     """Return what a count of a report's `summary` counts: `error` for one of the `errors`."""
     words = name.replace("_", " ")

@@ -50,6 +50,7 @@ from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    TIME_LIMIT_EXIT_CODES,
     exit_code_from_returncode,
     signal_name,
 )
@@ -221,26 +222,32 @@ def _completed(
 
 
 def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessExit:
-    """Return a late end with the limits around the process, and the seconds since the session.
+    """Return a late end with what pytest's own report can't have of it.
 
-    pytest's own report has neither, so they are read from the record if it is still there.
+    That is the limits around the process, the seconds since the session, and the thread that the
+    interpreter waited for. They are read from the record if it is still there.
     """
     # A process that left by itself needs none, and a large record takes long to read.
     is_ended = (
-        end.exit.signal is not None or end.exit.enforced_limit_seconds is not None
+        end.exit.signal is not None
+        or end.exit.enforced_limit_seconds is not None
+        or end.exit.code in TIME_LIMIT_EXIT_CODES  # of GNU `timeout`, its parent
     )
-    if is_ended and end.contents is not None and end.ended_ns is not None:
-        with suppress(ReportError):
-            run = read.parse_record(
-                end.contents[0], end.contents[1], run_id, "the record"
-            )
-            seconds = (end.ended_ns - run.header.started_ns) / 1e9
-            return replace(
-                end.exit,
-                limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
-                late_seconds=seconds - (report["run"]["duration_seconds"] or seconds),
-            )
-    return end.exit
+    if not is_ended or end.contents is None or end.ended_ns is None:
+        return end.exit
+    try:
+        state, events = end.contents
+        run = read.parse_record(state, events, run_id, "the record")
+    except ReportError:
+        return end.exit
+    seconds = (end.ended_ns - run.header.started_ns) / 1e9
+    threads = [thread.words for thread in run.named("thread")]
+    return replace(
+        end.exit,
+        limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
+        late_seconds=seconds - (report["run"]["duration_seconds"] or seconds),
+        waited_for=next(iter(threads), None),
+    )
 
 
 def _filled_up(

@@ -1,7 +1,8 @@
 """The mailbox by which `failure-taxonomy run` and the pytest that it runs exchange messages.
 
 The supervisor puts its process id and the mailbox into an environment variable. The plugin checks
-that this process is its parent, because a pytest that a test starts inherits the variable. On Linux
+that this process is its parent, but for GNU `timeout` between them, because a pytest that a test
+starts inherits the variable. On Linux
 the mailbox has no name on any disk, so that nothing is left behind if the supervisor is killed.
 """
 
@@ -24,6 +25,7 @@ from pytest_failure_taxonomy.system.files import (
     identity_of,
     read_descriptor,
 )
+from pytest_failure_taxonomy.system.process import parent_behind_timeouts
 from pytest_failure_taxonomy.taxonomy.evidence import Left
 from pytest_failure_taxonomy.watcher.crash_output import read_and_close
 
@@ -52,7 +54,7 @@ def find_mailbox() -> Path | None:
         return None
     if _HAS_LAUNCHERS:  # the first pytest is the supervised one
         return mailbox if "run_id" not in read_message(mailbox) else None
-    return mailbox if process_id == str(os.getppid()) else None
+    return mailbox if process_id == str(parent_behind_timeouts()) else None
 
 
 def claim_mailbox(
@@ -122,7 +124,7 @@ def release_mailbox(mailbox: Path) -> None:
     """
     _claimed.discard(mailbox)
     supervisor, _, _ = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
-    is_orphan = not _HAS_LAUNCHERS and supervisor != str(os.getppid())
+    is_orphan = not _HAS_LAUNCHERS and supervisor != str(parent_behind_timeouts())
     if is_orphan and mailbox.parent.name.startswith(_FOLDER):
         _remove_folder(mailbox.parent)
 

@@ -41,6 +41,8 @@ class Zone(tzinfo):
         """Fail, as it may not be asked."""
         raise AssertionError("asked")
 
+    dst = tzname = utcoffset
+
 
 HOSTILE: Final = Hostile()
 ROWS: Final = (

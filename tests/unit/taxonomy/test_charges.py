@@ -95,6 +95,7 @@ CASES: Final[tuple[Any, ...]] = (
     ),
     ("test.failed", "TESTS_FAILED", "final_test", None, "simulated", "subject"),
     ("test.setup_error", "TESTS_FAILED", "final_test", "test", "simulated", "verifier"),
+    ("test.failed", "TESTS_FAILED", "final_test", "test", "of_run", "verifier"),
     ("test.xpass_strict", "TESTS_FAILED", "final_test", None, "", "verifier"),
     ("test.crashed", "TESTS_FAILED", "final_test", None, "", "ambiguous"),
     ("test.timeout", "TIMEOUT", "final_test", "test", "Failed", "ambiguous"),

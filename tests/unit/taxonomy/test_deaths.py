@@ -46,6 +46,7 @@ from tests.helpers.reports import (
     make_run,
 )
 
+SERVER: Final = "thread server, test_it.py:5"
 TEST: Final = "test_cart.py::test_total"
 RUNNING: Final = (
     InFlightTest(nodeid=TEST, phase="call", elapsed_seconds=9.9),
@@ -513,6 +514,49 @@ def test_a_retry_does_not_help_where_the_interpreter_hangs(
     assert judged.verdict is not None
     assert judged.verdict.kind == "process.timeout"
     assert judged.verdict.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    ("seen", "counts", "words"),
+    [
+        (
+            end(139, "SIGSEGV", session_code=0),
+            Counts(collected=3, passed=3),
+            "all 3 tests passed; then the interpreter crashed (SIGSEGV)",
+        ),
+        (
+            end(134, "SIGABRT", session_code=0),
+            Counts(collected=3, passed=2, skipped=1),
+            "2 tests passed; then the interpreter crashed (SIGABRT)",
+        ),
+        (
+            end(143, "SIGTERM", session_code=0, late_seconds=60.0, waited_for=SERVER),
+            Counts(collected=1, passed=1),
+            f"1 test passed; then the interpreter waited for {SERVER}",
+        ),
+        # It had hardly begun to end, so that nobody knows what for.
+        (
+            end(143, "SIGTERM", session_code=0, late_seconds=0.3, waited_for=SERVER),
+            Counts(collected=1, passed=1),
+            "pytest was told to end by a signal",
+        ),
+        (
+            end(139, "SIGSEGV", session_code=1),
+            Counts(collected=3, passed=2, failed=1),
+            "the pytest process crashed (SIGSEGV)",
+        ),
+    ],
+    ids=["crash", "with a skip", "thread", "at once", "red"],
+)
+def test_what_a_session_came_to_stands_first(
+    seen: ProcessExit, counts: Counts, words: str
+) -> None:
+    """An end after a green session is told as such; a thread that was waited for is named."""
+    judged = judge(make_run(exit=seen, counts=counts))
+    assert judged.verdict is not None
+    assert judged.verdict.message == words
+    if SERVER in words:
+        assert judged.verdict.retryable is False
 
 
 @pytest.mark.parametrize(

@@ -1919,7 +1919,7 @@ def test_every_row_can_be_read() -> None:
     table = packaged_table("diagnoses")
     known = {"of", "text", "where", "what", "key", "fix", "asks", "retryable", "source"}
     known |= {"anyone", "voice"}
-    for row in (*table["environment"], *table["code"]):
+    for row in (*table["run"], *table["environment"], *table["code"]):
         assert set(row) <= known, row
         assert {"of", "what", "source"} <= set(row), row
         assert row["source"], row

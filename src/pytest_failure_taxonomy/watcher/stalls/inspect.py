@@ -413,8 +413,7 @@ class StallInspection:
             # The thread that keeps the interpreter from ending, and what it was last seen at.
             for thread in self._run.named("thread"):
                 if fields_of(f"{self._main}/task/{thread.native_id}"):
-                    at = f", {thread.place}" if thread.place else ""
-                    where = place = f"waits for thread {thread.name}{at}"
+                    where = place = f"waits for {thread.words}"
                     break
             else:
                 place = where
@@ -436,8 +435,15 @@ class StallInspection:
         page = self._page_of(unit.name)
         number = page[layout.DUMP_SIGNAL_AT] if len(page) == layout.PAGE and asks else 0
         dump = self._folder / unit.name / layout.ASKED
+        process_id = unit.identity[0]
         try:
-            return stack_reading.read_stacks(unit.identity[0], dump, number)
+            stacks = stack_reading.read_stacks(process_id, dump, number)
+            if asks and stacks.is_in_loop and len(page) == layout.PAGE:
+                number = page[layout.TASKS_SIGNAL_AT]
+                tasks = stack_reading.read_tasks(process_id, dump, number)
+                if tasks is not None:
+                    stacks = stacks.with_tasks(tasks, self._rootdir)
+            return stacks
         except stack_reading.NoStacksError as error:
             self._notes.append(safe_text(str(error)))
         except Exception as error:  # noqa: BLE001 - the state alone is told, then

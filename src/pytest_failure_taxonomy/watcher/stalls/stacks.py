@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.system.process import (
     has_process,
     is_restarted,
 )
+from pytest_failure_taxonomy.system.tasks import LOOP_FILES
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more
@@ -75,6 +76,8 @@ _FRAME: Final = re.compile(
 )
 _ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
+_FRAMES_OF_LOOP: Final = 4
+"""How deep the functions of a loop stand below the selector."""
 _RUNNER: Final = (f"{os.sep}_pytest{os.sep}", f"{os.sep}pluggy{os.sep}")
 _MAIN_THREAD: Final = "MainThread"
 
@@ -154,6 +157,28 @@ class Stacks:
             if thread.name == _MAIN_THREAD:
                 return thread
         return self.current or self.threads[-1]
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the thread that runs the tests waits in an asyncio loop."""
+        last = self.main.frames[:_FRAMES_OF_LOOP]
+        return any(frame.path.endswith(LOOP_FILES) for frame in last)
+
+    def with_tasks(self, tasks: Stacks, rootdir: Path) -> Stacks:
+        """Return them with the frames of the task that is the test's on top of its thread.
+
+        Args:
+            tasks: where the tasks wait, each as a thread.
+            rootdir: of the run. The first task that runs the user's own code is taken.
+        """
+        of_user = (
+            task for task in tasks.threads if task.own_place(rootdir) is not None
+        )
+        task = next(of_user, tasks.threads[0])
+        main = self.main
+        awaiting = replace(main, frames=(*task.frames, *main.frames))
+        threads = (awaiting if each is main else each for each in self.threads)
+        return replace(self, threads=tuple(threads))
 
     @property
     def current(self) -> Thread | None:
@@ -473,6 +498,9 @@ _LOOK_SECONDS: Final = 0.005
 _QUIET_SECONDS: Final = 0.03
 """faulthandler doesn't say when it is done; it takes a millisecond for the stacks of a pytest."""
 
+_TASKS_SECONDS: Final = 0.5
+"""How long a process may take that waits in a selector."""
+
 _LOCK: Final = struct.Struct("=QQi")
 """Interval in microseconds, address of a thread's state, 1 if it is held."""
 _MAX_RUNTIME_BYTES: Final = 1 << 20
@@ -519,6 +547,19 @@ def read_stacks(
         except OSError as error:
             reasons.append(error.strerror or str(error))
     raise NoStacksError("; ".join(reasons))
+
+
+def read_tasks(process_id: int, dump: Path, number: int) -> Stacks | None:
+    """Return where the tasks of a process wait that stands in an asyncio loop.
+
+    Args:
+        process_id: the process.
+        dump: as for `read_stacks`.
+        number: the signal at which it writes that; 0 for none.
+    """
+    with suppress(OSError, NoStacksError):
+        return _ask_itself(process_id, dump, number, _TASKS_SECONDS)
+    return None
 
 
 def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
