@@ -782,11 +782,21 @@ KILLED: Final = (
     "import os, signal\n\n\ndef test_dies(): os.kill(os.getpid(), signal.SIGKILL)\n"
 )
 ENDINGS: Final = (
-    Row("nothing-collected", {"test_a.py": ""}, ["no test was found"], on_workers=True),
+    Row(
+        "nothing-collected",
+        {"test_a.py": ""},
+        [
+            (
+                "no test was found: nothing in test_a.py matches "
+                "python_functions = test, python_classes = Test"
+            )
+        ],
+        on_workers=True,
+    ),
     Row(
         "nothing-selected",
         {"test_a.py": "def test_a(): pass\n"},
-        ["every test found was deselected"],
+        ["every test found was deselected: -k zzz"],
         args=["-k", "zzz"],
     ),
     Row(

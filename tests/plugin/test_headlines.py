@@ -339,7 +339,7 @@ ENDINGS: Final = (
     ),
     Ending(
         "nothing-selected",
-        "every test found was deselected [NO_TESTS_COLLECTED tests.all_deselected]",
+        "every test found was deselected: -k zzz [NO_TESTS_COLLECTED tests.all_deselected]",
         ["because: 1 deselected, 0 left", "a retry won't help"],
         args=["-k", "zzz"],
     ),

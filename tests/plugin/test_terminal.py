@@ -261,7 +261,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("-k", "other"),
             (),
             [
-                "every test found was deselected [NO_TESTS_COLLECTED tests.all_deselected]",
+                "every test found was deselected: -k other [NO_TESTS_COLLECTED tests.all_deselected]",
                 "because: 2 deselected, 0 left",
                 "a retry won't help",
             ],

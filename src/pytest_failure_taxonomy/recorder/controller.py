@@ -205,6 +205,7 @@ class ControllerRecorder:
         output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
         if "deselected" in output:  # all workers deselect the same tests
             self._session.progress.set_deselected(output["deselected"])
+            self._session.empty = output["empty"]
         worker = self._workers[node.gateway.id]
         seen = worker.seen
         if "peak_rss_bytes" in output:

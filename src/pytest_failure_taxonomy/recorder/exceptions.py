@@ -25,11 +25,12 @@ from _pytest._code.code import (
     ExceptionChainRepr,
 )  # not public, and what most failures have
 
-from pytest_failure_taxonomy.recorder import inspection, origin
+from pytest_failure_taxonomy.recorder import beside, inspection, origin
 from pytest_failure_taxonomy.recorder.owners import distribution_of, distribution_with
 from pytest_failure_taxonomy.report.text import cap_between_words, with_place
 from pytest_failure_taxonomy.system.process import own_limits
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 MAX_TEXT: Final = 100_000
@@ -56,8 +57,10 @@ _UNCAUGHT: Final = {
 """pytest's warnings of exceptions that could not be caught, and a word for each."""
 _WITH_FRAMES: Final = frozenset(
     {
+        "builtins.ImportError",
         "builtins.OSError",
         "builtins.KeyError",
+        "builtins.SystemExit",
         "http.client.HTTPException",
         "bdb.BdbQuit",
     }
@@ -90,6 +93,7 @@ def describe_exception(
         report: of the test or the collector; it has the texts of the whole chain.
     """
     kind = type(error)
+    message = message_of(error, formatted)
     place, frame = origins.find(error)
     is_in_fixtures = report is not None and report.when in ("setup", "teardown")
     more: dict[str, Any] = {}
@@ -97,6 +101,7 @@ def describe_exception(
         bases = _ASSERTION
         # A plain assertion holds nothing.
         is_more = inspection.cause_or_context_of(error)[0] is not None
+        is_more = is_more or beside.is_about_a_program(message)
     else:
         bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(kind)[:-1]))
         more["raiser"] = origins.raiser_of(error)
@@ -122,15 +127,41 @@ def describe_exception(
                 issued = frame if issubclass(kind, Warning) else None
                 more["facts"] = _facts_of(error, bases, origins, issued)
                 more["chain"] = _chain_of(error, report and report.longrepr, origins)
-    return evidence.RaisedException(
+    raised = evidence.RaisedException(
         type=inspection.name_of(kind),
         module=inspection.module_of(kind),
-        message=message_of(error, formatted),
+        message=message,
         bases=bases,
         origin=place,
         frame=frame,
         **more,
     )
+    if is_more:
+        with suppress(OSError, MemoryError):
+            return _with_output(raised, error, origins, report)
+    return raised
+
+
+def _with_output(
+    raised: evidence.RaisedException,
+    error: BaseException,
+    origins: origin.OriginFinder,
+    report: pytest.TestReport | pytest.CollectReport | None,
+) -> evidence.RaisedException:
+    """Add what a program printed before it failed, or this one before it left."""
+    facts = raised.facts
+    printing = packaged_table("facts")["output"]
+    is_exit = "builtins.SystemExit" in raised.names
+    is_of_program = not printing.keys().isdisjoint(raised.names)
+    if not is_of_program and beside.is_about_a_program(raised.message):
+        is_of_program = True
+        if (process := beside.asserted_process(error)) is not None:
+            facts += _facts_of(process, (beside.COMPLETED_PROCESS,), origins, None)
+    has_said = any(fact.name == "said" for fact in facts)
+    if (is_exit or is_of_program) and not has_said:
+        line = beside.printed_before(error, report, is_exit=is_exit)
+        facts += (evidence.Fact(name="captured", text=line),) if line else ()
+    return replace(raised, facts=facts)
 
 
 def name_exception(error: BaseException) -> evidence.RaisedException:
@@ -147,7 +178,7 @@ def name_exception(error: BaseException) -> evidence.RaisedException:
 
 
 def _facts_of(
-    error: BaseException,
+    error: Any,
     bases: tuple[str, ...],
     origins: origin.OriginFinder,
     frame: evidence.RaisingFrame | None,
@@ -155,7 +186,7 @@ def _facts_of(
     """Return what the fields of an exception and the standard library's own frames say.
 
     Args:
-        error: has been raised.
+        error: has been raised; or a `CompletedProcess`.
         bases: the dotted names of its classes.
         origins: of the run.
         frame: the one that raised it, where the place of that is a fact.
@@ -174,12 +205,24 @@ def _facts_of(
         # Relative to the root directory, so that it reads the same in any checkout.
         facts["file"] = origin.location(facts["filename"], None, origins.rootdir).path
     if "command" in facts:
-        facts["command"] = facts["command"].strip().partition(" ")[0]
+        program = facts["command"].strip().partition(" ")[0]
+        facts["command"] = os.path.basename(program)
+    if line := _line_printed(error, bases):
+        facts.setdefault("said", line)
     if "builtins.ModuleNotFoundError" in bases and "name" in facts:
         facts |= distribution_with(facts["name"], str(origins.rootdir))
     if frame is not None:
         facts["place"] = f"{frame.path}:{frame.line}"
     return tuple(evidence.Fact(name=name, text=text) for name, text in facts.items())
+
+
+def _line_printed(error: object, bases: tuple[str, ...]) -> str:
+    """Return what an exception itself holds of a program's output, if it is a program's."""
+    tables = map(packaged_table("facts")["output"].get, bases)
+    for path in " ".join(filter(None, tables)).split():
+        if line := beside.telling_line(_stored(error, path), or_last=True):
+            return line
+    return ""
 
 
 def _chain_of(

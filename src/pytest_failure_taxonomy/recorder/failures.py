@@ -46,6 +46,8 @@ _ASYNC_TEST: Final = "async def functions are not natively supported"
 _PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
 """Plugins that take only tests which are marked for them, unless they are told otherwise."""
 
+MAX_NOTED: Final = 20
+"""Warnings and empty files that are kept to say why no test was found."""
 _RESERVE: Final = 4 << 20
 """Bytes of address space that a `MemoryError` sets free. A test that fails of one still has all
 that it has asked for, and what describes the failure, and its modules, must fit in beside it."""

@@ -7,6 +7,7 @@ numbers.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
@@ -19,6 +20,7 @@ from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import exceptions
 from pytest_failure_taxonomy.recorder.attribution import marker_in_output_of
 from pytest_failure_taxonomy.recorder.failures import (
+    MAX_NOTED,
     NOTHING,
     Described,
     EventLog,
@@ -30,6 +32,7 @@ from pytest_failure_taxonomy.recorder.guard import (
     guarded,
     guarded_hook,
 )
+from pytest_failure_taxonomy.recorder.last_words import TerminalWatch
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
@@ -75,7 +78,13 @@ class SessionRecorder:
         """Tests of workers that forked, and whose child came back into pytest."""
         self.death: evidence.WorkerEnd | None = None
         """How the worker ended whose report comes next."""
+        self.early_warnings: list[warnings.WarningMessage] = []
+        """The first ones of the collection and before it."""
+        self.empty: list[str] = []
+        """Node ids of what was collected and has nothing in it."""
         self.should_fail = ""
+        self.last_words = ""
+        """What a plugin wrote on the terminal while it changed the session's status."""
         self.uncounted = 0
         """Failures that the session has counted, and that no report was of."""
         self._failed_reports = 0
@@ -193,6 +202,8 @@ class SessionRecorder:
         if report.skipped:
             self.progress.count("skipped")
         if not report.failed:
+            if report.passed and not report.result:
+                self.empty.append(report.nodeid)
             return
         self._failed_reports += 1
         self.progress.count("errors")
@@ -291,15 +302,22 @@ class SessionRecorder:
         )
 
     @guarded
-    def pytest_warning_recorded(self) -> None:
-        """Count a warning as pytest's last line does."""
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str
+    ) -> None:
+        """Count a warning as pytest's last line does; keep those from before the tests."""
         self.progress.count("warnings")
+        if when != "runtest" and len(self.early_warnings) < MAX_NOTED:
+            self.early_warnings.append(warning_message)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(
         self, session: pytest.Session
     ) -> Generator[None, None, None]:
         """Record the session's status and `shouldfail` after all other plugins have had a say."""
+        before = session.exitstatus
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        watch = TerminalWatch(getattr(reporter, "_tw", None))  # not public
         try:
             return (yield)
         except pytest.exit.Exception as error:
@@ -310,6 +328,9 @@ class SessionRecorder:
             counted = self._failed_reports - self._exempt_reports
             self.uncounted = session.testsfailed - counted
             self.status = int(session.exitstatus)
+            last_words = watch.stop()
+            if self.status and session.exitstatus != before:
+                self.last_words = last_words
 
     # The rest is called at the end of a run.
 
@@ -365,6 +386,7 @@ class SessionRecorder:
         run = replace(
             run,
             should_fail=self.should_fail,
+            last_words=self.secrets.redact(self.last_words),
             counts=replace(counts, failed=counts.failed + lost),
             unrecorded=evidence.Unrecorded(failures=lost),
             uncounted=uncounted,

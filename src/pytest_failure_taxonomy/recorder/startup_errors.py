@@ -9,14 +9,18 @@ from __future__ import annotations
 import linecache
 import os
 import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import exceptions, inspection, origin
+from pytest_failure_taxonomy.recorder import (
+    exceptions,
+    inspection,
+    option_sources,
+    origin,
+)
 from pytest_failure_taxonomy.recorder.session import SessionRecorder, exit_code_of
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -32,8 +36,6 @@ _NOT_FOUND: Final = "not found: "
 _ADDED_OPTION: Final = re.compile(
     r"""addoption\(\s*(?:["']-\w["'],\s*)?["'](--[\w-]+)["']"""
 )
-_SHORTEST: Final = 3
-"""Characters that an argument must have to be looked for in a message of pytest."""
 
 
 def record_startup_error(
@@ -225,38 +227,38 @@ def _as_typed(text: str, config: pytest.Config) -> str:
     return " ".join([f"{_NOT_FOUND}{wanted}", *map(str.strip, lines)])
 
 
-def _where(error: BaseException, said: str, config: pytest.Config) -> str:
+def _where(error: BaseException, message: str, config: pytest.Config) -> str:
     """Return where the refused thing stands; an empty string if it was typed."""
-    path = config.inipath
-    file = (
-        "" if path is None else origin.location(str(path), None, config.rootpath).path
-    )
-    if file and said.startswith(_UNKNOWN_SETTING):
+    file = option_sources.file_of_settings(config)
+    if file and message.startswith(_UNKNOWN_SETTING):
         return f"set in {file}"
-    if file and said.startswith(_MISSING_PLUGINS):
+    if file and message.startswith(_MISSING_PLUGINS):
         return f"required_plugins in {file}"
-    for each in inspection.entries_of(error):
-        frame = each.tb_frame
+    for entry in inspection.entries_of(error):
+        frame = entry.tb_frame
         if frame.f_code.co_name == "consider_conftest":
             module: Any = frame.f_locals.get("conftestmodule")
             conftest = inspection.attribute_of(module, "__file__")
             if type(conftest) is str:
-                return f"pytest_plugins in {origin.location(conftest, None, config.rootpath).path}"
+                path = origin.location(conftest, None, config.rootpath).path
+                return f"pytest_plugins in {path}"
             break
-    if said.startswith(_REFUSED_OPTIONS):
-        refused = {
-            each.partition("=")[0] for each in said.split() if each.startswith("-")
-        }
-        places = []
-        for place, words in _written(config, file):
-            found = {each.partition("=")[0] for each in words} & refused
-            refused -= found
-            if found and place:
-                places.append(place)
-        return " and ".join(places)
-    return next(
-        (place for place, words in _written(config, file) if _quotes(said, words)), ""
-    )
+    if message.startswith(_REFUSED_OPTIONS):
+        return _places_of_refused(message, config)
+    return option_sources.place_quoted(config, message)
+
+
+def _places_of_refused(message: str, config: pytest.Config) -> str:
+    """Return the places of the options that pytest does not know, in pytest's order."""
+    words = [word for word in message.split() if word.startswith("-")]
+    refused = {word.partition("=")[0] for word in words}
+    places = []
+    for place, arguments in option_sources.arguments_by_place(config):
+        given = {argument.partition("=")[0] for argument in arguments} & refused
+        refused -= given
+        if given and place:
+            places.append(place)
+    return " and ".join(places)
 
 
 def _idle_plugin(said: str, config: pytest.Config) -> str:
@@ -285,26 +287,3 @@ def _idle_plugin(said: str, config: pytest.Config) -> str:
                 if not all(map(is_loaded, plugins)):
                     return f"{name} {found.version} {NOT_LOADED}"
     return ""
-
-
-def _written(config: pytest.Config, file: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each place that pytest reads arguments from, in its order, and the arguments."""
-    typed = [str(each) for each in config.invocation_params.args]
-    yield "", typed
-    with suppress(ValueError):
-        yield "from PYTEST_ADDOPTS", shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
-    is_typed = any(each.partition("=")[0].endswith("addopts") for each in typed)
-    place = "from -o addopts" if is_typed or not file else f"from addopts in {file}"
-    with suppress(Exception):  # pytest is about to report what is wrong with it
-        yield place, [str(each) for each in config.getini("addopts")]
-    yield "from PYTEST_PLUGINS", os.environ.get("PYTEST_PLUGINS", "").split(",")
-
-
-def _quotes(said: str, arguments: list[str]) -> bool:
-    """Tell whether a message quotes one of the arguments, with or without its value."""
-    for each in arguments:
-        option = each.partition("=")[0] if each.startswith("-") else each
-        attached = each[2:] if each.startswith(("-p", "-k", "-m")) else ""
-        if any(len(part) >= _SHORTEST and part in said for part in (option, attached)):
-            return True
-    return False

@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.layout import DONE, IN_CALL, IN_TEARDOWN, STARTED
 from pytest_failure_taxonomy.record.write import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.recorder.exceptions import message_of
-from pytest_failure_taxonomy.recorder.failures import ExceptionMemory
+from pytest_failure_taxonomy.recorder.failures import MAX_NOTED, ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded, guarded_hook
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
@@ -57,6 +57,7 @@ class WorkerRecorder:
         if self.record.folder is not None:
             self._exceptions.ledger.record = self.record.folder.parent
         self._deselected = 0
+        self._empty: list[str] = []
         self._nodeids: list[str] = []
         self._next = 0
         self._ending = _ENDED["passed"]
@@ -144,6 +145,8 @@ class WorkerRecorder:
         """Attach the description of its exception to the report of a failed collection."""
         if report.failed:
             self._exceptions.send_with(report)
+        elif report.passed and not report.result:
+            self._empty.append(report.nodeid)
 
     @guarded_hook(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -190,6 +193,7 @@ class WorkerRecorder:
         output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
         output[OUTPUT_KEY] = {
             "deselected": self._deselected,
+            "empty": self._empty[:MAX_NOTED],
             "exit": self._exit,
             "refusal": self._refusal(),
             "forked": self._exceptions.ledger.returned_fork(),

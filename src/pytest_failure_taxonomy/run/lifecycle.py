@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.recorder.guard import (
     guarded,
     guarded_hook,
 )
+from pytest_failure_taxonomy.recorder.last_words import words_of_unmeasured
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import (
@@ -94,6 +95,7 @@ _BENCH_PLUGIN: Final = "failure_taxonomy_bench_session"
 """The name of the plugin that runs cases; it is registered with the first task class."""
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"
 _END: Final = "the end of the run"
+_NOTHING_COVERED: Final = "coverage 0.00 %"
 
 _VARIABLES: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 """Environment variables from which pytest takes options and plugins."""
@@ -592,9 +594,23 @@ class Run:
         )  # pytest-cov, if it measures
         if coverage is not None and not seen.should_fail:
             shortfall = _coverage_shortfall(coverage)
+            if shortfall.startswith(_NOTHING_COVERED):
+                with suppress(Exception):  # a foreign object
+                    shortfall += words_of_unmeasured(coverage, self._config)
             # It counts as a failure of the session.
             uncounted = max(0, seen.uncounted - bool(shortfall))
             seen = replace(seen, coverage=shortfall, uncounted=uncounted)
+        if seen.exit.code == pytest.ExitCode.NO_TESTS_COLLECTED:
+            with suppress(Exception):  # a setting may have any value
+                from pytest_failure_taxonomy.recorder.nothing_ran import why_nothing_ran
+
+                why = why_nothing_ran(
+                    self._config,
+                    self.session.early_warnings,
+                    self.session.empty,
+                    deselected=seen.counts.deselected,
+                )
+                seen = replace(seen, nothing_ran=self._secrets.redact(why))
         bench = self._config.pluginmanager.get_plugin(_BENCH_PLUGIN)
         if bench is not None:
             seen = replace(seen, gate=bench.why_gate_failed)

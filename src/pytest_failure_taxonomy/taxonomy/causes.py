@@ -120,6 +120,10 @@ _DIFFERS_IN: Final = {
 """What the two sides of an assertion differ in that may come and go, in words."""
 # Only what begins a word is tried: a text of a megabyte without blanks takes no time.
 _CONFTEST: Final = r"(?<![^\s'\"()])[^\s'\"()]*conftest\.py"
+_OWN_PLACE: Final = r" \(((?![/<])[^()\s]{1,300}\.py:\d+)[,)]"
+"""The place that the words of an error name, if it is below the root directory."""
+_BY_PLUGIN: Final = " raised by "
+"""Stands in the words of an error whose place is in a plugin."""
 _LOADED_BY: Final = r"\(([^\s()]+:\d+), from [^()]*conftest\.py"
 """Of an error in a module that a conftest imports: its place."""
 
@@ -210,6 +214,9 @@ def recognise(found: Finding) -> Diagnosis | None:
     may_be_known = True
     if raised is not None and raised.type in _CHECKS:
         may_be_known = any(map(raised.message.__contains__, _NOT_BY_PEOPLE))
+        # A check of a program that failed; what it printed says more.
+        said = [fact for fact in raised.facts if fact.name != "differs_in"]
+        may_be_known = may_be_known or bool(said)
     elif raised is None and isinstance(failure, TestFailure):
         may_be_known = failure.message.startswith(_WITHOUT_EXCEPTION)
     if not may_be_known:
@@ -510,13 +517,24 @@ def _where(members: _Members, sentence: str) -> str:
     if members.files:
         return _files_in_words(members, sentence)
     failure = members.findings[0].failure
-    if not isinstance(failure, RunError) or failure.origin != "conftest":
-        return _tests_in_words(members, sentence)
-    file = re.search(_CONFTEST, failure.message)
-    if file is None or file[0] in sentence:
+    if isinstance(failure, RunError):
+        return _place_of_error(failure, sentence)
+    return _tests_in_words(members, sentence)
+
+
+def _place_of_error(error: RunError, sentence: str) -> str:
+    """Return the user's line that the words of an error name, or the conftest that it is of."""
+    if error.origin in ("internal", "plugin"):
+        place = re.search(_OWN_PLACE, error.message)
+        is_of_plugin = _BY_PLUGIN in error.message
+        if place is None or place[1] in sentence or is_of_plugin:
+            return ""
+        return place[1]
+    file = re.search(_CONFTEST, error.message)
+    if error.origin != "conftest" or file is None or file[0] in sentence:
         return ""
-    place = _import_in_words(failure, file[0], sentence)
-    return f"{file[0]} can't be imported{place}"
+    at = _import_in_words(error, file[0], sentence)
+    return f"{file[0]} can't be imported{at}"
 
 
 def _files_in_words(members: _Members, sentence: str) -> str:

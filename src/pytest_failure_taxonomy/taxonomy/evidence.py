@@ -682,8 +682,12 @@ class RunEvidence:
     exit: ProcessExit
     should_fail: str = ""
     """`session.shouldfail`: why the session failed though no test need have."""
+    last_words: str = ""
+    """What a plugin wrote on the terminal when it changed the session's status."""
     coverage: str = ""
     """What pytest-cov finds wanting, where it fails the session."""
+    nothing_ran: str = ""
+    """Why no test was found, or what deselected all, where that is known."""
     gate: str = ""
     """Why the gate of a bench fails the session, or cases of it that have no score."""
     counts: Counts = Counts()

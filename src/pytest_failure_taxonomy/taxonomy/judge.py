@@ -639,15 +639,15 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     if explained or code is None or code == 0:
         return
     if code == 5 and run.counts.collected == 0:
-        deselected = run.counts.deselected
+        deselected, skipped = run.counts.deselected, run.counts.skipped
+        why = f"{skipped} skipped" if skipped else run.nothing_ran
+        words = (why,) if why else ()
         if deselected:
-            yield finding(
-                "tests.all_deselected", "collection", f"{deselected} deselected, 0 left"
-            )
+            said = f"{deselected} deselected, 0 left"
+            yield finding("tests.all_deselected", "collection", said, words=words)
         else:
-            skipped = (f"{run.counts.skipped} skipped",) if run.counts.skipped else ()
-            said = ", ".join(["0 tests collected", *skipped])
-            yield finding("tests.none_collected", "collection", said, words=skipped)
+            said = ", ".join(["0 tests collected", *words])
+            yield finding("tests.none_collected", "collection", said, words=words)
     elif code == 6:
         yield finding(
             "warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}"
@@ -662,7 +662,7 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         run.stage in _PYTESTS_STAGES or code not in TIME_LIMIT_EXIT_CODES
     ):  # else the stage itself has something to say of it
         reason = FailureReason.from_pytest_exit_code(code)
-        why = run.should_fail or f"exit code {code}"
+        why = run.should_fail or run.last_words or f"exit code {code}"
         yield finding(
             "exit_status.changed", "exit status", why, reason=reason, words=(why,)
         )

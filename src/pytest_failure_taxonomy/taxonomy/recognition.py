@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
 from pytest_failure_taxonomy.taxonomy.classification import is_voice_of_environment
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, public_name
+from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import (
     STRICT_XPASS,
@@ -188,7 +189,26 @@ def _links_of(failure: Failure) -> list[_Link]:
         failure, RunError
     ):  # asked first: pytest says more than what it stumbled over
         links.append(_Link((f"pytest.{failure.origin}",), failure.message))
-    return links
+    return [*_links_with_output(links)]
+
+
+def _links_with_output(links: Sequence[_Link]) -> Iterator[_Link]:
+    """Yield exceptions, and after each what the program printed that it tells of.
+
+    A line such as `ModuleNotFoundError: No module named 'x'` is an exception of a Python that was
+    started. What was captured is the program's own voice, whoever raised the exception.
+    """
+    for link in links:
+        yield link
+        for fact in link.facts:
+            if fact.name not in ("said", "captured"):
+                continue
+            raiser = link.raiser if fact.name == "said" else None
+            line = _Link(("program.output",), fact.text, (), link.is_passed_on, raiser)
+            yield line
+            if (raised := re.match(_TYPE_AND_TEXT, fact.text)) is not None:
+                names = _names_of((f"builtins.{raised[1]}",))
+                yield line._replace(names=names, message=fact.text[raised.end() :])
 
 
 @lru_cache(maxsize=1_000)
@@ -413,6 +433,9 @@ _DERIVED: Final[Mapping[str, Callable[[_Values], str]]] = {
     "second": lambda values: values.get("nodeid", ""),
     "folders": lambda values: " and ".join(
         [each.rpartition("/")[0] or "." for each in _files_of_one_name(values)]
+    ),
+    "printed_alike": lambda values: normalize_message(
+        values.get("said") or values.get("captured", "")
     ),
     "missing_folder": lambda values: (
         values.get("cwd", "") if values.get("cwd") == values.get("filename") else ""

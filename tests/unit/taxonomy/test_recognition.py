@@ -1419,6 +1419,11 @@ EXAMPLES: Final = (
         "the test uses Django's database without its mark",
     ),
     (
+        "ImportError",
+        "No module named 'shop'\n\npytest-django could not find a Django project (no",
+        "Django's settings can't be imported: No module named 'shop'",
+    ),
+    (
         "django.core.exceptions.AppRegistryNotReady",
         "Apps aren't loaded yet.",
         "Django's models are imported before Django is set up",
@@ -1518,6 +1523,84 @@ WITH_FACTS: Final = (
         "ValueError: no where nobody can catch it",
     ),
 )
+
+
+OF_GIT: Final = (
+    (
+        "fatal: unsafe repository ('/srv/x' is owned by someone else)",
+        "git refuses the repository /srv/x: it belongs to another user",
+    ),
+    (
+        "fatal: unable to auto-detect email address (got 'root@ci.(none)')",
+        "git does not know who commits: user.name and user.email are not set",
+    ),
+    (
+        "fatal: No names found, cannot describe anything.",
+        "git describe finds no tag: there is none, or the clone is shallow",
+    ),
+    (
+        "fatal: not a git repository (or any of the parent directories): .git",
+        "the folder is no git repository",
+    ),
+    (
+        "ssh: Could not resolve hostname git.example: Name or service not known",
+        "the host git.example can't be resolved",
+    ),
+    (
+        "fatal: Authentication failed for 'https://git.example/a/b.git/'",
+        "git is not allowed to read git.example/a/b.git/",
+    ),
+    (
+        "git@git.example: Permission denied (publickey).",
+        "git's login by SSH was refused: git@git.example: Permission denied (publickey).",
+    ),
+    (
+        "fatal: Unable to create '/srv/x/.git/index.lock': File exists.",
+        "another git holds the lock index.lock, or one has crashed",
+    ),
+    (
+        "fatal: 'origin' does not appear to be a git repository",
+        "git has no remote origin",
+    ),
+    ("error: No such remote 'origin'", "git has no remote origin"),
+    (
+        "fatal: ambiguous argument 'v9': unknown revision or path not in the tree",
+        "git knows no revision v9",
+    ),
+    (
+        "error: pathspec 'nope' did not match any file(s) known to git",
+        "git knows no revision nope",
+    ),
+)
+
+
+@pytest.mark.parametrize(("said", "what"), OF_GIT)
+def test_what_git_says(said: str, what: str) -> None:
+    """It is what the exception is about, in whichever class and whoever raised it."""
+    failed = "Command '['git']' returned non-zero exit status 128."
+    found = of_test(raised("subprocess.CalledProcessError", failed, said=said))
+    assert found is not None
+    assert found.what == what
+
+
+def test_what_another_program_says_is_quoted() -> None:
+    """Numbers and paths in it make no cause of their own."""
+    keys = set()
+    for number in (1, 22):
+        failed = raised(
+            "subprocess.CalledProcessError",
+            "Command '['make']' returned non-zero exit status 2.",
+            command="make",
+            returncode="2",
+            said=f"make: *** [/tmp/run-{number}/a.o] Error {number}",
+        )
+        found = of_test(failed)
+        assert found is not None
+        assert found.what.startswith(
+            "`make` failed (exit code 2): make: *** [/tmp/run-"
+        )
+        keys.add(found.key)
+    assert len(keys) == 1
 
 
 @pytest.mark.parametrize(("name", "message", "what"), EXAMPLES)
