@@ -377,14 +377,14 @@ MACHINE: Final = (
             "import socketserver; taken = socket.create_server(('127.0.0.1', PORT))",
             "socketserver.TCPServer(('127.0.0.1', PORT), None)",
         ),
-        one("the address 127.0.0.1:PORT is in use already", IN_LINE_4),
+        one("port PORT is in use: this process holds it still", IN_LINE_4),
         retryable=None,
-        fixes=["stop what listens there, or bind port 0"],
+        fixes=["close it at the end of the test that opens it, or bind port 0"],
     ),
     Row(
         "name-too-long",
         a_test("open('x' * 300)"),
-        one(f"a file's name or path is too long: {'x' * 145} …"),
+        one(f"a file's name or path is too long: {'x' * 143} …"),
     ),
     Row(
         "memory",
@@ -960,7 +960,7 @@ MIXED: Final = (
         {"test_mix.py": MIXED_RUN},
         [
             "8 of 9 tests failed, 6 causes",
-            f"  3 x {NOTHING_LISTENS}: fixture db (test_mix.py:5)",
+            f"  3 x {NOTHING_LISTENS}: fixture db (test_mix.py:3)",
             "  1 x nothing listens on localhost:PORT: test_http (test_mix.py:9)",
             "  1 x fixture 'nope' not found: test_missing (test_mix.py:14)",
             "and 3 more causes; a retry won't help, assertions failed",
@@ -1003,7 +1003,7 @@ MIXED: Final = (
             "test_a.py": "".join(f"def test_{n}(db): pass\n" for n in range(40)),
             "test_b.py": "".join(f"def test_{n}(db): pass\n" for n in range(20)),
         },
-        [f"60 tests failed: {NOTHING_LISTENS}: fixture db (conftest.py:5)"],
+        [f"60 tests failed: {NOTHING_LISTENS}: fixture db (conftest.py:3)"],
         retryable=None,
         on_workers=True,
     ),
@@ -1016,7 +1016,7 @@ MIXED: Final = (
         },
         [
             "3 tests failed, 2 causes",
-            f"  2 x {NOTHING_LISTENS}: fixture db (conftest.py:5)",
+            f"  2 x {NOTHING_LISTENS}: fixture db (conftest.py:3)",
             "  1 x assert 1 == 2: test_a (test_a.py:1)",
         ],
         fixes=[None, None],
@@ -1029,7 +1029,7 @@ MIXED: Final = (
             + "@pytest.fixture\ndef other():\n    socket.create_connection(('127.0.0.1', PORT))\n"
             "def test_a(db): pass\ndef test_b(other): pass\ndef test_c(other): pass\n"
         },
-        [f"3 tests failed: {NOTHING_LISTENS}: fixture db (test_a.py:5) and 1 more"],
+        [f"3 tests failed: {NOTHING_LISTENS}: fixture db (test_a.py:3) and 1 more"],
         retryable=None,
         on_workers=True,
     ),
@@ -1050,7 +1050,7 @@ MIXED: Final = (
             "test_a.py": "import pytest\n@pytest.fixture\ndef cart():\n    assert 1 == 2\n"
             "def test_a(cart): pass\ndef test_b(cart): pass\n"
         },
-        ["2 tests failed: assert 1 == 2: fixture cart (test_a.py:4)"],
+        ["2 tests failed: assert 1 == 2: fixture cart (test_a.py:2)"],
         on_workers=True,
     ),
     Row(
@@ -1059,8 +1059,87 @@ MIXED: Final = (
             "test_a.py": "import pytest\n@pytest.fixture\ndef cart():\n    yield\n    {}['x']\n"
             "def test_a(cart): pass\n"
         },
-        one("KeyError: 'x'", "fixture cart (test_a.py:5)"),
+        one("KeyError: 'x'", "fixture cart (test_a.py:2)"),
         on_workers=True,
+    ),
+    Row(
+        "fixture-that-calls-a-file-of-the-project",
+        {
+            "shop.py": "def load():\n    raise LookupError('no shop')\n",
+            "conftest.py": (
+                "import pytest, shop\n\n@pytest.fixture\ndef cart(): shop.load()\n"
+            ),
+            "test_a.py": "def test_a(cart): pass\n",
+        },
+        one("LookupError: no shop", "fixture cart (conftest.py:3)"),
+        on_workers=True,
+    ),
+    Row(
+        "fixture-of-a-wider-scope",
+        {
+            "conftest.py": "import pytest\n@pytest.fixture\ndef settings(): pass\n"
+            "@pytest.fixture(scope='session')\ndef engine(settings): pass\n",
+            "test_a.py": "def test_a(engine): pass\ndef test_b(engine): pass\n",
+        },
+        [
+            (
+                "2 tests failed: fixture engine (session, conftest.py:4) asks for settings "
+                "(function): first test_a (test_a.py)"
+            )
+        ],
+        never=["SubRequest", "def …"],
+        on_workers=True,
+    ),
+    Row(
+        "group-of-exceptions",
+        a_test("raise ExceptionGroup('in a task', [KeyError('x'), OSError('y')])"),
+        one("KeyError: 'x' [ExceptionGroup of 2]"),
+        on_workers=True,
+    ),
+    Row(
+        "assertion-that-pytest-has-not-rewritten",
+        {
+            "shop.py": "def check(count):\n    assert count == 2\n",
+            "test_a.py": "import shop\n\ndef test_a(): shop.check(1)\n",
+        },
+        one("assert count == 2", "check (shop.py:2), in test_a"),
+    ),
+    Row(
+        "path-below-the-root",
+        a_test("raise ValueError(f'bad: {os.path.abspath(\"data/a.json\")}')"),
+        one("ValueError: bad: data/a.json"),
+        on_workers=True,
+    ),
+    Row(
+        "pytest-plugins-in-a-folder",
+        {
+            "shop.py": "",
+            "pytest.ini": "[pytest]\npythonpath = .\n",
+            "tests/unit/conftest.py": "pytest_plugins = ['shop']\n",
+            "tests/unit/test_a.py": "def test_a(): pass\n",
+        },
+        [
+            (
+                "tests/unit/conftest.py defines pytest_plugins, and only the conftest.py of the "
+                "root may"
+            )
+        ],
+        fixes=["move pytest_plugins to the conftest.py of the root directory"],
+        args=["tests"],
+    ),
+    Row(
+        "class-that-is-no-test",
+        {
+            "models.py": "\nclass TestConfig:\n    def __init__(self): pass\n",
+            "test_a.py": "from models import TestConfig\ndef test_a(): pass\n",
+        },
+        [
+            (
+                "PytestCollectionWarning as an error: cannot collect test class 'TestConfig' "
+                "because it has a __init__ constructor (from: test_a.py) (models.py:2)"
+            )
+        ],
+        args=["-W", "error::pytest.PytestCollectionWarning"],
     ),
     Row(
         "call-and-teardown",
@@ -1071,7 +1150,7 @@ MIXED: Final = (
         [
             "1 test failed, 2 causes",
             "  1 x assert 1 == 2: test_a (test_a.py:6)",
-            "  1 x KeyError: 'x': fixture cart (test_a.py:5)",
+            "  1 x KeyError: 'x': fixture cart (test_a.py:2)",
         ],
         fixes=[None, None],
         on_workers=True,
@@ -1213,7 +1292,7 @@ MIXED: Final = (
                 "  1 x requests.exceptions.Timeout: timed out [raised by unittest.mock]: "
                 "user (app.py:2), in test_a"
             ),
-            "  1 x OSError: [Errno 28] No space left on device [raised by test_a]: test_b (test_a.py:7)",
+            "  1 x OSError: No space left on device [raised by test_a]: test_b (test_a.py:7)",
         ],
         fixes=[None, None],
         never=[
@@ -1252,7 +1331,7 @@ MIXED: Final = (
         },
         [
             "3 tests failed, 2 causes",
-            "  2 x the environment variable SHOP_URL_WX is not set: fixture url (conftest.py:4)",
+            "  2 x the environment variable SHOP_URL_WX is not set: fixture url (conftest.py:2)",
             "  1 x the program 'ffmpeg-wx' is not installed: test_c (test_a.py:5)",
         ],
         fixes=[None, None],

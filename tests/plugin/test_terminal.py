@@ -83,7 +83,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             [
                 (
-                    "1 of 2 tests failed: OSError: no db: fixture shop (test_it.py:4) "
+                    "1 of 2 tests failed: OSError: no db: fixture shop (test_it.py:3) "
                     "[TESTS_FAILED test.setup_error]"
                 ),
                 "a retry won't help",
@@ -99,7 +99,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             [
                 (
-                    "1 test failed: OSError: fixture shop (test_it.py:6) "
+                    "1 test failed: OSError: fixture shop (test_it.py:3) "
                     "[TESTS_FAILED test.teardown_error]"
                 ),
                 "a retry won't help",
@@ -408,7 +408,7 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
             "  1 x marked as failing and passes: test_xpass (test_b.py:6); "
             "fix: remove the xfail mark"
         ),
-        "  1 x ZeroDivisionError: division by zero: fixture broken (test_b.py:4)",
+        "  1 x ZeroDivisionError: division by zero: fixture broken (test_b.py:3)",
         (
             "and 3 more causes; in flight: test_b.py::test_stop (call, N s); "
             "not run: 1 of 7 collected tests; a retry won't help, assertions failed"

@@ -317,6 +317,7 @@ def evidence_of(
         stage=run.header.stage,
         strict_baseline=run.header.strict_baseline,
         finished=run.exit_code is not None,
+        rootdir=run.header.context.rootdir,
         exit=replace(seen_exit, session_code=run.exit_code, limits=tuple(limits)),
         should_fail=ended[-1].should_fail if ended else "",
         coverage=ended[-1].coverage if ended else "",

@@ -17,7 +17,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import (
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+)
 from typing import Any, Final
 
 import pytest
@@ -122,7 +127,7 @@ def describe_exception(
     if is_in_fixtures or is_more:
         with suppress(OSError, MemoryError):  # all descriptors or memory are used up
             if is_in_fixtures:
-                more["fixture"] = _fixture_of(error)
+                more |= _fixture_of(error, origins.rootdir)
             if is_more:
                 issued = frame if issubclass(kind, Warning) else None
                 more["facts"] = _facts_of(error, bases, origins, issued)
@@ -211,8 +216,8 @@ def _facts_of(
         facts.setdefault("said", line)
     if "builtins.ModuleNotFoundError" in bases and "name" in facts:
         facts |= distribution_with(facts["name"], str(origins.rootdir))
-    if frame is not None:
-        facts["place"] = f"{frame.path}:{frame.line}"
+    if frame is not None and (place := _place_of_warning(error, frame, origins)):
+        facts["place"] = f"{place.path}:{place.line}"
     return tuple(evidence.Fact(name=name, text=text) for name, text in facts.items())
 
 
@@ -270,20 +275,33 @@ def _chain_of(
     return tuple(links)
 
 
-def _fixture_of(error: BaseException) -> str | None:
-    """Return the name of the fixture in whose setup or teardown an exception was raised.
+def _fixture_of(error: BaseException, rootdir: Path) -> dict[str, Any]:
+    """Return name and place of the fixture in whose setup or teardown an exception was raised.
 
     A fixture that is kept for several tests raises the same exception for each of them.
     """
     for entry in reversed(inspection.entries_of(error)):
         code = entry.tb_frame.f_code
         if code.co_filename == _FIXTURES and code.co_name in _OF_FIXTURES:
-            found = inspection.attribute_of(
-                entry.tb_frame.f_locals.get(_OF_FIXTURES[code.co_name]), "argname"
-            )
-            is_written = type(found) is str and not found.startswith(_OF_CLASSIC_SETUP)
-            return found if is_written else None
-    return None
+            definition = entry.tb_frame.f_locals.get(_OF_FIXTURES[code.co_name])
+            name = inspection.attribute_of(definition, "argname")
+            if type(name) is not str or name.startswith(_OF_CLASSIC_SETUP):
+                return {}
+            function = inspection.attribute_of(definition, "func")
+            return {"fixture": name, "fixture_place": _defined_at(function, rootdir)}
+    return {}
+
+
+def _defined_at(function: object, rootdir: Path) -> evidence.Location | None:
+    """Return where a function of the user's is defined, its decorators included."""
+    if type(function) is MethodType:
+        function = function.__func__
+    if type(function) is not FunctionType:
+        return None
+    code = function.__code__
+    if not origin.is_own(code.co_filename, rootdir):
+        return None
+    return origin.location(code.co_filename, code.co_firstlineno, rootdir)
 
 
 def _read_frames(
@@ -337,6 +355,23 @@ def _facts_of_run(
     _, _, stack = inspection.text_of(error).partition("\nObject allocated at:\n")
     place = origin.own_place_in([*origin.printed_frames(stack)], origins.rootdir)
     return {} if place is None else {"allocated": f"{place.path}:{place.line}"}
+
+
+def _place_of_warning(
+    error: BaseException, frame: evidence.RaisingFrame, origins: origin.OriginFinder
+) -> evidence.Location | None:
+    """Return what a warning is about; `None` where pytest warns of nothing that has a place.
+
+    A node that can't be collected is a class or a function of the user's. pytest warns of it from
+    a method of its own, which has looked the place up.
+    """
+    if frame.owner != "pytest":
+        return evidence.Location(path=frame.path, line=frame.line)
+    names = inspection.entries_of(error)[-1].tb_frame.f_locals
+    path, line = names.get("path"), names.get("lineno")
+    if type(path) is type(Path()) and type(line) is int:
+        return origin.location(str(path), line + 1, origins.rootdir)
+    return None
 
 
 def _old_setup_of(holder: object) -> dict[str, str]:

@@ -304,7 +304,7 @@ class OriginFinder:
             shown = name.partition(" ")[0].rstrip(">") + ">"
             return FileFound(FOREIGN, shown, not name.startswith("<frozen "))
         dotted = module_name_in(module)
-        absolute = os.path.abspath(name)
+        absolute = os.path.abspath(file_of_code(name, module) or name)
         # The path below the folder that its package is imported from.
         *packages, last = dotted.split(".")
         base = os.path.basename(absolute)
@@ -491,7 +491,10 @@ def _from_root(path: str, rootdir: Path) -> tuple[bool, str]:
     if path.startswith("<"):  # code of no file
         return False, path
     absolute = path if path.startswith(os.sep) else os.path.abspath(path)
-    return _of_file(absolute, str(rootdir))
+    is_own, shown = _of_file(absolute, str(rootdir))
+    # A compiled module's functions name a file of the machine that built it.
+    is_there = os.path.isabs(path) or os.path.isfile(path)
+    return is_own and is_there, shown
 
 
 @lru_cache(maxsize=1_000)  # many failures are of few files

@@ -385,6 +385,7 @@ class SessionRecorder:
         counts = progress.counts({failure.nodeid for failure in log.failures})
         run = replace(
             run,
+            rootdir=str(self._rootdir),
             should_fail=self.should_fail,
             last_words=self.secrets.redact(self.last_words),
             counts=replace(counts, failed=counts.failed + lost),

@@ -36,6 +36,11 @@ _NOT_FOUND: Final = "not found: "
 _ADDED_OPTION: Final = re.compile(
     r"""addoption\(\s*(?:["']-\w["'],\s*)?["'](--[\w-]+)["']"""
 )
+_REGISTERED_TWICE: Final = (
+    r"already registered[^\n]{0,60}: "
+    r"(?P<file>[^=\n]{1,500})=<module '(?P<module>[\w.]+)'"
+)
+"""What pluggy says of a module that it has under another name."""
 
 
 def record_startup_error(
@@ -66,7 +71,11 @@ def record_startup_error(
         loaded = origin.location(str(conftest), None, rootdir).path
     traceback, formatted = _short_traceback(raised)
     words = exceptions.words_of(raised, rootdir, loaded, formatted)
-    words = words_of_conflict(_files_of_plugins(config), words) or words
+    words = (
+        words_of_conflict(_files_of_plugins(config), words)
+        or _words_of_second_name(words, config)
+        or words
+    )
     if end.code == 0:
         place = origin.own_place_of(error, rootdir)
         name = loaded or (place.path if place else "a plugin")
@@ -99,6 +108,29 @@ def words_of_conflict(files: Mapping[str, str], said: str = "") -> str:
             if option in added and option in (said or option):
                 return f"{option} is added by {added[option]} and by {name}"
             added.setdefault(option, name)
+    return ""
+
+
+def _words_of_second_name(said: str, config: pytest.Config) -> str:
+    """Say which file names a conftest as a plugin; empty where that isn't what is wrong.
+
+    pytest loads each conftest by itself, under its path. pluggy takes no module under two names.
+    """
+    twice = re.search(_REGISTERED_TWICE, said)
+    if twice is None:
+        return ""
+    for name, plugin in config.pluginmanager.list_name_plugin():
+        named = inspection.attribute_of(plugin, "pytest_plugins")
+        names = named if type(named) in (list, tuple) else [named]
+        if twice["module"] in names:
+            file, conftest = (
+                origin.location(path, None, config.rootpath).path
+                for path in (name, twice["file"])
+            )
+            return (
+                f"{file} names {twice['module']} in pytest_plugins, "
+                f"and pytest loads {conftest} by itself"
+            )
     return ""
 
 

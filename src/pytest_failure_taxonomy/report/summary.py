@@ -26,8 +26,8 @@ from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
     counted,
     counts_in_words,
+    one_line,
     seconds_words,
-    telling_line,
     words_at,
 )
 
@@ -652,7 +652,7 @@ def merged_runs(report: JSONObject) -> Iterator[str]:
 
 def raised_words(raised: Mapping[str, Any]) -> str:
     """Return an exception in one line: its type, and the line of its message that tells most."""
-    message = telling_line(raised["message"])
+    message = one_line(raised["message"])
     return f"{raised['type']}: {message}" if message else str(raised["type"])
 
 

@@ -106,8 +106,9 @@ def print_lines(
             if line.is_title:
                 writer.sep("=", line.text, **markup)
                 continue
-            writer.write(linked(line.text, targets) if targets else line.text, **markup)
-            writer.line(line.gap(writer.fullwidth) + line.tail, light=True)
+            shown = line.wrapped(writer.fullwidth) if is_terminal else line
+            writer.write(linked(shown.text, targets), **markup)
+            writer.line(shown.gap(writer.fullwidth) + shown.tail, light=True)
         writer.flush()
 
 

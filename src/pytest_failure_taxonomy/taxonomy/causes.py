@@ -39,6 +39,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
     in_brackets,
     one_line,
     said_in_one_line,
+    shortened,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ _NOT_BY_PEOPLE: Final = (
         "async def functions are not",
         " not found in `markers` ",
         "Database access not allowed",
+        "ScopeMismatch: ",
+        "Defining 'pytest_plugins' in a ",
     ),
     *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
 )
@@ -111,6 +114,7 @@ _PLAIN: Final = (
     "Failed: ",
     "CaseFailedError: ",
     "CaseWithoutScoreError: ",
+    "DocTestFailure: ",
 )
 """Exceptions that say nothing by their type: a check has failed."""
 _DIFFERS_IN: Final = {
@@ -129,7 +133,7 @@ _LOADED_BY: Final = r"\(([^\s()]+:\d+), from [^()]*conftest\.py"
 
 
 def gather_causes(
-    findings: Iterable[Finding], stage: Stage = Stage.FINAL_TEST
+    findings: Iterable[Finding], stage: Stage = Stage.FINAL_TEST, rootdir: str = ""
 ) -> tuple[Cause, ...]:
     """Return the causes of what was found: first what explains others, then the biggest.
 
@@ -141,6 +145,7 @@ def gather_causes(
         findings: all of a run, in the order of the evidence. What was only said, as by a marker, is
             a cause where nothing was seen.
         stage: the step of an attempt that the run was.
+        rootdir: absolute; paths below it are told relative to it. Empty where it is not known.
     """
     findings = list(findings)
     seen = [finding for finding in findings if not finding.is_hearsay]
@@ -170,7 +175,10 @@ def gather_causes(
     with_findings = [item for item in members.items() if item[1][1]]
     recognised_first = sorted(with_findings, key=lambda item: item[1][0] is None)
     return in_order(
-        [_cause(key, *of_key, with_subtests, stage) for key, of_key in recognised_first]
+        [
+            _cause(key, *of_key, with_subtests, stage, rootdir)
+            for key, of_key in recognised_first
+        ]
     )
 
 
@@ -248,6 +256,7 @@ def _cause(
     findings: Sequence[Finding],
     with_subtests: set[str | None],
     stage: Stage,
+    rootdir: str,
 ) -> Cause:
     failures = [each.failure for each in findings if each.failure is not None]
     nodeids = dict.fromkeys([each.nodeid for each in findings if each.nodeid])
@@ -292,7 +301,7 @@ def _cause(
     owner = (diagnosis and diagnosis.owner) or owner_of_most(failures)
     return Cause(
         key=key,
-        what=_sentence_of_cause(members),
+        what=_sentence_of_cause(members, rootdir),
         fix=None if diagnosis is None else diagnosis.fix,
         reason=reason,
         kind=most,
@@ -453,7 +462,7 @@ def _joined_by(ending: Cause) -> str:
     return "then" if came_later else "and"
 
 
-def _sentence_of_cause(members: _Members) -> str:
+def _sentence_of_cause(members: _Members, rootdir: str) -> str:
     """Return what is wrong, and where."""
     found, sentence = members.findings[0], ""
     if members.diagnosis is not None:
@@ -468,10 +477,13 @@ def _sentence_of_cause(members: _Members) -> str:
             sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
     if not sentence:
         return one_line(_in_words_of_the_kind(members), _MAX_ENDING)
+    if rootdir:
+        sentence = sentence.replace(f"{rootdir.rstrip('/')}/", "")
     where = _where(members, sentence)
     if not where:
         return one_line(sentence, MAX_WHAT)
-    return f"{one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))}: {where}"
+    words = one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))
+    return f"{words.removesuffix('.')}: {where}"
 
 
 def _in_words_of_the_kind(members: _Members) -> str:
@@ -551,7 +563,7 @@ def _files_in_words(members: _Members, sentence: str) -> str:
             parts.append(f"{len(members.files):,} test files can't be {how}")
         else:
             place = _import_in_words(failure, first, sentence)
-            parts.append(f"{one_line(first, _MAX_PATH)} can't be {how}{place}")
+            parts.append(f"{shortened(first, _MAX_PATH)} can't be {how}{place}")
     if members.tests:
         parts.append(f"{counted(len(members.tests), 'test')} failed")
     return ", ".join(parts)
@@ -584,30 +596,52 @@ def _tests_in_words(members: _Members, sentence: str) -> str:
     if not of_tests:
         return ""
     first = of_tests[0]
-    raised = first.exception
-    place = _own_place(first)
-    at = _place_in_words(place)
+    at = _place_in_words(_own_place(first))
     if at.strip(" ()") in sentence:
         at = ""
-    if raised is not None and raised.fixture is not None:
-        fixtures = {each.exception and each.exception.fixture for each in of_tests}
-        if None not in fixtures:
-            return f"fixture {raised.fixture}{at}{and_more(len(fixtures) - 1)}"
+    if fixture := _fixture_in_words(of_tests, at):
+        return fixture
     name = _name_of(first.nodeid)
     is_one = len(members.tests) == 1 or not name  # a log may not say which
-    origin = None if raised is None else raised.origin
-    function = origin.function if origin is not None and at else ""
+    function = _function_of(first) if at else ""
     if function and not is_one:
         places = {_own_place(failure) for failure in of_tests}
         if len(places) == 1:
             return f"{function}{at}"
     where = f"{name}{at}".strip()
-    is_of_test = function == name.partition("[")[0].replace("::", ".")
-    if function and not is_of_test and place is not None:
-        file = first.nodeid.partition("::")[0]
-        if place.path not in (file, ""):
-            where = f"{function}{at}, in {name}"
+    if function and _is_elsewhere(first, function):
+        where = f"{function}{at}, in {name}"
     return where if is_one else f"first {where}"
+
+
+def _fixture_in_words(of_tests: Sequence[TestFailure], at: str) -> str:
+    """Return the fixture in which all of these tests failed, with its place; empty for none."""
+    raised = of_tests[0].exception
+    if raised is None or raised.fixture is None:
+        return ""
+    fixtures = {failure.exception and failure.exception.fixture for failure in of_tests}
+    if None in fixtures:
+        return ""
+    if raised.fixture_place is not None:
+        at = _place_in_words(raised.fixture_place)
+    return f"fixture {raised.fixture}{at}{and_more(len(fixtures) - 1)}"
+
+
+def _function_of(failure: TestFailure) -> str:
+    """Return the user's function that an exception comes from; empty if that is pytest's own."""
+    origin = failure.exception and failure.exception.origin
+    if not origin or origin.path.startswith("_pytest/"):
+        return ""
+    return origin.function
+
+
+def _is_elsewhere(failure: TestFailure, function: str) -> bool:
+    """Tell whether a function is neither the test nor in its file."""
+    place = _own_place(failure)
+    name = _name_of(failure.nodeid).partition("[")[0]
+    if place is None or function == name.replace("::", "."):
+        return False
+    return place.path not in (failure.nodeid.partition("::")[0], "")
 
 
 _USERS: Final = ("test", "conftest", "project")
@@ -659,10 +693,7 @@ def _in_own_words(failure: evidence.Failure) -> str:
     if said is not None and said.source == "test" and said.detail:
         return one_line(said.detail)
     raised = failure.exception
-    if raised is None:
-        words = one_line(failure.message)
-    else:
-        words = said_in_one_line(raised.type, raised.message, is_test=True)
+    words = one_line(failure.message) if raised is None else _words_of_exception(raised)
     for plain in _PLAIN:
         words = words.removeprefix(plain)
     difference = _difference_in_words(raised)
@@ -677,8 +708,23 @@ def _difference_in_words(raised: evidence.RaisedException | None) -> str:
     return ""
 
 
+def _words_of_exception(raised: evidence.RaisedException) -> str:
+    """Return what an exception says; of a group, its first one; of a bare assertion, its line."""
+    if "builtins.BaseExceptionGroup" in raised.bases and raised.chain:
+        leaf = raised.chain[0]
+        name = leaf.bases[0].removeprefix("builtins.")
+        words = said_in_one_line(name, leaf.message, is_test=True)
+        count = re.search(r"\((\d+) sub-exceptions?\)", raised.message)
+        of = f" of {count[1]}" if count else ""
+        return f"{words} [{raised.type}{of}]"
+    statement = raised.origin.text if raised.origin is not None else ""
+    if not raised.message and statement.startswith("assert "):
+        return one_line(statement)
+    return said_in_one_line(raised.type, raised.message, is_test=True)
+
+
 def _name_of(nodeid: str) -> str:
-    return one_line(nodeid.partition("::")[2] or nodeid, _MAX_NAME)
+    return shortened(nodeid.partition("::")[2] or nodeid, _MAX_NAME)
 
 
 def _own_place(failure: TestFailure) -> evidence.Location | None:

@@ -133,6 +133,8 @@ class RaisedException:
     """What it was raised from, or while it was handled, from the nearest to the root."""
     fixture: str | None = None
     """The name of the fixture whose setup or teardown raised it."""
+    fixture_place: Location | None = None
+    """Where that is defined; `None` where it is not the user's, and in a log."""
     raiser: str | None = None
     """Dotted name of the module whose `raise` statement raised it. Empty for compiled code and for
     the standard library, `unittest.mock` apart; `None` where it isn't known, as in a log."""
@@ -679,6 +681,8 @@ class RunEvidence:
     """The plugin saw what happened; where it did not, the exit code is all there is."""
     is_pytest: bool = True
     """What was run is a pytest."""
+    rootdir: str = ""
+    """Absolute; empty where it is not known."""
     exit: ProcessExit
     should_fail: str = ""
     """`session.shouldfail`: why the session failed though no test need have."""

@@ -245,10 +245,10 @@ def _lines_about(
 
 def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
     if not run.settled_causes:
-        return gather_causes(found, run.stage)
+        return gather_causes(found, run.stage, run.rootdir)
     settled = {id(each) for each in run.settled}
     causes = gather_causes(
-        (each for each in found if id(each) not in settled), run.stage
+        (each for each in found if id(each) not in settled), run.stage, run.rootdir
     )
     kinds = {each.kind for each in found}
     before = [

@@ -118,7 +118,12 @@ MAX_WORDS: Final = 240
 MAX_LINES: Final = 1_500
 """Characters of a stack that a piece of evidence quotes."""
 
-_TRACEBACK: Final = "Traceback (most recent call last):"
+TRACEBACK: Final = "Traceback (most recent call last):"
+_NO_WORDS: Final = (
+    r"[<\u2500-\u259f]|[=*#~|+_-]{3}|^\s*[=*#~|+-]\s|\[(?:Errno|WinError|type)"
+    r"|0x|://|\d{10}|^\(|^Traceback|[:,]\s*$|^\s*$"
+)
+"""Signs of something in a text that is no words."""
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
 
@@ -237,35 +242,33 @@ def first_lines(text: str) -> str:
 def telling_line(text: str) -> str:
     """Return the line that says most: the first; of a quoted traceback, what was raised."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    if first != _TRACEBACK:
-        return first
-    depth, told = 0, ""  # all of it is indented where pytest has rewritten an assertion
-    for line in text.splitlines():
+    return raised_line(text.splitlines()) if first == TRACEBACK else first
+
+
+def raised_line(lines: Iterable[str]) -> str:
+    """Return the line of a traceback that says what was raised."""
+    depth, raised = 0, ""  # all is indented where pytest has rewritten an assertion
+    for line in lines:
         bare = line.lstrip()
         if bare.startswith('File "'):
-            depth, told = len(line) - len(bare), ""
-        elif bare and not told and len(line) - len(bare) < depth:
-            told = bare.rstrip()
-    return told or first
+            depth, raised = len(line) - len(bare), ""
+        elif bare and not raised and len(line) - len(bare) < depth:
+            raised = bare.rstrip()
+    return raised or TRACEBACK
 
 
 def one_line(text: str, limit: int = MAX_WORDS) -> str:
-    """Return a text's first line; with those that follow where it is the head of a list.
+    """Return a message as one sentence of so many characters at most."""
+    plain = text = text.strip()
+    if text.startswith("assert ") or "\nassert " in text:
+        plain, _, _ = text.partition("\n")  # pytest explains an assertion below it
+    is_plain = len(plain) <= limit and plain.isprintable()
+    if is_plain and re.search(_NO_WORDS, plain) is None:
+        return plain.rstrip()  # as most are
+    # Imported here, because plain words don't need it.
+    from pytest_failure_taxonomy.taxonomy.sentence import make_sentence
 
-    A longer line is cut between words where possible: half of a secret would not be recognised as
-    one.
-    """
-    if len(text) <= limit and text.isprintable() and text != _TRACEBACK:
-        return text.strip()  # most are one short line
-    lines = [line for each in text.splitlines() if (line := each.strip())]
-    if not lines:
-        return ""
-    line = " ".join(lines) if lines[0].endswith(":") else lines[0]
-    line = telling_line(text) if lines[0] == _TRACEBACK else line
-    if len(line) <= limit:
-        return line
-    end = line.rfind(" ", limit // 2, limit)
-    return f"{line[: end if end > 0 else limit]} …"
+    return make_sentence(text, limit)
 
 
 def words_of_pressure(memory: evidence.MemoryPressure) -> str:

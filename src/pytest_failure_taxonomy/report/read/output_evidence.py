@@ -63,6 +63,7 @@ def evidence_of_output(
     run = ev.RunEvidence(
         stage=stage,
         finished=finished,
+        rootdir=out.rootdir,
         exit=ev.ProcessExit(code=None, source="log"),
         should_fail=should_fail,
         gate=gate,

@@ -293,6 +293,7 @@ class PytestOutput:
         self.is_seen = True
         self.header: OutputLine | None = None
         self.last_line = None
+        self.rootdir = ""
         self.collected: int | None = None
         self.collection_error_count = 0
         self.blocks: list[Block] = []
@@ -486,6 +487,8 @@ class PytestOutput:
             self.collected = int(found[1])
             errors = pattern("collected_errors").search(found[2])
             self.collection_error_count = int(errors[1]) if errors else 0
+        elif name == "rootdir":
+            self.rootdir = found[1]
         elif name == "collected_on_workers":
             self.collected = int(found[1])
         elif name == "time_limit":

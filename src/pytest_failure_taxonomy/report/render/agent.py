@@ -34,8 +34,8 @@ from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
     counted,
     counts_in_words,
+    one_line,
     seconds_words,
-    telling_line,
 )
 
 VERSION: Final = 2
@@ -367,7 +367,7 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
     for failure in cause.failures[:1]:
         raised, place = (failure.get(name) for name in ("exception", "location"))
         if raised is not None:
-            message = telling_line(raised["message"])
+            message = one_line(raised["message"])
             if not message or message not in cause.text:
                 yield f"raised: {raised_words(raised)}"
         if place is not None:

@@ -6,6 +6,7 @@ The verdict in at most six lines and the report's path; and all that a report ho
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from pytest_failure_taxonomy.report.text import (
     bench_name,
     safe_text,
 )
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words
 
 TITLE: Final = "why this run failed"
@@ -62,12 +63,28 @@ class Line:
     """To be drawn as one of pytest's separators."""
     tail: str = ""
     """What stands at the end of the line, dim: codes."""
+    is_prose: bool = False
+    """No command is in it that anybody would copy."""
 
     def gap(self, width: int) -> str:
         """Return the blanks that put the tail at the end of a line of so many columns."""
-        return (
-            " " * max(2, width - len(self.text) - len(self.tail)) if self.tail else ""
+        if not self.tail:
+            return ""
+        last = self.text.rpartition("\n")[2]
+        return " " * max(2, width - len(last) - len(self.tail))
+
+    def wrapped(self, width: int) -> Line:
+        """Return prose with its lines broken between words; a terminal would break words."""
+        if not self.is_prose or len(self.text) <= width:
+            return self
+        lines = textwrap.wrap(
+            self.text,
+            width,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
         )
+        return replace(self, text="\n".join(lines))
 
 
 def verdict_lines(
@@ -134,7 +151,9 @@ def _headline_and_causes(
     ):
         headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
     tail = safe_text(summary.codes)
-    yield Line(text=safe_text(headline), color="red", bold=True, tail=tail)
+    yield Line(
+        text=safe_text(headline), color="red", bold=True, tail=tail, is_prose=True
+    )
     if len(summary.causes) == 1:
         if not (is_quiet or is_long):
             [cause] = summary.causes
@@ -151,7 +170,7 @@ def _headline_and_causes(
         for cause in shown:
             head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
             told = filter(None, (head, cause.mend, *cause.proof[:1]))
-            yield Line(text=safe_text("; ".join(told)))
+            yield Line(text=safe_text("; ".join(told)), is_prose=not cause.mend)
     more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
     ending = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
     if ending and not is_quiet:
