@@ -13,11 +13,19 @@ from typing import Any
 
 import pytest
 
+from pytest_failure_taxonomy import merge_reports
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.attempts import attempts_of
-from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS
-from tests.helpers.reports import make_failure, make_report, make_run
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    GitState,
+    ProcessExit,
+    RaisedException,
+)
+from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS, Stage
+from pytest_failure_taxonomy.taxonomy.values import replace
+from tests.helpers.reports import make_context, make_failure, make_report, make_run
 from tests.helpers.runs import PytestRuns
 
 HARNESS = Path(__file__).parents[2] / "example_project" / "harness" / "harness.py"
@@ -151,6 +159,55 @@ def test_a_success_is_what_one_rolls_back_to(recover: Recover) -> None:
     assert (found["action"], found["last_good_commit"]) == ("rollback", "4f0c2d1")
     assert found["attempt_count"] == 1
     assert [each["success"] for each in found["tried"]] == [False, True]
+
+
+def test_an_agent_that_gave_up_gets_more_turns(recover: Recover) -> None:
+    """Its marker says so, in its output or in the report of its run."""
+    hint = "Continue from the last commit, with more turns or with a smaller task."
+    found = recover("first", error="working\n[GZA_FAILURE:MAX_TURNS]\n")
+    assert (found["failure_reason"], found["hints"]) == ("AGENT_GAVE_UP", [hint])
+
+
+@pytest.mark.linux("the output of a command is read")
+def test_a_run_of_an_agent_that_gave_up_says_how_to_go_on(recover: Recover) -> None:
+    """On the terminal, to the next agent, and to the harness."""
+    step = "continue from the last commit, with more turns or with a smaller task"
+    ours = [sys.executable, "-m", "pytest_failure_taxonomy"]
+    agent = ["sh", "-c", "echo '[GZA_FAILURE:MAX_TURNS]'; exit 1"]
+    run = ["run", "--stage", "agent_run", "--report", "r.json", "--", *agent]
+    subprocess.run([*ours, *run], check=False, capture_output=True)
+    for words, line in (([], step), (["--format", "agent"], f"try: {step}")):
+        command = [*ours, "show", *words, "r.json"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert line in done.stdout.splitlines()
+    found = recover("first", "--report", "r.json")
+    assert found["hints"] == [f"{step[0].upper()}{step[1:]}."]
+
+
+def test_the_first_attempt_goes_back_to_its_baseline(recover: Recover) -> None:
+    """Whose commit did load; a success counts for more, because it came later."""
+    git = GitState(commit="abc1234", branch="task", dirty=False)
+    environment = replace(make_context().environment, git=git)
+    context = make_context(id="1" * 32, environment=environment)
+    baseline = make_run(failures=(make_failure(),), stage=Stage.BASELINE_RUN)
+    syntax = RaisedException(
+        type="SyntaxError", module="builtins", message="invalid syntax"
+    )
+    error = CollectionFailure(
+        nodeid="test_it.py", message="invalid syntax", exception=syntax
+    )
+    broken = make_run(
+        exit=ProcessExit(code=2, source="pytest"), collection_failures=(error,)
+    )
+    stages = [make_report(baseline, context=context), make_report(broken)]
+    Path("attempt.json").write_text(json.dumps(merge_reports(stages)))
+    found = recover("first", "--report", "attempt.json")
+    assert (found["type"], found["action"]) == ("BROKEN_BUILD", "rollback")
+    assert found["last_good_commit"] == "abc1234"
+    assert found["hints"][0] == "Go back to abc1234, the last commit that worked."
+    recover("second", "--success", "--commit", "4f0c2d1")
+    found = recover("third", "--report", "attempt.json")
+    assert found["last_good_commit"] == "4f0c2d1"
 
 
 def test_a_report_tells_by_itself(recover: Recover) -> None:

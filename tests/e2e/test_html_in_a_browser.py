@@ -21,7 +21,14 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestRun,
 )
 from tests.helpers.chromium import NEEDED, Browser, started_browser
-from tests.helpers.page_scenes import SCENES, bench, clean, many, one_failure
+from tests.helpers.page_scenes import (
+    SCENES,
+    bench,
+    clean,
+    many,
+    many_causes,
+    one_failure,
+)
 from tests.helpers.reports import make_failure, make_report, make_run
 
 ALERT: Final = "<script>alert(1)</script>"
@@ -228,6 +235,40 @@ def test_everything_is_reached_by_keys(opened: Open) -> None:
     )
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     assert "test_three" in browser.driver.switch_to.active_element.text
+
+
+def test_an_entry_of_the_list_leads_to_its_cause(opened: Open) -> None:
+    """Its card is opened and has the focus, and the filters stay as they are."""
+    from selenium.webdriver.common.keys import Keys
+
+    browser = opened(many_causes(), "#owner=project")
+    entries = ".contents li:not([hidden]) a"
+    assert len(browser.texts(entries)) == 10
+    assert browser.texts(".contents details > summary") == ["7 more causes"]
+    browser.run("[...document.querySelectorAll(arguments[0])].pop().focus()", entries)
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    card = "return document.activeElement.parentElement"
+    assert browser.run(f"{card}.id") == "cause-38"
+    assert browser.run(f"{card}.open") is True
+    assert browser.run("return location.hash") == "#owner=project"
+    assert browser.complaints() == []
+
+
+def test_a_filter_by_owner_goes_by_causes(opened: Open) -> None:
+    """Each owner can be chosen; a cause in a link is open."""
+    browser = opened(many_causes(), "#cause-39")
+    assert browser.run("return document.getElementById('cause-39').open") is True
+    choices = browser.run(
+        "return [...document.querySelectorAll('#by-owner option')].map(e => e.text)"
+    )
+    assert choices == [
+        "all",
+        *(
+            f"{owner} (10)"
+            for owner in ("dependency", "environment", "project", "test")
+        ),
+    ]
+    assert len(browser.texts(".contents > ol > li")) == 12
 
 
 def test_a_test_in_the_list_leads_to_its_failure(opened: Open) -> None:

@@ -287,11 +287,36 @@ def bench() -> dict[str, Any]:
     return report
 
 
+def many_causes(count: int = 40) -> dict[str, Any]:
+    """Return the report of a run with so many causes, whose owners take turns."""
+    failures = tuple(
+        make_failure(
+            nodeid=f"tests/test_orders.py::test_{number}",
+            message=f"order {number} has no price",
+            exception=RaisedException(
+                type=f"Error{number}",
+                module="shop.errors",
+                message=f"order {number} has no price in any of the currencies that the shop takes",
+            ),
+            location=Location(path="tests/test_orders.py", line=number + 1),
+            traceback=f">   price({number})\nE   Error{number}\n\ntests/test_orders.py:{number + 1}: Error",
+        )
+        for number in range(count)
+    )
+    run = make_run(failures=failures, counts=Counts(collected=count, failed=count))
+    report = copy.deepcopy(make_report(run))
+    owners = ("test", "project", "dependency", "environment")
+    for number, cause in enumerate(report["causes"]):
+        cause["owner"] = owners[number % len(owners)]
+    return report
+
+
 SCENES: Final[Mapping[str, Callable[[], dict[str, Any]]]] = MappingProxyType(
     {
         "clean": clean,
         "one-failure": one_failure,
         "many": many,
+        "many-causes": many_causes,
         "crash": crash,
         "stall": stall,
         "worker-died": worker_died,

@@ -245,6 +245,24 @@ def test_a_real_terminal(
     ]
 
 
+def test_a_terminal_breaks_no_words(runs: PytestRuns) -> None:
+    """A sentence goes on below itself; what is long without a blank stays whole."""
+    message = "the order of the customer has no price in any of the currencies"
+    runs.write({"test_it.py": f"def test_it(): raise ValueError({message!r})\n"})
+    said = run_in_terminal(runs.path, {"COLUMNS": "50", "NO_COLOR": "1"})
+    _, _, block = said.replace("\r\n", "\n").partition("why this run failed ")
+    lines = block.splitlines()[1:]
+    end = next(at for at, line in enumerate(lines) if line.startswith("report: "))
+    first = f"1 test failed: ValueError: {message}: test_it (test_it.py:1)"
+    shown = " ".join(line.strip() for line in lines[: end - 1])
+    assert shown == f"{first} [TESTS_FAILED test.failed]"
+    assert all(len(line) <= 50 for line in lines[:end])
+    assert [line.startswith("  ") for line in lines[: end - 1]] == [
+        False,
+        *[True] * (end - 2),
+    ]
+
+
 def run_in_terminal(folder: Path, variables: dict[str, str | None]) -> str:
     """Return what pytest prints to a terminal of its own."""
     terminal, end = os.openpty()

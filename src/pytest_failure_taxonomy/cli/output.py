@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TextIO
@@ -124,6 +125,9 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
     )
     wants_colors = os.environ.get("FORCE_COLOR") or is_terminal
     colored = wants_colors and not os.environ.get("NO_COLOR")
+    if is_terminal:
+        width = get_terminal_size().columns
+        lines = [part for line in lines for part in line.wrapped(width)]
     for line in lines:
         text = safe_lines(line.text)
         text = f" {text} ".center(_WIDTH, "=") if line.is_title else text

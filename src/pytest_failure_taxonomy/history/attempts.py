@@ -10,9 +10,17 @@ from sqlalchemy import delete, insert, select
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.tables import ATTEMPTS, clean_text, started_at
-from pytest_failure_taxonomy.report.build import object_at, own_extension
+from pytest_failure_taxonomy.report.build import (
+    baseline_commit,
+    object_at,
+    own_extension,
+)
+from pytest_failure_taxonomy.report.read.log_lines import marker_in
+from pytest_failure_taxonomy.report.summary import traits_of
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    MARKER_REASONS,
+    FailureTraits,
     FailureType,
     explain_recovery,
     is_circular_fix,
@@ -64,6 +72,7 @@ class Recovery:
     attempt_count: int
     """Attempts since the last success, this one included."""
     last_good_commit: str | None
+    """Of the last success; before the first one, of the report's valid baseline."""
     tried: tuple[PastAttempt, ...]
     """All earlier attempts at the subtask, the oldest first."""
 
@@ -123,10 +132,15 @@ def recover(
         (since for since, each in enumerate(reversed(tried)) if each.success),
         len(tried),
     )
+    if last_good is None and report is not None:
+        last_good = baseline_commit(report)
     advice = None
     if not attempt["success"]:
         advice = explain_recovery(
-            attempt["failure_type"], attempt_count=count, last_good_commit=last_good
+            attempt["failure_type"],
+            attempt_count=count,
+            last_good_commit=last_good,
+            traits=_traits_of(attempt, report),
         )
     return Recovery(
         success=attempt["success"],
@@ -139,6 +153,18 @@ def recover(
         attempt_count=count,
         last_good_commit=last_good,
         tried=tuple(tried),
+    )
+
+
+def _traits_of(
+    attempt: Mapping[str, Any], report: Mapping[str, Any] | None
+) -> FailureTraits:
+    if report is not None and report["verdict"] is not None:
+        return traits_of(report)
+    # Of a text there is only its type: a build or a check that failed fails again.
+    is_unknown = attempt["failure_type"] == FailureType.UNKNOWN
+    return FailureTraits(
+        reason=attempt["reason"], retryable=None if is_unknown else False
     )
 
 
@@ -185,8 +211,10 @@ def _record(
         if failure_type == FailureType.UNKNOWN and is_circular_fix(approach, earlier):
             failure_type = FailureType.CIRCULAR_FIX
     elif not success:
+        error = error or ""
+        reason = MARKER_REASONS.get(marker_in(error) or "")
         failure_type = classify_failure(
-            error or "", subtask, history=earlier, approach=approach
+            error, subtask, history=earlier, approach=approach
         )
     attempt = {
         "subtask_id": subtask,
@@ -194,7 +222,7 @@ def _record(
         "success": success,
         "error": None if success else clean_text(error, MAX_ERROR),
         "failure_type": None if failure_type is None else str(failure_type),
-        "reason": reason,
+        "reason": None if reason is None else str(reason),
         "run_id": run_id,
         "commit_id": commit or (git["commit"] if git and not git["dirty"] else None),
         "at": at,

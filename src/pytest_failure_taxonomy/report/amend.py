@@ -169,9 +169,16 @@ def judge_causes_again(report: JSONObject) -> None:
     build.charge_verdict(verdict, report["causes"])
     if report["limits"]["causes_omitted"] or not report["causes"]:
         return
-    judged = [*causes_of(report)]
-    least, action = action_of(judged, verdict["kind"])
-    verdict["retryable"] = whether_retry_helps([cause.retryable for cause in judged])
+    verdict["retryable"] = whether_retry_helps(
+        [cause["retryable"] for cause in report["causes"]]
+    )
+    recommend_again(report)
+
+
+def recommend_again(report: JSONObject) -> None:
+    """Write into a verdict what is recommended for the causes of its report."""
+    verdict, commit = report["verdict"], build.baseline_commit(report)
+    least, action = action_of(causes_of(report), verdict["kind"], commit)
     if action != verdict["recovery_action"]:
         verdict |= {
             "recovery_action": str(action),
@@ -222,14 +229,18 @@ def causes_of(report: Mapping[str, Any]) -> Iterator[judgement.Cause]:
     """Yield the causes that a report tells of."""
     verdict = report["verdict"] or {}
     types = {
-        each["fingerprint"]: each["failure_type"] for each in report.get("failures", ())
+        failure["fingerprint"]: failure["failure_type"]
+        for failure in report.get("failures", ())
     }
+    for error in report.get("collection_errors", ()):
+        types[error["nodeid"]] = error["failure_type"]
     for cause in report["causes"]:
         if cause["count"] > _MOST:
             raise ValueError(f"{cause['count']} are no failures of one cause")
         kind, nodeids, prints = cause["kind"], cause["nodeids"], cause["fingerprints"]
         is_of_verdict = verdict.get("nodeid") in (nodeids or [None])
-        said = next((types[each] for each in prints if types.get(each)), None)
+        names = (*prints, *nodeids)
+        said = next((types[name] for name in names if types.get(name)), None)
         if said is None and kind == "llm.context_exceeded":
             said = judgement.FailureType.CONTEXT_EXHAUSTED
         elif said is None and is_of_verdict:

@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judgement import (
     PYTEST_EXIT_CODES,
     Judgement,
+    Stage,
     Verdict,
 )
 from pytest_failure_taxonomy.taxonomy.values import to_dict, to_told
@@ -65,6 +66,19 @@ def texts_at(holder: Mapping[str, Any], name: str) -> list[str]:
         if isinstance(found, list)
         else []
     )
+
+
+def baseline_commit(report: Mapping[str, Any]) -> str | None:
+    """Return the commit at which an attempt's baseline was valid, so that its code did load.
+
+    An attempt is a report that was merged from its stages.
+    """
+    for run in objects_at(object_at(own_extension(report), "merged"), "runs"):
+        is_baseline = object_at(run, "run").get("stage") == Stage.BASELINE_RUN
+        commit = run.get("commit")
+        if is_baseline and run.get("verdict") is None and isinstance(commit, str):
+            return commit
+    return None
 
 
 _SEARCHED_AT_ONCE: Final = 10_000

@@ -323,7 +323,10 @@ class Merger:
         published = [
             field.alias or name for name, field in FailureReport.model_fields.items()
         ]
-        return {name: fields[name] for name in published}
+        merged = {name: fields[name] for name in published}
+        if verdict is not None and build.baseline_commit(merged) is not None:
+            amend.recommend_again(merged)
+        return merged
 
     def _extension(self, runs: Sequence[JSONObject]) -> JSONObject:
         notes = dict.fromkeys(note for run in runs for note in run["notes"])

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.frames import Code, code_of
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
     ShownPaths,
@@ -20,7 +21,14 @@ from pytest_failure_taxonomy.report.text import (
     safe_text,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.judgement import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Advice,
+    FailureReason,
+    FailureTraits,
+    FailureType,
+    Stage,
+    explain_recovery,
+)
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
@@ -53,8 +61,6 @@ _AS_THEY_STAND: Final = (
     "fix",
     "reason",
     "kind",
-    "owner",
-    "retryable",
     "charge_to",
 )
 """Fields of a cause that are told as the report has them."""
@@ -92,7 +98,9 @@ class CauseSummary:
     reason: str
     kind: str
     owner: str | None
-    retryable: bool | None
+    """Who has to fix it, else whose code raised it: the same on all faces."""
+    package: str | None
+    """The distribution of that owner, where one has raised it."""
     charge_to: str | None
     about: str
     """Owner and link that a rule of the user's gives; empty without one."""
@@ -113,11 +121,12 @@ class CauseSummary:
     """Its entries in `failures`, `collection_errors` and `internal_errors`."""
 
     @property
-    def traceback(self) -> str | None:
-        """The first traceback there is of it."""
-        return next(
-            (each["traceback"] for each in self.failures if each["traceback"]), None
-        )
+    def code(self) -> Code:
+        """The first traceback there is of it; empty where there is none."""
+        for failure in self.failures:
+            if failure["traceback"]:
+                return code_of(failure["traceback"], failure.get("location"))
+        return code_of(None)
 
     @property
     def remarks(self) -> str:
@@ -173,10 +182,15 @@ class RunSummary:
     """Whether a retry helps; empty where nobody knows."""
     left: str
     """What was in flight or not run; empty if nothing was."""
-    counts: str
-    """Of tests, by outcome; empty if there were none."""
     notes: tuple[str, ...]
     """Of the judge, and faults of the recorder."""
+
+    @property
+    def owner(self) -> str | None:
+        """The owner of the biggest cause; of equals, of the first."""
+        owned = [cause for cause in self.causes if cause.owner]
+        biggest = max(owned, key=lambda cause: cause.count, default=None)
+        return None if biggest is None else biggest.owner
 
 
 def summarise(
@@ -203,8 +217,8 @@ def summarise(
         named = [
             nodeid for cause in causes[:1] for nodeid in cause.nodeids[:_MAX_NAMED]
         ]
-        history = _history(report, causes, is_one=len(listed) == 1)
-        headline = paths.words(verdict["message"], _named(report, named)) + history
+        headline = paths.words(verdict["message"], _named(report, named))
+        headline += _history(report, causes, headline)
         if len(listed) == 1:
             headline += f" [{causes[0].about}]" if causes[0].about else ""
             see = _see(report, causes[0], headline, paths)
@@ -216,9 +230,23 @@ def summarise(
         see=see,
         advice=_advice(report, told),
         left=_left(report, paths),
-        counts=counts_in_words(report["summary"], COUNTED),
         notes=(*build.texts_at(own, "notes"), *build.texts_at(own, "faults")),
     )
+
+
+def owner_of(
+    owner: str | None, failure: Mapping[str, Any]
+) -> tuple[str | None, str | None]:
+    """Return who has to fix a failure, else whose code raised it, and the distribution.
+
+    Args:
+        owner: of its cause; `None` where that has none.
+        failure: an entry of `failures` or `collection_errors`.
+    """
+    origin = failure.get("origin") or {}
+    raised_by = origin.get("owner")
+    owner = owner or raised_by
+    return owner, origin.get("package") if owner == raised_by else None
 
 
 def causes_by_failure(report: JSONObject) -> dict[str | int, CauseSummary]:
@@ -351,7 +379,11 @@ def _causes(
             else ()
         )
         named = _named(report, cause["nodeids"], failures)
+        raised = next((each for each in failures if each.get("origin")), {})
+        owner, package = owner_of(cause["owner"], raised)
         yield CauseSummary(
+            owner=owner,
+            package=package,
             **{name: cause[name] for name in _AS_THEY_STAND},
             text=paths.words(first_line(cause["what"]), named),
             codes=f"[{cause['reason']} {cause['kind']}]",
@@ -421,24 +453,30 @@ def _named(
         )
 
 
-def _history(
-    report: JSONObject, causes: Sequence[CauseSummary], *, is_one: bool
-) -> str:
-    """Return what the history says of all that failed: `: 1 new, 7 known`."""
-    kept = build.object_at(
-        build.object_at(build.own_extension(report), "history"), "verdict"
-    )
-    found = {"runs": 0, "first_seen": None, **kept}
-    if isinstance(found.get("state"), str):  # of a verdict without a failure
-        return f" [{state_words(found)}]"
-    if is_one:
+def _history(report: JSONObject, causes: Sequence[CauseSummary], headline: str) -> str:
+    """Return what the history says of all causes: `: 1 new, 7 known`."""
+    own = build.object_at(build.own_extension(report), "history")
+    of_verdict = {
+        "runs": 0,
+        "first_seen": None,
+        **build.object_at(own, "verdict"),
+    }
+    if isinstance(of_verdict.get("state"), str):  # of a verdict without a failure
+        return f" [{state_words(of_verdict)}]"
+    if len(report["causes"]) == 1:
         return f" [{causes[0].history}]" if causes[0].history else ""
-    counts: Counter[str] = Counter()
-    for group in report["groups"]:
-        if group["history"]:
-            counts[group["history"]["state"]] += group["count"]
-    words = states_words(counts)
-    return f": {words}" if words else ""
+    is_partial = report["limits"]["causes_omitted"] > 0
+    states: Counter[str] = Counter()
+    for cause in report["causes"]:
+        if cause["history"]:
+            states[cause["history"]["state"]] += 1
+        elif cause["fingerprints"]:
+            is_partial = True
+    if not states or is_partial:
+        return ""
+    # The states are counted of causes, and the headline may count tests alone.
+    among = "" if headline.endswith(" causes") else f", {len(report['causes'])} causes"
+    return f"{among}: {states_words(states)}"
 
 
 def states_words(counts: Mapping[str, int]) -> str:
@@ -529,33 +567,73 @@ def _runs_words(
     return f"fails {failed:,} of {runs:,} {condition}{share}"
 
 
+def advice_of(report: JSONObject) -> Advice:
+    """Return the next step after a run that failed."""
+    return explain_recovery(
+        report["verdict"]["failure_type"] or FailureType.UNKNOWN,
+        attempt_count=1,
+        last_good_commit=build.baseline_commit(report),
+        traits=traits_of(report),
+    )
+
+
+def traits_of(report: Mapping[str, Any]) -> FailureTraits:
+    """Return what decides on the words of the next step after a run that failed."""
+    verdict, causes = report["verdict"], report["causes"]
+    owners = {
+        cause["owner"] == "environment"
+        for cause in causes
+        if cause["retryable"] is verdict["retryable"]
+    }
+    fixers: Literal["code", "environment", "both"] = "code"
+    if True in owners:
+        fixers = "both" if False in owners else "environment"
+    return FailureTraits(
+        reason=verdict["reason"],
+        retryable=verdict["retryable"],
+        fixers=fixers,
+        fix=causes[0]["fix"] if len(causes) == 1 else None,
+    )
+
+
 def _advice(report: JSONObject, told: _Told) -> str:
-    """Say whether a retry helps, and if not, what of all causes speaks against it."""
-    retryable = None if report["verdict"] is None else report["verdict"]["retryable"]
-    if retryable is None:
+    """Say whether a retry helps; of an agent that gave up, what it needs."""
+    verdict = report["verdict"]
+    if verdict is None:
         return ""
-    if retryable:
-        return "a retry may help"
-    lasting = [each for each in told if each[0]["retryable"] is False]
-    proofs = [cause["proof"] or {} for cause, _ in lasting]
-    hidden = ("proven", "order.polluted")
-    hides = (
-        HIDES
-        if hidden in [(each.get("status"), each.get("type")) for each in proofs]
-        else ""
+    if verdict["reason"] == FailureReason.AGENT_GAVE_UP:
+        return advice_of(report).steps[0]
+    if verdict["retryable"] is False:
+        count = len(told) + report["limits"]["causes_omitted"]
+        return _why_no_retry_helps(told, count)
+    return "a retry may help" if verdict["retryable"] else ""
+
+
+def _why_no_retry_helps(told: _Told, causes_count: int) -> str:
+    """Say what of all causes speaks against a retry."""
+    lasting = [
+        (cause, failures) for cause, failures in told if cause["retryable"] is False
+    ]
+    proofs = [cause["proof"] for cause, _ in lasting if cause["proof"]]
+    is_polluted = any(
+        proof["status"] == "proven" and proof["type"] == "order.polluted"
+        for proof in proofs
     )
+    hides = HIDES if is_polluted else ""
     failed = sum(
-        cause["count"]
-        for cause, failures in lasting
-        if failures
-        and (failures[0].get("exception") or {}).get("type") == "AssertionError"
+        cause["count"] for cause, failures in lasting if _is_assertion(failures)
     )
-    if len(told) == 1 or len(lasting) == len(told):
+    if causes_count == 1 or len(lasting) == causes_count:
         return f"a retry won't help{hides}"
     if failed:
         what = "an assertion" if failed == 1 else "assertions"
         return f"a retry won't help, {what} failed{hides}"
-    return f"a retry won't help {len(lasting)} of the {len(told)} causes{hides}"
+    return f"a retry won't help {len(lasting)} of the {causes_count} causes{hides}"
+
+
+def _is_assertion(failures: Sequence[JSONObject]) -> bool:
+    raised = failures[0].get("exception") if failures else None
+    return raised is not None and raised["type"] == "AssertionError"
 
 
 def _see(
@@ -576,7 +654,9 @@ def _see(
     target, package = paths.nodeid(nodeid), ""
     origin = cause.failures[0].get("origin") if cause.failures else None
     if origin and origin["package"] is not None and origin["owner"] != "pytest":
-        package = f" in {origin['package']} ({origin['owner']})"  # that has raised the first one
+        # The distribution that has raised the first one.
+        owner = f" ({origin['owner']})" if origin["owner"] == cause.owner else ""
+        package = f" in {origin['package']}{owner}"
     path, _, names = target.partition("[")[0].partition("::")
     if (
         path in headline

@@ -96,9 +96,14 @@ def print_lines(
                 writer.width_of_current_line
             ):  # the reporter does not know of xdist's progress line
                 writer.line()
-        is_terminal = writer.hasmarkup and writer._file.isatty()  # noqa: SLF001 - `--color=yes` may print to a file
-        knows_links = links is not None and is_terminal and knows_hyperlinks(os.environ)
-        targets = links() if links is not None and knows_links else {}
+        # `--color=yes` may print to a file.
+        is_terminal = writer._file.isatty()  # noqa: SLF001 - pytest's own stream
+        targets: Mapping[str, str] = {}
+        if links is not None and is_terminal and writer.hasmarkup:
+            targets = links() if knows_hyperlinks(os.environ) else {}
+        if is_terminal:
+            width = writer.fullwidth
+            lines = [part for line in lines for part in line.wrapped(width)]
         for line in lines:
             markup: dict[str, bool] = {"bold": line.bold}
             if line.color is not None:
@@ -106,9 +111,8 @@ def print_lines(
             if line.is_title:
                 writer.sep("=", line.text, **markup)
                 continue
-            shown = line.wrapped(writer.fullwidth) if is_terminal else line
-            writer.write(linked(shown.text, targets), **markup)
-            writer.line(shown.gap(writer.fullwidth) + shown.tail, light=True)
+            writer.write(linked(line.text, targets), **markup)
+            writer.line(line.gap(writer.fullwidth) + line.tail, light=True)
         writer.flush()
 
 

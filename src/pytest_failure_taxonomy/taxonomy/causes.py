@@ -369,7 +369,9 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     return in_order(joined.values())
 
 
-def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction]:
+def action_of(
+    causes: Iterable[Cause], kind: str, last_good_commit: str | None = None
+) -> tuple[Cause, RecoveryAction]:
     """Return the cause that is least easily recovered from, and the action that it takes.
 
     Of equals it is the first one of the verdict's kind, if there is one.
@@ -378,7 +380,10 @@ def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction
     for cause in causes:
         firsts.setdefault((cause.failure_type, cause.retryable, cause.kind), cause)
     actions = [
-        (cause, recovery_of_failure(cause.failure_type, cause.retryable))
+        (
+            cause,
+            recovery_of_failure(cause.failure_type, cause.retryable, last_good_commit),
+        )
         for cause in firsts.values()
     ]
     return min(

@@ -361,8 +361,13 @@ class Advice:
     action: RecoveryAction
     reason: str
     """Why, in one sentence."""
-    hints: tuple[str, ...]
-    """What to do, the most useful step first."""
+    steps: tuple[str, ...]
+    """What to do, one after another, in words that may stand behind others."""
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """The steps as sentences."""
+        return tuple(f"{step[0].upper()}{step[1:]}." for step in self.steps)
 
 
 def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
@@ -438,6 +443,7 @@ def recommend_recovery(
 def recovery_of_failure(
     failure_type: FailureType,
     retryable: bool | None,  # noqa: FBT001 - the second half of a pair
+    last_good_commit: str | None = None,
 ) -> RecoveryAction:
     """Recommend the next step after a failure in a report, in agreement with its `retryable`.
 
@@ -447,8 +453,11 @@ def recovery_of_failure(
     Args:
         failure_type: The type of the failure.
         retryable: Whether running the same again could end differently; `None` if unknown.
+        last_good_commit: The commit to roll back to, if one is known.
     """
-    action = recommend_recovery(failure_type, attempt_count=1)
+    action = recommend_recovery(
+        failure_type, attempt_count=1, last_good_commit=last_good_commit
+    )
     if retryable is None or action is RecoveryAction.CONTINUE:
         return action
     if retryable:
@@ -456,31 +465,64 @@ def recovery_of_failure(
     return RecoveryAction.ESCALATE if action is RecoveryAction.RETRY else action
 
 
+@value
+class FailureTraits:
+    """What decides on the words of a next step, beside the type and the attempts."""
+
+    reason: str | None = None
+    """Of the verdict, one of the fifteen."""
+    retryable: bool | None = None
+    fixers: Literal["code", "environment", "both"] = "code"
+    """Who has to fix it; `both` where causes differ."""
+    fix: str | None = None
+    """A command or an edit, where there is one cause."""
+
+
 def explain_recovery(
     failure_type: FailureType | str,
     *,
     attempt_count: int,
     last_good_commit: str | None = None,
+    traits: FailureTraits | None = None,
 ) -> Advice:
-    """Recommend the next step, and explain it for people.
+    """Recommend the next step, and explain it for people and for agents.
 
-    Takes and raises the same as `recommend_recovery`.
+    Takes and raises the same as `recommend_recovery`. The action goes by the type and the
+    attempts alone, the words go by the traits as well.
     """
     action = recommend_recovery(
         failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
     )
-    words = packaged_table("recovery_words")[failure_type][action]
-    told = {
+    traits = traits or FailureTraits()
+    asked = {
+        "reasons": traits.reason,
+        "types": str(failure_type),
+        "actions": str(action),
+        "retryable": _RETRYABLE[traits.retryable],
+        "fixers": traits.fixers,
+        "has_fix": traits.fix is not None,
+        "is_repeated": attempt_count > 1,
+    }
+    row = next(
+        row
+        for row in packaged_table("recovery_words")["rows"]
+        if all(asked[name] in allowed for name, allowed in row["when"].items())
+    )
+    names = {
         "attempt": attempt_count,
         "attempts": counted(attempt_count, "attempt"),
         "limit": ATTEMPTS_AT_VERIFICATION,
         "commit": last_good_commit,
+        "fix": traits.fix,
     }
     return Advice(
         action=action,
-        reason=words["reason"].format_map(told),
-        hints=tuple(hint.format_map(told) for hint in words["hints"]),
+        reason=row["why"].format_map(names),
+        steps=tuple(step.format_map(names) for step in row["steps"]),
     )
+
+
+_RETRYABLE: Final = {True: "yes", False: "no", None: "unknown"}
 
 
 def _keywords(approach: str) -> frozenset[str]:

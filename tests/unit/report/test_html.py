@@ -21,12 +21,9 @@ from pytest_failure_taxonomy.bench.comparing import (
     evaluate_against_baseline,
 )
 from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.report.frames import code_of, line_class
 from pytest_failure_taxonomy.report.render.html import render
-from pytest_failure_taxonomy.report.render.html.rows import (
-    code_of,
-    line_class,
-    timing_of,
-)
+from pytest_failure_taxonomy.report.render.html.rows import timing_of
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -38,7 +35,14 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestRun,
 )
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
-from tests.helpers.page_scenes import SCENES, many, one_failure, stall, worker_died
+from tests.helpers.page_scenes import (
+    SCENES,
+    many,
+    many_causes,
+    one_failure,
+    stall,
+    worker_died,
+)
 from tests.helpers.reports import (
     A_PROOF,
     assert_valid_report,
@@ -247,6 +251,8 @@ def test_frames_are_told_apart(traceback: str, own: str | None) -> None:
     """Where all frames are of one sort nothing is folded."""
     code = code_of(traceback)
     assert code == ((traceback, "") if own is None else (own, traceback))
+    left_out = "" if own is None else r"\n\([12] frames? of libraries left out\)"
+    assert re.fullmatch(re.escape(code.own) + left_out, code.with_count)
 
 
 def test_the_place_of_a_failure_is_the_users() -> None:
@@ -258,6 +264,25 @@ def test_the_place_of_a_failure_is_the_users() -> None:
         code_of(text, {"path": path, "line": 3}).own
         == f"{path}:3: in test\nE   KeyError"
     )
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, 500])
+def test_a_list_leads_to_the_cards(count: int) -> None:
+    """One entry a cause, in the order of the cards; none of a cause that is alone."""
+    report = many_causes(count)
+    page = render(report)
+    entries = re.findall(r'<li><a href="#(cause-\d+)">.*?</li>', page)
+    expected = [f"cause-{number}" for number in range(1, count + 1)]
+    assert entries == (expected if count > 1 else [])
+    assert re.findall(r'<details class="card cause" id="([^"]+)"', page) == expected
+    listed = page.partition('<nav class="contents"')[2].partition("</nav>")[0]
+    assert ("more causes</summary>" in listed) is (count > 12)
+    if count > 1:
+        what = report["causes"][0]["what"]
+        first = words_of(f"<{listed.partition('</li>')[0]}")
+        assert (
+            first == f"1 \N{MULTIPLICATION SIGN} {what} test TESTS_FAILED test.failed"
+        )
 
 
 def test_a_report_with_everything_has_all_of_it_on_its_page() -> None:

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy import merge_reports
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.amend import judge_causes_again
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
-from pytest_failure_taxonomy.report.summary import merged_runs
+from pytest_failure_taxonomy.report.summary import advice_of, merged_runs
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
     Counts,
+    GitState,
     InFlightTest,
     Interruption,
     ProcessExit,
@@ -27,6 +30,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Shard,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import (
     assert_valid_report,
     make_context,
@@ -336,6 +340,43 @@ def test_a_valid_baseline_adds_no_failure_to_an_attempt() -> None:
     assert (report["verdict"], report["failures"], report["groups"]) == (None, [], [])
     assert (report["summary"]["failed"], report["summary"]["passed"]) == (0, 1)
     assert merged(merged(baseline), a_run(2)) == report
+
+
+def test_a_broken_build_goes_back_to_the_commit_of_the_valid_baseline() -> None:
+    """It loaded there; a proof or a history changes nothing of that."""
+    commit = "4f0c2d1" * 5 + "abcde"
+    git = GitState(commit=commit, branch="task", dirty=False)
+    environment = replace(make_context().environment, git=git)
+    context = make_context(id="1" * 32, environment=environment)
+    baseline = make_report(failing("a", stage=Stage.BASELINE_RUN), context=context)
+    broken = make_run(
+        exit=ProcessExit(code=2, source="pytest"),
+        collection_failures=(
+            CollectionFailure(
+                nodeid="tests/test_x.py",
+                message="invalid syntax",
+                exception=RaisedException(
+                    type="SyntaxError",
+                    module="builtins",
+                    message="invalid syntax",
+                    bases=("builtins.SyntaxError", "builtins.Exception"),
+                ),
+            ),
+        ),
+    )
+    alone = merged(a_run(2, broken))
+    assert alone["verdict"]["failure_type"] == "BROKEN_BUILD"
+    assert alone["verdict"]["recovery_action"] == "escalate"
+    report = merged(baseline, a_run(2, broken))
+    assert report["verdict"]["recovery_action"] == "rollback"
+    first, *others = advice_of(report).steps
+    assert first == f"go back to {commit}, the last commit that worked"
+    assert others
+    judge_causes_again(report)
+    assert report["verdict"]["recovery_action"] == "rollback"
+    assert merged(merged(baseline), a_run(2, broken)) == report
+    failed = merged(baseline, a_run(2, failing("a")))
+    assert failed["verdict"]["recovery_action"] == "escalate"
 
 
 def test_the_more_complete_report_of_a_run_counts() -> None:

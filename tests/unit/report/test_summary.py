@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, Surroundings
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 
 REFUSED: Final = "nothing listens on 127.0.0.1:5439: fixture db (test_mix.py:5)"
@@ -237,27 +238,48 @@ def test_assertions_speak_against_a_retry() -> None:
 
 
 def test_the_history_of_several_causes() -> None:
-    """The headline counts what is new; each cause says what earlier runs know of it."""
-    group = {
-        "fingerprint": "f",
-        "reason": "TESTS_FAILED",
-        "kind": "test.failed",
-        "title": "t",
-    }
+    """The headline counts causes; each cause says what earlier runs know of it."""
     report = report_of(
         cause(ASSERTION, history=NEW),
         cause(REFUSED, history=KNOWN, count=7),
         message="8 of 9, 2",
     )
-    report["groups"] = [
-        {**group, "count": 1, "nodeids": [], "owner": None, "history": NEW},
-        {**group, "count": 7, "nodeids": [], "owner": None, "history": KNOWN},
-    ]
     assert [line.text for line in verdict_lines(report, "")][1:4] == [
-        "8 of 9, 2: 1 new, 7 known",
+        "8 of 9, 2, 2 causes: 1 new, 1 known",
         f"  1 x {ASSERTION} [new]",
         f"  7 x {REFUSED} [known since 2026-11-03, 14 runs]",
     ]
+
+
+def test_a_command_stays_in_one_piece_on_a_narrow_terminal() -> None:
+    """Only sentences are broken, between words, and the codes stand at the end."""
+    fix = "pip install --only-binary :all: openpyxl"
+    line = Line(text=f"  1 x openpyxl is missing; fix: {fix}", is_sentence=True)
+    assert [part.text for part in line.wrapped(24)] == [
+        "  1 x openpyxl is",
+        "    missing;",
+        f"    fix: {fix}",
+    ]
+    line = Line(text="5 of 7 tests failed", tail="[TIMEOUT]", is_sentence=True)
+    assert [part.text + part.gap(24) + part.tail for part in line.wrapped(24)] == [
+        "5 of 7 tests failed",
+        "               [TIMEOUT]",
+    ]
+    for whole in (replace(line, is_sentence=False), replace(line, tail="")):
+        assert [*whole.wrapped(24)] == [whole]
+
+
+def test_the_counts_of_a_history_are_those_of_all_causes() -> None:
+    """They add up to the number before them, or are left out."""
+    known = cause(ASSERTION, history=KNOWN, count=7)
+    report = report_of(known, known, message="14 tests failed, 2 causes")
+    assert summarise(report).headline == "14 tests failed, 2 causes: 2 known"
+    unasked = cause(REFUSED, fingerprints=["f"])
+    report["causes"] = [known, unasked]
+    assert summarise(report).headline == "14 tests failed, 2 causes"
+    report["causes"] = [known, known]
+    report["limits"]["causes_omitted"] = 3
+    assert summarise(report).headline == "14 tests failed, 2 causes"
 
 
 def test_the_history_of_one_cause() -> None:

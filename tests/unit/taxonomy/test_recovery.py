@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import product
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    FailureTraits,
     FailureType,
     RecoveryAction,
     explain_recovery,
@@ -96,6 +98,73 @@ def test_what_is_recommended(
         expected,
         True,
         True,
+    )
+
+
+FIXERS: Final[list[Any]] = ["code", "environment", "both"]
+
+
+def test_each_row_of_the_words_is_used() -> None:
+    """By some failure; and what a row asks for is something that can be."""
+    rows = packaged_table("recovery_words")["rows"]
+    unused = {row["why"] + row["steps"][0] for row in rows}
+    for failure_type, attempts, retryable, fixers, fix, reason, commit in product(
+        FailureType,
+        (1, 2, 3),
+        (True, False, None),
+        FIXERS,
+        (None, "pip install x"),
+        ("TESTS_FAILED", "AGENT_GAVE_UP"),
+        (None, "abc123"),
+    ):
+        traits = FailureTraits(
+            reason=reason, retryable=retryable, fixers=fixers, fix=fix
+        )
+        advice = explain_recovery(
+            failure_type,
+            attempt_count=attempts,
+            last_good_commit=commit,
+            traits=traits,
+        )
+        asked = {
+            "attempt": attempts,
+            "attempts": f"{attempts} attempt{'' if attempts == 1 else 's'}",
+            "limit": 3,
+            "commit": commit,
+            "fix": fix,
+        }
+        unused -= {
+            row["why"] + row["steps"][0]
+            for row in rows
+            if advice.reason == row["why"].format_map(asked)
+            and advice.steps[0] == row["steps"][0].format_map(asked)
+        }
+        assert not (retryable is False and advice.steps[0].startswith("retry"))
+    assert not unused
+    known = {
+        "reasons",
+        "types",
+        "actions",
+        "retryable",
+        "fixers",
+        "has_fix",
+        "is_repeated",
+    }
+    assert all(row["when"].keys() <= known for row in rows)
+
+
+def test_a_failed_check_fails_again_with_the_same_code() -> None:
+    """After the first attempt the approach has to be another one."""
+    traits = FailureTraits(reason="TESTS_FAILED", retryable=False)
+    first, second = (
+        explain_recovery("VERIFICATION_FAILED", attempt_count=count, traits=traits)
+        for count in (1, 2)
+    )
+    words = "Change the code, then run again: the same code fails again."
+    assert first.hints == (words,)
+    assert second.hints == (
+        words,
+        "Try a different approach, not the same one again.",
     )
 
 

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.report.summary import (
     HIDES,
     CauseSummary,
     RunSummary,
+    advice_of,
     other_kinds,
     place_words,
     raised_words,
@@ -28,7 +29,6 @@ from pytest_failure_taxonomy.report.summary import (
     summarise,
 )
 from pytest_failure_taxonomy.report.text import first_line, safe_text, that_fit
-from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
@@ -78,9 +78,14 @@ _OF_LISTED: Final = 600
 """For causes that are listed without a traceback."""
 _LEAST_OF_TRACEBACK: Final = 250
 _CUT: Final = "  (cut)"
+_BELOW: Final = "   "
+"""Before a line that belongs to the one above."""
+_QUOTE: Final = "     | "
+"""Before a line of a traceback."""
 _GAP: Final = "..."
 _MOST_GAPS: Final = 4
 
+_RETRY_HELPS: Final = {True: "yes", False: "no", None: "not known"}
 _TELLING: Final = re.compile(
     r"^(E( |$)|>|\S.*:[0-9]+: |[A-Za-z_][\w.]*(Error|Exception)\b)"
 )
@@ -110,10 +115,10 @@ def render(
     # Each has its weight, and `failures` gets what all the others leave.
     parts = {
         "format": _within([f"format: {VERSION}"], 100),
-        "verdict": _within(_verdict(report, summary, now, _UNENDED[is_alive]), 1_600),
-        "try": _within(_advice(report, summary), 700),
-        "changed": _within(_changes(report, summary), 600),
-        "in flight": _within(_in_flight(report), 1_400),
+        "verdict": _section(_verdict(report, summary, now, _UNENDED[is_alive]), 1_600),
+        "try": _section(_advice(report, summary), 700),
+        "changed": _section(_changes(report, summary), 600),
+        "in flight": _section(_in_flight(report), 1_400),
         "reproduce": _within(_commands(report, summary), 1_200),
     }
     left = MAX_WEIGHT - sum(map(_weight, parts.values()))
@@ -153,9 +158,9 @@ def render_cause(report: JSONObject, number: int) -> str:
     """
     summary = summarise(report)
     cause = summary.causes[number - 1]
-    head = f"cause: {number} of {summary.causes_count}\n{_line(f'key: {cause.key}')}\n"
-    nodeids = (_line(nodeid) for nodeid in cause.nodeids)
-    tests = _within([f"tests: {len(cause.nodeids):,}", *nodeids], 1_600)
+    key = _line(f"key: {cause.key}")
+    head = f"cause: {number} of {summary.causes_count}\n{key}\n"
+    tests = _section([f"tests: {len(cause.nodeids):,}", *cause.nodeids], 1_600)
     commands = render_commands(report, number)
     room = MAX_WEIGHT - sum(map(_weight, (head, tests, commands)))
     return f"{head}{_entry(number, cause, room)}{tests}{commands}"
@@ -177,23 +182,32 @@ def render_section(head: str, entries: Iterable[Iterable[str]]) -> str:
         head: its first line, in words of our own.
         entries: of each the first line, and those below it.
     """
-    lines = (
-        _line(text, indent=5 if at else 2)
-        for entry in entries
-        for at, text in enumerate(entry)
-    )
-    return _within([head, *lines], MAX_WEIGHT)
+    lines = [head]
+    for first, *others in entries:
+        lines.append(first)
+        lines += (f"{_BELOW}{text}" for text in others)
+    return _section(lines, MAX_WEIGHT)
 
 
 def _weight(text: str) -> int:
     return sum(_WEIGHTS.get(each, _OTHER_WEIGHT) for each in text)
 
 
+def _section(lines: Iterable[str], room: int) -> str:
+    """Return a section of lines that may quote anybody; the first one begins in column one."""
+    first, *others = lines
+    head = _line(first, _LONGEST_LINE + len("verdict: "), indent=0)
+    return _within([head, *map(_line, others)], room)
+
+
 def _within(lines: Iterable[str], room: int) -> str:
     """Return as many whole lines as there is room for, and say where that is not all."""
     whole = [f"{line}\n" for line in lines]
-    kept = that_fit(whole, room - _weight(f"{_CUT}\n"), _weight)
-    return "".join(kept if len(kept) == len(whole) else [*kept, f"{_CUT}\n"])
+    cut = f"{_CUT}\n"
+    kept = that_fit(whole, room - _weight(cut), _weight)
+    if len(kept) < len(whole):
+        kept.append(cut)
+    return "".join(kept)
 
 
 def _line(text: str, limit: int = _LONGEST_LINE, *, indent: int = 2) -> str:
@@ -213,124 +227,143 @@ def _verdict(
     verdict = report["verdict"]
     if report["completeness"] == "running":
         yield "verdict: not known yet"
-        yield _line(unended)
+        yield unended
     elif verdict is None:
         yield "verdict: no failure"
     else:
-        yield f"verdict: {_line(summary.headline, indent=0)}"
+        yield f"verdict: {summary.headline}"
     if verdict is not None:
-        yield _line(f"is: {verdict['reason']} {verdict['kind']}")
-        if verdict["charge_to"]:
-            yield _line(f"charge to: {verdict['charge_to']}")
-        yield _line(f"confidence: {verdict['confidence']}")
-        if others := other_kinds(verdict):
-            yield _line(f"could also be: {', '.join(others)}")
+        yield from _codes(verdict)
         if not report["failures"] and not report["collection_errors"]:
-            for said in verdict["evidence"][:_MOST_NOTES]:
-                yield _line(f"evidence: {first_line(said['detail'])}")
-    end = report["exit"]
-    name = f" ({end['name']})" if end["name"] else ""
-    code = "not known" if end["code"] is None else f"{end['code']}{name}"
-    yield _line(f"ended by: {end['signal']}" if end["signal"] else f"exit code: {code}")
-    names = (
-        "failed",
-        "errors",
-        "passed",
-        "skipped",
-        "xfailed",
-        "xpassed",
-        "flaky",
-        "in_flight",
-    )
-    counts = counts_in_words(report["summary"], (*names, "not_run"))
+            for piece in verdict["evidence"][:_MOST_NOTES]:
+                yield f"evidence: {first_line(piece['detail'])}"
+    yield _end_words(report["exit"])
     is_recorded = report["environment"]["pytest"] != "unknown"
-    yield _line(
-        f"tests: {counts or nothing_of(report, 'none ran' if is_recorded else 'not known')}"
-    )
-    # A run without this plugin leaves the report of the one before, which is not the last run then.
-    began = datetime.fromisoformat(report["run"]["started_at"])
-    ago = (
-        ""
-        if now is None
-        else f", {seconds_words(max(0.0, (now - began).total_seconds()))} ago"
-    )
-    program = start_of(report)[1] if is_recorded else []
-    command = (
-        shlex.join([*program, *report["run"]["invocation"]["args"]]) or "not known"
-    )
-    words = f"run: began {began:%Y-%m-%d %H:%M:%S} UTC{ago}: {command}"
-    yield _line(words, _LONGEST_NODEID)
+    counts = counts_in_words(report["summary"], _COUNTED)
+    if not counts:
+        counts = nothing_of(report, "none ran" if is_recorded else "not known")
+    yield f"tests: {counts}"
+    yield _start_words(report, now, is_recorded=is_recorded)
     if report["completeness"] == "reconstructed":
-        yield _line(
-            "the report was made from what was left of the run; it may lack details"
-        )
+        yield "the report was made from what was left of the run; it may lack details"
     for note in summary.notes[:_MOST_NOTES]:
-        yield _line(f"note: {first_line(note)}")
+        yield f"note: {first_line(note)}"
+
+
+def _codes(verdict: JSONObject) -> Iterator[str]:
+    yield f"is: {verdict['reason']} {verdict['kind']}"
+    if verdict["charge_to"]:
+        yield f"charge to: {verdict['charge_to']}"
+    yield f"confidence: {verdict['confidence']}"
+    if others := other_kinds(verdict):
+        yield f"could also be: {', '.join(others)}"
+
+
+_COUNTED: Final = (
+    "failed",
+    "errors",
+    "passed",
+    "skipped",
+    "xfailed",
+    "xpassed",
+    "flaky",
+    "in_flight",
+    "not_run",
+)
+
+
+def _end_words(end: JSONObject) -> str:
+    if end["signal"]:
+        return f"ended by: {end['signal']}"
+    if end["code"] is None:
+        return "exit code: not known"
+    name = f" ({end['name']})" if end["name"] else ""
+    return f"exit code: {end['code']}{name}"
+
+
+def _start_words(report: JSONObject, now: datetime | None, *, is_recorded: bool) -> str:
+    """Say when a run began, and by which command.
+
+    A run without this plugin leaves the report of the one before, which is not the last run then.
+    """
+    began = datetime.fromisoformat(report["run"]["started_at"])
+    ago = ""
+    if now is not None:
+        # By a clock that differs it may begin after now.
+        seconds = max(0.0, (now - began).total_seconds())
+        ago = f", {seconds_words(seconds)} ago"
+    program = start_of(report)[1] if is_recorded else []
+    args = report["run"]["invocation"]["args"]
+    command = shlex.join([*program, *args]) or "not known"
+    words = f"run: began {began:%Y-%m-%d %H:%M:%S} UTC{ago}: {command}"
+    return safe_text(words, _LONGEST_NODEID)
 
 
 def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     verdict = report["verdict"]
     if verdict is None:
-        waits = report["completeness"] == "running"
-        yield "try: wait, or complete the report" if waits else "try: nothing to do"
-        if waits:
-            yield _line("if pytest has died: failure-taxonomy finalize REPORT")
+        if report["completeness"] == "running":
+            yield "try: wait, or complete the report"
+            yield "if pytest has died: failure-taxonomy finalize REPORT"
+        else:
+            yield "try: nothing to do"
         return
-    action, words = verdict["recovery_action"], packaged_table("recovery_words")
-    yield f"try: {action or 'not known'}"
-    if action in words["in_short"]:
-        yield _line(f"that is: {words['in_short'][action]}")
-    if summary.causes_count == 1 and (mend := summary.causes[0].mend):
-        yield _line(mend)  # of several, each has its own below
-    yield _line(f"retry helps: {words['once_more'][str(verdict['retryable'])]}")
+    first, *others = advice_of(report).steps
+    yield f"try: {first}"
+    for step in others:
+        yield f"then: {step}"
+    if summary.causes_count == 1 and (fix := summary.causes[0].mend):
+        yield fix  # of several, each has its own below
+    yield f"retry helps: {_RETRY_HELPS[verdict['retryable']]}"
     if summary.advice.endswith(HIDES):
-        yield _line(
-            "beware: a retry of the failed tests alone passes, and hides the cause"
-        )
+        yield "beware: a retry of the failed tests alone passes, and hides the cause"
     if verdict["failure_type"]:
-        yield _line(f"failure type: {verdict['failure_type']}")
+        yield f"failure type: {verdict['failure_type']}"
 
 
 def _failures(report: JSONObject, summary: RunSummary, room: int, more: str) -> str:
     """Return the causes, and a traceback of each, within the room."""
-    causes, total = summary.causes, summary.causes_count
+    causes = summary.causes
     if not causes:
         return f"failures: {nothing_of(report, 'none')}\n"
-    parts = [f"failures: {sum(cause.count for cause in causes)}, causes: {total}\n"]
+    failed = sum(cause.count for cause in causes)
+    parts = [f"failures: {failed}, causes: {summary.causes_count}\n"]
     room -= _weight(parts[0]) + _OF_REST
     shown = causes[:_MOST_CAUSES]
-    kept = _OF_LISTED if len(causes) > len(shown) else 0
+    others = causes[_MOST_CAUSES : 2 * _MOST_CAUSES]
+    kept = _OF_LISTED if others else 0
     room -= kept
     for number, cause in enumerate(shown):
-        part = _entry(number + 1, cause, room // (len(shown) - number))
+        share = room // (len(shown) - number)
+        part = _entry(number + 1, cause, share)
         room -= _weight(part)
         parts.append(part)
-    others = enumerate(causes[len(shown) : 2 * _MOST_CAUSES], len(shown) + 1)
-    lines = (
-        _line(f"{number}. {next(_words_of_cause(each))}") + "\n"
-        for number, each in others
-    )
+    lines = []
+    for number, cause in enumerate(others, len(shown) + 1):
+        first = next(_words_of_cause(cause))
+        lines.append(_line(f"{number}. {first}") + "\n")
     listed = that_fit(lines, room + kept, _weight)
     parts += listed
-    if (rest := total - len(shown) - len(listed)) > 0:
-        words = counted(rest, "more cause")
-        parts.append(f"  and {words}: {more}\n")
+    rest = summary.causes_count - len(shown) - len(listed)
+    if rest > 0:
+        parts.append(f"  and {counted(rest, 'more cause')}: {more}\n")
     return "".join(parts)
 
 
 def _entry(number: int, cause: CauseSummary, room: int) -> str:
     first, *others = _words_of_cause(cause)
-    head = _within(
-        [_line(f"{number}. {first}"), *(_line(each, indent=5) for each in others)], room
-    )
+    lines = [f"{number}. {first}", *(f"{_BELOW}{words}" for words in others)]
+    head = _within(map(_line, lines), room)
     room -= _weight(head)
-    if not cause.traceback or room < _LEAST_OF_TRACEBACK:
+    traceback = cause.code.with_count
+    if not traceback or room < _LEAST_OF_TRACEBACK:
         return head
     longest = _LONGEST_TRACEBACK_LINE
-    told = filter(str.strip, cause.traceback.splitlines())
-    shown = (safe_text(line.expandtabs(4), longest) for line in told)
-    said = [f"     | {_fit(line, 2 * longest)}".rstrip() for line in shown]
-    return head + "".join(f"{line}\n" for line in _telling(said, room))
+    quoted = []
+    for line in filter(str.strip, traceback.splitlines()):
+        text = _fit(safe_text(line.expandtabs(4), longest), 2 * longest)
+        quoted.append(f"{_QUOTE}{text}".rstrip())
+    return head + "".join(f"{line}\n" for line in _telling(quoted, room))
 
 
 def _telling(lines: list[str], room: int) -> Iterator[str]:
@@ -340,15 +373,16 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
     end; then their neighbours, as far as there is room. `...` stands for what is left out.
     """
     marks = [
-        at
-        for at, line in enumerate(lines)
-        if _TELLING.match(line.removeprefix("     | "))
+        at for at, line in enumerate(lines) if _TELLING.match(line.removeprefix(_QUOTE))
     ]
+    # The last ones first, and each once.
     order = dict.fromkeys((*reversed(marks), *reversed(range(len(lines)))))
-    gap = f"     | {_GAP}"
+    gap = f"{_QUOTE}{_GAP}"
     room -= _MOST_GAPS * (_weight(gap) + 1)
-    last, gaps = -1, 0
-    for at in sorted(that_fit(order, room, lambda at: _weight(lines[at]) + 1)):
+    shown = that_fit(order, room, lambda at: _weight(lines[at]) + 1)
+    last = -1
+    gaps = 0
+    for at in sorted(shown):
         if at > last + 1 and gaps < _MOST_GAPS:
             gaps += 1
             yield gap
@@ -372,10 +406,8 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
                 yield f"raised: {raised_words(raised)}"
         if place is not None:
             yield f"at: {place_words(place)}"
-    origin = next((each.get("origin") for each in cause.failures), None) or {}
-    if owner := cause.owner or origin.get("owner"):
-        package = origin["package"] if owner == origin.get("owner") else None
-        yield f"owner: {owner} {package or ''}".rstrip()
+    if cause.owner:
+        yield f"owner: {cause.owner} {cause.package or ''}".rstrip()
     if cause.charge_to:
         yield f"charge to: {cause.charge_to}"
     if cause.history:
@@ -385,62 +417,64 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
 
 def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     git = report["environment"]["git"] or {}
-    states = [cause.state for cause in summary.causes if cause.state]
-    nothing = nothing_of(report, "not known, the run keeps no history")
-    yield f"changed: {states_words(Counter(states)) or nothing}"
+    states = states_words(
+        Counter(cause.state for cause in summary.causes if cause.state)
+    )
+    if not states:
+        states = nothing_of(report, "not known, the run keeps no history")
+    yield f"changed: {states}"
     if git.get("commit"):
         branch = f" on {git['branch']}" if git.get("branch") else ""
         dirty = ", with changes that are not committed" if git.get("dirty") else ""
-        yield _line(f"commit: {git['commit'][:40]}{branch}{dirty}")
+        yield f"commit: {git['commit'][:40]}{branch}{dirty}"
     passed = dict.fromkeys(cause.last_passed_commit for cause in summary.causes)
-    for commit in [each for each in passed if each][:_MOST_NOTES]:
-        yield _line(f"its tests last passed at: {commit[:40]}")
+    for commit in [*filter(None, passed)][:_MOST_NOTES]:
+        yield f"its tests last passed at: {commit[:40]}"
     changed = dict.fromkeys(cause.changed for cause in summary.causes)
-    yield from (
-        _line(words) for words in [each for each in changed if each][:_MOST_NOTES]
-    )
+    yield from [*filter(None, changed)][:_MOST_NOTES]
 
 
 def _in_flight(report: JSONObject) -> Iterator[str]:
-    tests, stalls = report["in_flight"], report["stalls"]
-    count = (
-        counted(len(tests), "test") if tests or stalls else nothing_of(report, "none")
-    )
+    tests = report["in_flight"]
+    stalls = report["stalls"]
+    count = counted(len(tests), "test")
+    if not tests and not stalls:
+        count = nothing_of(report, "none")
     yield f"in flight: {count}"
     for test in tests[:_MOST_IN_FLIGHT]:
         lasted = seconds_words(test["elapsed_seconds"])
         since = f", for {lasted}" if lasted else ""
-        yield _line(
-            f"{safe_text(test['nodeid'], _LONGEST_NODEID)} ({test['phase']}{since})"
-        )
+        nodeid = safe_text(test["nodeid"], _LONGEST_NODEID)
+        yield f"{nodeid} ({test['phase']}{since})"
         if test["stall"]:
-            yield _line(stall_words(test["stall"]), indent=5)
+            yield f"{_BELOW}{stall_words(test['stall'])}"
         if test["stack"]:
-            yield _line(f"crashed at: {first_line(test['stack'])}", indent=5)
+            yield f"{_BELOW}crashed at: {first_line(test['stack'])}"
         if test["output"]:
-            said = [line for line in test["output"].splitlines() if line.strip()]
-            yield from (_line(f"printed: {line}", 160, indent=5) for line in said[-2:])
+            printed = [line for line in test["output"].splitlines() if line.strip()]
+            for line in printed[-2:]:
+                yield _BELOW + safe_text(f"printed: {line}", 160)
     for stall in stalls[:_MOST_IN_FLIGHT]:
-        yield _line(f"stalled: {stall['what']}")
-        yield _line(stall_words(stall), indent=5)
+        yield f"stalled: {stall['what']}"
+        yield f"{_BELOW}{stall_words(stall)}"
 
 
 def _commands(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     """Yield a command for each cause, its proof's or its first test, and for what was running."""
     run = reproduction_of(report)
-    told = [
-        cause.proof_command or run.command(next(iter(cause.nodeids), ""))
-        for cause in summary.causes
-    ]
-    told += [run.command(test["nodeid"]) for test in report["in_flight"]]
-    commands = dict.fromkeys(filter(None, told))
+    found = []
+    for cause in summary.causes:
+        first = next(iter(cause.nodeids), "")
+        found.append(cause.proof_command or run.command(first))
+    found += [run.command(test["nodeid"]) for test in report["in_flight"]]
+    commands = [*dict.fromkeys(filter(None, found))]
     if not commands:
         yield "reproduce: no single test"
         return
     yield _fit(f"reproduce: in {safe_text(run.folder)}", 500)
-    yield from (f"  {command}" for command in [*commands][:_MOST_COMMANDS])
-    if (rest := len(commands) - _MOST_COMMANDS) > 0:
-        yield _line(
-            f"without: {counted(rest, 'more command')}, which each cause has of its own"
-        )
+    yield from (f"  {command}" for command in commands[:_MOST_COMMANDS])
+    rest = len(commands) - _MOST_COMMANDS
+    if rest > 0:
+        words = counted(rest, "more command")
+        yield f"  without: {words}, which each cause has of its own"
     yield from (_line(f"without: {words}") for words in run.missing)

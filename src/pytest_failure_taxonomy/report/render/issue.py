@@ -86,29 +86,34 @@ def _issue(
         key = sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
     mark = f"<!-- {LABEL} cause={key} "
     commit = (report["environment"]["git"] or {}).get("commit")
-    seen = f"{cause.count:,} x" + (f" at commit {commit}" if commit else "")
+    seen = f"{cause.count:,} x"
+    if commit:
+        seen += f" at commit {commit}"
     history = [("History", cause.history), ("Last passed at", cause.last_passed_commit)]
-    facts = _listed(
-        [
-            ("Is", f"{cause.reason} {cause.kind}"),
-            ("Fix", cause.fix),
-            ("Seen", seen),
-            *history,
-            ("Changed", cause.changed),
-            ("Owner", cause.owner),
-            ("Charged to", cause.charge_to),
-            ("Rule", cause.about),
-            *(("Evidence", words) for words in _evidence(report, cause)),
-            *(("Proof", words) for words in cause.proof),
-        ]
-    )
-    command = cause.proof_command or run.command(next(iter(cause.nodeids), ""))
-    repeat = folded("Reproduce", command and f"cd {quote(run.folder)}\n{command}")
-    about = f"{as_code(cause.text)}\n\n{facts}\n{_tests(cause, _MOST_TESTS)}{repeat}"
+    facts = [
+        ("Is", f"{cause.reason} {cause.kind}"),
+        ("Fix", cause.fix),
+        ("Seen", seen),
+        *history,
+        ("Changed", cause.changed),
+        ("Owner", cause.owner),
+        ("Charged to", cause.charge_to),
+        ("Rule", cause.about),
+    ]
+    facts += (("Evidence", words) for words in _evidence(report, cause))
+    facts += (("Proof", words) for words in cause.proof)
+    first = next(iter(cause.nodeids), "")
+    command = cause.proof_command or run.command(first)
+    lines = f"cd {quote(run.folder)}\n{command}" if command else ""
+    about = [
+        f"{mark}passes=0 -->\n{as_code(cause.text)}\n\n",
+        f"{_listed(facts)}\n{_tests(cause, _MOST_TESTS)}",
+        folded("Reproduce", lines),
+    ]
     end = f"_Opened by failure-taxonomy; the cause has the key {key}._\n"
-    body = f"{mark}passes=0 -->\n{about}"
     # The fences around a text of backticks are as long as the text.
-    block = folded("Traceback", cause.traceback, (MAX_BODY - len(body) - len(end)) // 3)
+    room = (MAX_BODY - sum(map(len, about)) - len(end)) // 3
+    block = folded("Traceback", cause.code.with_count, room)
     title = _CALLS.sub("\\g<0>\u200b", safe_text(cause.text, MAX_TITLE))
     again = _listed([("Seen again", seen), *history])
     return {
@@ -116,7 +121,7 @@ def _issue(
         "mark": mark,
         "title": title or cause.kind,
         "labels": [LABEL, cause.reason],
-        "body": f"{body}{block}{end}",
+        "body": "".join([*about, block, end]),
         "comment": f"{again}\n{_tests(cause, _MOST_IN_COMMENT)}",
     }
 
@@ -128,7 +133,7 @@ def _listed(facts: Iterable[tuple[str, str | None]]) -> str:
 def _evidence(report: JSONObject, cause: CauseSummary) -> Iterator[str]:
     """Yield what decided, where no traceback tells it."""
     verdict = report["verdict"]
-    if cause.traceback is None and verdict["kind"] == cause.kind:
+    if not cause.code.own and verdict["kind"] == cause.kind:
         yield from (
             first_line(each["detail"]) for each in verdict["evidence"][:_MOST_EVIDENCE]
         )

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import summary
 from pytest_failure_taxonomy.report.build import JSONObject, own_extension, texts_at
+from pytest_failure_taxonomy.report.frames import code_of
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
@@ -37,7 +38,6 @@ _RUNNING: Final = (
 _OF_VERDICT: Final = (
     "reason",
     "kind",
-    "owner",
     "retryable",
     "recovery_action",
     "message",
@@ -154,6 +154,7 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
         "stage": run["stage"],
         "completeness": report["completeness"],
         **{name: verdict.get(name) for name in _OF_VERDICT},
+        "owner": summary.summarise(report).owner if verdict else None,
     }
     if report["tests"] is None:
         given["note"] = "tests that passed are counted in the report, and not listed"
@@ -228,10 +229,9 @@ def _add_failure(
     begins = "" if failure["phase"] == "call" else f"failed on {failure['phase']} with "
     message = clean(begins + message or failure["kind"])
     element = ET.SubElement(case, tag, {"type": failure["kind"], "message": message})
-    element.text = clean(
-        "\n".join([*_facts(failure, causes), failure["traceback"] or ""])
-    )
-    _add_properties(case, failure, family)
+    code = code_of(failure["traceback"], failure["location"]).with_count
+    element.text = clean("\n".join([*_facts(failure, causes), code]))
+    _add_properties(case, failure, causes, family)
 
 
 def _add_to(
@@ -244,7 +244,7 @@ def _add_to(
             element.text = "\n".join(
                 [*map(clean, _facts(failure, causes)), element.text or ""]
             )
-            _add_properties(case, failure, family)
+            _add_properties(case, failure, causes, family)
             return
 
 
@@ -252,20 +252,26 @@ def _tag_of(failure: JSONObject) -> str:
     return "failure" if failure["phase"] == "call" else "error"
 
 
-def _add_properties(case: ET.Element, failure: JSONObject, family: str) -> None:
+def _add_properties(
+    case: ET.Element, failure: JSONObject, causes: _Causes, family: str
+) -> None:
     if family == XUNIT1:
-        origin = failure["origin"] or {}
+        owner, package = _owner_of(failure, causes)
         _fill(case, {name: failure[name] for name in _OF_A_TEST})
-        _fill(case, {name: origin.get(name) for name in ("owner", "package")})
+        _fill(case, {"owner": owner, "package": package})
+
+
+def _owner_of(failure: JSONObject, causes: _Causes) -> tuple[str | None, str | None]:
+    cause = causes.get(id(failure))
+    return summary.owner_of(None if cause is None else cause.owner, failure)
 
 
 def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
     """Yield the lines above a traceback: what is to be mended, and what sort of failure it is."""
     yield from _words_of(causes.get(id(failure)))
-    origin = failure["origin"] or {}
-    if origin.get("owner"):
-        package = f" ({origin['package']})" if origin.get("package") else ""
-        yield f"owner: {origin['owner']}{package}"
+    owner, package = _owner_of(failure, causes)
+    if owner:
+        yield f"owner: {owner} ({package})" if package else f"owner: {owner}"
     if failure["fingerprint"]:
         yield f"fingerprint: {failure['fingerprint']}"
     yield f"[{failure['reason']} {failure['kind']}]"
@@ -295,7 +301,8 @@ def _add_in_flight(
     given = {"type": clean(kind or "process.vanished"), "message": message}
     element = ET.SubElement(case, "error", given)
     words = _words_of(cause) if cause else [verdict.get("message")]
-    seen = (*words, (test["stall"] or {}).get("where"), test["stack"])
+    stack = code_of(test["stack"], test["location"]).with_count
+    seen = (*words, (test["stall"] or {}).get("where"), stack)
     element.text = clean("\n".join(filter(None, seen)))
     if test["output"]:
         ET.SubElement(case, "system-out").text = clean(test["output"])
@@ -316,15 +323,14 @@ def _session_cases(
         kinds.add("collection.error")
         name = address(failed["nodeid"])[1]
         if name not in names:
-            text = (
-                *_words_of(causes.get(id(failed))),
-                "",
-                failed["traceback"] or failed["message"],
-            )
+            code = code_of(failed["traceback"], failed["location"]).with_count
+            words = _words_of(causes.get(id(failed)))
+            text = (*words, "", code or failed["message"])
             yield _session_case("collection.error", _COLLECTION, text, name=name)
     for error in report["internal_errors"]:
         kinds.add(error["kind"])
-        text = (*_words_of(causes.get(id(error))), "", error["traceback"] or "")
+        code = code_of(error["traceback"]).with_count
+        text = (*_words_of(causes.get(id(error))), "", code)
         yield _session_case(error["kind"], error["message"], text)
     verdict = report["verdict"]
     if (

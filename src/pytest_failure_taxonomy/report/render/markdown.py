@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from pytest_failure_taxonomy.report.frames import Code, code_of
 from pytest_failure_taxonomy.report.markup import as_code, as_table, as_words, folded
 from pytest_failure_taxonomy.report.repository import Repository
 from pytest_failure_taxonomy.report.summary import (
@@ -62,29 +63,23 @@ def render(report: dict[str, Any], room: int = MAX_BYTES) -> str:
         if not count:
             continue
         share = left * _SHARE_OF_CAUSES if noun == "cause" else left
-        kept = that_fit(entries, int(share) - _ROOM_FOR_TITLES, _size_of)
-        rest = count - len(kept)
-        cut = (
-            f"\n_{counted(rest, noun)} left out: a summary has no more room._\n\n"
-            if rest
-            else ""
-        )
-        text = f"### {title}\n\n{''.join(kept)}{cut}"
+        shown = that_fit(entries, int(share) - _ROOM_FOR_TITLES, _size_of)
+        text = f"### {title}\n\n{''.join(shown)}"
+        if rest := count - len(shown):
+            words = f"{counted(rest, noun)} left out: a summary has no more room."
+            text += f"\n_{words}_\n\n"
         left -= _size_of(text)
-        parts += [text] if left >= 0 else []
+        if left >= 0:
+            parts.append(text)
     return "".join(parts)
 
 
 def render_proofs(report: dict[str, Any], room: int = MAX_BYTES) -> str:
     """Return what experiments show of the causes of a run, to stand behind its summary."""
-    entries = (
-        "\n\n".join([_title(cause), *_proof(cause), ""])
-        for cause in summarise(report).causes
-        if cause.proof
-    )
-    return (
-        f"### Proofs\n\n{''.join(that_fit(entries, room - _ROOM_FOR_TITLES, _size_of))}"
-    )
+    proven = [cause for cause in summarise(report).causes if cause.proof]
+    entries = ("\n\n".join([_title(cause), *_proof(cause), ""]) for cause in proven)
+    shown = that_fit(entries, room - _ROOM_FOR_TITLES, _size_of)
+    return f"### Proofs\n\n{''.join(shown)}"
 
 
 def _size_of(text: str) -> int:
@@ -92,12 +87,14 @@ def _size_of(text: str) -> int:
 
 
 def _head(report: dict[str, Any], summary: RunSummary) -> str:
+    headline = as_words(summary.headline)
+    counts = _counts(report)
     if report["verdict"] is None:
-        return f"## \u2705 pytest: {as_words(summary.headline)}\n\n{_counts(report)}"
+        return f"## \u2705 pytest: {headline}\n\n{counts}"
+    codes = f"<sub>{as_words(summary.codes)}</sub>"
     more = filter(None, (summary.see, summary.left, summary.advice))
     lines = "".join(f"- {as_words(line)}\n" for line in more)
-    title = f"## \u274c {as_words(summary.headline)}\n\n<sub>{as_words(summary.codes)}</sub>"
-    return f"{title}\n\n{lines}\n{_counts(report)}"
+    return f"## \u274c {headline}\n\n{codes}\n\n{lines}\n{counts}"
 
 
 def _counts(report: dict[str, Any]) -> str:
@@ -144,27 +141,35 @@ def _sections(
 
 
 def _cause(cause: CauseSummary, repository: Repository) -> str:
+    about = [
+        f"owner: {cause.owner}" if cause.owner else "",
+        cause.about,
+        cause.history,
+        cause.last_passed,
+        cause.changed,
+    ]
+    words = [as_words(text) for text in about if text]
     place = repository.place_of_cause(cause)
-    line = "" if place is None or place.line is None else f":{place.line}"
-    about = (
-        "" if cause.owner is None else f"owner: {as_words(cause.owner)}",
-        as_words(cause.about),
-        as_words(cause.history),
-        as_words(cause.last_passed),
-        as_words(cause.changed),
-        "" if place is None else as_code(f"{place.path}{line}"),
-        f"<sub>{as_words(cause.codes)}</sub>",
-    )
-    mend = [f"Fix: {as_code(cause.fix)}"] if cause.fix else []
-    nodeids = "".join(
-        f"- {as_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS]
-    )
-    more = and_more(len(cause.nodeids) - MAX_NODEIDS)
-    rest = f"-{more}\n" if more else ""
-    head = "\n\n".join(
-        [_title(cause), *mend, *_proof(cause), JOINED.join(filter(None, about))]
-    )
-    return f"{head}\n\n{nodeids}{rest}\n{folded('Traceback', cause.traceback)}"
+    if place is not None:
+        line = "" if place.line is None else f":{place.line}"
+        words.append(as_code(f"{place.path}{line}"))
+    words.append(f"<sub>{as_words(cause.codes)}</sub>")
+    paragraphs = [_title(cause)]
+    if cause.fix:
+        paragraphs.append(f"Fix: {as_code(cause.fix)}")
+    paragraphs += _proof(cause)
+    paragraphs.append(JOINED.join(words))
+    tests = [f"- {as_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS]]
+    if more := and_more(len(cause.nodeids) - MAX_NODEIDS):
+        tests.append(f"-{more}\n")
+    head = "\n\n".join(paragraphs)
+    frames = _frames("Traceback", cause.code)
+    return f"{head}\n\n{''.join(tests)}\n{frames}"
+
+
+def _frames(title: str, code: Code) -> str:
+    """Return the user's own frames, and behind them all, each shown on a click."""
+    return folded(title, code.own) + folded("With the frames of libraries", code.whole)
 
 
 def _title(cause: CauseSummary) -> str:
@@ -180,25 +185,29 @@ def _error(error: dict[str, Any]) -> str:
     words = (
         f"#### {as_words(error['kind'])}: {as_code(first_line(error['message']))}\n\n"
     )
-    return words + folded("Traceback", error["traceback"])
+    return words + _frames("Traceback", code_of(error["traceback"]))
 
 
 def _in_flight(test: dict[str, Any]) -> str:
     worker = f" (worker {test['worker']})" if test["worker"] else ""
     stall = test["stall"] or {"stack": None, "children": ()}
-    children = [f"- child process: {as_code(each)}\n" for each in stall["children"]]
-    return (
-        f"#### {as_code(test['nodeid'])}\n\n{as_words(running_words(test) + worker)}\n\n"
-        + "".join(children[:1] and [*children, "\n"])
-        + folded("Where it was", stall["stack"])
-        + folded("Where it crashed", test["stack"])
-        + folded("Its last output", test["output"])
+    words = as_words(running_words(test) + worker)
+    parts = [f"#### {as_code(test['nodeid'])}\n\n{words}\n\n"]
+    parts += (f"- child process: {as_code(child)}\n" for child in stall["children"])
+    if stall["children"]:
+        parts.append("\n")
+    parts += (
+        _frames("Where it was", code_of(stall["stack"])),
+        _frames("Where it crashed", code_of(test["stack"], test["location"])),
+        folded("Its last output", test["output"]),
     )
+    return "".join(parts)
 
 
 def _stall(stall: dict[str, Any]) -> str:
     head = f"#### {as_words(stall['what'] + worker_words(stall))}\n\n"
-    return f"{head}{as_words(stall_words(stall))}\n\n{folded('Where it was', stall['stack'])}"
+    stack = _frames("Where it was", code_of(stall["stack"]))
+    return f"{head}{as_words(stall_words(stall))}\n\n{stack}"
 
 
 def _benches(report: dict[str, Any]) -> list[str]:

@@ -6,8 +6,8 @@ The verdict in at most six lines and the report's path; and all that a report ho
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.summary import (
@@ -63,28 +63,37 @@ class Line:
     """To be drawn as one of pytest's separators."""
     tail: str = ""
     """What stands at the end of the line, dim: codes."""
-    is_prose: bool = False
-    """No command is in it that anybody would copy."""
+    is_sentence: bool = False
+    """A terminal may break it between words; a command that follows `fix:` stays whole."""
 
     def gap(self, width: int) -> str:
         """Return the blanks that put the tail at the end of a line of so many columns."""
         if not self.tail:
             return ""
-        last = self.text.rpartition("\n")[2]
-        return " " * max(2, width - len(last) - len(self.tail))
+        return " " * max(2, width - len(self.text) - len(self.tail))
 
-    def wrapped(self, width: int) -> Line:
-        """Return prose with its lines broken between words; a terminal would break words."""
-        if not self.is_prose or len(self.text) <= width:
-            return self
-        lines = textwrap.wrap(
-            self.text,
+    def wrapped(self, width: int) -> Iterator[Line]:
+        """Yield the line as several where it is wider than a terminal of so many columns."""
+        is_whole = len(self.text + self.gap(width) + self.tail) <= width
+        if is_whole or not self.is_sentence:
+            yield self
+            return
+        words, fix, command = self.text.partition("fix: ")
+        indent = " " * (2 + len(words) - len(words.lstrip()))
+        texts = wrap(
+            words,
             width,
-            subsequent_indent="    ",
+            subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
-        return replace(self, text="\n".join(lines))
+        if fix:
+            texts.append(f"{indent}{fix}{command}")
+        if self.tail:
+            texts.append("")
+        for text in texts[:-1]:
+            yield replace(self, text=text, tail="")
+        yield replace(self, text=texts[-1])
 
 
 def verdict_lines(
@@ -152,14 +161,15 @@ def _headline_and_causes(
         headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
     tail = safe_text(summary.codes)
     yield Line(
-        text=safe_text(headline), color="red", bold=True, tail=tail, is_prose=True
+        text=safe_text(headline), color="red", bold=True, tail=tail, is_sentence=True
     )
     if len(summary.causes) == 1:
         if not (is_quiet or is_long):
             [cause] = summary.causes
             below = filter(None, (cause.mend, summary.see, cause.changed, *cause.proof))
             for words in [*below][: MAX_LINES - bool(rest)]:
-                yield Line(text=safe_text(words), bold=words == cause.mend)
+                is_fix = words == cause.mend
+                yield Line(text=safe_text(words), bold=is_fix, is_sentence=not is_fix)
     elif is_long:
         shown = causes
     else:
@@ -170,11 +180,12 @@ def _headline_and_causes(
         for cause in shown:
             head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
             told = filter(None, (head, cause.mend, *cause.proof[:1]))
-            yield Line(text=safe_text("; ".join(told)), is_prose=not cause.mend)
+            yield Line(text=safe_text("; ".join(told)), is_sentence=True)
     more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
     ending = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
     if ending and not is_quiet:
-        yield Line(text=safe_text("; ".join(ending)), color="yellow")
+        text = safe_text("; ".join(ending))
+        yield Line(text=text, color="yellow", is_sentence=True)
 
 
 def watcher_lines(report: dict[str, Any]) -> list[Line]:
@@ -259,7 +270,8 @@ def causes_with_tests(
         owner = f" ({cause.owner})" if cause.owner else ""
         last = f", {cause.last_passed}" if cause.last_passed else ""
         words = f"{cause.count:,} x {cause.text}{owner}{cause.remarks}{last}"
-        yield _line(words, bold=True, tail=safe_text(cause.codes))
+        codes = safe_text(cause.codes)
+        yield _line(words, bold=True, tail=codes, is_sentence=True)
         for words in cause.below:
             yield _line(f"    {words}")
         for nodeid in cause.nodeids[:MAX_NODEIDS]:

@@ -19,6 +19,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.report.build import OWN_NAME, own_extension
+from pytest_failure_taxonomy.report.frames import classed_lines, code_of
 from pytest_failure_taxonomy.report.render.html import rows
 from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.report.text import bench_name
@@ -102,8 +103,8 @@ def _template() -> Template:
     dumps = {"ensure_ascii": False, "separators": (",", ":")}
     environment.policies["json.dumps_kwargs"] = dumps
     environment.filters |= {
-        "lines": rows.classed_lines,
-        "framed": rows.code_of,
+        "lines": classed_lines,
+        "framed": code_of,
         "seconds": seconds_words,
         "counted": counted,
         "noun": noun_of_count,

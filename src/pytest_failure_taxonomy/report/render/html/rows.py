@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from textwrap import dedent
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final
 
+from pytest_failure_taxonomy.report.frames import code_of, line_class
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     RunSummary,
+    owner_of,
     place_words,
     raised_words,
 )
@@ -34,29 +35,6 @@ _AS_IT_IS: Final = ("phase", "reason", "kind", "worker", "marker", "rule", "only
 _DIGITS: Final = 3
 _MAX_NUMBER: Final = 2**53
 """No browser knows larger whole numbers exactly, and no run has counted so far."""
-_MARKED: Final = (
-    (
-        re.compile(r"E {2,}\+ +(?:where|and) "),
-        "error",
-    ),  # how pytest says what a name stands for
-    (re.compile(r"E {2,}-(?: |$)"), "minus"),
-    (re.compile(r"E {2,}\+(?: |$)"), "plus"),
-    (re.compile(r"E {2,}\? "), "hint"),
-    (re.compile(r"E(?: |$)"), "error"),
-    (re.compile(r">(?! +(?:available fixtures|use 'pytest --fix))"), "here"),
-    (re.compile(r"[^\s:][^:]*:\d+: |  File \""), "place"),
-    (re.compile(r"(?:_ ){4}|_{8}"), "rule"),
-)
-"""How the lines of a traceback begin, and the class that those have in the page."""
-
-_FRAME: Final = re.compile(r"(?!E |>)((?:[A-Za-z]:)?[^\s:][^:]*):(\d+): ?(in .+)?")
-"""Of pytest: below the code of a long entry, above that of a short one, which names a function."""
-_NATIVE_FRAME: Final = re.compile(r'  File "([^"]+)", line (\d+)')
-_CHAINED: Final = re.compile("The above exception was|During handling of")
-_OF_LIBRARY: Final = re.compile(
-    r"^<frozen |[/\\]Lib[/\\]|"
-    r"(?:^|[/\\])(?:site-packages|dist-packages|lib(?:64)?[/\\]python3[^/\\]*)[/\\]"
-)
 
 
 class Rows:
@@ -87,7 +65,7 @@ class Rows:
         if rest := [each for each in entries if id(each) not in self._told]:
             title = "other failures" if self.cards else "what failed"
             about = {"cause": None, "title": title, "times": len(rest)}
-            self.cards.append({**about, **self._members(rest, len(rest), "")})
+            self.cards.append({**about, **self._members(rest, len(rest))})
 
     def as_json(self, timing: dict[str, Any]) -> dict[str, Any]:
         """Return what the script shows: tables of texts, failures and tests."""
@@ -127,29 +105,31 @@ class Rows:
         about = {
             "reason": cause.reason,
             "kind": cause.kind,
-            "owner": cause.owner,
             "only": True,
         }
         alone = ({"nodeid": each, **about} for each in nodeids if each not in listed)
-        command = self.again.command(cause.nodeids[0]) if cause.nodeids else ""
-        return {
+        card = {
             "cause": cause,
             "title": "" if is_only else cause.text,
             "times": cause.count,
-            **self._members([*members, *alone], cause.count, command),
-            # The first test alone may well pass.
-            **({"command": cause.proof_command} if cause.proof_command else {}),
+            **self._members([*members, *alone], cause.count, cause.owner),
         }
+        if cause.proof_command:
+            # The first test alone may well pass.
+            card["command"] = cause.proof_command
+        elif not card["rows"] and cause.nodeids:
+            card["command"] = self.again.command(cause.nodeids[0])
+        return card
 
     def _members(
-        self, members: list[dict[str, Any]], times: int, command: str
+        self, members: list[dict[str, Any]], times: int, owner: str | None = None
     ) -> dict[str, Any]:
         """Return what a card has of failures, with the code of the first that has some.
 
         Args:
             members: the failures, and tests of which the report has the names alone.
             times: how many it has, also those that the report doesn't list.
-            command: runs its first test alone, where no member does.
+            owner: of the cause.
         """
         self._told.update(map(id, members))
         tests = [each for each in members if "nodeid" in each]
@@ -157,7 +137,7 @@ class Rows:
         errors = [each for each in members if "nodeid" not in each][:_MAX_ERRORS]
         first = len(self._failures)
         self._failures += (
-            self._failure(each, is_shown=each is example) for each in tests
+            self._failure(test, owner, is_shown=test is example) for test in tests
         )
         added = self._failures[first:]
         # What was raised is said of each where the failures of one cause differ in it.
@@ -176,10 +156,12 @@ class Rows:
             "shown": [each for each in (example, *errors) if each is not None],
             "rows": rows,
             "unnamed": max(0, times - len(members)) if tests else 0,
-            "command": added[0].get("run", "") if added else command,
+            "command": added[0].get("run", "") if added else "",
         }
 
-    def _failure(self, failure: dict[str, Any], *, is_shown: bool) -> dict[str, Any]:
+    def _failure(
+        self, failure: dict[str, Any], owner: str | None, *, is_shown: bool
+    ) -> dict[str, Any]:
         """Return what the script shows of a failure, a collection error or a name alone."""
         file, rest = _split(failure["nodeid"])
         if is_collection := "message" in failure:
@@ -199,7 +181,7 @@ class Rows:
         fields = {
             "id": [_number(self._files, file), rest],
             "run": self.again.command(file if is_collection else failure["nodeid"]),
-            "owner": origin["owner"] if origin else failure.get("owner"),
+            "owner": owner_of(owner, failure)[0],
             "type": failure.get("failure_type"),
             "said": safe_text(said, _MAX_SAID),
             "message": None if traceback else message,
@@ -235,15 +217,6 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, _DIGITS)
 
 
-class Code(NamedTuple):
-    """What was raised, and where."""
-
-    own: str
-    """The user's own frames; all, if there are none."""
-    whole: str
-    """With the frames of libraries; empty if `own` is all."""
-
-
 def shown(value: Any) -> Any:
     """Return a JSON value whose texts and numbers a page can show, whatever they are.
 
@@ -260,68 +233,6 @@ def shown(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return max(-_MAX_NUMBER, min(value, _MAX_NUMBER))
     return value
-
-
-def line_class(line: str) -> str:
-    """Return what a line of a traceback is, as a page calls it; empty for an ordinary one."""
-    return next((found for pattern, found in _MARKED if pattern.match(line)), "")
-
-
-def classed_lines(text: str | None) -> list[tuple[str, str]]:
-    """Return the lines of a traceback, each with its class."""
-    return [(line_class(line), line) for line in (text or "").splitlines()]
-
-
-def code_of(traceback: str | None, location: Mapping[str, Any] | None = None) -> Code:
-    """Tell the user's own frames of a traceback from those of libraries.
-
-    Args:
-        traceback: as pytest or Python shows it.
-        location: the user's place that the failure has, whose file is the user's wherever it is.
-    """
-    own_path = None if location is None else location["path"]
-    kept: list[str] = []
-    is_all, has_own = True, False
-    for path, lines in _entries(traceback or ""):
-        is_own = path is not None and (
-            path == own_path or _OF_LIBRARY.search(path) is None
-        )
-        is_link = path is None and any(map(_CHAINED.match, lines))
-        has_own |= is_own
-        is_all &= is_own or path is None
-        if is_link and not has_own:
-            kept = []  # what the exception was raised from, in code that is none of the user's
-        else:
-            kept += lines if is_own or is_link else _raised(lines)
-    whole = traceback or ""
-    return (
-        Code(whole, "")
-        if is_all or not has_own
-        else Code("\n".join(kept).strip("\n"), whole)
-    )
-
-
-def _raised(lines: list[str]) -> Iterator[str]:
-    """Yield what was raised in a frame, without the indent of its code."""
-    raised = dedent("\n".join(line[1:] for line in lines if line[:2] in ("E", "E ")))
-    yield from (f"E   {line}" for line in raised.splitlines())
-
-
-def _entries(traceback: str) -> Iterator[tuple[str | None, list[str]]]:
-    """Yield the path and the lines of each frame of a traceback, and of what stands between."""
-    path, lines = None, list[str]()
-    for line in traceback.splitlines():
-        frame, is_link = _FRAME.match(line), _CHAINED.match(line)
-        above = _NATIVE_FRAME.match(line) or (frame if frame and frame[3] else None)
-        if above or is_link or line_class(line) == "rule":  # a new frame, or none
-            yield path, lines
-            path, lines = above and above[1], []
-        if line_class(line) != "rule":
-            lines.append(line)
-        if is_link or (frame and not above):  # the end of one
-            yield frame and frame[1], lines
-            path, lines = None, []
-    yield path, lines
 
 
 _MAX_LISTED: Final = 10

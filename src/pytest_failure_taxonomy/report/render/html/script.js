@@ -52,11 +52,12 @@
   });
   // The cards are in the page. A row of theirs is opened by the script, because a thousand of them
   // would make the page slow, and without the script there is nothing in them.
-  const cards = [...document.querySelectorAll(".cause")].map((node) => {
+  const lines = [...document.querySelectorAll(".contents li")];
+  const cards = [...document.querySelectorAll(".cause")].map((node, index) => {
     const title = node.querySelector("summary").textContent;
     const rows = [...node.querySelectorAll(".tests > li")];
     for (const row of rows) Object.assign(failures[row.dataset.n], { title, row, card: node });
-    return { node, rows, isOpened: false, others: node.querySelector(".others"), times: node.querySelector(".times"),
+    return { node, rows, line: lines[index], owner: node.dataset.owner, isOpened: false, others: node.querySelector(".others"), times: node.querySelector(".times"),
       searched: node.textContent.toLowerCase(), codes: node.querySelector(":scope > .meta > .codes").textContent.split(" ") };
   });
 
@@ -115,7 +116,9 @@
     for (const field of FIELDS) {
       const counts = new Map();
       const from = ["file", "worker", "outcome"].includes(field) && tests.length ? tests : failures;
-      for (const each of from) if (each[field]) counts.set(each[field], (counts.get(each[field]) || 0) + 1);
+      // An ending of the run has an owner, and no test that fails.
+      const endings = field === "owner" ? cards.filter((card) => !card.rows.length) : [];
+      for (const each of [...from, ...endings]) if (each[field]) counts.set(each[field], (counts.get(each[field]) || 0) + 1);
       if (counts.size < 2) continue;
       const names = [...counts.keys()].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
       const select = make("select", { id: `by-${field}` }, make("option", { value: "" }, "all"),
@@ -168,6 +171,7 @@
     const isFiltered = Object.values(state).some(Boolean);
     wanted = isFiltered ? failures.filter((each) => isWanted(each, words)) : failures;
     showCards(words, isFiltered);
+    showFolded(isFiltered);
     wantedTests = isFiltered ? tests.filter((test) => isWantedTest(test, words)) : tests.slice();
     if (isByTime) wantedTests.sort((one, other) => (other.time || 0) - (one.time || 0));
     showRows();
@@ -208,6 +212,10 @@
       }
       card.node.hidden = isFiltered && (card.rows.length ? !left : !isWantedCard(card, words));
       if (card.times) card.times.textContent = `${numbers.format(isFiltered && card.rows.length ? left : Number(card.times.dataset.times))} ×`;
+      if (card.line) {
+        card.line.hidden = card.node.hidden;
+        card.line.querySelector(".times").textContent = card.times.textContent;
+      }
       if (card.others) {
         card.others.hidden = left === first;
         card.others.firstElementChild.textContent = `and ${numbers.format(left - first)} more`;
@@ -217,9 +225,22 @@
     }
   }
 
+  // The entries of the list that are folded are shown where they are filtered.
+  let isUnfolded = false;
+
+  function showFolded(isFiltered) {
+    const folded = document.querySelector(".contents details");
+    if (!folded) return;
+    const left = folded.querySelectorAll("li:not([hidden])").length;
+    folded.hidden = !left;
+    folded.firstElementChild.textContent = count(left, "more cause", "more causes");
+    if (isFiltered !== isUnfolded) folded.open = isUnfolded = isFiltered;
+  }
+
   // Of a cause that is no test's, such as an interrupted run.
   function isWantedCard(card, words) {
-    return !["owner", "file", "worker", "outcome"].some((field) => state[field])
+    return !["file", "worker", "outcome"].some((field) => state[field])
+      && (!state.owner || card.owner === state.owner)
       && ["reason", "kind"].every((field) => !state[field] || card.codes.includes(state[field]))
       && words.every((word) => card.searched.includes(word));
   }
@@ -480,14 +501,18 @@
   }
 
   // The parts of the page.
-  for (const link of document.querySelectorAll(".top a, .skip")) {
+  for (const link of document.querySelectorAll(".top a, .skip, .contents a")) {
     link.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return; // another tab or window
       const part = find(link.getAttribute("href").slice(1));
       event.preventDefault(); // the address keeps the filters
+      if (part.tagName === "DETAILS") part.open = true;
       part.scrollIntoView();
-      part.focus({ preventScroll: true });
+      (part.tagName === "DETAILS" ? part.firstElementChild : part).focus({ preventScroll: true });
     });
   }
+  const asked = location.hash.startsWith("#cause-") && find(location.hash.slice(1));
+  if (asked) asked.open = true;
   for (const command of document.querySelectorAll(".command")) {
     command.append(copyButton(command.firstElementChild));
   }

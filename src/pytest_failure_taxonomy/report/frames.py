@@ -1,0 +1,125 @@
+"""Tracebacks without the frames of libraries, for all faces of a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from textwrap import dedent
+from typing import Any, Final, NamedTuple
+
+from pytest_failure_taxonomy.taxonomy.words import counted
+
+_MARKED: Final = (
+    # How pytest says what a name stands for.
+    (re.compile(r"E {2,}\+ +(?:where|and) "), "error"),
+    (re.compile(r"E {2,}-(?: |$)"), "minus"),
+    (re.compile(r"E {2,}\+(?: |$)"), "plus"),
+    (re.compile(r"E {2,}\? "), "hint"),
+    (re.compile(r"E(?: |$)"), "error"),
+    (re.compile(r">(?! +(?:available fixtures|use 'pytest --fix))"), "here"),
+    (re.compile(r"[^\s:][^:]*:\d+: |  File \""), "place"),
+    (re.compile(r"(?:_ ){4}|_{8}"), "rule"),
+)
+"""How the lines of a traceback begin, and the class that those have in the page."""
+
+_FRAME: Final = re.compile(r"(?!E |>)((?:[A-Za-z]:)?[^\s:][^:]*):(\d+): ?(in .+)?")
+"""Of pytest: below the code of a long entry, above that of a short one, which names a function."""
+_NATIVE_FRAME: Final = re.compile(r'  File "([^"]+)", line (\d+)')
+_CHAINED: Final = re.compile("The above exception was|During handling of")
+_OF_LIBRARY: Final = re.compile(
+    r"^<frozen |[/\\]Lib[/\\]|"
+    r"(?:^|[/\\])(?:site-packages|dist-packages|lib(?:64)?[/\\]python3[^/\\]*)[/\\]"
+)
+
+
+class Code(NamedTuple):
+    """Where something was raised."""
+
+    own: str
+    """The user's own frames; all frames, if there are none of the user's."""
+    whole: str
+    """With the frames of libraries; empty if `own` has them all."""
+
+    @property
+    def with_count(self) -> str:
+        """The own frames, and how many are left out, for a text that nobody can unfold."""
+        if not self.whole:
+            return self.own
+        frames = counted(_count_frames(self.whole) - _count_frames(self.own), "frame")
+        return f"{self.own}\n({frames} of libraries left out)"
+
+
+def line_class(line: str) -> str:
+    """Return what a line of a traceback is, as a page calls it; empty for an ordinary one."""
+    return next((found for pattern, found in _MARKED if pattern.match(line)), "")
+
+
+def classed_lines(text: str | None) -> list[tuple[str, str]]:
+    """Return the lines of a traceback, each with its class."""
+    return [(line_class(line), line) for line in (text or "").splitlines()]
+
+
+def code_of(traceback: str | None, location: Mapping[str, Any] | None = None) -> Code:
+    """Tell the user's own frames of a traceback from those of libraries.
+
+    Args:
+        traceback: as pytest or Python shows it.
+        location: the user's place that the failure has, whose file is the user's wherever it is.
+    """
+    own_path = None if location is None else location["path"]
+    shown: list[str] = []
+    is_all = True
+    has_own = False
+    for path, lines in _entries(traceback or ""):
+        is_link = path is None and any(map(_CHAINED.match, lines))
+        is_own = path is not None and (
+            path == own_path or _OF_LIBRARY.search(path) is None
+        )
+        has_own |= is_own
+        is_all &= is_own or path is None
+        if is_own or (is_link and has_own):
+            shown += lines
+        elif is_link:
+            # It was raised from an exception in code that is none of the user's.
+            shown = []
+        else:
+            shown += _raised(lines)
+    if is_all or not has_own:
+        return Code(own=traceback or "", whole="")
+    return Code(own="\n".join(shown).strip("\n"), whole=traceback or "")
+
+
+def _count_frames(traceback: str) -> int:
+    return sum(path is not None for path, _ in _entries(traceback))
+
+
+def _raised(lines: list[str]) -> Iterator[str]:
+    """Yield what was raised in a frame, without the indent of its code."""
+    raised = dedent("\n".join(line[1:] for line in lines if line[:2] in ("E", "E ")))
+    yield from (f"E   {line}" for line in raised.splitlines())
+
+
+def _entries(traceback: str) -> Iterator[tuple[str | None, list[str]]]:
+    """Yield the path and the lines of each frame of a traceback, and of what stands between."""
+    path: str | None = None
+    lines: list[str] = []
+    for line in traceback.splitlines():
+        frame = _FRAME.match(line)
+        is_link = _CHAINED.match(line)
+        is_rule = line_class(line) == "rule"
+        above = _NATIVE_FRAME.match(line)
+        if frame and frame[3]:
+            above = frame
+        if above or is_link or is_rule:
+            # A new frame begins here, or none.
+            yield path, lines
+            path = above and above[1]
+            lines = []
+        if not is_rule:
+            lines.append(line)
+        if is_link or (frame and not above):
+            # A frame ends here.
+            yield frame and frame[1], lines
+            path = None
+            lines = []
+    yield path, lines
