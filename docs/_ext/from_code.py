@@ -39,7 +39,7 @@ _MEMBERS: Final = (
     "\n   :members:\n   :undoc-members:\n   :exclude-members: model_config"
 )
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-CONDITIONS: Final = ("reasons", "stages", "owners", "raised")
+CONDITIONS: Final = ("reasons", "stages", "owners", "raised", "callers")
 """What else a row of the table of charges may ask for."""
 HELPS: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "not known"}
 _LISTED: Final = re.compile(r"^- \[(.+?)\]\(([^)#]+)\.md\)", re.MULTILINE)

@@ -13,7 +13,8 @@ and whatever comes of it is held.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -31,7 +32,9 @@ from _pytest._code.code import (
 )  # not public, and what most failures have
 
 from pytest_failure_taxonomy.recorder import beside, inspection, origin
+from pytest_failure_taxonomy.recorder.misfits import misfit_of
 from pytest_failure_taxonomy.recorder.owners import distribution_of, distribution_with
+from pytest_failure_taxonomy.recorder.surroundings import facts_around
 from pytest_failure_taxonomy.report.text import cap_between_words, with_place
 from pytest_failure_taxonomy.system.process import own_limits
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
@@ -73,6 +76,9 @@ _WITH_FRAMES: Final = frozenset(
 """Exceptions of which a frame of the standard library may say more."""
 _OF_SYSTEM: Final = frozenset({"builtins.OSError", "sqlite3.OperationalError"})
 """Exceptions that may come of what an earlier test did to the process, or another process holds."""
+_PATH: Final = type(Path())
+_ASKS_FOR_MORE: Final = r"(?i)install|requires?\b|required|executable|\bpath\b"
+"""Words with which a library asks for a package or a program."""
 _FIXTURES: Final = pytest.fixture.__code__.co_filename
 _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
@@ -129,8 +135,13 @@ def describe_exception(
             if is_in_fixtures:
                 more |= _fixture_of(error, origins.rootdir)
             if is_more:
-                issued = frame if issubclass(kind, Warning) else None
-                more["facts"] = _facts_of(error, bases, origins, issued)
+                facts = _facts_of(error, bases, message, origins)
+                if issubclass(kind, Warning):
+                    facts |= _place_of(error, frame, origins)
+                is_collection = report is None or report.when == "collect"
+                if is_collection and frame and frame.owner == "dependency":
+                    facts |= _caller_at(place, origins)
+                more["facts"] = _as_evidence(facts)
                 more["chain"] = _chain_of(error, report and report.longrepr, origins)
     raised = evidence.RaisedException(
         type=inspection.name_of(kind),
@@ -143,14 +154,13 @@ def describe_exception(
     )
     if is_more:
         with suppress(OSError, MemoryError):
-            return _with_output(raised, error, origins, report)
+            return _with_output(raised, error, report)
     return raised
 
 
 def _with_output(
     raised: evidence.RaisedException,
     error: BaseException,
-    origins: origin.OriginFinder,
     report: pytest.TestReport | pytest.CollectReport | None,
 ) -> evidence.RaisedException:
     """Add what a program printed before it failed, or this one before it left."""
@@ -161,7 +171,8 @@ def _with_output(
     if not is_of_program and beside.is_about_a_program(raised.message):
         is_of_program = True
         if (process := beside.asserted_process(error)) is not None:
-            facts += _facts_of(process, (beside.COMPLETED_PROCESS,), origins, None)
+            of_process = _facts_of_fields(process, (beside.COMPLETED_PROCESS,))
+            facts += _as_evidence(of_process)
     has_said = any(fact.name == "said" for fact in facts)
     if (is_exit or is_of_program) and not has_said:
         line = beside.printed_before(error, report, is_exit=is_exit)
@@ -183,51 +194,81 @@ def name_exception(error: BaseException) -> evidence.RaisedException:
 
 
 def _facts_of(
-    error: Any,
+    error: BaseException,
     bases: tuple[str, ...],
+    message: str,
     origins: origin.OriginFinder,
-    frame: evidence.RaisingFrame | None,
-) -> tuple[evidence.Fact, ...]:
-    """Return what the fields of an exception and the standard library's own frames say.
+) -> dict[str, str]:
+    """Return what the fields of an exception and its frames say besides its message.
 
     Args:
-        error: has been raised; or a `CompletedProcess`.
+        error: has been raised.
         bases: the dotted names of its classes.
+        message: its text.
         origins: of the run.
-        frame: the one that raised it, where the place of that is a fact.
     """
     facts: dict[str, str] = {}
     if not _WITH_FRAMES.isdisjoint(bases):
         _read_frames(error, facts, origins)
-    for base in bases:
-        for name, paths in packaged_table("facts")["fields"].get(base, {}).items():
-            _add(facts, name, error, paths)
+    facts |= _facts_of_fields(error, bases)
     facts |= _facts_of_run(error, bases, facts, origins)
-    if "builtins.AttributeError" in bases:
-        facts |= _old_setup_of(inspection.field_of(error, AttributeError, "obj"))
+    facts |= _old_setup_of(inspection.holder_of(error))
     is_file = "builtins.FileNotFoundError" in bases and "filename" in facts
     if is_file and "folder_gone" not in facts:  # else no path is relative to anything
         # Relative to the root directory, so that it reads the same in any checkout.
         facts["file"] = origin.location(facts["filename"], None, origins.rootdir).path
+    if "builtins.ModuleNotFoundError" in bases and "name" in facts:
+        facts |= distribution_with(facts["name"], str(origins.rootdir))
+    facts |= facts_around(error, message, origins)
+    facts |= misfit_of(error, message, origins)
+    if re.search(_ASKS_FOR_MORE, message):
+        frame = origins.find(error)[1]
+        if frame is not None and frame.owner in ("dependency", "plugin"):
+            facts["library"] = frame.module
+    return facts
+
+
+def _facts_of_fields(holder: object, bases: Iterable[str]) -> dict[str, str]:
+    """Return what an exception, or a `CompletedProcess`, itself holds.
+
+    Args:
+        holder: the one or the other.
+        bases: the dotted names of its classes.
+    """
+    facts: dict[str, str] = {}
+    for base in bases:
+        for name, paths in packaged_table("facts")["fields"].get(base, {}).items():
+            _add(facts, name, holder, paths)
     if "command" in facts:
         program = facts["command"].strip().partition(" ")[0]
         facts["command"] = os.path.basename(program)
-    if line := _line_printed(error, bases):
+    if line := _line_printed(holder, bases):
         facts.setdefault("said", line)
-    if "builtins.ModuleNotFoundError" in bases and "name" in facts:
-        facts |= distribution_with(facts["name"], str(origins.rootdir))
-    if frame is not None and (place := _place_of_warning(error, frame, origins)):
-        facts["place"] = f"{place.path}:{place.line}"
-    return tuple(evidence.Fact(name=name, text=text) for name, text in facts.items())
+    return facts
 
 
-def _line_printed(error: object, bases: tuple[str, ...]) -> str:
+def _line_printed(error: object, bases: Iterable[str]) -> str:
     """Return what an exception itself holds of a program's output, if it is a program's."""
     tables = map(packaged_table("facts")["output"].get, bases)
     for path in " ".join(filter(None, tables)).split():
         if line := beside.telling_line(_stored(error, path), or_last=True):
             return line
     return ""
+
+
+def _as_evidence(facts: dict[str, str]) -> tuple[evidence.Fact, ...]:
+    return tuple(evidence.Fact(name=name, text=text) for name, text in facts.items())
+
+
+def _caller_at(
+    place: evidence.OriginPlace | None, origins: origin.OriginFinder
+) -> dict[str, str]:
+    """Return the fact that says whose line has called a library; none without such a line."""
+    if place is None or not place.text:
+        return {}
+    file = f"{origins.roots[0]}{place.path}"
+    owner = origins.raising_frames.owner_of_users(file, place.path)
+    return {"called_by": "test" if file == str(origins.collected) else owner}
 
 
 def _chain_of(
@@ -260,14 +301,15 @@ def _chain_of(
         text = inspection.text_of(linked, formatted) if is_said else ""
         message = cap_between_words(text, _MAX_LINKED_MESSAGE)
         # A warning of an exception that could not be caught was issued far away from it.
-        frame = origins.find(linked)[1] if issubclass(type(error), Warning) else None
-        facts = _facts_of(linked, bases, origins, frame)
+        facts = _facts_of(linked, bases, message, origins)
+        if issubclass(type(error), Warning):
+            facts |= _place_of(linked, origins.find(linked)[1], origins)
         links.append(
             evidence.LinkedException(
                 bases=bases,
                 message=message,
                 is_cause=is_cause,
-                facts=facts,
+                facts=_as_evidence(facts),
                 raiser=origins.raiser_of(linked),
             )
         )
@@ -331,6 +373,8 @@ def _add(facts: dict[str, str], name: str, one: object, paths: str) -> None:
     """Add a fact where one of the paths, which may be empty, leads to a text or a whole number."""
     for path in paths.split() or ("",):
         found = _stored(one, path)
+        if type(found) is _PATH:
+            found = str(found)
         if type(found) is int or (type(found) is str and 0 < len(found) <= _MAX_FACT):
             facts[name] = str(found)
             return
@@ -357,21 +401,26 @@ def _facts_of_run(
     return {} if place is None else {"allocated": f"{place.path}:{place.line}"}
 
 
-def _place_of_warning(
-    error: BaseException, frame: evidence.RaisingFrame, origins: origin.OriginFinder
-) -> evidence.Location | None:
-    """Return what a warning is about; `None` where pytest warns of nothing that has a place.
+def _place_of(
+    error: BaseException,
+    frame: evidence.RaisingFrame | None,
+    origins: origin.OriginFinder,
+) -> dict[str, str]:
+    """Return the fact where a warning was issued, or what it warns of was raised.
 
     A node that can't be collected is a class or a function of the user's. pytest warns of it from
     a method of its own, which has looked the place up.
     """
+    if frame is None:
+        return {}
     if frame.owner != "pytest":
-        return evidence.Location(path=frame.path, line=frame.line)
+        return {"place": f"{frame.path}:{frame.line}"}
     names = inspection.entries_of(error)[-1].tb_frame.f_locals
     path, line = names.get("path"), names.get("lineno")
-    if type(path) is type(Path()) and type(line) is int:
-        return origin.location(str(path), line + 1, origins.rootdir)
-    return None
+    if type(path) is not _PATH or type(line) is not int:
+        return {}
+    place = origin.location(str(path), line + 1, origins.rootdir)
+    return {"place": f"{place.path}:{place.line}"}
 
 
 def _old_setup_of(holder: object) -> dict[str, str]:

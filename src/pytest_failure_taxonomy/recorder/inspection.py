@@ -92,6 +92,12 @@ def field_of(error: BaseException, owner: type[BaseException], name: str) -> Any
     return getattr(owner, name).__get__(error)
 
 
+def holder_of(error: BaseException) -> Any:
+    """Return what an `AttributeError` says that it lacks an attribute; `None` if unknown."""
+    is_attribute = issubclass(type(error), AttributeError)
+    return field_of(error, AttributeError, "obj") if is_attribute else None
+
+
 def entries_of(error: BaseException) -> list[TracebackType]:
     """Return the entries of an exception's traceback, the outermost first."""
     entries = []

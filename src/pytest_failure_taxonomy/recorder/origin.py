@@ -171,6 +171,27 @@ class OriginFinder:
             return ""
         return f"{module_name_in(frame.f_globals)}.{code.co_qualname}"
 
+    def without_answer(
+        self, error: BaseException, entries: Sequence[TracebackType]
+    ) -> Sequence[TracebackType]:
+        """Leave out the frames of a library that answers that it has no such name.
+
+        A `__getattr__` of a module or a class runs for the line that asks for the name.
+        """
+        if not issubclass(type(error), AttributeError | ImportError):
+            return entries
+        for index, entry in enumerate(entries):
+            frame = entry.tb_frame
+            if index and frame.f_code.co_name == "__getattr__":
+                found = self.file(frame.f_code.co_filename, frame.f_globals)
+                packages = {
+                    module_name_in(part.tb_frame.f_globals).partition(".")[0]
+                    for part in entries[index:]
+                }
+                if found.owner == FOREIGN and len(packages) == 1:
+                    return entries[:index]
+        return entries
+
     def _find_in_group(self, group: BaseException) -> Found:
         """Return the place of one exception of a group, whatever order the group is in."""
         around = self._find_in_traceback(group)
@@ -285,7 +306,7 @@ class OriginFinder:
         if first is not None and first is not best:
             entry = f"{first[1]}: {function_of(first[0].tb_frame.f_code)}"
             entry = "" if entry == f"{path}: {function}" else entry
-        text = self._text(
+        text = self.statement(
             frame.f_code.co_filename, traceback.tb_lineno, frame.f_globals
         )
         return OriginPlace(path=path, function=function, text=text, entry=entry)
@@ -334,7 +355,7 @@ class OriginFinder:
                 return FileFound(OWN, folder + path, is_asked=True)
         return FileFound(FOREIGN, path, is_asked=True)
 
-    def _text(self, name: str, line: int | None, module: dict[str, Any]) -> str:
+    def statement(self, name: str, line: int | None, module: dict[str, Any]) -> str:
         """Return a line without its comment, joined with the following lines of its statement."""
         if line is None:
             return ""

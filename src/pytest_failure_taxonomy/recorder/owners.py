@@ -106,6 +106,7 @@ class RaisingFrames:
             is_in_own_code: the user's code is among them.
         """
         chosen = None
+        asked = self._finder.without_answer(error, asked)
         if asked and not inspection.is_of_fixture_lookup(error):
             raised = asked[-1]
             code = raised.tb_frame.f_code
@@ -184,7 +185,7 @@ class RaisingFrames:
             absolute, dotted
         ):
             return Code(
-                self._owner_of_users(absolute, path), None, module, path, absolute
+                self.owner_of_users(absolute, path), None, module, path, absolute
             )
         found = distribution_of(absolute)
         words = None if found is None else found.words
@@ -201,7 +202,7 @@ class RaisingFrames:
         owner = "plugin" if is_plugin else "dependency"
         return Code(owner, words, module, path, absolute, not is_plugin)
 
-    def _owner_of_users(self, absolute: str, path: str) -> CodeOwner:
+    def owner_of_users(self, absolute: str, path: str) -> CodeOwner:
         """Return whose code a file is that was not installed, as far as its place tells.
 
         Args:
@@ -334,6 +335,8 @@ class Distribution(NamedTuple):
     version: str
     plugins: tuple[str, ...]
     """The modules that pytest loads of it, by their dotted names."""
+    info: str = ""
+    """The folder or the file with its metadata."""
 
     @property
     def words(self) -> str:
@@ -392,7 +395,7 @@ def distribution_with(module: str, root: str) -> dict[str, str]:
         if any(os.path.exists(f"{root}/{place}") for place in places):
             return {"own_package": "."}
     reviewed = packaged_table("distributions").get(module, "").split()
-    names = {_normal(name) for name in (module, *reviewed)}
+    names = {normal_name(name) for name in (module, *reviewed)}
     found = next((name for each, name in _asked_for(root).items() if each in names), "")
     if found:
         return {"distribution": found}
@@ -411,11 +414,11 @@ def _has_distributions(folder: str) -> bool:
 def _find(folder: str, relative: str) -> Distribution | None:
     """Return the distribution that has a top-level module, or a file of a namespace package."""
     top = relative.partition("/")[0].partition(".")[0]
-    same = _normal(top)
+    same = normal_name(top)
     named: list[str] = []
     others: list[str] = []
     for info in _listed(folder):
-        name = _normal(info.partition("-")[0].removesuffix(".egg"))
+        name = normal_name(info.partition("-")[0].removesuffix(".egg"))
         (named if name == same else others).append(info)
     sure = next(
         (each for each in (*named, *others) if _has(folder, each, top, relative)), None
@@ -424,10 +427,10 @@ def _find(folder: str, relative: str) -> Distribution | None:
     if found is None:
         return None
     info = f"{folder}/{found}"
-    text = _metadata(info) or _read(info)
+    text = _metadata(info) or read_text(info)
     fields = dict(reversed(re.findall(_FIELDS, text.partition("\n\n")[0])))
     name, _, version = found.rpartition(".")[0].partition("-")
-    entry_points = _read(f"{info}/entry_points.txt").replace("\r\n", "\n")
+    entry_points = read_text(f"{info}/entry_points.txt").replace("\r\n", "\n")
     sections = re.findall(_ENTRY_POINTS, entry_points)
     return Distribution(
         fields.get("Name", name),
@@ -435,15 +438,16 @@ def _find(folder: str, relative: str) -> Distribution | None:
         tuple(
             module for section in sections for module in re.findall(_MODULE, section)
         ),
+        info,
     )
 
 
 def _has(folder: str, info: str, top: str, relative: str) -> bool:
     """Tell whether a distribution lists a file of its own, or a module by its top-level name."""
-    tops = _read(f"{folder}/{info}/top_level.txt").split()
+    tops = read_text(f"{folder}/{info}/top_level.txt").split()
     if tops and top not in tops:
         return False
-    record = "\n" + _read(f"{folder}/{info}/RECORD")
+    record = "\n" + read_text(f"{folder}/{info}/RECORD")
     if record == "\n":
         return top in tops
     if "/" in relative:
@@ -463,7 +467,7 @@ def _listed(folder: str) -> tuple[str, ...]:
 @lru_cache(maxsize=10)
 def _project(root: str) -> dict[str, Any]:
     with suppress(ValueError):
-        return tomllib.loads(_read(f"{root}/pyproject.toml"))
+        return tomllib.loads(read_text(f"{root}/pyproject.toml"))
     return {}
 
 
@@ -475,7 +479,7 @@ def _asked_for(root: str) -> dict[str, str]:
         with suppress(OSError):
             files = [folder + name for name in sorted(os.listdir(folder))]
             lists = [file for file in files if re.search(_REQUIREMENTS, file)]
-            texts += map(_read, lists[:_MAX_LISTS])
+            texts += map(read_text, lists[:_MAX_LISTS])
     with suppress(AttributeError, TypeError):  # a table is of another form
         pyproject = _project(root)
         project, poetry = (
@@ -494,22 +498,30 @@ def _asked_for(root: str) -> dict[str, str]:
             if type(text) is str
         ]
     for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
-        texts += re.findall(_REQUIRED, _metadata(info))
+        texts += requirements_of(info)
     return {
-        _normal(name): name for text in texts for name in re.findall(_REQUIREMENT, text)
+        normal_name(name): name
+        for text in texts
+        for name in re.findall(_REQUIREMENT, text)
     }
 
 
-def _normal(name: str) -> str:
+def requirements_of(info: str) -> list[str]:
+    """Return what a distribution requires, by its folder with metadata."""
+    return re.findall(_REQUIRED, _metadata(info))
+
+
+def normal_name(name: str) -> str:
     """Return the form of a distribution's name by which names are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _metadata(info: str) -> str:
-    return _read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO")
+    return read_text(f"{info}/METADATA") or read_text(f"{info}/PKG-INFO")
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return the text of a file; empty where it can't be read."""
     with (
         suppress(OSError, ValueError),
         io.open(path, encoding="utf-8", errors="replace") as file,  # noqa: UP020 - that of a test

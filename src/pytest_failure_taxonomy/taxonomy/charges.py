@@ -21,13 +21,15 @@ _SIMULATED: Final = "simulated"
 _OF_RUN: Final = "of_run"
 """The same of one that follows from what another test or worker of the run has done."""
 
+_RELATIVE: Final = "attempted relative import with no known parent"
+
 
 @cache
 def charges() -> list[dict[str, Any]]:
     """Return the rows of the table in their order.
 
-    A row has words for `kinds` (a name, or `family.*`), `reasons`, `stages`, `owners` and `raised`;
-    what it does not name may be anything. The last one names nothing.
+    A row has words for `kinds` (a name, or `family.*`), `reasons`, `stages`, `owners`, `raised` and
+    `callers`; what it does not name may be anything. The last one names nothing.
     """
     rows: list[dict[str, Any]] = json.loads(packaged("charges.json"))
     return rows
@@ -39,6 +41,7 @@ def charge_of(
     stage: judgement.Stage,
     owner: judgement.CauseOwner | None,
     raised: str = "",
+    caller: str = "",
 ) -> judgement.ChargedTo:
     """Return whom a failure is charged to: what the first row says that is about it.
 
@@ -49,6 +52,7 @@ def charge_of(
         owner: who has to mend it, or whose code raised it; `None` where that is not known.
         raised: the name of its exception's class; of a bench's case, of the one that its system
             raised, or else the code of its failure mode.
+        caller: whose line called the library that refused to be imported or used in a collection.
     """
     is_about: dict[str, set[str | None]] = {
         "kinds": {kind, f"{kind.partition('.')[0]}.*"},
@@ -56,6 +60,7 @@ def charge_of(
         "stages": {str(stage)},
         "owners": {owner},
         "raised": {raised},
+        "callers": {caller},
     }
     return next(
         row["charge_to"]
@@ -99,11 +104,16 @@ def charge_of_findings(
             raised = (
                 next(filter(None, reversed(mode.groups())), raised) if mode else raised
             )
+        elif exception and exception.message.startswith(_RELATIVE):
+            raised = "relative"
+        facts = exception.facts if exception else ()
+        callers = [fact.text for fact in facts if fact.name == "called_by"]
         charged = attributed and attributed.charge_to
-        seen.add((charged, finding.kind, finding.reason, raised))
+        caller = "".join(callers)
+        seen.add((charged, finding.kind, finding.reason, raised, caller))
     return one_charge(
-        charged or charge_of(kind, reason, stage, owner, raised)
-        for charged, kind, reason, raised in seen
+        charged or charge_of(kind, reason, stage, owner, raised, caller)
+        for charged, kind, reason, raised, caller in seen
     )
 
 

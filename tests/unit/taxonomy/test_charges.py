@@ -133,6 +133,14 @@ CASES: Final[tuple[Any, ...]] = (
         "SyntaxError",
         "subject",
     ),
+    (
+        "conftest.error",
+        "INTERNAL_ERROR",
+        "final_test",
+        "conftest",
+        "relative",
+        "verifier",
+    ),
     ("usage.error", "INTERNAL_ERROR", "final_test", None, "", "verifier"),
     ("usage.error", "INTERNAL_ERROR", "agent_run", None, "", "subject"),
     ("tests.none_collected", "NO_TESTS_COLLECTED", "final_test", None, "", "verifier"),
@@ -193,6 +201,23 @@ def test_whom_it_is_charged_to(
     )
 
 
+CALLED_BY_PROJECT: Final[tuple[Any, ...]] = (
+    "collection.error",
+    FailureReason.INTERNAL_ERROR,
+    Stage.FINAL_TEST,
+    "dependency",
+    "PydanticUserError",
+    "project",
+)
+
+
+def test_a_library_that_refuses_what_the_project_asks() -> None:
+    """Whose line called it decides while a test file is loaded, not that it was loaded."""
+    assert charge_of(*CALLED_BY_PROJECT) == "subject"
+    by_test = (*CALLED_BY_PROJECT[:-1], "test")
+    assert charge_of(*by_test) == "verifier"
+
+
 def test_each_row_decides_something(monkeypatch: pytest.MonkeyPatch) -> None:
     """None stands behind one that takes all it could say."""
     numbered = [{**row, "charge_to": number} for number, row in enumerate(charges())]
@@ -203,6 +228,7 @@ def test_each_row_decides_something(monkeypatch: pytest.MonkeyPatch) -> None:
         charge_of(kind, FailureReason(reason), Stage(stage), owner, raised)
         for kind, reason, stage, owner, raised, _ in CASES
     }
+    decided.add(charge_of(*CALLED_BY_PROJECT))
     assert decided == set(range(len(numbered)))
 
 
@@ -219,6 +245,7 @@ def test_a_row_names_what_there_is() -> None:
             "stages",
             "owners",
             "raised",
+            "callers",
             "charge_to",
             "why",
         }
@@ -226,6 +253,7 @@ def test_a_row_names_what_there_is() -> None:
         assert set(row.get("reasons", "").split()) <= {*FailureReason}
         assert set(row.get("stages", "").split()) <= {*Stage}
         assert set(row.get("owners", "").split()) <= {*owners}
+        assert set(row.get("callers", "").split()) <= {*owners}
         assert row["why"]
     assert set(charges()[-1]) == {"charge_to", "why"}
 

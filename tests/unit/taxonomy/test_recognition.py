@@ -6,7 +6,7 @@ import builtins
 import re
 from importlib.metadata import packages_distributions
 from time import process_time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -1947,9 +1947,260 @@ def test_a_library_that_asks_for_another() -> None:
     """The exception that was handled is of the library, and its own words say what is missing."""
     missing = link("ModuleNotFoundError", "No module named 'httpx2'")
     words = "The starlette.testclient module requires the httpx2 package to be installed.\nYou"
-    found = of_test(raised("RuntimeError", words, chain=(missing,)))
+    error = raised("RuntimeError", words, chain=(missing,), library="starlette")
+    found = of_test(error)
     assert found is not None
     assert (found.what, found.fix) == ("httpx2 is not installed", "pip install httpx2")
+    of_a_log = of_test(raised("RuntimeError", words, chain=(missing,)))
+    assert of_a_log == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "name", "fix"),
+    [
+        (
+            "RuntimeError",
+            (
+                'Form data requires "python-multipart" to be installed. \nYou can install it with: \n\n'
+                "pip install python-multipart\n"
+            ),
+            "python-multipart",
+            "pip install python-multipart",
+        ),
+        (
+            "ImportError",
+            "Missing optional dependency 'yaml'.  Use pip or conda to install yaml.",
+            "yaml",
+            "pip install PyYAML",
+        ),
+        (
+            "ImportError",
+            "Unable to import required dependencies:\nnumpy: No module named 'numpy'",
+            "numpy",
+            "pip install numpy",
+        ),
+        (
+            "ImportError",
+            "email-validator is not installed, run `pip install 'pydantic[email]'`",
+            "email-validator",
+            'pip install "pydantic[email]"',
+        ),
+        (
+            "ImportError",
+            (
+                "Using http2=True, but the 'h2' package is not installed. Make sure to install httpx "
+                "using `pip install httpx[http2]`."
+            ),
+            "h2",
+            'pip install "httpx[http2]"',
+        ),
+        (
+            "ImportError",
+            (
+                "Dask dataframe requirements are not installed.\n\nPlease either conda or pip install "
+                'as follows:\n\n  conda install dask\n  python -m pip install "dask[dataframe]"'
+            ),
+            "dask",
+            'pip install "dask[dataframe]"',
+        ),
+        (
+            "ImportError",
+            "matplotlib is required for plotting when the default backend is selected.",
+            "matplotlib",
+            "pip install matplotlib",
+        ),
+        (
+            "ImportError",
+            "Using `low=True` requires Accelerate: `pip install 'accelerate>=0.26.0'`",
+            "accelerate",
+            'pip install "accelerate>=0.26.0"',
+        ),
+        (
+            "ImportError",
+            "Please install foo-bar to use this.",
+            "foo-bar",
+            "pip install foo-bar",
+        ),
+        (
+            "bs4.FeatureNotFound",
+            "Couldn't find a tree builder with the features you requested: lxml. Do you need to",
+            "lxml",
+            "pip install lxml",
+        ),
+        ("ValueError", "the field is required to be positive", None, None),
+        ("ValueError", "name is required for this call", None, None),
+        ("RuntimeError", "StaticFiles requires a path", None, None),
+        ("ImportError", "module 'foo' not found", None, None),
+        ("ImportError", "pip install `reboot;now`", "reboot", "pip install reboot"),
+    ],
+)
+def test_what_a_library_says_is_missing(
+    kind: str, message: str, name: str | None, fix: str | None
+) -> None:
+    """Its own words name the package, and how to install it."""
+    found = of_test(raised(kind, message, "builtins.Exception", library="library"))
+    assert (found and found.what) == (name and f"{name} is not installed")
+    assert (found and found.fix) == fix
+    if found is not None:
+        assert (found.owner, found.retryable) == ("environment", False)
+    by_the_user = of_test(raised(kind, message, "builtins.Exception"))
+    assert by_the_user is None
+
+
+TWO: Final[dict[str, Any]] = {
+    "caller": "starlette",
+    "caller_version": "0.27.0",
+    "callee": "httpx",
+    "callee_version": "0.28.1",
+}
+APART: Final = "starlette 0.27.0 and httpx 0.28.1 don't fit each other: "
+OLD: Final[dict[str, Any]] = {
+    "caller": "nose",
+    "caller_version": "1.3.7",
+    "python": "3.12",
+}
+
+
+@pytest.mark.parametrize(
+    ("exception", "what", "fix"),
+    [
+        (
+            raised("TypeError", "f() got an unexpected keyword argument 'app'", **TWO),
+            f"{APART}f() got an unexpected keyword argument 'app'",
+            None,
+        ),
+        (
+            raised(
+                "ImportError",
+                "cannot import name 'x' from 'httpx' (/lib/httpx.py). Did you mean: 'y'?",
+                requirement="httpx<0.28",
+                **TWO,
+            ),
+            f"{APART}cannot import name 'x' from 'httpx'",
+            'pip install "httpx<0.28", which starlette requires',
+        ),
+        (
+            raised("ValueError", "httpx.x size changed, may indicate binary", **TWO),
+            f"{APART}starlette was built for another httpx",
+            None,
+        ),
+        (
+            raised("DeprecationWarning", "old", **TWO, place="x.py:1"),
+            f"{APART}old",
+            None,
+        ),
+        (
+            raised("ModuleNotFoundError", "No module named 'imp'", **OLD),
+            "nose 1.3.7 and Python 3.12 don't fit each other: imp left the standard library",
+            None,
+        ),
+        (
+            raised("ModuleNotFoundError", "No module named 'distutils'", **OLD),
+            (
+                "nose 1.3.7 and Python 3.12 don't fit each other: there is no distutils from 3.12 on; "
+                "setuptools brings one"
+            ),
+            "pip install setuptools",
+        ),
+        (
+            raised("ModuleNotFoundError", "No module named 'a.six.moves'", **OLD),
+            "nose 1.3.7 and Python 3.12 don't fit each other: its copy of six is too old",
+            None,
+        ),
+        (
+            raised("ModuleNotFoundError", "No module named 'pkg_resources'", **OLD),
+            "nose 1.3.7 needs pkg_resources; setuptools has it no more from 82 on",
+            'pip install "setuptools<82"',
+        ),
+        (
+            raised("RuntimeError", "can't start new thread"),
+            "the machine allows no more threads",
+            None,
+        ),
+        (
+            raised("BlockingIOError", "no", errno="11", raised_by="subprocess"),
+            "the machine allows no more processes",
+            None,
+        ),
+        (
+            raised("UnicodeDecodeError", "'ascii' codec", locale_at="load.py:2"),
+            "load.py:2 takes the encoding of the locale, which is ASCII here",
+            "set LC_ALL=C.UTF-8 or PYTHONUTF8=1, or name the encoding there",
+        ),
+        (
+            raised(
+                "pytesseract.TesseractNotFoundError",
+                "tesseract is not installed or it's not in your PATH. See README",
+                "builtins.OSError",
+                library="pytesseract",
+            ),
+            "the program 'tesseract' is not installed",
+            None,
+        ),
+    ],
+    ids=lambda value: value.message[:30] if isinstance(value, RaisedException) else "",
+)
+def test_what_does_not_fit(
+    exception: RaisedException, what: str, fix: str | None
+) -> None:
+    """It is charged to the environment, whoever's statement raised it."""
+    found = of_test(exception)
+    assert found is not None
+    assert (found.what, found.fix, found.owner) == (what, fix, "environment")
+
+
+def test_all_failures_of_two_distributions_are_one_cause() -> None:
+    """The pair and the message are the key."""
+    first, second, other = (
+        of_test(raised("TypeError", f"{name}() takes 1 argument", **TWO))
+        for name in ("f", "f", "g")
+    )
+    assert first is not None
+    assert second is not None
+    assert other is not None
+    assert first.key == second.key != other.key
+
+
+@pytest.mark.parametrize(
+    ("exception", "what"),
+    [
+        (
+            raised(
+                "AttributeError",
+                "module 'statistics' has no attribute 'mean'",
+                top="statistics",
+                shadow="tests/statistics.py",
+                shadowed="Python's library",
+            ),
+            "statistics is imported from tests/statistics.py, not from Python's library",
+        ),
+        (
+            raised(
+                "pydantic.errors.PydanticImportError",
+                "`BaseSettings` has been moved to the `pydantic-settings` package. See",
+                "builtins.ImportError",
+            ),
+            "BaseSettings has moved to pydantic-settings",
+        ),
+        (
+            raised("ImportError", "attempted", relative=".help", no_package="."),
+            (
+                "tests/test_x.py:3 imports .help, relative to a package, and is in none: there is no "
+                "__init__.py beside it"
+            ),
+        ),
+        (
+            raised("ImportError", "attempted", relative=".help"),
+            "tests/test_x.py:3 imports .help, relative to a package, and was imported without one",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_an_import_came_to(exception: RaisedException, what: str) -> None:
+    """The file or the name is said, and the code has to be fixed."""
+    found = of_test(exception)
+    assert found is not None
+    assert (found.what, found.owner, found.retryable) == (what, None, False)
 
 
 def test_failures_without_an_exception() -> None:
