@@ -28,6 +28,9 @@ settings.register_profile("steady", settings(deadline=None))
 settings.register_profile("few", settings(deadline=None, max_examples=20))
 settings.load_profile("steady")
 
+collect_ignore = ["benchmarks/accuracy/live"]
+"""Projects that fail on purpose."""
+
 _HERE: Final = Path(__file__).parent
 _SLOW_FOLDERS: Final = ("attacks", "e2e")
 _BENCH_CASES: Final = "plugin/bench_cases"

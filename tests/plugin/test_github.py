@@ -236,7 +236,7 @@ def test_a_death(on_github: PytestRuns) -> None:
     assert report["verdict"]["kind"] == "process.crashed"
     summary = (on_github.path / SUMMARY).read_text("utf-8")
     assert summary.startswith(
-        "## \u274c the pytest process crashed (SIGABRT) while it ran test\\_it"
+        "## \u274c the pytest process crashed (SIGABRT) at test\\_it.py:"
     )
     assert "<sub>\\[UNKNOWN process.crashed\\]</sub>" in summary
     assert "<details><summary>Where it crashed</summary>" in summary

@@ -192,6 +192,15 @@ ENDINGS: Final = (
         },
     ),
     Ending(
+        "hook-that-lacks-a-file",
+        "there is no file rates.csv: Rates.load (own.py:2) [INTERNAL_ERROR internal.error]",
+        ["a retry won't help"],
+        files={
+            "conftest.py": "import own\ndef pytest_configure(): own.Rates().load()\n",
+            "own.py": "class Rates:\n    def load(self): open('rates.csv')\n",
+        },
+    ),
+    Ending(
         "hook-of-a-plugin",
         (
             "KeyError: 'gone' (foreign.py:1, in pytest_collection_modifyitems) "

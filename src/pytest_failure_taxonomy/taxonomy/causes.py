@@ -93,6 +93,7 @@ _NOT_BY_PEOPLE: Final = (
         "Database access not allowed",
         "ScopeMismatch: ",
         "Defining 'pytest_plugins' in a ",
+        "Invalid regex pattern provided",
     ),
     *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
 )
@@ -546,7 +547,10 @@ def _place_of_error(error: RunError, sentence: str) -> str:
         is_of_plugin = _BY_PLUGIN in error.message
         if place is None or place[1] in sentence or is_of_plugin:
             return ""
-        return place[1]
+        origin = error.exception and error.exception.origin
+        if not origin or origin.function in ("", "<module>"):
+            return place[1]
+        return f"{origin.function} ({place[1]})"
     file = re.search(_CONFTEST, error.message)
     if error.origin != "conftest" or file is None or file[0] in sentence:
         return ""
@@ -635,9 +639,11 @@ def _fixture_in_words(of_tests: Sequence[TestFailure], at: str) -> str:
 def _function_of(failure: TestFailure) -> str:
     """Return the user's function that an exception comes from; empty if that is pytest's own."""
     origin = failure.exception and failure.exception.origin
-    if not origin or origin.path.startswith("_pytest/"):
+    place = _own_place(failure)
+    if not origin or not place or origin.path.startswith("_pytest/"):
         return ""
-    return origin.function
+    # Without a line of the user's the function is a library's, and the place the test's.
+    return origin.function if place.line or origin.text else ""
 
 
 def _is_elsewhere(failure: TestFailure, function: str) -> bool:

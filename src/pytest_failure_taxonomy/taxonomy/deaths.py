@@ -6,6 +6,7 @@ in flight "was running when it died"; it never "caused" it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -57,6 +58,12 @@ KILLED_EXIT_CODE: Final = 137
 
 _NO_COUNTS: Final = evidence.Counts()
 
+_FRAME_OF_LIBRARY: Final = (
+    r'.*\n  File "[^"\n]*(?:site|dist)-packages[/\\]'
+    r'(?!_pytest[/\\]|pluggy[/\\])([^"\n]+)", line (\d+), in (\S+)'
+)
+"""How a stack begins whose deepest frame is an installed library's."""
+
 _NEVER_STARTED: Final = (126, 127)
 """A shell's exit codes for a command that it may not run, or does not find."""
 
@@ -78,6 +85,8 @@ def judge_death(run: evidence.RunEvidence) -> Finding:
             "process.vanished", "report", said, confidence="likely", headline=headline
         )
     nodeid, headline = died.nodeid, died.headline
+    if died.kind == "process.crashed":
+        headline = f"{headline}{_place_of_crash(run.traces)}"
     if run.in_flight:
         nodeid = nodeid or run.in_flight[0].nodeid
     elif activity is not None and (doing := words_of_activity(activity)):
@@ -87,6 +96,19 @@ def judge_death(run: evidence.RunEvidence) -> Finding:
         headline = packaged_table("exit_statuses")["deaths"].get(died.kind, headline)
     place = in_brackets(run.traces.location if run.traces else None)
     return replace(died, detail=died.detail + place, nodeid=nodeid, headline=headline)
+
+
+def _place_of_crash(traces: evidence.Traces | None) -> str:
+    """Say where a process crashed: on which line of the user's, or else in which library.
+
+    Nothing is said of the standard library and of pytest, which all crashes have in common.
+    """
+    if traces is None or traces.stack is None:
+        return ""
+    if traces.location is not None:
+        return f" at {traces.location.path}:{traces.location.line}"
+    deepest = re.match(_FRAME_OF_LIBRARY, traces.stack)
+    return "" if deepest is None else f" in {deepest[3]} ({deepest[1]}:{deepest[2]})"
 
 
 def words_of_activity(activity: evidence.RunningActivity | None) -> str:
@@ -251,7 +273,7 @@ def _death_words(worker: evidence.WorkerEnd) -> str:
     if worker.oom_kill is not None:
         return f"died for want of memory ({words_of_oom_kill(worker.oom_kill)})"
     if worker.signal is not None:
-        return f"died ({worker.signal})"
+        return f"died ({worker.signal}){_place_of_crash(worker.traces)}"
     return (
         "died"
         if worker.exit_code is None

@@ -263,6 +263,22 @@ def test_workers_that_die_at_one_file() -> None:
             id="several-tests-in-another-file",
         ),
         pytest.param(
+            [
+                failed(
+                    name,
+                    raised(
+                        "ImportError",
+                        "no trio",
+                        origin=OriginPlace(path="anyio/trio.py", function="<module>"),
+                    ),
+                    location=Location(path="/v/site-packages/anyio/trio.py", line=40),
+                )
+                for name in ("test_x", "test_y")
+            ],
+            "ImportError: no trio: first test_x (test_mix.py)",
+            id="in-a-library-alone",
+        ),
+        pytest.param(
             [failed("test_x"), failed("test_x", phase="teardown")],
             "assert 1 == 2: test_x (test_mix.py:9)",
             id="one-test-twice",

@@ -21,11 +21,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Counts,
     InFlightTest,
+    Location,
     ProcessExit,
     RunEvidence,
     RunningActivity,
     SeenMarker,
     TimeLimit,
+    Traces,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -328,6 +330,42 @@ def test_what_is_no_test_is_named(
         TEST,
         f"gw0 died (SIGSEGV) while it ran {TEST}",
     )
+
+
+@pytest.mark.parametrize(
+    ("frame", "location", "words"),
+    [
+        (
+            "/v/lib/python3.12/site-packages/pytestqt/plugin.py",
+            None,
+            " in qapp (pytestqt/plugin.py:76)",
+        ),
+        (
+            "/v/lib/python3.12/ctypes/__init__.py",
+            Location(path="app/own.py", line=3),
+            " at app/own.py:3",
+        ),
+        ("/v/lib/python3.12/ctypes/__init__.py", None, ""),
+        ("/v/lib/python3.12/site-packages/_pytest/runner.py", None, ""),
+    ],
+)
+def test_where_it_crashed(frame: str, location: Location | None, words: str) -> None:
+    """The user's line says most; without one it is the library that was at work."""
+    header = "Current thread 0x7f9f, most recent call first:"
+    called = '  File "/v/lib/python3.12/site-packages/numpy/core.py", line 1, in call'
+    stack = f'{header}\n  File "{frame}", line 76, in qapp\n{called}'
+    traces = Traces(stack=stack, location=location)
+    crash = end(139, "SIGSEGV")
+    died = judge_death(RunEvidence(finished=False, exit=crash, traces=traces))
+    assert died.headline == f"the pytest process crashed (SIGSEGV){words}"
+    worker = WorkerEnd(
+        id="gw0", tests=1, signal="SIGSEGV", ending="died", traces=traces
+    )
+    assert judge_worker(worker).headline == f"gw0 died (SIGSEGV){words}"
+    killed = judge_death(
+        RunEvidence(finished=False, exit=end(137, "SIGKILL"), traces=traces)
+    )
+    assert words == "" or words not in (killed.headline or "")
 
 
 def test_the_first_test_in_flight_is_named() -> None:

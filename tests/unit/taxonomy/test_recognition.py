@@ -1013,6 +1013,85 @@ ROWS: Final = (
         None,
         retryable=False,
     ),
+    # What libraries refuse because of how they are used
+    Row(
+        raised(
+            "nbmake.pytest_items.NotebookFailedException",
+            "Error - No such kernel: 'conda-env-regional-py'",
+        ),
+        "there is no Jupyter kernel conda-env-regional-py",
+        "python -m ipykernel install --user --name conda-env-regional-py, or name another kernel",
+        "kernel conda-env-regional-py",
+        retryable=False,
+    ),
+    Row(
+        raised(
+            "RuntimeError",
+            "The grpc package installed is at version 1.60.0, but the generated code in "
+            "hello_pb2_grpc.py depends on grpcio>=1.71.0. Please upgrade your grpc module",
+        ),
+        "grpcio 1.60.0 is too old for hello_pb2_grpc.py, which needs grpcio>=1.71.0",
+        'pip install "grpcio>=1.71.0"',
+        "generated hello_pb2_grpc.py grpcio>=1.71.0",
+        retryable=False,
+    ),
+    Row(
+        raised(
+            "google.protobuf.runtime_version.VersionError",
+            "Detected incompatible Protobuf Gencode/Runtime versions when loading "
+            "hello.proto: gencode 6.31.0 runtime 5.29.5. Runtime version cannot be older",
+        ),
+        "protobuf 5.29.5 does not fit the code of hello.proto, which was generated for 6.31.0",
+        'generate it again, or pip install "protobuf==6.31.0"',
+        "generated hello.proto 6.31.0",
+        retryable=False,
+    ),
+    Row(
+        raised(
+            "builtins.Failed",
+            "Invalid regex pattern provided to 'match': incomplete escape \\U at position 2",
+        ),
+        "match= is no regular expression: incomplete escape \\U at position 2",
+        "re.escape() what is meant literally, such as a path of Windows",
+        f"match= {FINGERPRINT}",
+        None,
+        retryable=False,
+    ),
+    Row(
+        raised(
+            "sqlalchemy.orm.exc.DetachedInstanceError",
+            "Parent instance <Order at 0x7f3a> is not bound to a Session; lazy load "
+            "operation of attribute 'lines' cannot proceed",
+        ),
+        "Order.lines is loaded lazily, and the session of its object is closed",
+        "load it before the session is closed (selectinload)",
+        "detached Order.lines",
+        None,
+        retryable=False,
+    ),
+    Row(
+        raised(
+            "sqlalchemy.exc.MissingGreenlet",
+            "greenlet_spawn has not been called; can't call await_only() here",
+        ),
+        "SQLAlchemy needs the database where nothing is awaited, "
+        "as for an attribute that is loaded lazily",
+        "load it before (selectinload), or await it (AsyncAttrs)",
+        f"greenlet {FINGERPRINT}",
+        None,
+        retryable=False,
+    ),
+    Row(
+        raised(
+            "RuntimeError",
+            "<asyncio.locks.Lock object at 0x7f3a [locked]> is bound to a different event loop",
+        ),
+        "what is awaited belongs to another event loop (a locks.Lock)",
+        "make it in the loop that awaits it: a fixture and its tests need one loop",
+        "",
+        None,
+        retryable=False,
+    ),
 )
 
 
@@ -1492,6 +1571,26 @@ EXAMPLES: Final = (
         "builtins.Failed",
         "File not found in data directory, created:\n- /x/test_reg.yml",
         "the expected file was missing, and is made now: /x/test_reg.yml",
+    ),
+    (
+        "RuntimeError",
+        "Task <Task pending> got Future <Future pending> attached to a different loop",
+        "what is awaited belongs to another event loop",
+    ),
+    (
+        "RuntimeError",
+        "Timeout context manager should be used inside a task",
+        "aiohttp's session belongs to another event loop, or no task uses it",
+    ),
+    (
+        "TypeError",
+        "Descriptors cannot be created directly.\nIf this call came from a _pb2.py file",
+        "the code that protoc generated is too old for the installed protobuf",
+    ),
+    (
+        "alembic.util.exc.CommandError",
+        "Multiple head revisions are present for given argument 'head'; please",
+        "the migrations have several heads (Multiple head revisions are present)",
     ),
 )
 """What else is recognised, by the name and the text alone, as a log has them."""

@@ -1,0 +1,2 @@
+def test_name(reply):
+    assert reply.full_name == "hello.HelloReply"

@@ -1,0 +1,5 @@
+from altdata import NAMES
+
+
+def test_names():
+    assert "__init__.py" in NAMES
