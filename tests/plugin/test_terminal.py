@@ -250,8 +250,14 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "no test was found [NO_TESTS_COLLECTED tests.none_collected]",
-                "because: 0 tests collected",
+                (
+                    "no test was found: nothing in test_it.py matches python_functions = test, "
+                    "python_classes = Test [NO_TESTS_COLLECTED tests.none_collected]"
+                ),
+                (
+                    "because: 0 tests collected, nothing in test_it.py matches "
+                    "python_functions = test, python_classes = Test"
+                ),
                 "a retry won't help",
             ],
             id="tests.none_collected",

@@ -139,7 +139,8 @@ def test_what_the_commands_print(tmp_path: Path, command: str) -> None:
     else:
         run_child(tmp_path, [*pytest_run, *on, "--failure-taxonomy-report=r.json"])
         run = run_child(tmp_path, [*ours, "finalize", "--exit-code", "137", "r.json"])
-    assert "my project/test_a.py::test_it" in run.stderr
+    printed = run.stdout if command == "run" else run.stderr
+    assert "my project/test_a.py::test_it" in printed
 
 
 def test_a_conftest_that_imports_what_is_missing(tmp_path: Path) -> None:

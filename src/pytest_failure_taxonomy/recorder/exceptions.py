@@ -211,7 +211,7 @@ def _facts_of(
     if not _WITH_FRAMES.isdisjoint(bases):
         _read_frames(error, facts, origins)
     facts |= _facts_of_fields(error, bases)
-    facts |= _facts_of_run(error, bases, facts, origins)
+    facts |= _facts_of_run(error, bases, message, facts, origins)
     facts |= _old_setup_of(inspection.holder_of(error))
     is_file = "builtins.FileNotFoundError" in bases and "filename" in facts
     if is_file and "folder_gone" not in facts:  # else no path is relative to anything
@@ -383,20 +383,21 @@ def _add(facts: dict[str, str], name: str, one: object, paths: str) -> None:
 def _facts_of_run(
     error: BaseException,
     bases: tuple[str, ...],
+    message: str,
     facts: dict[str, str],
     origins: origin.OriginFinder,
 ) -> dict[str, str]:
     """Return what an exception has to do with what else ran: earlier tests, other workers."""
     if origins.ledger is not None and not _OF_SYSTEM.isdisjoint(bases):
-        return origins.ledger.facts_of(error, facts)
+        return origins.ledger.facts_of(error, message, facts)
     if "builtins.ResourceWarning" in bases:
         # Below the root directory a file is not in the `tmp_path` of a test of this run.
-        is_own = str(origins.rootdir) in inspection.text_of(error)
+        is_own = str(origins.rootdir) in message
         return {"in_root": "yes"} if is_own else {}
     if "pytest.PytestUnraisableExceptionWarning" not in bases:
         return {}
     # Where tracemalloc is on, pytest tells where the object was made.
-    _, _, stack = inspection.text_of(error).partition("\nObject allocated at:\n")
+    _, _, stack = message.partition("\nObject allocated at:\n")
     place = origin.own_place_in([*origin.printed_frames(stack)], origins.rootdir)
     return {} if place is None else {"allocated": f"{place.path}:{place.line}"}
 

@@ -71,14 +71,17 @@ class Ledger:
         content = self._page[_LENGTH_BYTES : _LENGTH_BYTES + length]
         return content.decode("utf-8", "replace")
 
-    def facts_of(self, error: BaseException, facts: dict[str, str]) -> dict[str, str]:
+    def facts_of(
+        self, error: BaseException, message: str, facts: dict[str, str]
+    ) -> dict[str, str]:
         """Return what a failure by an error of the system has to do with the rest of the run.
 
         Args:
             error: has been raised.
+            message: its text.
             facts: what is known of it.
         """
-        found = self._facts_of_holder(error, facts)
+        found = self._facts_of_holder(error, message, facts)
         forked = self.returned_fork()
         if forked and self.running != forked:
             found["forked_in"] = forked
@@ -96,10 +99,10 @@ class Ledger:
         return {"folder_left": self._changed_by, "folder": self._folder}
 
     def _facts_of_holder(
-        self, error: BaseException, facts: dict[str, str]
+        self, error: BaseException, message: str, facts: dict[str, str]
     ) -> dict[str, str]:
         """Return who of this run holds an address, or has a file locked."""
-        is_locked = "errno" not in facts and "locked" in inspection.text_of(error)
+        is_locked = "errno" not in facts and "locked" in message
         is_in_use = facts.get("errno") in _IN_USE
         if not (is_in_use or is_locked or facts.get("errno") in _LOCKED):
             return {}

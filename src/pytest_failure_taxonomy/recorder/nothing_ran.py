@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import option_sources, origin
+from pytest_failure_taxonomy.recorder import inspection, option_sources, origin
 from pytest_failure_taxonomy.report.text import with_place
 from pytest_failure_taxonomy.taxonomy.words import enumerated
 
@@ -61,7 +61,8 @@ def why_nothing_ran(
         return _words_of_given(config, _SELECTING)
     refused = {}  # each worker warns
     for warning in noted:
-        words = str(warning.message)
+        said = warning.message
+        words = said if isinstance(said, str) else inspection.text_of(said)
         if issubclass(warning.category, pytest.PytestCollectionWarning):
             place = origin.location(warning.filename, warning.lineno, config.rootpath)
             words = re.sub(_UNCOLLECTED, r"\1 \2", words)

@@ -71,7 +71,10 @@ def with_place(config: pytest.Config, words: str, *options: str) -> str:
 def words_of_setting(config: pytest.Config, name: str) -> str:
     """Return a list's setting and the file it is from, such as `testpaths = spec in tox.ini`."""
     words = f"{name} = {' '.join(config.getini(name))}"
-    file = file_of_settings(config) if name in config.inicfg else ""
+    # pytest 9 deprecates the public name; pytest 8 has no other one.
+    settings = getattr(config, "_inicfg", None)
+    settings = config.inicfg if settings is None else settings
+    file = file_of_settings(config) if name in settings else ""
     return f"{words} in {file}" if file else words
 
 
