@@ -536,26 +536,20 @@ def words_of(
         loaded: the file or plugin that was being loaded.
         formatted: type and text, as for `inspection.text_of`.
     """
-    # pytest warns of exceptions that could not be caught, such as in a thread. With `-W error` the
-    # warning, or a group of several, is raised outside of any test.
-    is_group = issubclass(type(error), BaseExceptionGroup)
-    group = origin.exceptions_in(error) if is_group else (error,)
-    where = _UNCAUGHT.get(inspection.dotted_name_of(type(group[0])))
-    uncaught = inspection.direct_cause_of(group[0])
-    if where is not None and uncaught is not None:
-        more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
-        return f"{where} {words_of(uncaught, rootdir)}{more}"
+    if uncaught := _words_of_uncaught(error, rootdir):
+        return uncaught
     text = message_of(error, formatted).strip()
-    told = telling_line(text)
-    is_quoted = quotes_a_traceback(text)
     name = inspection.name_of(type(error))
-    words = told if is_quoted else f"{name}: {text}" if text else name
-    frames = [*origin.printed_frames(text)] if is_quoted else origin.frames_of(error)
-    place = (
-        origin.own_place_in(frames, rootdir)
-        if is_quoted
-        else origin.own_place_of(error, rootdir)
-    )
+    if quotes_a_traceback(text):
+        words = telling_line(text)
+        frames = [*origin.printed_frames(text)]
+        place = origin.own_place_in(frames, rootdir)
+        kind, colon, said = words.partition(": ")
+    else:
+        words = f"{name}: {text}" if text else name
+        frames = [*origin.frames_of(error)]
+        place = origin.own_place_of(error, rootdir)
+        kind, colon, said = name, text and ": ", text
     hook = None if loaded else origin.hook_in(frames)
     if hook is not None and origin.is_own(hook.path, rootdir):
         file = origin.location(hook.path, hook.line, rootdir)
@@ -564,18 +558,30 @@ def words_of(
     if hook is not None and place is None:
         path = origin.path_below_libraries(hook.path)
         is_refusal = issubclass(type(error), pytest.UsageError)
-        by = "" if is_refusal else words_of_plugin(hook.path)
-        if not by:
+        plugin = "" if is_refusal else words_of_plugin(hook.path)
+        if not plugin:
             return with_place(words, path, hook.line, within=hook.function)
-        kind, colon, said = (
-            words.partition(": ") if is_quoted else (name, text and ": ", text)
-        )
-        return with_place(
-            f"{kind} raised by {by} in {hook.function}{colon}{said}", path, hook.line
-        )
+        raised = f"{kind} raised by {plugin} in {hook.function}"
+        return with_place(f"{raised}{colon}{said}", path, hook.line)
     if place is None:
         return f"{words} (from {loaded})" if loaded else words
     return with_place(words, place.path, place.line, loaded)
+
+
+def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
+    """Return what pytest warns of that could not be caught; empty for all else.
+
+    It was raised in a thread, say. With `-W error` the warning, or a group of several, is raised
+    outside of any test.
+    """
+    is_group = issubclass(type(error), BaseExceptionGroup)
+    first, *others = origin.exceptions_in(error) if is_group else (error,)
+    where = _UNCAUGHT.get(inspection.dotted_name_of(type(first)))
+    uncaught = inspection.direct_cause_of(first)
+    if where is None or uncaught is None:
+        return ""
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{where} {words_of(uncaught, rootdir)}{more}"
 
 
 def words_of_plugin(path: str) -> str:

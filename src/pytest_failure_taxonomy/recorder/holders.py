@@ -71,13 +71,14 @@ class Family:
         for descriptor, link in self._opened(os.getpid()):
             with suppress(OSError):
                 status = os.stat(descriptor)
-                device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-                files[f"{device}:{status.st_ino}"] = link
+                major, minor = os.major(status.st_dev), os.minor(status.st_dev)
+                files[f"{major:02x}:{minor:02x}:{status.st_ino}"] = link
         for line in read_text("/proc/locks").splitlines():
             words = line.split()
             if len(words) < 6 or not words[4].isdigit():  # it waits for another one
                 continue
-            process_id, place = int(words[4]), words[5]
+            process_id = int(words[4])
+            place = words[5]
             is_other = process_id in self._names and process_id != os.getpid()
             if is_other and place in files:
                 return files[place], self._names[process_id]
@@ -124,22 +125,38 @@ def address_in_call(entry: TracebackType) -> dict[str, str]:
     text or number.
     """
     frame = entry.tb_frame
-    place = next(islice(frame.f_code.co_positions(), entry.tb_lasti // 2, None), None)
-    if place is None or place[0] != place[1] or None in place:
-        return {}
-    line = linecache.getline(frame.f_code.co_filename, place[0] or 0)
-    part = line.encode()[place[2] : place[3]].decode("utf-8", "replace")
-    try:
-        call = ast.parse(part, mode="eval").body
-    except (SyntaxError, ValueError):
-        return {}
-    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    call = _call_at(entry)
+    first = call.args[0] if call is not None and call.args else None
     if not isinstance(first, ast.Tuple) or len(first.elts) < 2:
         return {}
-    host, port = (_plain_value(node, frame) for node in first.elts[:2])
+    host = _plain_value(first.elts[0], frame)
+    port = _plain_value(first.elts[1], frame)
     if type(port) is not int:
         return {}
-    return {"port": str(port)} | ({"host": host} if type(host) is str else {})
+    facts = {"port": str(port)}
+    if type(host) is str:
+        facts["host"] = host
+    return facts
+
+
+def _call_at(entry: TracebackType) -> ast.Call | None:
+    """Return the call that an entry of a traceback is at, if it stands in one line."""
+    code = entry.tb_frame.f_code
+    # An instruction takes two bytes, and has one position.
+    index = entry.tb_lasti // 2
+    position = next(islice(code.co_positions(), index, None), None)
+    if position is None or None in position:
+        return None
+    line, last_line, start, end = position
+    if line is None or line != last_line:
+        return None
+    source = linecache.getline(code.co_filename, line).encode()
+    part = source[start:end].decode("utf-8", "replace")
+    try:
+        expression = ast.parse(part, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return expression if isinstance(expression, ast.Call) else None
 
 
 def _plain_value(node: ast.expr, frame: FrameType) -> Any:

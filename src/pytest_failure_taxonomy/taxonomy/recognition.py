@@ -474,8 +474,10 @@ def _rows_of(names: tuple[str, ...]) -> tuple[_Row, ...]:
 @cache
 def _rows_about(name: str) -> tuple[_Row, ...]:
     """Return the rows that name a class; only those are parsed, as all of them take 20 ms."""
-    lists = [each for each, names in _head()["names"].items() if name in names]
-    signs = [f'"{name}"', *(f'"@{each}"' for each in lists)]
+    signs = [f'"{name}"']
+    for title, names in _head()["names"].items():
+        if name in names:
+            signs.append(f'"@{title}"')
     rows = []
     for number, block in enumerate(_blocks()):
         if number and any(sign in block for sign in signs):
@@ -529,15 +531,23 @@ def which_to_install(sort: str, names: str) -> str:
         sort: of what is missing; `plugins` themselves, with versions perhaps.
         names: one name, or for options and plugins several, as pytest lists them.
     """
+    wanted: dict[tuple[str, ...], None]
     if sort == "options":
         options = refused_options(f"unrecognized arguments: {names}")
         wanted = dict.fromkeys(map(distributions_with_option, options))
     elif sort == "plugins":
-        listed = [re.split(r"[^\w.-]", each.strip())[0] for each in names.split(",")]
-        wanted = {(each,): None for each in listed if each in packaged_table("plugins")}
+        wanted = {}
+        for requirement in names.split(","):
+            name = re.split(r"[^\w.-]", requirement.strip())[0]
+            if name in packaged_table("plugins"):
+                wanted[name,] = None
     else:
         wanted = {distributions_with(sort, names): None}
-    known = [each for each in wanted if each]
-    if any(len(each) > 1 for each in known):
-        return f"install {' and '.join(' or '.join(each) for each in known)}"
-    return f"pip install {' '.join(each[0] for each in known)}" if known else ""
+    known = [alternatives for alternatives in wanted if alternatives]
+    if not known:
+        return ""
+    if any(len(alternatives) > 1 for alternatives in known):
+        choices = [" or ".join(alternatives) for alternatives in known]
+        return f"install {' and '.join(choices)}"
+    distributions = [alternatives[0] for alternatives in known]
+    return f"pip install {' '.join(distributions)}"
