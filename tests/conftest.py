@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -32,6 +32,8 @@ collect_ignore = ["benchmarks/accuracy/live"]
 """Projects that fail on purpose."""
 
 _HERE: Final = Path(__file__).parent
+_NIGHTLY: Final = "FAILURE_TAXONOMY_TESTS_NIGHTLY"
+"""Set in the environment it does what `--nightly` does."""
 _SLOW_FOLDERS: Final = ("attacks", "e2e")
 _BENCH_CASES: Final = "plugin/bench_cases"
 """Folders whose tests start one process after another."""
@@ -76,6 +78,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="some",
         help="bring about each death of the fault matrix, and the rows of test_causes.py, in some "
         "configurations, as CI does, or in all of them; default: %(default)s",
+    )
+    parser.addoption(
+        "--nightly",
+        action="store_true",
+        help="run the tests that are marked `nightly`, too, as `.ci/run --all` does",
     )
     parser.addoption(
         "--fresh-pythons",
@@ -149,8 +156,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark what takes long, and skip what is about a system that this is not."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Mark what takes long, skip what is about another system, and leave out what is nightly."""
+    if not (config.getoption("nightly") or os.environ.get(_NIGHTLY)):
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        if nightly:
+            config.hook.pytest_deselected(items=nightly)
+            items[:] = [item for item in items if item not in nightly]
     absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
     by_group = items[0].config.getoption("loadgroup", default=False) if items else False
     for path, of_file in groupby(items, key=lambda item: item.path):

@@ -73,7 +73,9 @@ def run_attacks(
     return report
 
 
-@pytest.mark.parametrize("system", ["plain", "coroutine"])
+@pytest.mark.parametrize(
+    "system", ["plain", pytest.param("coroutine", marks=pytest.mark.nightly)]
+)
 def test_in_processes_of_its_own_each_case_is_graded(
     runs: PytestRuns, system: str
 ) -> None:
@@ -87,6 +89,7 @@ def test_in_processes_of_its_own_each_case_is_graded(
     assert report["counts"]["graded"] == 2 * len(attacks)
 
 
+@pytest.mark.nightly
 def test_in_a_thread_no_case_reaches_another(runs: PytestRuns) -> None:
     """What would end a run costs its own case's score, and every other case passes."""
     attacks = [*EVERYWHERE, *bench_attacks.HANGING]
@@ -95,6 +98,7 @@ def test_in_a_thread_no_case_reaches_another(runs: PytestRuns) -> None:
     assert report["counts"]["graded"] >= 2 * len(attacks) - 15
 
 
+@pytest.mark.nightly
 def test_in_a_fixtures_coroutine_no_case_reaches_another(runs: PytestRuns) -> None:
     """As in a thread; attacks on the loop cost their own case."""
     attacks = [

@@ -195,7 +195,7 @@ def test_a_full_disk_makes_no_false_verdict(
         verdict = each["verdict"]
         assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "test.failed")
         assert verdict["message"].startswith(
-            "12 of 13 tests failed: ValueError: ('wrong 1', "
+            "12 of 13 tests failed: ValueError: wrong 1"
         )
         assert len(each["failures"]) + each["limits"]["failures_omitted"] == 12
     assert report["failures"]
@@ -288,7 +288,7 @@ def test_a_part_of_a_report_is_filled_up(folder: Path, disk: Path) -> None:
     )
     part = read_report(path)
     message = part["verdict"]["message"]
-    assert message.startswith("20 of 21 tests failed: ValueError: ('wrong 1', ")
+    assert message.startswith("20 of 21 tests failed: ValueError: wrong 1")
     assert part["verdict"]["confidence"] == "certain"
     omitted = part["limits"]["failures_omitted"]
     assert len(part["failures"]) + omitted == 20

@@ -275,7 +275,7 @@ def test_trials_of_harbor(tmp_path: Path, call: Callable[..., Said]) -> None:
         "good": None,
         "slow-but-good": None,
         "partial": "test.failed subject",
-        "limited": "llm.rate_limited environment",
+        "limited": "llm.rate_limited ambiguous",
         "environment": "stage.setup_timeout environment",
         "odd": "command.failed ambiguous",
         "listed": "test.failed subject",

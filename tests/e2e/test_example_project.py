@@ -146,6 +146,7 @@ def test_names_of_endings_are_unique() -> None:
     assert sorted(set(names)) == sorted(names)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="time zones and forks")
 def test_what_is_proven_of_the_failures(

@@ -27,6 +27,7 @@ PART: Final = (
 REASON: Final = re.compile(r"SKIPPED \[[0-9]+\] \S+: \S.*")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.linux("hides what Linux has")
 @pytest.mark.parametrize("system", SYSTEMS)

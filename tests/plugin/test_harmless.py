@@ -139,6 +139,7 @@ EXITED: Final = (
 )
 
 SCENARIOS: Final = {
+    "Run.pytest_collection_finish": ORDINARY,
     "Run.pytest_plugin_registered": ORDINARY,
     "Run.pytest_report_header": ORDINARY,
     "Run.pytest_sessionstart": ORDINARY,

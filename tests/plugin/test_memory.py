@@ -61,7 +61,8 @@ def test_a_memory_error_near_a_limit(
         ("test_it.py::test_near", "sandbox.memory"),
         ("test_it.py::test_far", "test.failed"),
     ]
-    assert run.verdict == ("SANDBOX_ERROR", "sandbox.memory")
+    # It holds for half of the failed tests, which is too few to be the run's reason.
+    assert run.verdict == ("TESTS_FAILED", "test.failed")
     near, far = (cause["what"] for cause in run.report["causes"])
     assert re.fullmatch(
         r"the memory ran out: .* MiB that RLIMIT_AS allows: test_near .*", near

@@ -142,7 +142,7 @@ def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
         run = run_child(runs.path, [*supervised, *pytest_command(HISTORY)])
         (runs.path / "x").unlink(missing_ok=True)
         headlines = [
-            line for line in run.stderr.splitlines() if " process.crashed" in line
+            line for line in run.stdout.splitlines() if " process.crashed" in line
         ]
         said = [line.rpartition("  [")[0].rpartition(" [")[2] for line in headlines]
         seen += [words.split(" 20")[0] for words in said]

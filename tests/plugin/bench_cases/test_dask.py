@@ -117,6 +117,7 @@ def test_each_case_is_called_once_on_a_worker(
     assert only_bench(run)["total_cost_usd"] == 2.0
 
 
+@pytest.mark.nightly
 def test_a_capped_run_is_continued_there(
     cluster: DaskCluster, runs: PytestRuns
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_system_may_have_processes_of_its_own_there(
     )
 
 
+@pytest.mark.nightly
 def test_the_cost_cap_holds(cluster: DaskCluster, runs: PytestRuns) -> None:
     """At most the cases in flight exceed it."""
     write(
@@ -234,6 +236,7 @@ def start(cluster: DaskCluster, runs: PytestRuns) -> subprocess.Popen[bytes]:
         )
 
 
+@pytest.mark.nightly
 def test_ctrl_c_ends_the_calls_there(cluster: DaskCluster, runs: PytestRuns) -> None:
     """The run ends soon, no other case is called, and no async call goes on."""
     settings = "concurrency: 2\n"
@@ -248,6 +251,7 @@ def test_ctrl_c_ends_the_calls_there(cluster: DaskCluster, runs: PytestRuns) -> 
     assert "Task was destroyed" not in output
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_costs_its_cases_in_flight(
     runs: PytestRuns, tmp_path: Path
 ) -> None:
@@ -286,6 +290,7 @@ def test_a_killed_worker_costs_its_cases_in_flight(
     assert report["total_cost_usd"] == 4.0
 
 
+@pytest.mark.nightly
 def test_lost_cases_are_called_again_if_the_class_says_so(
     runs: PytestRuns, tmp_path: Path
 ) -> None:
@@ -311,6 +316,7 @@ def test_lost_cases_are_called_again_if_the_class_says_so(
     assert report["total_cost_usd"] == 2.0
 
 
+@pytest.mark.nightly
 def test_a_scheduler_that_dies_ends_the_run_soon(
     runs: PytestRuns, tmp_path: Path
 ) -> None:
