@@ -203,6 +203,8 @@ class Experiments:
         """End the process whose forks run tests."""
         process, self._process = self._process, None
         if self._server is not None:
+            # The descriptor is closed with the last of the two.
+            self._replies.close()
             self._server.close()
             self._server = None
         if process is not None:

@@ -19,14 +19,14 @@ _MAX_READ: Final = 20_000
 """Characters that are searched from the end of an output."""
 _MAX_LINE: Final = 500
 
-_TELLING: Final = re.compile(
+_TELLING: Final = (
     r"(?:(?:stderr: ')?(?:\S{1,100}: ){0,2}(?:fatal|[Ee]rror|ERROR|\*\*\*)[:\[ ]"
     r"|FAIL|ssh: |E: |npm (?:ERR!|error)"
     r"|(?:[a-z_]\w*\.){0,9}[A-Z]\w{0,80}(?:Error|Exception)(?::|$))"
     r"|.{1,200}: (?:(?:command )?not found|[Nn]o such file or directory|[Pp]ermission denied)\.?$"
 )
 """What a line looks like that says why a program failed."""
-_CLOSING: Final = re.compile(
+_CLOSING: Final = (
     r"fatal: (?:Could not read from remote repository|[Tt]he remote end hung up)"
     r"|error: failed to push some refs|npm (?:ERR!|error) A complete log"
     r"|make(?:\[\d+\])?: \*\*\* .{1,300} Error \d+$"
@@ -57,8 +57,8 @@ def telling_line(printed: object, *, or_last: bool = False) -> str:
         return ""
     lines = [line.strip() for line in printed[-_MAX_READ:].splitlines()]
     lines = [line for line in lines if line]
-    telling = [line for line in lines if _TELLING.match(line)]
-    reasons = [line for line in telling if not _CLOSING.match(line)]
+    telling = [line for line in lines if re.match(_TELLING, line)]
+    reasons = [line for line in telling if not re.match(_CLOSING, line)]
     shown = reasons or telling or (lines if or_last else [])
     return shown[-1][:_MAX_LINE] if shown else ""
 

@@ -13,7 +13,8 @@ from collections.abc import Hashable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from types import CodeType, FrameType
 from typing import Any, Final, Literal
-from zoneinfo import ZoneInfo
+
+from pytest_failure_taxonomy.recorder import inspection
 
 Difference = Literal["dates", "order", "other"]
 
@@ -28,8 +29,10 @@ _ATOMS: Final = frozenset(
     {bool, bytes, complex, date, datetime, float, int, str, time, timedelta, type(None)}
 )
 _TIMES: Final = frozenset({datetime, time})
-_ZONES: Final = frozenset({type(None), timezone, ZoneInfo})
-"""Types of time zones that run no code of the user's when times are compared."""
+_ZONES: Final = frozenset({type(None), timezone})
+_ZONE_INFO: Final = "zoneinfo"
+"""The module of the other type of time zones that runs no code of the user's: its import takes
+a millisecond."""
 _DATE_IN_TEXT: Final = (
     r"\d{4}-\d\d-\d\d"
     r"(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?"
@@ -184,7 +187,13 @@ def _are_near(left: Any, right: Any) -> bool:
 def _is_atom(value: Any) -> bool:
     """Tell whether a value can be compared and hashed without code of the user's."""
     kind = type(value)
-    return kind in _ATOMS and (kind not in _TIMES or type(value.tzinfo) in _ZONES)
+    if kind not in _ATOMS or kind not in _TIMES:
+        return kind in _ATOMS
+    zone = type(value.tzinfo)
+    if zone in _ZONES:
+        return True
+    zone_info = inspection.attribute_of(sys.modules.get(_ZONE_INFO), "ZoneInfo")
+    return zone is zone_info
 
 
 def _freeze(value: Any, depth: int = _MAX_DEPTH) -> Hashable:

@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.system.process import descendants, read, read_text
 MAX_PROCESSES: Final = 100
 MAX_DESCRIPTORS: Final = 2_000
 """The processes that are looked at, and the descriptors of each."""
-MAX_SECONDS: Final = 0.1
+MAX_SECONDS: Final = 0.5
 """How long all of it may take."""
 _LISTENS: Final = "0A"
 """The state of a socket in `/proc/net/tcp`; that of a socket for datagrams is another."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import option_sources
 from pytest_failure_taxonomy.recorder.beside import telling_line
 
 _MAX_LINES: Final = 100
@@ -65,6 +64,8 @@ def words_of_unmeasured(plugin: Any, config: pytest.Config) -> str:
             of it is not public.
         config: of the run; the place of the option is named, too.
     """
+    from pytest_failure_taxonomy.recorder import option_sources
+
     for source in plugin.cov_controller.cov_source or ():
         if not os.path.isdir(source) and source not in sys.modules:
             is_there = find_spec(source.partition(".")[0]) is not None
