@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -34,6 +34,8 @@ collect_ignore = ["benchmarks/accuracy/live"]
 _HERE: Final = Path(__file__).parent
 _NIGHTLY: Final = "FAILURE_TAXONOMY_TESTS_NIGHTLY"
 """Set in the environment it does what `--nightly` does."""
+_WHOLE_SUITE: Final = 3_000
+"""How many tests are collected at least where the whole suite is run, also on the lowest versions."""
 _SLOW_FOLDERS: Final = ("attacks", "e2e")
 _BENCH_CASES: Final = "plugin/bench_cases"
 """Folders whose tests start one process after another."""
@@ -82,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--nightly",
         action="store_true",
-        help="run the tests that are marked `nightly`, too, as `.ci/run --all` does",
+        help="run all tests: those that are marked `nightly`, and of the slow folders not only half",
     )
     parser.addoption(
         "--fresh-pythons",
@@ -155,15 +157,32 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def _nightly_of(items: Sequence[pytest.Item]) -> dict[pytest.Item, None]:
+    """Return what is left to the night: what is marked so, and half of the slow folders' tests.
+
+    The second only where the whole suite is run: who names a file wants all of it.
+    """
+    nightly = dict.fromkeys(
+        item for item in items if item.get_closest_marker("nightly")
+    )
+    if len(items) < _WHOLE_SUITE:
+        return nightly
+    for path, of_file in groupby(items, key=lambda item: item.path):
+        file = path.relative_to(_HERE)
+        if file.is_relative_to(_BENCH_CASES) or file.parts[0] in _SLOW_FOLDERS:
+            nightly |= dict.fromkeys([*of_file][1::2])
+    return nightly
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Mark what takes long, skip what is about another system, and leave out what is nightly."""
     if not (config.getoption("nightly") or os.environ.get(_NIGHTLY)):
-        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        nightly = _nightly_of(items)
         if nightly:
-            config.hook.pytest_deselected(items=nightly)
+            config.hook.pytest_deselected(items=[*nightly])
             items[:] = [item for item in items if item not in nightly]
     absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
     by_group = items[0].config.getoption("loadgroup", default=False) if items else False
