@@ -317,7 +317,10 @@ class SessionRecorder:
         """Record the session's status and `shouldfail` after all other plugins have had a say."""
         before = session.exitstatus
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        watch = TerminalWatch(getattr(reporter, "_tw", None))  # not public
+        # Of a red session the terminal prints each failure here, and no plugin made it red.
+        is_green = before == pytest.ExitCode.OK and not session.testsfailed
+        writer = getattr(reporter, "_tw", None) if is_green else None  # not public
+        watch = TerminalWatch(writer)
         try:
             return (yield)
         except pytest.exit.Exception as error:
