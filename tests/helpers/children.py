@@ -16,6 +16,10 @@ from typing import Any, Final
 
 import pytest
 
+# Loaded before any `pytester` remembers which modules there are: it removes later ones, which our
+# plugin would take for a test that hides them.
+import pytest_failure_taxonomy.run.lifecycle
+
 # `pytester` forgets what a test imports. This module knows the watcher of the run before in this
 # process, and ends it: hundreds of them would look at the process until the suite is over.
 import pytest_failure_taxonomy.watcher.start  # noqa: F401
