@@ -127,17 +127,15 @@ def test_the_command_starts_pytest_in_the_same_way(
     name, *words = start.split()
     report = "--failure-taxonomy-report", str(tmp_path / "failure-report.json")
     args = [*words, "-p", "failure_taxonomy", *report, str(tmp_path / "tests")]
-    before = run_child(tmp_path / folder, [str(BIN / name), *args])
+    at_start = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    before = run_child(tmp_path / folder, [str(BIN / name), *args], env=at_start)
     recorded = read_report(tmp_path / "failure-report.json")
     run = reproduction_of(recorded)
     nodeid = "tests/test_it.py::test_it"
     command = run.command(nodeid)
     assert command == f"{program} -p failure_taxonomy {nodeid}"
-    path_of_programs = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     again = run_child(
-        Path(run.folder),
-        ["sh", "-c", f"{command} --failure-taxonomy"],
-        env={"PATH": path_of_programs},
+        Path(run.folder), ["sh", "-c", f"{command} --failure-taxonomy"], env=at_start
     )
     assert (before.status, again.status) == (1, 1)
     assert said_of(again.report(), nodeid) == said_of(recorded, nodeid)
