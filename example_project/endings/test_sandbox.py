@@ -2,7 +2,7 @@
 
 import os
 
-from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
+from pytest_failure_taxonomy.hooks.attribution import FailureTaxonomy
 
 
 def test_invoice_is_printed(failure_taxonomy: FailureTaxonomy) -> None:

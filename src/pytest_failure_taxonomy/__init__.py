@@ -22,7 +22,7 @@ _HOMES = {
     "RecoveryAction": "taxonomy.judgement",
     "Stage": "taxonomy.judgement",
     "classify_failure": "taxonomy.failure_text",
-    "find_marker": "report.read.log_lines",
+    "find_marker": "logs.log_lines",
     "is_circular_fix": "taxonomy.judgement",
     "load_report": "report.load",
     "merge_reports": "report.merging",

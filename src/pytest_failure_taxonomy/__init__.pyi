@@ -1,9 +1,9 @@
 from collections.abc import Callable
 
+from pytest_failure_taxonomy.logs.log_lines import find_marker as find_marker
 from pytest_failure_taxonomy.report.load import load_report as load_report
 from pytest_failure_taxonomy.report.merging import merge_reports as merge_reports
 from pytest_failure_taxonomy.report.model import FailureReport as FailureReport
-from pytest_failure_taxonomy.report.read.log_lines import find_marker as find_marker
 from pytest_failure_taxonomy.taxonomy.failure_text import (
     classify_failure as classify_failure,
 )

@@ -33,7 +33,7 @@ from pytest_failure_taxonomy.system import imports_as_they_are
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
+    from pytest_failure_taxonomy.hooks.attribution import FailureTaxonomy
 
 _REQUESTED = pytest.StashKey[bool]()
 """Whether a report was asked for when pytest started."""
@@ -101,7 +101,7 @@ def pytest_addoption(
 @pytest.fixture
 def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
     """Say why a test fails, when it knows better: `.record(reason, kind, detail)`."""
-    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
+    from pytest_failure_taxonomy.hooks.attribution import FailureTaxonomy
 
     return FailureTaxonomy(request.node)
 
@@ -124,7 +124,7 @@ def pytest_load_initial_conftests(
     )
     if requested or may_be_asked:
         with imports_as_they_are(early_config):
-            from pytest_failure_taxonomy.run.lifecycle import begin, startup_failed
+            from pytest_failure_taxonomy.hooks.lifecycle import begin, startup_failed
 
         early_config.stash[_STARTUP_FAILED] = startup_failed
         begin(early_config, requested=requested)
@@ -194,7 +194,7 @@ def _is_supervised() -> bool:
     """Tell whether `failure-taxonomy run` is the parent of this process."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return False
-    from pytest_failure_taxonomy.watcher.mailbox import find_mailbox
+    from pytest_failure_taxonomy.survive.mailbox import find_mailbox
 
     return find_mailbox() is not None
 
@@ -213,7 +213,7 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     if config.stash[_REQUESTED]:
         report_failure: Any = config.stash.get(_STARTUP_FAILED, None)
         if report_failure is None:
-            from pytest_failure_taxonomy.run.lifecycle import (
+            from pytest_failure_taxonomy.hooks.lifecycle import (
                 startup_failed as report_failure,
             )
         report_failure(config, error)

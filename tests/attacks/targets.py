@@ -14,22 +14,22 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, load_report
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
-from pytest_failure_taxonomy.record.observed import ProcessEnd
-from pytest_failure_taxonomy.recorder.machine import describe_environment
-from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.faces import FORMATS, render
+from pytest_failure_taxonomy.faces.agent import render as render_for_agents
+from pytest_failure_taxonomy.logs.foreign import report_from
+from pytest_failure_taxonomy.logs.harness_folders import trials_in
+from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.trials import Trial, report_of
+from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
 from pytest_failure_taxonomy.report.load import parse_report
-from pytest_failure_taxonomy.report.read.foreign import report_from
-from pytest_failure_taxonomy.report.read.harness_folders import trials_in
-from pytest_failure_taxonomy.report.read.log_answer import classify_log
-from pytest_failure_taxonomy.report.read.trials import Trial, report_of
-from pytest_failure_taxonomy.report.render import FORMATS, render
-from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.rules.files import load_rules
+from pytest_failure_taxonomy.survive.complete import complete_run, end_of_process
+from pytest_failure_taxonomy.survive.machine import describe_environment
+from pytest_failure_taxonomy.survive.observed import ProcessEnd
 from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.watcher.complete import complete_run, end_of_process
 from tests.helpers.reports import assert_valid_report
 
 CORPUS: Final = Path(__file__).with_name("corpus")

@@ -16,10 +16,10 @@ import pytest
 
 from pytest_failure_taxonomy.bench.kept.file import SystemGiven
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.faces import FORMATS
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.tasks import record_task
-from pytest_failure_taxonomy.report.render import FORMATS
-from pytest_failure_taxonomy.report.text import safe_lines, safe_text
+from pytest_failure_taxonomy.text import safe_lines, safe_text
 from tests.helpers.kept_runs import keep_run, outcome_of, score_of, write_files
 from tests.helpers.past_runs import a_report
 from tests.helpers.reports import make_full_run, make_report

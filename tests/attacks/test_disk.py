@@ -23,15 +23,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.record.layout import (
-    COUNTED_AT,
-    LOSS_AT,
-    STATE,
-    record_folder,
-)
-from pytest_failure_taxonomy.record.observed import ProcessEnd
-from pytest_failure_taxonomy.record.read import RecordedRun, read_record
-from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut, own_extension
 from pytest_failure_taxonomy.report.write import (
     MAX_NAME_BYTES,
@@ -39,6 +30,16 @@ from pytest_failure_taxonomy.report.write import (
     path_beside,
     path_of_run,
 )
+from pytest_failure_taxonomy.survive.complete import reconstruct
+from pytest_failure_taxonomy.survive.layout import (
+    COUNTED_AT,
+    LOSS_AT,
+    STATE,
+    record_folder,
+)
+from pytest_failure_taxonomy.survive.observed import ProcessEnd
+from pytest_failure_taxonomy.survive.reader import RecordedRun, read_record
+from pytest_failure_taxonomy.survive.writer import DiskRecord
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -48,7 +49,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.order import Order
-from pytest_failure_taxonomy.watcher.complete import reconstruct
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 from tests.helpers.reports import (
     assert_valid_report,
@@ -631,7 +631,7 @@ NO_WATCHER: Final = "failure taxonomy: no watcher ({}); if pytest is killed, nob
 
 LAUNCH_WITHOUT: Final = (
     "import sys, pytest\n"
-    "import pytest_failure_taxonomy.watcher.start as watcher\n"
+    "import pytest_failure_taxonomy.survive.start_watcher as watcher\n"
     "{change}\n"
     "sys.exit(pytest.main(sys.argv[sys.argv.index('pytest') + 1:]))"
 )
@@ -700,7 +700,7 @@ def test_a_watcher_that_is_gone_is_told(folder: Path) -> None:
         "        except OSError:\n"
         "            continue\n"
         "        mine = str(os.getpid()).encode()\n"
-        "        if any(word.endswith(b'/process.py') for word in words) and mine in words:\n"
+        "        if any(word.endswith(b'/watcher.py') for word in words) and mine in words:\n"
         "            yield int(entry)\n\n"
         "def test_it():\n"
         "    while not (found := list(watchers())):\n"

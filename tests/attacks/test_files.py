@@ -24,7 +24,15 @@ from pytest_failure_taxonomy.bench.isolate.processes import remove_folder
 from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.plugin.bench_session import write_json
 from pytest_failure_taxonomy.errors import BenchError, ReportError
-from pytest_failure_taxonomy.record.layout import (
+from pytest_failure_taxonomy.hooks.report_file import ReportFile
+from pytest_failure_taxonomy.hooks.settings import Settings
+from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.survive.complete import (
+    complete_run,
+    is_still_running,
+    read_report,
+)
+from pytest_failure_taxonomy.survive.layout import (
     EVENTS,
     HEAD,
     RESERVE,
@@ -35,21 +43,13 @@ from pytest_failure_taxonomy.record.layout import (
     worker_folder,
     worker_of,
 )
-from pytest_failure_taxonomy.record.lock import ReportLock
-from pytest_failure_taxonomy.record.observed import ProcessEnd
-from pytest_failure_taxonomy.record.write import DiskRecord
-from pytest_failure_taxonomy.report.write import write_report
-from pytest_failure_taxonomy.run.report_file import ReportFile
-from pytest_failure_taxonomy.run.settings import Settings
+from pytest_failure_taxonomy.survive.lock import ReportLock
+from pytest_failure_taxonomy.survive.mailbox import read_message
+from pytest_failure_taxonomy.survive.observed import ProcessEnd
+from pytest_failure_taxonomy.survive.writer import DiskRecord
 from pytest_failure_taxonomy.system.files import make_folder, open_folder, read_file
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
-from pytest_failure_taxonomy.watcher.complete import (
-    complete_run,
-    is_still_running,
-    read_report,
-)
-from pytest_failure_taxonomy.watcher.mailbox import read_message
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 from tests.helpers.reports import assert_valid_report
 
@@ -690,7 +690,7 @@ HUGE: Final = (
     "import resource, sys, json\n"
     "resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))\n"
     "from pathlib import Path\n"
-    "from pytest_failure_taxonomy.watcher.complete import *\n"
+    "from pytest_failure_taxonomy.survive.complete import *\n"
     "from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit\n"
     "end = ProcessEnd(exit=ProcessExit(code=None, source='finalize'))\n"
     "try: print(complete_run(Path(sys.argv[1]), sys.argv[2], end)['completeness'])\n"
@@ -806,7 +806,7 @@ def test_a_completed_report_leaves_another_runs_lock(dead: Dead) -> None:
     lock = ReportLock(dead.report).path
     assert lock.exists()
     hold = (
-        "import sys, pathlib; from pytest_failure_taxonomy.record.lock import ReportLock\n"
+        "import sys, pathlib; from pytest_failure_taxonomy.survive.lock import ReportLock\n"
         "ReportLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); input()\n"
     )
     with subprocess.Popen(

@@ -107,9 +107,9 @@ def test_ctrl_c_at_any_line(tmp_path: Path, attacks: Attacks, batch: int) -> Non
 @pytest.mark.parametrize(
     "at",
     [
-        "run/settings.py read_settings",
-        "record/lock.py acquire",
-        "recorder/progress.py select",
+        "hooks/settings.py read_settings",
+        "survive/lock.py acquire",
+        "hooks/progress.py select",
     ],
 )
 def test_ctrl_c_where_a_run_begins(tmp_path: Path, at: str) -> None:

@@ -284,7 +284,7 @@ def processes_of(folder: Path, by: str = "cmdline") -> list[int]:
 def test_a_kill_right_after_the_first_report(tmp_path: Path) -> None:
     """Its record is there already, so that the report can be completed, and no file stays."""
     kill = (
-        "import os\nfrom pytest_failure_taxonomy.run.report_file import ReportFile\n"
+        "import os\nfrom pytest_failure_taxonomy.hooks.report_file import ReportFile\n"
         "ReportFile.watch = lambda *args, **options: os.kill(os.getpid(), 9)\n"
     )
     (tmp_path / "kill.py").write_text(kill)

@@ -199,7 +199,7 @@ def test_modules_that_are_replaced(
 
 
 LOSES: Final = """
-from pytest_failure_taxonomy.recorder import failures, session
+from pytest_failure_taxonomy.hooks import failures, session
 
 def broken(*args):
     raise RuntimeError("broken here")

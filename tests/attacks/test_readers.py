@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy import load_report
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.report.read.foreign import report_from
+from pytest_failure_taxonomy.logs.foreign import report_from
 from pytest_failure_taxonomy.rules.files import load_rules
 from pytest_failure_taxonomy.taxonomy.evidence import Environment
 from tests.attacks.conftest import Attacks

@@ -256,7 +256,7 @@ FAULTS: Final = {
 }
 INJECTED: Final = """
 import os, signal, sys
-from pytest_failure_taxonomy.watcher import supervisor
+from pytest_failure_taxonomy.survive import supervisor
 from pytest_failure_taxonomy.cli.main import main
 supervisor.GRACE_SECONDS = 0.5
 def raise_at(place, name, count):

@@ -12,19 +12,19 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import (
+from pytest_failure_taxonomy.hooks.progress import Progress
+from pytest_failure_taxonomy.survive.layout import (
     EVENTS,
     STATE,
     WRITTEN_AT,
     record_folder,
 )
-from pytest_failure_taxonomy.record.read import RecordedRun, read_record
-from pytest_failure_taxonomy.record.write import DiskRecord
-from pytest_failure_taxonomy.recorder.progress import Progress
+from pytest_failure_taxonomy.survive.reader import RecordedRun, read_record
+from pytest_failure_taxonomy.survive.writer import DiskRecord
 from tests.helpers.children import REPORT, run_pytest
 from tests.helpers.reports import make_context
 from tests.helpers.waiting import wait_until
-from tests.unit.record.test_record import HEADER, RUN_ID, STARTED_NS
+from tests.unit.survive.test_record import HEADER, RUN_ID, STARTED_NS
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="needs the check of Linux"

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from pytest_failure_taxonomy.report.render.html import render
+from pytest_failure_taxonomy.faces.html import render
 from tests.helpers.chromium import started_browser
 from tests.helpers.page_scenes import many
 

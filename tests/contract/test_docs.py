@@ -14,8 +14,8 @@ import pytest
 from pytest_failure_taxonomy import FailureReason, Stage
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
-from pytest_failure_taxonomy.recorder.machine import ci_providers
 from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.survive.machine import ci_providers
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
     PYTEST_EXIT_CODES,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from pytest_failure_taxonomy.report.render.terminal import TITLE
+from pytest_failure_taxonomy.faces.terminal import TITLE
 from tests.helpers.children import REPORT, run_child, run_pytest
 from tests.helpers.shop import write_shop
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.render.html import render
+from pytest_failure_taxonomy.faces.html import render
 from tests.helpers.children import run_pytest
 from tests.helpers.chromium import Browser, started_browser
 from tests.helpers.page_scenes import SCENES

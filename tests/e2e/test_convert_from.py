@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.read.foreign import exception_of, report_from
-from pytest_failure_taxonomy.report.render.ctrf import render as as_ctrf
+from pytest_failure_taxonomy.faces.ctrf import render as as_ctrf
+from pytest_failure_taxonomy.logs.foreign import exception_of, report_from
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, Environment, TestRun
 from tests.helpers.children import run_child
 from tests.helpers.reports import (

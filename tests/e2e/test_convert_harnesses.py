@@ -14,7 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.cli import reports as commands
 from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.report.read.harness_folders import HARNESSES
+from pytest_failure_taxonomy.logs.harness_folders import HARNESSES
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage, known_kinds
 from tests.helpers import harness_folders as made

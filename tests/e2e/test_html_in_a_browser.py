@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.render.html import render
+from pytest_failure_taxonomy.faces.html import render
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     RaisedException,

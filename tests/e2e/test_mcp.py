@@ -17,8 +17,8 @@ import pytest
 
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import open_history
-from pytest_failure_taxonomy.report.render import agent
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.children import child_environment, pytest_command, run_pytest
 from tests.helpers.past_runs import TEST, a_mixed_report, a_report

@@ -908,7 +908,7 @@ def test_ctrl_c_where_nobody_says_who_sent_it(tmp_path: Path) -> None:
     """Where signals come without their senders, the terminal's are known by the foreground."""
     write(tmp_path, "print('up', flush=True); time.sleep(60)")
     code = (
-        "import sys; from pytest_failure_taxonomy.watcher import supervisor\n"
+        "import sys; from pytest_failure_taxonomy.survive import supervisor\n"
         "from pytest_failure_taxonomy.cli.main import main\n"
         "supervisor._hands_out_signals = lambda: False\n"
         "sys.exit(main(sys.argv[1:]))\n"

@@ -15,7 +15,7 @@ from tests.helpers.portability import SYSTEMS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PART: Final = (
-    "tests/unit/record/test_lock.py",
+    "tests/unit/survive/test_lock.py",
     "tests/unit/report/test_write.py",
     "tests/plugin/test_endings.py::test_outcomes_of_tests[failed]",
     "tests/plugin/bench_cases/test_items.py::test_each_case_is_an_item",

@@ -18,11 +18,11 @@ import pytest
 
 # Loaded before any `pytester` remembers which modules there are: it removes later ones, which our
 # plugin would take for a test that hides them.
-import pytest_failure_taxonomy.run.lifecycle
+import pytest_failure_taxonomy.hooks.lifecycle
 
 # `pytester` forgets what a test imports. This module knows the watcher of the run before in this
 # process, and ends it: hundreds of them would look at the process until the suite is over.
-import pytest_failure_taxonomy.watcher.start  # noqa: F401
+import pytest_failure_taxonomy.survive.start_watcher  # noqa: F401
 from tests.helpers.portability import pretended_system
 from tests.helpers.reports import read_report
 from tests.helpers.warm_pytest import warm_server
@@ -185,7 +185,7 @@ def run_inside(
             patch.setenv(name, value)
         # Our modules are those of the test process: its other tests patch what they use.
         patch.setattr(
-            "pytest_failure_taxonomy.run.lifecycle.isolate_package", lambda: None
+            "pytest_failure_taxonomy.hooks.lifecycle.isolate_package", lambda: None
         )
         arguments = command[command.index("pytest") + 1 :]
         result = pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)

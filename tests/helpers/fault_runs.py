@@ -354,7 +354,7 @@ class _Cell:
         return [
             process_id
             for process_id, line in lines.items()
-            if ("process.py" in line and str(self._report) in line)
+            if ("watcher.py" in line and str(self._report) in line)
             or (
                 process_id in session
                 and (process_id in pytests or re.search(other, line))

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import (
+from pytest_failure_taxonomy.hooks import (
     controller,
+    lifecycle,
     progress,
     session,
     worker,
 )
-from pytest_failure_taxonomy.run import lifecycle
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -62,8 +62,8 @@ BREAKER: Final = """
 import os
 from functools import wraps
 
-from pytest_failure_taxonomy.recorder import controller, guard, progress, session, worker
-from pytest_failure_taxonomy.run import lifecycle
+from pytest_failure_taxonomy.hooks import controller, guard, progress, session, worker
+from pytest_failure_taxonomy.hooks import lifecycle
 
 # As if it stood in our own code: what a test's code raises in ours is no fault of ours.
 fault = "def broken(*args): raise RuntimeError('broken here')"
@@ -260,7 +260,7 @@ def test_a_worker_that_can_not_hand_over(folder: Path) -> None:
 
 
 BREAKS: Final = """
-from pytest_failure_taxonomy.recorder import progress
+from pytest_failure_taxonomy.hooks import progress
 
 fault = "def broken(self, nodeid): raise RuntimeError('broken here ' + nodeid)"
 exec(compile(fault, progress.__file__, "exec"))
@@ -336,7 +336,7 @@ def test_a_fault_at_the_end_is_one_line(
     """The exit status stands, one line on stderr says what failed, and no traceback is shown."""
     breaks = (
         "\n\ndef pytest_sessionfinish():\n"
-        "    from pytest_failure_taxonomy.run import lifecycle\n"
+        "    from pytest_failure_taxonomy.hooks import lifecycle\n"
         "    def broken(*args, **kwargs):\n"
         "        raise RuntimeError('broken\\nhere \\x1b[31m')\n"
         f"    lifecycle.{name} = broken\n"
@@ -356,7 +356,7 @@ def test_a_fault_at_the_end_is_one_line(
 def test_a_fault_at_the_start(folder: Path, name: str) -> None:
     """The run begins all the same, and the report of an earlier run does not stay."""
     breaks = (
-        "from pytest_failure_taxonomy.run import lifecycle\n\n"
+        "from pytest_failure_taxonomy.hooks import lifecycle\n\n"
         "fault = 'def broken(*args, **kwargs): raise RuntimeError(\"broken here\")'\n"
         "exec(compile(fault, lifecycle.__file__, 'exec'))\n"
         f"lifecycle.{name} = broken\n"
@@ -375,7 +375,7 @@ def test_a_fault_at_the_start(folder: Path, name: str) -> None:
 def test_a_fault_at_the_start_alone(folder: Path) -> None:
     """Where only the first report could not be written, the last one is, and tells of it."""
     breaks = (
-        "from pytest_failure_taxonomy.run import lifecycle\n\n"
+        "from pytest_failure_taxonomy.hooks import lifecycle\n\n"
         "fault = 'def broken(*args, **kwargs): raise RuntimeError(\"broken here\")'\n"
         "exec(compile(fault, lifecycle.__file__, 'exec'))\n"
         "lifecycle.ReportFile.open = broken\n"
@@ -406,7 +406,7 @@ def test_a_fault_that_can_not_be_told(folder: Path, stderr: str) -> None:
             "test_it.py": PASSING,
             "conftest.py": "import os, sys\n\n"
             "def pytest_unconfigure():\n"
-            "    from pytest_failure_taxonomy.run import lifecycle\n"
+            "    from pytest_failure_taxonomy.hooks import lifecycle\n"
             "    lifecycle.judge = None\n"
             f"    {assign}\n",
         },

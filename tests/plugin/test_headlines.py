@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.faces.terminal import verdict_lines
 from pytest_failure_taxonomy.taxonomy.words import MAX_WORDS, one_line
 from tests.helpers.children import run_inside, run_pytest
 

@@ -15,9 +15,9 @@ import pytest
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.questions import list_runs
-from pytest_failure_taxonomy.recorder.every_test import EveryTest
-from pytest_failure_taxonomy.recorder.machine import find_commit
-from pytest_failure_taxonomy.run.settings import _Reader, _shard
+from pytest_failure_taxonomy.hooks.every_test import EveryTest
+from pytest_failure_taxonomy.hooks.settings import _Reader, _shard
+from pytest_failure_taxonomy.survive.machine import find_commit
 from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration
 from tests.helpers.children import pytest_command, run_child
 from tests.helpers.reports import read_report
@@ -400,7 +400,7 @@ def test_without_the_option_no_test_is_kept(runs: PytestRuns) -> None:
 
 def test_too_many_tests_are_not_kept_in_part() -> None:
     """A list with holes would pass for whole."""
-    from pytest_failure_taxonomy.recorder import every_test
+    from pytest_failure_taxonomy.hooks import every_test
 
     recorder = EveryTest(SimpleNamespace(), SimpleNamespace(), 0.0)  # type: ignore[arg-type]  # not asked
     recorder._tests = dict.fromkeys(map(str, range(every_test.MAX_TESTS + 1)))  # type: ignore[assignment]  # counted

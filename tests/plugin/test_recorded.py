@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.recorder.machine import list_distributions
+from pytest_failure_taxonomy.survive.machine import list_distributions
 from pytest_failure_taxonomy.taxonomy.order import digest_of, read_ranges
 from tests.helpers.runs import REPORT, PytestRuns
 

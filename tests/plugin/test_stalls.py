@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.write import find_py_spy
+from pytest_failure_taxonomy.survive.writer import find_py_spy
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -482,7 +482,7 @@ def watchers_of(process_id: int) -> list[int]:
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
             if (
-                b"process.py" in b" ".join(words[3:4])
+                b"watcher.py" in b" ".join(words[3:4])
                 and str(process_id).encode() in words
             ):
                 found.append(int(entry.name))

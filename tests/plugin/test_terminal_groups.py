@@ -10,15 +10,15 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES
-from pytest_failure_taxonomy.report.text import AS_REPORTED
-from pytest_failure_taxonomy.run.printing import (
+from pytest_failure_taxonomy.faces.terminal import MAX_CAUSES
+from pytest_failure_taxonomy.hooks.printing import (
     KNOWN,
     knows_hyperlinks,
     lines_of_causes,
     link_targets,
     linked,
 )
+from pytest_failure_taxonomy.text import AS_REPORTED
 from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 from tests.helpers.runs import PytestRuns

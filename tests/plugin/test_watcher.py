@@ -52,7 +52,7 @@ def watchers(pid):
             words = pathlib.Path(f"/proc/{entry}/cmdline").read_bytes().split(bytes(1))
         except OSError:
             continue
-        if len(words) > 5 and words[3].endswith(b"process.py") and words[5] == str(pid).encode():
+        if len(words) > 5 and words[3].endswith(b"watcher.py") and words[5] == str(pid).encode():
             found.append(int(entry))
     return found
 """
@@ -75,7 +75,7 @@ def watchers_below(folder: Path) -> list[int]:
                 words = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            is_watcher = len(words) > 7 and words[3].endswith(b"process.py")
+            is_watcher = len(words) > 7 and words[3].endswith(b"watcher.py")
             if is_watcher and os.fsdecode(words[7]).startswith(str(folder)):
                 found.append(int(entry))
     return found

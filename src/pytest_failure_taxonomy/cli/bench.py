@@ -36,10 +36,9 @@ from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import MAX_LINE, answer, answer_lines, tell
 from pytest_failure_taxonomy.documents.problems import nearest
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.faces.terminal import Line
 from pytest_failure_taxonomy.option_files import RUN_SUFFIX
 from pytest_failure_taxonomy.report.markup import as_words
-from pytest_failure_taxonomy.report.render.terminal import Line
-from pytest_failure_taxonomy.report.text import change_texts, encodable, safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import (
     cost_words,
@@ -47,6 +46,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
     listed,
     seconds_words,
 )
+from pytest_failure_taxonomy.text import change_texts, encodable, safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
@@ -586,7 +586,7 @@ def regrade(options: argparse.Namespace) -> int:
     """Grade a run again and say what has changed."""
     from pytest_failure_taxonomy.bench.kept import regrading
     from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-    from pytest_failure_taxonomy.recorder.secrets import Secrets
+    from pytest_failure_taxonomy.redaction.secrets import Secrets
 
     run = _load_run(options)
     task_class = load_task_class(run_file.folder_of(run, options.task_class))

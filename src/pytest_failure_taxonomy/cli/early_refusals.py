@@ -23,11 +23,11 @@ from typing import Any, Final
 import pytest
 from _pytest.config.findpaths import load_config_dict_from_file, locate_config
 
+from pytest_failure_taxonomy.hooks.exceptions import words_of
+from pytest_failure_taxonomy.hooks.startup_errors import words_of_conflict
 from pytest_failure_taxonomy.options import OPTIONS
-from pytest_failure_taxonomy.recorder.exceptions import words_of
-from pytest_failure_taxonomy.recorder.startup_errors import words_of_conflict
+from pytest_failure_taxonomy.survive.report_without_plugin import OFF_SWITCH
 from pytest_failure_taxonomy.taxonomy.evidence import RunError
-from pytest_failure_taxonomy.watcher.report_without_plugin import OFF_SWITCH
 
 _IS_WITHOUT_US: Final = re.compile(
     r"-[a-zA-Z]*[hV]|--(help|version|markers|fixtures(-per-test)?|funcargs|co|collect-only)"

@@ -23,10 +23,10 @@ from pytest_failure_taxonomy.errors import (
     ReportError,
 )
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
-from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, listed
+from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.database import History
@@ -92,7 +92,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
 @worded
 def add(options: argparse.Namespace) -> int:
     """Take in what can be; tell of each file that can't, and of all else how many were new."""
-    from pytest_failure_taxonomy.watcher.complete import running_watchers
+    from pytest_failure_taxonomy.survive.complete import running_watchers
 
     added = known = 0
     problems: list[str] = []
@@ -136,10 +136,10 @@ def _load(
     path: Path, watchers: Sequence[tuple[int, list[str]]] | None = None
 ) -> tuple[dict[str, Any], str]:
     """Return a report, or that of a JUnit file, and which of the two it is."""
-    from pytest_failure_taxonomy.recorder.machine import ci_job, find_commit
-    from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.report.read.foreign import report_from
-    from pytest_failure_taxonomy.report.read.junit import is_junit
+    from pytest_failure_taxonomy.logs.foreign import report_from
+    from pytest_failure_taxonomy.logs.junit import is_junit
+    from pytest_failure_taxonomy.redaction.secrets import Secrets
+    from pytest_failure_taxonomy.survive.machine import ci_job, find_commit
     from pytest_failure_taxonomy.taxonomy.evidence import Environment
 
     if not is_junit(path):
@@ -424,9 +424,9 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
 def recover(options: argparse.Namespace) -> int:
     """Record the attempt and print the recommendation."""
     from pytest_failure_taxonomy.history.attempts import recover as recommend
-    from pytest_failure_taxonomy.recorder.machine import find_commit
-    from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.report.read.log_lines import open_log
+    from pytest_failure_taxonomy.logs.log_lines import open_log
+    from pytest_failure_taxonomy.redaction.secrets import Secrets
+    from pytest_failure_taxonomy.survive.machine import find_commit
 
     redact = Secrets().redact
     report = error = None

@@ -23,7 +23,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.report.render import FORMATS
+from pytest_failure_taxonomy.faces import FORMATS
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
@@ -201,8 +201,8 @@ def _run(given: Sequence[str]) -> int:
             tell_plainly(options.about().rstrip())
             return _EXIT_USAGE
         name, *words = options.runs.split()
-        module, _, function = name.partition(".")
-        run = getattr(import_module(f"pytest_failure_taxonomy.cli.{module}"), function)
+        module, _, function = name.rpartition(".")
+        run = getattr(import_module(f"pytest_failure_taxonomy.{module}"), function)
         return int(run(options, *words))
     except FailureTaxonomyError as error:
         tell(str(error))

@@ -21,20 +21,20 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TextIO
 
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
+from pytest_failure_taxonomy.faces.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.markup import as_table
-from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
-from pytest_failure_taxonomy.report.text import (
-    AS_REPORTED,
-    ShownPaths,
-    safe_lines,
-    safe_text,
-)
 from pytest_failure_taxonomy.report.write import (
     refuse_special_file,
     replace_file,
     write_report,
 )
 from pytest_failure_taxonomy.system.interpreter import drop_unwritten, write_words
+from pytest_failure_taxonomy.text import (
+    AS_REPORTED,
+    ShownPaths,
+    safe_lines,
+    safe_text,
+)
 
 STDOUT: Final = "-"
 """The value of `--output` for stdout."""

@@ -14,10 +14,10 @@ from typing import Any, Final
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import HistoryError, SettingsError
+from pytest_failure_taxonomy.faces import append_proofs
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
-from pytest_failure_taxonomy.report.render import append_proofs
-from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.text import first_line, safe_text
 
 _LONGEST_LINE: Final = 100
 _ANSWERS: Final = {

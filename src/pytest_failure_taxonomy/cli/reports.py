@@ -27,20 +27,20 @@ from pytest_failure_taxonomy.errors import (
     ReportError,
     SettingsError,
 )
+from pytest_failure_taxonomy.faces import render, terminal
+from pytest_failure_taxonomy.faces.terminal import Line
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
-from pytest_failure_taxonomy.record.observed import ProcessEnd
-from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
-from pytest_failure_taxonomy.report.render import render, terminal
-from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.summary import codes_of
-from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.survive import complete
+from pytest_failure_taxonomy.survive.observed import ProcessEnd
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy import judgement
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.words import counted
-from pytest_failure_taxonomy.watcher import complete
+from pytest_failure_taxonomy.text import safe_text
 
 _FAILED: Final = 1
 _GOOD, _BAD, _NOT_READ = range(3)
@@ -145,7 +145,7 @@ def show(options: argparse.Namespace) -> int:
     elif options.format == "json":
         output.answer_json(report)
     elif options.format == "agent":
-        from pytest_failure_taxonomy.report.render.agent import render
+        from pytest_failure_taxonomy.faces.agent import render
 
         answer(render(report))
     else:
@@ -240,7 +240,7 @@ def convert(options: argparse.Namespace) -> int:
 def _render(options: argparse.Namespace) -> str:
     report = load(options.file)
     if options.augment is not None:
-        from pytest_failure_taxonomy.report.render.junit import augment
+        from pytest_failure_taxonomy.faces.junit import augment
 
         return augment(options.augment, report)
     given: dict[str, Any] = {"family": options.family} if options.family else {}
@@ -268,8 +268,8 @@ def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
 
 
 def _read(options: argparse.Namespace) -> dict[str, Any]:
-    from pytest_failure_taxonomy.recorder.machine import describe_environment
-    from pytest_failure_taxonomy.report.read.foreign import report_from
+    from pytest_failure_taxonomy.logs.foreign import report_from
+    from pytest_failure_taxonomy.survive.machine import describe_environment
 
     return report_from(
         options.source,
@@ -400,8 +400,8 @@ def finalize(options: argparse.Namespace) -> int:
 
 def classify(options: argparse.Namespace) -> int:
     """Print why a run failed of which there is only a log."""
-    from pytest_failure_taxonomy.report.read.log_answer import classify_log
-    from pytest_failure_taxonomy.report.read.log_lines import open_log
+    from pytest_failure_taxonomy.logs.log_answer import classify_log
+    from pytest_failure_taxonomy.logs.log_lines import open_log
 
     code: int | None = options.exit_code
     if code is not None and not -64 <= code <= 255:

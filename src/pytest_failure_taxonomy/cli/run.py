@@ -23,23 +23,18 @@ from pytest_failure_taxonomy.errors import (
     SettingsError,
 )
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
-from pytest_failure_taxonomy.record.observed import ProcessEnd
 from pytest_failure_taxonomy.report.build import own_extension
 from pytest_failure_taxonomy.report.write import (
     refuse_special_file,
     remove_report,
     write_report,
 )
-from pytest_failure_taxonomy.system.interpreter import our_command
-from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
-from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunError
-from pytest_failure_taxonomy.taxonomy.judgement import Stage
-from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.watcher import complete
-from pytest_failure_taxonomy.watcher.complete import complete_run
-from pytest_failure_taxonomy.watcher.crash_output import show_dump
-from pytest_failure_taxonomy.watcher.mailbox import Mailbox
-from pytest_failure_taxonomy.watcher.report_without_plugin import (
+from pytest_failure_taxonomy.survive import complete
+from pytest_failure_taxonomy.survive.complete import complete_run
+from pytest_failure_taxonomy.survive.crash_output import show_dump
+from pytest_failure_taxonomy.survive.mailbox import Mailbox
+from pytest_failure_taxonomy.survive.observed import ProcessEnd
+from pytest_failure_taxonomy.survive.report_without_plugin import (
     Absence,
     Command,
     is_pytest,
@@ -48,7 +43,12 @@ from pytest_failure_taxonomy.watcher.report_without_plugin import (
     timestamp,
     why_unrecorded,
 )
-from pytest_failure_taxonomy.watcher.supervisor import CommandEnd, Supervisor, end_like
+from pytest_failure_taxonomy.survive.supervisor import CommandEnd, Supervisor, end_like
+from pytest_failure_taxonomy.system.interpreter import our_command
+from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunError
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 EXIT_LIMIT: Final = 124
 """The exit code of GNU `timeout`."""
@@ -229,7 +229,7 @@ def _publish(path: Path, report: dict[str, Any], command: list[str]) -> str | No
         tell(f"{path}: the report can't be written: {why}; {right}")
         problem = "could not be written"
     if report["verdict"] is not None and "--failure-taxonomy-github=off" not in command:
-        from pytest_failure_taxonomy.report.render import faces_of_step, show_faces
+        from pytest_failure_taxonomy.faces import faces_of_step, show_faces
 
         for fault in show_faces(report, faces_of_step(), annotate):
             tell(fault)

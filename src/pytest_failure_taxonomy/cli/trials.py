@@ -18,17 +18,17 @@ from pytest_failure_taxonomy.errors import (
     ReportError,
     SettingsError,
 )
-from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.report.read.harness_folders import trials_in
-from pytest_failure_taxonomy.report.read.trials import (
+from pytest_failure_taxonomy.logs.harness_folders import trials_in
+from pytest_failure_taxonomy.logs.trials import (
     Difference,
     Trial,
     report_of,
     words_of_verdict,
 )
-from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.merging import Merger

@@ -27,12 +27,23 @@ from pytest_failure_taxonomy.documents.problems import (
     quoted,
     shown,
 )
-from pytest_failure_taxonomy.errors import FailureTaxonomyError, SettingsError
+from pytest_failure_taxonomy.errors import (
+    FailureTaxonomyError,
+    ReportError,
+    SettingsError,
+)
 from pytest_failure_taxonomy.system.files import name_of_special_file, read_named_file
 from pytest_failure_taxonomy.taxonomy.words import listed
+from pytest_failure_taxonomy.text import safe_text
 
 STDIN: Final = "-"
 """What names standard input where a file can be named."""
+
+
+MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
+"""Of a file that is read as a whole."""
+MAX_WORD: Final = 80
+"""Characters of a key or a value that a message quotes."""
 
 
 def why_no_file(path: Path) -> str | None:
@@ -79,6 +90,28 @@ def read_content(path: Path, limit: int) -> bytes:
         size = f"{limit // 1024} KiB" if is_small else f"{limit // 1024**2} MiB"
         raise WrongError(f"bigger than {size}")
     return content
+
+
+def refusal(where: str | Path, what: str, right: str) -> ReportError:
+    """Return the error that says where, what is wrong, and what would be right."""
+    return ReportError(f"{safe_text(os.fspath(where))}: {what}; {right}")
+
+
+def read_input(path: Path, right: str, *, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """Return the content of a regular file, or of a link to one.
+
+    Args:
+        path: of the file.
+        right: what would be right, for the message of the error.
+        limit: bytes that it may have.
+
+    Raises:
+        ReportError: it can't be read, is no file, or is bigger than the limit.
+    """
+    try:
+        return read_content(path, limit)
+    except WrongError as error:
+        raise refusal(path, error.what, right) from None
 
 
 @contextmanager

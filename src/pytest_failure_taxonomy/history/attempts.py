@@ -10,12 +10,12 @@ from sqlalchemy import delete, insert, select
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.tables import ATTEMPTS, clean_text, started_at
+from pytest_failure_taxonomy.logs.log_lines import marker_in
 from pytest_failure_taxonomy.report.build import (
     baseline_commit,
     object_at,
     own_extension,
 )
-from pytest_failure_taxonomy.report.read.log_lines import marker_in
 from pytest_failure_taxonomy.report.summary import traits_of
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 from pytest_failure_taxonomy.taxonomy.judgement import (

@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.option_files import (
     SIDE_FILES,
     VARIABLE,
 )
-from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.text import safe_text
 
 try:
     from sqlalchemy import URL, Connection, create_engine, event, inspect, text

@@ -23,9 +23,9 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.database import History
 from pytest_failure_taxonomy.history.questions import ALL, Wanted, of_runs
 from pytest_failure_taxonomy.history.tables import ATTEMPTS, RUNS
-from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import listed
+from pytest_failure_taxonomy.text import safe_text
 
 PASSED: Final = "passed"
 UNKNOWN: Final = "unknown"

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.report.build import OWN_NAME
-from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.values import to_dict
+from pytest_failure_taxonomy.text import safe_text
 
 MAX_SECONDS: Final = 2.0
 """How long a run waits at its end for the answer of a history."""

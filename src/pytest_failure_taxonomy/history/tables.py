@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from pytest_failure_taxonomy.report.build import object_at, own_extension
-from pytest_failure_taxonomy.report.text import bench_name
+from pytest_failure_taxonomy.text import bench_name
 
 METADATA: Final = sa.MetaData()
 

@@ -100,7 +100,7 @@ def record_task(
     if status == FAILED:
         reason = UNKNOWN_MARKER
         if log is not None:
-            from pytest_failure_taxonomy.report.read.log_lines import find_marker
+            from pytest_failure_taxonomy.logs.log_lines import find_marker
 
             reason = find_marker(log, known=known)
         elif report is not None:

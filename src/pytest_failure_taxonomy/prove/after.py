@@ -9,9 +9,9 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.prove import causes, rates, recorded
 from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Victim
-from pytest_failure_taxonomy.report.text import first_line
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.text import first_line
 
 _RATE: Final = 0.05
 """What passes have to exclude where nothing says how often it failed."""

@@ -27,10 +27,10 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.search import Walk
 from pytest_failure_taxonomy.report.build import NO_PROOF, JSONObject
-from pytest_failure_taxonomy.report.text import first_line
 from pytest_failure_taxonomy.system.process import ask_git
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
+from pytest_failure_taxonomy.text import first_line
 
 _SHOWN: Final = 5
 """Commits that are told where none is proven, and files."""

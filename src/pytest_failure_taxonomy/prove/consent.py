@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_failure_taxonomy.prove.experiment import Setup
-from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.survive.machine import describe_environment
 from pytest_failure_taxonomy.taxonomy import packaged_table
 
 

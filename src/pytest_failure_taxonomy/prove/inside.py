@@ -27,6 +27,9 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.hooks.guard import Faults
+from pytest_failure_taxonomy.hooks.inspection import attribute_of, entries_of
+from pytest_failure_taxonomy.hooks.session import SessionRecorder
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
 from pytest_failure_taxonomy.prove.search import fewest
 from pytest_failure_taxonomy.prove.state import (
@@ -36,11 +39,8 @@ from pytest_failure_taxonomy.prove.state import (
     put_back,
     random_states,
 )
-from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.recorder.inspection import attribute_of, entries_of
-from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.redaction.secrets import Secrets
+from pytest_failure_taxonomy.survive.writer import Record
 from pytest_failure_taxonomy.system.files import move_high
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import die_with_parent

@@ -3,7 +3,7 @@
 A snapshot is taken in the process that runs the tests, before and after some of them. None of the
 user's code runs meanwhile: objects are told apart by identity, and only what is made of Python's
 own scalars and containers is compared by value and shown. Attributes are read as in
-`recorder/inspection.py`. What a snapshot holds stays alive as long as the snapshot does, so an
+`hooks/inspection.py`. What a snapshot holds stays alive as long as the snapshot does, so an
 identity is never used twice.
 
 All state has a name in a source: an attribute in a module, a class or an instance, a variable in
@@ -32,7 +32,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.recorder import inspection, origin
+from pytest_failure_taxonomy.hooks import inspection, origin
+from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import shortened
@@ -294,7 +295,7 @@ def take_files(project: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-_NO_FOLDERS: Final = origin.NOT_SOURCES | {"__pycache__", "node_modules"}
+_NO_FOLDERS: Final = own_files.NOT_SOURCES | {"__pycache__", "node_modules"}
 
 
 def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 
 def read_packaged(name: str) -> bytes:
@@ -53,3 +54,17 @@ def without_colours(text: str) -> str:
     The last letter of a code would belong to the word behind it, and a code may part a word.
     """
     return _COLOUR.sub("", text) if "\x1b" in text or "\\" in text else text
+
+
+class Redaction(Protocol):
+    """Removes secrets from texts."""
+
+    @property
+    def known(self) -> int:
+        """How many values it knows; texts are searched again when it has learnt more."""
+
+    def redact(self, text: str) -> str:
+        """Return a text without its secrets."""
+
+    def holds_none(self, texts: Sequence[str]) -> bool:
+        """Tell whether it is sure that none of the texts holds a secret."""

@@ -10,16 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy import VERSION
-from pytest_failure_taxonomy.report.text import (
-    CLOSED_FIELDS,
-    cap,
-    cap_between_words,
-    change_texts,
-    encodable,
-)
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judgement import (
     PYTEST_EXIT_CODES,
@@ -29,6 +22,16 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 )
 from pytest_failure_taxonomy.taxonomy.values import to_dict, to_told
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
+from pytest_failure_taxonomy.text import (
+    CLOSED_FIELDS,
+    cap,
+    cap_between_words,
+    change_texts,
+    encodable,
+)
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction import Redaction
 
 JSONObject = dict[str, Any]
 _T = TypeVar("_T")
@@ -119,22 +122,6 @@ _SHOWN: Final[Mapping[type, tuple[str, ...]]] = {
     ev.Stall: ("state", "seconds", "where", "stack", "children"),
 }
 """What a report has of values of which it has not all."""
-
-
-if TYPE_CHECKING:
-
-    class Redaction(Protocol):
-        """Removes secrets from texts."""
-
-        @property
-        def known(self) -> int:
-            """How many values it knows; texts are searched again when it has learnt more."""
-
-        def redact(self, text: str) -> str:
-            """Return a text without its secrets."""
-
-        def holds_none(self, texts: Sequence[str]) -> bool:
-            """Tell whether it is sure that none of the texts holds a secret."""
 
 
 def removed_from(text: str) -> list[str]:

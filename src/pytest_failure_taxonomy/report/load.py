@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from pytest_failure_taxonomy.documents.content import parse_json, path_words
+from pytest_failure_taxonomy.documents.content import (
+    MAX_WORD,
+    parse_json,
+    path_words,
+    read_input,
+    refusal,
+)
 from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS, WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.amend import causes_of_groups
@@ -23,9 +29,8 @@ from pytest_failure_taxonomy.report.build import (
     SCHEMA_VERSION,
 )
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.read.foreign import MAX_WORD, read_input, refusal
-from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
+from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

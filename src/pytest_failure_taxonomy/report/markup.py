@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from pytest_failure_taxonomy.report.text import cap, safe_text
+from pytest_failure_taxonomy.text import cap, safe_text
 
 _MAX_WIDTH: Final = 2_000
 """Characters of one line."""

@@ -24,7 +24,6 @@ from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.report import amend, build
 from pytest_failure_taxonomy.report.build import MAX_FAILURES, MAX_NODEIDS, JSONObject
 from pytest_failure_taxonomy.report.model import FailureReport, Merged, MergedRun
-from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Finding,
@@ -33,6 +32,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import failed_gates
+from pytest_failure_taxonomy.text import safe_text
 
 MAX_GROUPS: Final = 200
 """Groups and causes of one run that its summary keeps, the first ones of each."""

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.text import encodable, safe_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import python_options
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.text import encodable, safe_text
 
 LONGEST_WORD: Final = 400
 """Characters; what is longer is no command for people."""

@@ -14,12 +14,6 @@ from typing import Any, Final, Literal
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.frames import Code, code_of
-from pytest_failure_taxonomy.report.text import (
-    AS_REPORTED,
-    ShownPaths,
-    first_line,
-    safe_text,
-)
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Advice,
@@ -37,6 +31,12 @@ from pytest_failure_taxonomy.taxonomy.words import (
     one_line,
     seconds_words,
     words_at,
+)
+from pytest_failure_taxonomy.text import (
+    AS_REPORTED,
+    ShownPaths,
+    first_line,
+    safe_text,
 )
 
 COUNTED: Final = (

@@ -67,7 +67,7 @@ CACHE_SHARE = 0.8
 PERIOD_SECONDS = 1.0
 SHARE_OF_A_CORE = 0.001
 """How much of a core the looks may take; with many processes there are fewer looks."""
-MEMORY_FILE = "memory"  # as in record/layout.py; a test compares them
+MEMORY_FILE = "memory"  # as in survive/layout.py; a test compares them
 _PADDED_BYTES = 16_384
 """The length of what is written, so that nothing is left of what was written before."""
 MAX_PROCESSES = 256

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.read.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_answer import classify_log
 
 Found = list[tuple[str, str]]
 """What is counted, each with its details; a miss has some, and is printed by the log's name."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.report.read.trials import name_of
+from pytest_failure_taxonomy.logs.trials import name_of
 from tests.benchmarks.accuracy.corpus import (
     Found,
     answer_of,

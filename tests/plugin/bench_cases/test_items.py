@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from defusedxml import ElementTree
 
-from pytest_failure_taxonomy.report.read.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_answer import classify_log
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.render import html, markdown, render
-from pytest_failure_taxonomy.report.render.terminal import detail_lines
+from pytest_failure_taxonomy.faces import html, markdown, render
+from pytest_failure_taxonomy.faces.terminal import detail_lines
 from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import (
     BENCH,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_failure_taxonomy.report.read.trials import name_of
+from pytest_failure_taxonomy.logs.trials import name_of
 from tests.benchmarks.accuracy import (
     bugswarm,
     cidiff,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.read.log_answer import MAX_FAILURES, classify_log
-from pytest_failure_taxonomy.report.read.log_lines import chunks_of
+from pytest_failure_taxonomy.logs.log_answer import MAX_FAILURES, classify_log
+from pytest_failure_taxonomy.logs.log_lines import chunks_of
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 PYTEST_LOG: Final = """\

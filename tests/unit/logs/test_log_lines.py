@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.read import log_lines
-from pytest_failure_taxonomy.report.read.log_lines import (
+from pytest_failure_taxonomy.logs import log_lines
+from pytest_failure_taxonomy.logs.log_lines import (
     MAX_LINE_BYTES,
     TAIL_BYTES,
     chunks_of,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.read.log_lines import (
+from pytest_failure_taxonomy.logs.log_lines import (
     MAX_MARKER_LINE_BYTES,
     find_marker,
     last_marker,

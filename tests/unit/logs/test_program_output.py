@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.read.log_answer import classify_log
-from pytest_failure_taxonomy.report.read.log_lines import chunks_of_text
-from pytest_failure_taxonomy.report.read.output_readers import MAX_COLUMNS
+from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_lines import chunks_of_text
+from pytest_failure_taxonomy.logs.output_readers import MAX_COLUMNS
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.report.read.log_answer import classify_log
-from pytest_failure_taxonomy.report.read.log_lines import chunks_of_text, read_log
-from pytest_failure_taxonomy.report.read.output_readers import (
+from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_lines import chunks_of_text, read_log
+from pytest_failure_taxonomy.logs.output_readers import (
     MAX_LINES_AFTER,
     ToolOutput,
     tool_wordings,

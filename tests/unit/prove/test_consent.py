@@ -9,7 +9,7 @@ import pytest
 
 from pytest_failure_taxonomy.prove.consent import doubts_about
 from pytest_failure_taxonomy.prove.recorded import setup_of
-from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.survive.machine import describe_environment
 from pytest_failure_taxonomy.taxonomy.evidence import Surroundings
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 

@@ -15,12 +15,12 @@ from urllib.parse import quote, quote_plus
 import pytest
 from _pytest._io.saferepr import saferepr
 
-from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.redaction.known_values import KnownValues, secret_values
 from pytest_failure_taxonomy.redaction.marks import Search
 from pytest_failure_taxonomy.redaction.ordinary_values import is_telling
 from pytest_failure_taxonomy.redaction.redactor import Redactor
-from pytest_failure_taxonomy.report.text import cap
+from pytest_failure_taxonomy.redaction.secrets import Secrets
+from pytest_failure_taxonomy.text import cap
 from tests.unit.redaction.samples import random_part, survives
 
 PART: Final = random_part("A-Za-z0-9", 24, "environment")

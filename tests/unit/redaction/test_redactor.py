@@ -268,7 +268,7 @@ def test_problems_of_patterns_are_told_all() -> None:
 def test_the_searches_are_loaded_with_the_first_sign_of_a_secret() -> None:
     """A run whose texts show no sign loads neither the expressions nor the user's library."""
     code = (
-        "import sys; from pytest_failure_taxonomy.recorder.secrets import Secrets;"
+        "import sys; from pytest_failure_taxonomy.redaction.secrets import Secrets;"
         "s = Secrets(); s.redact('assert 1 == 2'); s.redact_arguments(['-q', 'tests']);"
         "print(sorted(name.rpartition('.')[2] for name in sys.modules if '.redaction.' in name));"
         "s.redact('token=a1b2c3d4'); print('regex' in sys.modules)"
@@ -276,7 +276,7 @@ def test_the_searches_are_loaded_with_the_first_sign_of_a_secret() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["['names', 'signs']", "False"]
+    assert done.stdout.splitlines() == ["['names', 'secrets', 'signs']", "False"]
 
 
 @pytest.mark.parametrize(

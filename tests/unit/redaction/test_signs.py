@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.redaction.redactor import Redactor
+from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from tests.helpers.adversarial_texts import units
 from tests.unit.redaction.samples import random_part, survives, tokens

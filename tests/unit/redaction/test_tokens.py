@@ -12,7 +12,7 @@ from _pytest._io.saferepr import saferepr
 
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.redaction.signs import known_tokens
-from pytest_failure_taxonomy.report.text import cap
+from pytest_failure_taxonomy.text import cap
 from tests.unit.redaction.samples import survives, tokens
 
 TOKENS: Final = tokens()

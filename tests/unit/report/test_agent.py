@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.faces.agent import MAX_WEIGHT, SECTIONS, render
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.render.agent import MAX_WEIGHT, SECTIONS, render
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     GitState,

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from pytest_failure_taxonomy.report import render as faces
-from pytest_failure_taxonomy.report.build import OWN_NAME
-from pytest_failure_taxonomy.report.render import (
+from pytest_failure_taxonomy import faces
+from pytest_failure_taxonomy.faces import (
     FORMATS,
     ci,
     issue,
@@ -25,7 +24,7 @@ from pytest_failure_taxonomy.report.render import (
     render,
     show_faces,
 )
-from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
+from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Faces,
     InFlightTest,
@@ -38,6 +37,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.text import CLOSED_FIELDS, change_texts
 from tests.helpers.reports import (
     A_PROOF,
     assert_valid_report,

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.faces.ctrf import WITHOUT_TESTS, render
+from pytest_failure_taxonomy.logs.foreign import report_from
 from pytest_failure_taxonomy.report.merging import merge_reports
-from pytest_failure_taxonomy.report.read.foreign import report_from
-from pytest_failure_taxonomy.report.render.ctrf import WITHOUT_TESTS, render
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     ContinuousIntegration,

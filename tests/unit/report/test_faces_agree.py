@@ -11,11 +11,11 @@ from typing import Any, Final
 import pytest
 from defusedxml import ElementTree
 
+from pytest_failure_taxonomy.faces import agent, issue, render
+from pytest_failure_taxonomy.faces.junit import XUNIT1
+from pytest_failure_taxonomy.faces.terminal import detail_lines
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.attempts import recover
-from pytest_failure_taxonomy.report.render import agent, issue, render
-from pytest_failure_taxonomy.report.render.junit import XUNIT1
-from pytest_failure_taxonomy.report.render.terminal import detail_lines
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,

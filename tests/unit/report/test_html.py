@@ -21,11 +21,10 @@ from pytest_failure_taxonomy.bench.comparing import (
     evaluate_against_baseline,
 )
 from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.faces.html import render
+from pytest_failure_taxonomy.faces.html.rows import timing_of
 from pytest_failure_taxonomy.report.frames import code_of, line_class
-from pytest_failure_taxonomy.report.render.html import render
-from pytest_failure_taxonomy.report.render.html.rows import timing_of
 from pytest_failure_taxonomy.report.summary import summarise
-from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_texts
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Counts,
@@ -35,6 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestRun,
 )
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
+from pytest_failure_taxonomy.text import CLOSED_FIELDS, change_texts
 from tests.helpers.page_scenes import (
     SCENES,
     many,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from junitparser import JUnitXml
 
 from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.report.render.junit import XUNIT1, XUNIT2, address, render
+from pytest_failure_taxonomy.faces.junit import XUNIT1, XUNIT2, address, render
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,

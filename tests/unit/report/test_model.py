@@ -22,7 +22,6 @@ from pytest_failure_taxonomy.report import model
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.load import load_report, parse_report
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, is_closed
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
@@ -30,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     RecoveryAction,
     Stage,
 )
+from pytest_failure_taxonomy.text import CLOSED_FIELDS, is_closed
 from tests.helpers.report_schema import packaged_schema
 from tests.helpers.reports import assert_valid_report, make_report
 

@@ -9,20 +9,20 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from pytest_failure_taxonomy.faces import FORMATS, render
+from pytest_failure_taxonomy.faces.agent import render as render_for_agents
+from pytest_failure_taxonomy.faces.terminal import (
+    causes_with_tests,
+    verdict_lines,
+)
 from pytest_failure_taxonomy.report.amend import amend_report, with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.report.merging import merge_reports
 from pytest_failure_taxonomy.report.model import FailureReport, Proof
-from pytest_failure_taxonomy.report.render import FORMATS, render
-from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
-from pytest_failure_taxonomy.report.render.terminal import (
-    causes_with_tests,
-    verdict_lines,
-)
 from pytest_failure_taxonomy.report.summary import proof_words, summarise
-from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import Location, ProcessExit
+from pytest_failure_taxonomy.text import AS_REPORTED, ShownPaths
 from tests.helpers.reports import A_PROOF, make_failure, make_report, make_run
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs/reference/proofs.md"

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
+from pytest_failure_taxonomy.faces.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import summarise
-from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, Surroundings
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.text import ShownPaths
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 
 REFUSED: Final = "nothing listens on 127.0.0.1:5439: fixture db (test_mix.py:5)"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report import text as text_module
-from pytest_failure_taxonomy.report.text import (
+from pytest_failure_taxonomy import text as text_module
+from pytest_failure_taxonomy.text import (
     AS_REPORTED,
     MAX_ONE_LINE,
     ShownPaths,

@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import RESERVE_BYTES
-from pytest_failure_taxonomy.record.write import allocate_file
 from pytest_failure_taxonomy.report.write import encode, write_report
+from pytest_failure_taxonomy.survive.layout import RESERVE_BYTES
+from pytest_failure_taxonomy.survive.writer import allocate_file
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.files import open_folder
 from pytest_failure_taxonomy.system.interpreter import isolate_module

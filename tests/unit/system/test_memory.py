@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import MEMORY
-from pytest_failure_taxonomy.record.observed import parse_memory, read_memory
+from pytest_failure_taxonomy.survive.layout import MEMORY
+from pytest_failure_taxonomy.survive.observed import parse_memory, read_memory
 from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.files import open_folder
 from pytest_failure_taxonomy.system.process import (

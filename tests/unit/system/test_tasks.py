@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from pytest_failure_taxonomy.survive.stalls.stacks import parse_faulthandler
 from pytest_failure_taxonomy.system.tasks import (
     outer_frames,
     text_of_tasks,
     waiting_tasks,
 )
-from pytest_failure_taxonomy.watcher.stalls.stacks import parse_faulthandler
 
 
 async def get(queue: asyncio.Queue[int]) -> int:

@@ -1,0 +1,187 @@
+"""The faces of a report: other formats, for people and for the programs that they have.
+
+Each is a function of a module. That is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
+from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.write import replace_file
+from pytest_failure_taxonomy.taxonomy.evidence import Faces
+from pytest_failure_taxonomy.text import safe_text
+
+FORMATS: Final[Mapping[str, str]] = {
+    "junit": "JUnit XML, as Jenkins, GitLab and many others read it",
+    "ctrf": "CTRF, a JSON format of test results",
+    "github": "annotations of GitHub Actions, as workflow commands",
+    "markdown": "a summary in Markdown, as on the page of a GitHub Actions job",
+    "gitlab": "GitLab's code quality report, as JSON",
+    "html": "one HTML page with everything in it",
+    "issue": "an issue for each cause, as JSON for what opens and closes them",
+}
+"""The names of the formats, and what each is."""
+
+LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsafe")}
+"""What formats import that is not this package's nor Python's."""
+
+_MISSING: Final = {
+    "html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"
+}
+_OF_MANY: Final = {
+    "github": ("ci", "render_for_github"),
+    "gitlab": ("ci", "render_for_gitlab"),
+    "proofs": ("markdown", "render_proofs"),
+}
+"""Modules and functions of formats whose module has more than one."""
+_OUTPUTS: Final = re.compile(
+    r"^reason=\w+\nkind=[\w.]+\nretryable=(true|false|)$", re.MULTILINE
+)
+"""What a red run has given to its step."""
+_LEADING: Final = ("false", "", "true")
+"""Which of several red runs of a step its outputs are of: the first that is the least retryable."""
+_MAX_OUTPUTS: Final = 2**20
+"""GitHub takes no more outputs of a job."""
+
+
+def render(name: str, report: JSONObject, **options: Any) -> str:
+    """Return a report in one of the `FORMATS`; `options` are those of its function.
+
+    Raises:
+        ReportError: a library that the format needs is missing; the message says how to get it.
+    """
+    if (missing := missing_library(name)) is not None:
+        raise ReportError(missing)
+    module, function = _OF_MANY.get(name, (name, "render"))
+    renders = getattr(import_module(f"{__name__}.{module}"), function)
+    text: str = renders(report, **options)
+    return text
+
+
+def missing_library(name: str) -> str | None:
+    """Say which library a format needs and does not find; `None` if it has all."""
+    with suppress(ImportError, ValueError):  # of finders that others have installed
+        if all(map(find_spec, LIBRARIES.get(name, ()))):
+            return None
+    return _MISSING[name]
+
+
+def show_faces(
+    report: JSONObject,
+    faces: Faces,
+    annotate: Callable[[str], object] | None = None,
+    kept: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Show the faces of a run; return in words what could not be shown.
+
+    Args:
+        report: the report's JSON object.
+        faces: what to show.
+        annotate: called with each line for GitHub; `None` for the files alone.
+        kept: for the HTML page, what it shows of the cases of benches, by run id.
+    """
+    problems: list[str] = []
+    family, pages = {"family": faces.junit_family}, {"kept": kept or {}}
+    for name, path, options in (
+        ("junit", faces.junit, family),
+        ("html", faces.html, pages),
+    ):
+        if path is not None:
+            with _told(name, problems):
+                replace_file(Path(path), render(name, report, **options))
+    if faces.summary is not None:
+        with _told("step summary", problems):
+            _append_summary(faces.summary, report)
+    if faces.output is not None and report["verdict"] is not None:
+        with _told("step outputs", problems):
+            _append_outputs(faces.output, report["verdict"])
+    if faces.github and annotate is not None:
+        with _told("annotations", problems):
+            for line in render("github", report).splitlines():
+                annotate(line)
+    return problems
+
+
+@contextmanager
+def _told(name: str, problems: list[str]) -> Iterator[None]:
+    """Go on without a face that fails: its fault is one line."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        words = f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            words = f"it can't be written: {error.strerror}"
+        elif isinstance(error, FailureTaxonomyError):
+            words = str(error)
+        problems.append(f"{name}: {safe_text(words)}")
+
+
+def faces_of_step() -> Faces:
+    """Return what the step of a job on GitHub is to be given; nothing outside of one."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return Faces()
+    return Faces(
+        github=True,
+        summary=os.environ.get("GITHUB_STEP_SUMMARY") or None,
+        output=os.environ.get("GITHUB_OUTPUT") or None,
+    )
+
+
+def append_proofs(report: JSONObject) -> list[str]:
+    """Append what is proven to the summary of a step on GitHub, if this is one.
+
+    Returns:
+        In words, what could not be written.
+    """
+    problems: list[str] = []
+    if (path := faces_of_step().summary) is not None:
+        with _told("step summary", problems):
+            _append_summary(path, report, "proofs")
+    return problems
+
+
+def _append_summary(path: str, report: JSONObject, name: str = "markdown") -> None:
+    """Append a format to the summary of a step, which other commands may have begun."""
+    from pytest_failure_taxonomy.faces.markdown import MAX_BYTES
+
+    try:
+        used = os.stat(path).st_size
+    except OSError:
+        used = 0
+    room = MAX_BYTES - used
+    text = render(name, report, room=room)
+    if len(text.encode("utf-8", "replace")) > room:
+        raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
+    _append(path, text)
+
+
+def _append_outputs(path: str, verdict: JSONObject) -> None:
+    """Give a step its outputs, unless an earlier run of it failed in a way that a retry helps less.
+
+    What is not given is empty, and of two values of one output GitHub takes the last. So a green
+    run gives none: it would wipe those of a red run before it.
+    """
+    retryable = {True: "true", False: "false"}.get(verdict["retryable"], "")
+    earlier: list[str] = []
+    with suppress(OSError), Path(path).open("rb") as file:
+        earlier = _OUTPUTS.findall(file.read(_MAX_OUTPUTS).decode("utf-8", "replace"))
+    if any(_LEADING.index(each) <= _LEADING.index(retryable) for each in earlier):
+        return
+    # Reasons and kinds are plain words, and can hold no line.
+    reason, kind = safe_text(verdict["reason"]), safe_text(verdict["kind"])
+    _append(path, f"reason={reason}\nkind={kind}\nretryable={retryable}\n")
+
+
+def _append(path: str, text: str) -> None:
+    """Append to a file that other steps of a job write, too; it is made if it is not there."""
+    with Path(path).open("ab") as file:
+        file.write(text.encode("utf-8", "replace"))

@@ -1,0 +1,480 @@
+"""A report for agents: why the run failed and what to do next, in at most 2,000 tokens.
+
+The format is documented in docs/reference/agent-format.md and stable; this is its second version.
+Seven sections, always all of them and in one order; each begins in the first column, and all else
+is indented, so that no text of a test can pass for a section. There is no Markdown in it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.reproduce import reproduction_of, start_of
+from pytest_failure_taxonomy.report.summary import (
+    HIDES,
+    CauseSummary,
+    RunSummary,
+    advice_of,
+    other_kinds,
+    place_words,
+    raised_words,
+    stall_words,
+    states_words,
+    summarise,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import (
+    and_more,
+    counted,
+    counts_in_words,
+    one_line,
+    seconds_words,
+)
+from pytest_failure_taxonomy.text import first_line, safe_text, that_fit
+
+VERSION: Final = 2
+MAX_TOKENS: Final = 2_000
+MAX_WEIGHT: Final = 4 * MAX_TOKENS - 600
+"""Of the whole answer, in quarters of a token, with some to spare; at most as many characters."""
+_WEIGHTS: Final = {
+    **dict.fromkeys(map(chr, range(0x80)), 2),
+    **dict.fromkeys("abcdefghijklmnopqrstuvwxyz _\n", 1),
+    **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", 4),
+    **dict.fromkeys("0123456789", 3),
+    "\\": 8,
+}
+"""Small letters make words, of four letters a token; capitals make names, but also base64, where
+each letter is a token of its own, as are many digits of hashes. A backslash begins an escape.
+docs/reference/agent-format.md has what was measured."""
+_OTHER_WEIGHT: Final = 12
+
+SECTIONS: Final = (
+    "format",
+    "verdict",
+    "try",
+    "failures",
+    "changed",
+    "in flight",
+    "reproduce",
+)
+"""How the sections begin, in their order."""
+
+_MOST_CAUSES: Final = 5
+_MOST_IN_FLIGHT: Final = 3
+_MOST_COMMANDS: Final = 5
+_MOST_NOTES: Final = 3
+_LONGEST_LINE: Final = 240
+_LONGEST_NODEID: Final = 160
+_LONGEST_TRACEBACK_LINE: Final = 160
+_OF_REST: Final = 160
+"""For the line that says how many causes are not shown."""
+_OF_LISTED: Final = 600
+"""For causes that are listed without a traceback."""
+_LEAST_OF_TRACEBACK: Final = 250
+_CUT: Final = "  (cut)"
+_BELOW: Final = "   "
+"""Before a line that belongs to the one above."""
+_QUOTE: Final = "     | "
+"""Before a line of a traceback."""
+_GAP: Final = "..."
+_MOST_GAPS: Final = 4
+
+_RETRY_HELPS: Final = {True: "yes", False: "no", None: "not known"}
+_TELLING: Final = re.compile(
+    r"^(E( |$)|>|\S.*:[0-9]+: |[A-Za-z_][\w.]*(Error|Exception)\b)"
+)
+"""Lines of pytest's tracebacks that say what was raised, and where."""
+
+_UNENDED: Final = {
+    True: "pytest still runs; ask again when it has ended",
+    False: "its pytest is gone; complete the report by: failure-taxonomy finalize REPORT",
+    None: "pytest still runs, or has died and nobody has completed its report",
+}
+"""What is said of a report that is `running`, by whether its pytest lives."""
+
+
+def render(
+    report: JSONObject, *, now: datetime | None = None, is_alive: bool | None = None
+) -> str:
+    """Return the report for an agent: at most `MAX_WEIGHT` characters, the verdict first.
+
+    Args:
+        report: the report's JSON object.
+        now: of a tool that is asked, which also says how long ago the run began; the same report
+            gives the same answer without it.
+        is_alive: whether the pytest of a report that is `running` lives; `None` if not known.
+    """
+    report = known_so_far(report)
+    summary = summarise(report)
+    # Each has its weight, and `failures` gets what all the others leave.
+    parts = {
+        "format": _within([f"format: {VERSION}"], 100),
+        "verdict": _section(_verdict(report, summary, now, _UNENDED[is_alive]), 1_600),
+        "try": _section(_advice(report, summary), 700),
+        "changed": _section(_changes(report, summary), 600),
+        "in flight": _section(_in_flight(report), 1_400),
+        "reproduce": _within(_commands(report, summary), 1_200),
+    }
+    left = MAX_WEIGHT - sum(map(_weight, parts.values()))
+    more = "ask `cause`" if now else "failure-taxonomy show --all REPORT"
+    parts["failures"] = _failures(report, summary, left, more)
+    return "".join(parts[name] for name in SECTIONS)
+
+
+def known_so_far(report: JSONObject) -> JSONObject:
+    """Return a report without the guess of one that is `running` that its pytest has vanished."""
+    if report["completeness"] == "running":
+        causes = [
+            cause for cause in report["causes"] if cause["kind"] != "process.vanished"
+        ]
+        report = {
+            **report,
+            "causes": causes,
+            "verdict": report["verdict"] if causes else None,
+        }
+    return report
+
+
+def nothing_of(report: JSONObject, ended: str) -> str:
+    """Return what is said where a report has nothing, which of one that is `running` says little.
+
+    Until its run ends, only what stalls is written into it.
+    """
+    return "not known yet" if report["completeness"] == "running" else ended
+
+
+def render_cause(report: JSONObject, number: int) -> str:
+    """Return all of one cause in the same form, with the room of the whole answer.
+
+    Args:
+        report: the report's JSON object.
+        number: of the cause, counted from 1 in the report's order.
+    """
+    summary = summarise(report)
+    cause = summary.causes[number - 1]
+    key = _line(f"key: {cause.key}")
+    head = f"cause: {number} of {summary.causes_count}\n{key}\n"
+    tests = _section([f"tests: {len(cause.nodeids):,}", *cause.nodeids], 1_600)
+    commands = render_commands(report, number)
+    room = MAX_WEIGHT - sum(map(_weight, (head, tests, commands)))
+    return f"{head}{_entry(number, cause, room)}{tests}{commands}"
+
+
+def render_commands(report: JSONObject, number: int | None = None) -> str:
+    """Return the section of commands alone; with a number, those of this cause."""
+    summary = summarise(report)
+    if number is not None:
+        summary = replace(summary, causes=summary.causes[number - 1 : number])
+        report = {**report, "in_flight": []}
+    return _within(_commands(report, summary), 1_200)
+
+
+def render_section(head: str, entries: Iterable[Iterable[str]]) -> str:
+    """Return an answer of one section in the same form, of as many lines as there is room for.
+
+    Args:
+        head: its first line, in words of our own.
+        entries: of each the first line, and those below it.
+    """
+    lines = [head]
+    for first, *others in entries:
+        lines.append(first)
+        lines += (f"{_BELOW}{text}" for text in others)
+    return _section(lines, MAX_WEIGHT)
+
+
+def _weight(text: str) -> int:
+    return sum(_WEIGHTS.get(each, _OTHER_WEIGHT) for each in text)
+
+
+def _section(lines: Iterable[str], room: int) -> str:
+    """Return a section of lines that may quote anybody; the first one begins in column one."""
+    first, *others = lines
+    head = _line(first, _LONGEST_LINE + len("verdict: "), indent=0)
+    return _within([head, *map(_line, others)], room)
+
+
+def _within(lines: Iterable[str], room: int) -> str:
+    """Return as many whole lines as there is room for, and say where that is not all."""
+    whole = [f"{line}\n" for line in lines]
+    cut = f"{_CUT}\n"
+    kept = that_fit(whole, room - _weight(cut), _weight)
+    if len(kept) < len(whole):
+        kept.append(cut)
+    return "".join(kept)
+
+
+def _line(text: str, limit: int = _LONGEST_LINE, *, indent: int = 2) -> str:
+    return " " * indent + _fit(safe_text(text, limit), 2 * limit)
+
+
+def _fit(text: str, room: int) -> str:
+    """Return one line within a weight; a text of many languages is heavier than it is long."""
+    if _weight(text) <= room:
+        return text
+    return "".join(that_fit(text, room - _weight("…"), _weight)) + "…"
+
+
+def _verdict(
+    report: JSONObject, summary: RunSummary, now: datetime | None, unended: str
+) -> Iterator[str]:
+    verdict = report["verdict"]
+    if report["completeness"] == "running":
+        yield "verdict: not known yet"
+        yield unended
+    elif verdict is None:
+        yield "verdict: no failure"
+    else:
+        yield f"verdict: {summary.headline}"
+    if verdict is not None:
+        yield from _codes(verdict)
+        if not report["failures"] and not report["collection_errors"]:
+            for piece in verdict["evidence"][:_MOST_NOTES]:
+                yield f"evidence: {first_line(piece['detail'])}"
+    yield _end_words(report["exit"])
+    is_recorded = report["environment"]["pytest"] != "unknown"
+    counts = counts_in_words(report["summary"], _COUNTED)
+    if not counts:
+        counts = nothing_of(report, "none ran" if is_recorded else "not known")
+    yield f"tests: {counts}"
+    yield _start_words(report, now, is_recorded=is_recorded)
+    if report["completeness"] == "reconstructed":
+        yield "the report was made from what was left of the run; it may lack details"
+    for note in summary.notes[:_MOST_NOTES]:
+        yield f"note: {first_line(note)}"
+
+
+def _codes(verdict: JSONObject) -> Iterator[str]:
+    yield f"is: {verdict['reason']} {verdict['kind']}"
+    if verdict["charge_to"]:
+        yield f"charge to: {verdict['charge_to']}"
+    yield f"confidence: {verdict['confidence']}"
+    if others := other_kinds(verdict):
+        yield f"could also be: {', '.join(others)}"
+
+
+_COUNTED: Final = (
+    "failed",
+    "errors",
+    "passed",
+    "skipped",
+    "xfailed",
+    "xpassed",
+    "flaky",
+    "in_flight",
+    "not_run",
+)
+
+
+def _end_words(end: JSONObject) -> str:
+    if end["signal"]:
+        return f"ended by: {end['signal']}"
+    if end["code"] is None:
+        return "exit code: not known"
+    name = f" ({end['name']})" if end["name"] else ""
+    return f"exit code: {end['code']}{name}"
+
+
+def _start_words(report: JSONObject, now: datetime | None, *, is_recorded: bool) -> str:
+    """Say when a run began, and by which command.
+
+    A run without this plugin leaves the report of the one before, which is not the last run then.
+    """
+    began = datetime.fromisoformat(report["run"]["started_at"])
+    ago = ""
+    if now is not None:
+        # By a clock that differs it may begin after now.
+        seconds = max(0.0, (now - began).total_seconds())
+        ago = f", {seconds_words(seconds)} ago"
+    program = start_of(report)[1] if is_recorded else []
+    args = report["run"]["invocation"]["args"]
+    command = shlex.join([*program, *args]) or "not known"
+    words = f"run: began {began:%Y-%m-%d %H:%M:%S} UTC{ago}: {command}"
+    return safe_text(words, _LONGEST_NODEID)
+
+
+def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
+    verdict = report["verdict"]
+    if verdict is None:
+        if report["completeness"] == "running":
+            yield "try: wait, or complete the report"
+            yield "if pytest has died: failure-taxonomy finalize REPORT"
+        else:
+            yield "try: nothing to do"
+        return
+    first, *others = advice_of(report).steps
+    yield f"try: {first}"
+    for step in others:
+        yield f"then: {step}"
+    if summary.causes_count == 1 and (fix := summary.causes[0].mend):
+        yield fix  # of several, each has its own below
+    yield f"retry helps: {_RETRY_HELPS[verdict['retryable']]}"
+    if summary.advice.endswith(HIDES):
+        yield "beware: a retry of the failed tests alone passes, and hides the cause"
+    if verdict["failure_type"]:
+        yield f"failure type: {verdict['failure_type']}"
+
+
+def _failures(report: JSONObject, summary: RunSummary, room: int, more: str) -> str:
+    """Return the causes, and a traceback of each, within the room."""
+    causes = summary.causes
+    if not causes:
+        return f"failures: {nothing_of(report, 'none')}\n"
+    failed = sum(cause.count for cause in causes)
+    parts = [f"failures: {failed}, causes: {summary.causes_count}\n"]
+    room -= _weight(parts[0]) + _OF_REST
+    shown = causes[:_MOST_CAUSES]
+    others = causes[_MOST_CAUSES : 2 * _MOST_CAUSES]
+    kept = _OF_LISTED if others else 0
+    room -= kept
+    for number, cause in enumerate(shown):
+        share = room // (len(shown) - number)
+        part = _entry(number + 1, cause, share)
+        room -= _weight(part)
+        parts.append(part)
+    lines = []
+    for number, cause in enumerate(others, len(shown) + 1):
+        first = next(_words_of_cause(cause))
+        lines.append(_line(f"{number}. {first}") + "\n")
+    listed = that_fit(lines, room + kept, _weight)
+    parts += listed
+    rest = summary.causes_count - len(shown) - len(listed)
+    if rest > 0:
+        parts.append(f"  and {counted(rest, 'more cause')}: {more}\n")
+    return "".join(parts)
+
+
+def _entry(number: int, cause: CauseSummary, room: int) -> str:
+    first, *others = _words_of_cause(cause)
+    lines = [f"{number}. {first}", *(f"{_BELOW}{words}" for words in others)]
+    head = _within(map(_line, lines), room)
+    room -= _weight(head)
+    traceback = cause.code.with_count
+    if not traceback or room < _LEAST_OF_TRACEBACK:
+        return head
+    longest = _LONGEST_TRACEBACK_LINE
+    quoted = []
+    for line in filter(str.strip, traceback.splitlines()):
+        text = _fit(safe_text(line.expandtabs(4), longest), 2 * longest)
+        quoted.append(f"{_QUOTE}{text}".rstrip())
+    return head + "".join(f"{line}\n" for line in _telling(quoted, room))
+
+
+def _telling(lines: list[str], room: int) -> Iterator[str]:
+    """Yield the lines that say most: what was raised and where, then what leads to it.
+
+    Where not all have room, those of pytest's marks (`>` and `E`) and of places are taken from the
+    end; then their neighbours, as far as there is room. `...` stands for what is left out.
+    """
+    marks = [
+        at for at, line in enumerate(lines) if _TELLING.match(line.removeprefix(_QUOTE))
+    ]
+    # The last ones first, and each once.
+    order = dict.fromkeys((*reversed(marks), *reversed(range(len(lines)))))
+    gap = f"{_QUOTE}{_GAP}"
+    room -= _MOST_GAPS * (_weight(gap) + 1)
+    shown = that_fit(order, room, lambda at: _weight(lines[at]) + 1)
+    last = -1
+    gaps = 0
+    for at in sorted(shown):
+        if at > last + 1 and gaps < _MOST_GAPS:
+            gaps += 1
+            yield gap
+        yield lines[at]
+        last = at
+
+
+def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
+    yield f"{cause.count:,} x {cause.text}"
+    if cause.mend:
+        yield cause.mend
+    yield f"is: {cause.reason} {cause.kind}"
+    if cause.nodeids:
+        nodeid = safe_text(cause.nodeids[0], _LONGEST_NODEID)
+        yield f"test: {nodeid}{and_more(len(cause.nodeids) - 1)}"
+    for failure in cause.failures[:1]:
+        raised, place = (failure.get(name) for name in ("exception", "location"))
+        if raised is not None:
+            message = one_line(raised["message"])
+            if not message or message not in cause.text:
+                yield f"raised: {raised_words(raised)}"
+        if place is not None:
+            yield f"at: {place_words(place)}"
+    if cause.owner:
+        yield f"owner: {cause.owner} {cause.package or ''}".rstrip()
+    if cause.charge_to:
+        yield f"charge to: {cause.charge_to}"
+    if cause.history:
+        yield f"history: {cause.history}"
+    yield from (f"proof: {line}" for line in cause.proof)
+
+
+def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
+    git = report["environment"]["git"] or {}
+    states = states_words(
+        Counter(cause.state for cause in summary.causes if cause.state)
+    )
+    if not states:
+        states = nothing_of(report, "not known, the run keeps no history")
+    yield f"changed: {states}"
+    if git.get("commit"):
+        branch = f" on {git['branch']}" if git.get("branch") else ""
+        dirty = ", with changes that are not committed" if git.get("dirty") else ""
+        yield f"commit: {git['commit'][:40]}{branch}{dirty}"
+    passed = dict.fromkeys(cause.last_passed_commit for cause in summary.causes)
+    for commit in [*filter(None, passed)][:_MOST_NOTES]:
+        yield f"its tests last passed at: {commit[:40]}"
+    changed = dict.fromkeys(cause.changed for cause in summary.causes)
+    yield from [*filter(None, changed)][:_MOST_NOTES]
+
+
+def _in_flight(report: JSONObject) -> Iterator[str]:
+    tests = report["in_flight"]
+    stalls = report["stalls"]
+    count = counted(len(tests), "test")
+    if not tests and not stalls:
+        count = nothing_of(report, "none")
+    yield f"in flight: {count}"
+    for test in tests[:_MOST_IN_FLIGHT]:
+        lasted = seconds_words(test["elapsed_seconds"])
+        since = f", for {lasted}" if lasted else ""
+        nodeid = safe_text(test["nodeid"], _LONGEST_NODEID)
+        yield f"{nodeid} ({test['phase']}{since})"
+        if test["stall"]:
+            yield f"{_BELOW}{stall_words(test['stall'])}"
+        if test["stack"]:
+            yield f"{_BELOW}crashed at: {first_line(test['stack'])}"
+        if test["output"]:
+            printed = [line for line in test["output"].splitlines() if line.strip()]
+            for line in printed[-2:]:
+                yield _BELOW + safe_text(f"printed: {line}", 160)
+    for stall in stalls[:_MOST_IN_FLIGHT]:
+        yield f"stalled: {stall['what']}"
+        yield f"{_BELOW}{stall_words(stall)}"
+
+
+def _commands(report: JSONObject, summary: RunSummary) -> Iterator[str]:
+    """Yield a command for each cause, its proof's or its first test, and for what was running."""
+    run = reproduction_of(report)
+    found = []
+    for cause in summary.causes:
+        first = next(iter(cause.nodeids), "")
+        found.append(cause.proof_command or run.command(first))
+    found += [run.command(test["nodeid"]) for test in report["in_flight"]]
+    commands = [*dict.fromkeys(filter(None, found))]
+    if not commands:
+        yield "reproduce: no single test"
+        return
+    yield _fit(f"reproduce: in {safe_text(run.folder)}", 500)
+    yield from (f"  {command}" for command in commands[:_MOST_COMMANDS])
+    rest = len(commands) - _MOST_COMMANDS
+    if rest > 0:
+        words = counted(rest, "more command")
+        yield f"  without: {words}, which each cause has of its own"
+    yield from (_line(f"without: {words}") for words in run.missing)

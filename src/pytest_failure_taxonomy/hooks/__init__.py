@@ -1,0 +1,1 @@
+"""What pytest's hooks see becomes facts; and one run, from its start to its report."""

@@ -1,0 +1,103 @@
+"""How each test of a run has ended, where the history or known failures ask for it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from pytest_failure_taxonomy.hooks.guard import Faults
+from pytest_failure_taxonomy.redaction.secrets import NodeIds
+from pytest_failure_taxonomy.taxonomy.evidence import TestOutcome, TestRun
+
+MAX_TESTS: Final = 200_000
+"""How many tests are kept; of more, none is: a list with holes would pass for whole."""
+
+
+class _Kept:
+    """One test, as far as it is known."""
+
+    __slots__ = ("has_failed_before", "outcome", "seconds", "start", "worker")
+
+    def __init__(self, start: float | None, worker: str | None) -> None:
+        self.outcome: TestOutcome | None = None
+        self.has_failed_before = False
+        self.seconds = 0.0
+        self.start = start
+        self.worker = worker
+
+
+class EveryTest:
+    """A plugin that keeps how each test ended, in the process that writes the report.
+
+    It is there where that was asked for: for the history and known failures. One call a phase.
+    """
+
+    def __init__(self, faults: Faults, nodeids: NodeIds, started_at: float) -> None:
+        """Begin.
+
+        Args:
+            faults: of the run.
+            nodeids: takes secrets out of node ids.
+            started_at: when the run began, in seconds of `time.time()`.
+        """
+        self._faults = faults
+        self._nodeids = nodeids
+        self._started_at = started_at
+        self._tests: dict[str, _Kept] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a phase to its test."""
+        try:
+            kept = self._tests.get(report.nodeid)
+            if kept is None:
+                start, worker = (
+                    getattr(report, "start", None),
+                    getattr(report, "worker_id", None),
+                )
+                kept = self._tests[report.nodeid] = _Kept(start, worker)
+            kept.seconds += report.duration
+            if report.outcome == "passed":
+                if report.when == "call" and not hasattr(report, "context"):
+                    passed: TestOutcome = (
+                        "xpassed" if hasattr(report, "wasxfail") else "passed"
+                    )
+                    kept.outcome = "flaky" if kept.has_failed_before else passed
+            elif hasattr(report, "context"):
+                pass  # after a failed subtest its test's own follows
+            elif str(report.outcome) == "rerun":  # pytest-rerunfailures
+                kept.outcome, kept.has_failed_before = "failed", True
+            elif report.outcome == "skipped":
+                kept.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+            elif report.when == "call":
+                kept.outcome = "failed"
+            elif kept.outcome != "failed" or kept.has_failed_before:
+                kept.outcome = "error"
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
+            self._faults.add("pytest_runtest_logreport", error)
+
+    def tests(self) -> tuple[TestRun, ...] | None:
+        """Return all tests that have ended, in order of their start; `None` if they are too many.
+
+        A test that was tried again and never passed has failed.
+        """
+        if len(self._tests) > MAX_TESTS:
+            return None
+        ended = {
+            name: kept for name, kept in self._tests.items() if kept.outcome is not None
+        }
+        shown = self._nodeids.shown_of_all(list(ended))
+        found = [
+            TestRun(
+                nodeid=nodeid,
+                outcome=kept.outcome or "failed",
+                start_seconds=None
+                if kept.start is None
+                else max(0.0, kept.start - self._started_at),
+                duration_seconds=kept.seconds,
+                worker=kept.worker,
+            )
+            for nodeid, kept in zip(shown, ended.values(), strict=True)
+        ]
+        return tuple(sorted(found, key=lambda each: each.start_seconds or 0.0))

@@ -1,0 +1,417 @@
+"""What happened in a run besides tests that passed, in memory and in the record on disk.
+
+pytest passes the report of a failed test and the exception behind it to two hooks.
+`ExceptionMemory` describes the exception and keeps that until the report comes by; `EventLog` keeps
+all failures and errors.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pytest
+
+from pytest_failure_taxonomy.hooks import comparisons, exceptions, inspection
+from pytest_failure_taxonomy.hooks.attribution import ask_user
+from pytest_failure_taxonomy.hooks.guard import Faults
+from pytest_failure_taxonomy.hooks.ledger import Ledger
+from pytest_failure_taxonomy.hooks.origin import OriginFinder, place_of
+from pytest_failure_taxonomy.redaction.secrets import (
+    NodeIds,
+    Secrets,
+    changed_secrets,
+    redacted,
+)
+from pytest_failure_taxonomy.survive.writer import Record, to_json
+from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.text import cap_between_words
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+
+T = TypeVar("T")
+
+
+_ATTRIBUTE: Final = "_failure_taxonomy"
+"""The attribute by which a worker's report carries the description to the controller."""
+
+_ASYNC_TEST: Final = "async def functions are not natively supported"
+"""What pytest says of an async test that no plugin has taken."""
+_PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
+"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
+
+MAX_NOTED: Final = 20
+"""Warnings and empty files that are kept to say why no test was found."""
+_RESERVE: Final = 4 << 20
+"""Bytes of address space that a `MemoryError` sets free. A test that fails of one still has all
+that it has asked for, and what describes the failure, and its modules, must fit in beside it."""
+
+Report = pytest.TestReport | pytest.CollectReport
+
+
+@value
+class Described:
+    """What a failure's report does not say: a worker sends it along."""
+
+    exception: evidence.RaisedException | None
+    place: evidence.Location | None = None
+    attributed: evidence.Attribution | None = None
+
+
+NOTHING: Final = Described(exception=None)
+
+
+class EventLog:
+    """Collect the failures and errors of a run in the order in which they occur.
+
+    Secrets are removed here, so that neither the record nor the report ever holds them. A later
+    failure may reveal a secret that an earlier one shows: it is erased from the record at once, and
+    from the evidence at the end. The node ids in memory are pytest's own.
+    """
+
+    def __init__(
+        self, record: Record, secrets: Secrets, nodeids: NodeIds, faults: Faults
+    ) -> None:
+        self.failures: list[evidence.TestFailure] = []
+        self.collection_failures: dict[str, evidence.CollectionFailure] = {}
+        """The nodes that could not be collected, each once."""
+        self.errors: list[evidence.RunError] = []
+        self.interruptions: list[evidence.Interruption] = []
+        self.mismatch: CollectionMismatch | None = None
+        self._words_of_errors: set[tuple[str, str]] = set()
+        self._record = record
+        self._secrets = secrets
+        self._nodeids = nodeids
+        self._faults = faults
+        self.recorded = 0
+        """How many failed reports, of tests and collectors, have come to their place here."""
+        self.known_at_first: int | None = None
+        """How many secrets were known when the first event was added."""
+
+    def add_failure(
+        self,
+        bare: evidence.TestFailure,
+        describe: Callable[[], evidence.TestFailure] | None = None,
+    ) -> None:
+        """Add a test that failed.
+
+        Args:
+            bare: what is sure to be known of it.
+            describe: returns all that is known, where that is more.
+        """
+        failure = bare
+        try:
+            failure = self._complete(bare, describe)
+        finally:  # a signal may end the description, and the failure counts all the same
+            self.failures.append(failure)
+            self.recorded += 1
+        # Its node id was searched for secrets when it was selected.
+        self._record.write("failure", failure=self._nodeids.selected(failure))
+        self._erase_new_secrets()
+
+    def remove_subtests(self, nodeid: str, worker: str | None) -> int:
+        """Remove the failed subtests of a test that is run again; return how many there were."""
+        kept = [
+            each
+            for each in self.failures
+            if not evidence.is_of_attempt(each, nodeid, worker)
+        ]
+        count = len(self.failures) - len(kept)
+        self.failures[:] = kept
+        return count
+
+    def add_collection_failure(
+        self,
+        bare: evidence.CollectionFailure,
+        describe: Callable[[], evidence.CollectionFailure] | None = None,
+    ) -> None:
+        """Add a node that could not be collected, unless another worker has reported it."""
+        is_new = bare.nodeid not in self.collection_failures
+        if is_new:
+            self.collection_failures[bare.nodeid] = self._complete(bare, describe)
+        self.recorded += 1
+        if is_new:
+            failure = self.collection_failures[bare.nodeid]
+            self._write_and_erase("collection_failure", failure=failure)
+
+    def add_error(
+        self,
+        bare: evidence.RunError,
+        describe: Callable[[], evidence.RunError] | None = None,
+    ) -> None:
+        """Add an error outside of the tests, unless another worker has reported the same one.
+
+        How many workers report it before the session ends is a matter of timing.
+        """
+        error = self._complete(bare, describe)
+        words = (error.origin, error.message)
+        if words not in self._words_of_errors:
+            self._words_of_errors.add(words)
+            self.errors.append(error)
+            self._write_and_erase("error", error=error)
+
+    def add_interruption(self, stop: evidence.Interruption) -> None:
+        """Add what ended the session early."""
+        stop = redacted(stop, self._secrets)
+        self.interruptions.append(stop)
+        self._write_and_erase("interruption", stop=stop)
+
+    def add_mismatch(self, mismatch: CollectionMismatch) -> None:
+        """Add how the workers disagree about the tests; xdist says it once a worker."""
+        if self.mismatch is None:
+            self.mismatch = mismatch
+            self.write("mismatch", mismatch=mismatch)
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append an event to the record, without the secrets in its node ids."""
+        for name, each in fields.items():
+            if isinstance(each, str):
+                fields[name] = self._nodeids.shown(each)
+            elif each is not None:
+                fields[name] = self._nodeids.named(each)
+        self._record.write(event, **fields)
+
+    def _complete(self, bare: T, describe: Callable[[], T] | None) -> T:
+        """Return all that is known, without secrets; what is sure to be known if that fails.
+
+        A test may have patched what a description takes, and its failure counts all the same.
+        """
+        try:
+            return redacted(bare if describe is None else describe(), self._secrets)
+        except BaseException as error:  # noqa: BLE001 - told as a fault
+            self._faults.add("the description of a failure", error)
+            return bare
+
+    def _write_and_erase(self, event: str, **fact: Any) -> None:
+        self.write(event, **fact)
+        self._erase_new_secrets()
+
+    def _erase_new_secrets(self) -> None:
+        """Erase secrets that have just become known from what is on disk."""
+        if self.known_at_first is None:
+            self.known_at_first = self._secrets.known
+        fillers = self._secrets.take_new()
+        if fillers:
+            self._record.erase(fillers)
+
+
+class ExceptionMemory:
+    """Keep exceptions until their reports come by."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        faults: Faults,
+        learn: Callable[[dict[str, str]], None] = lambda _: None,
+    ) -> None:
+        """Begin without exceptions.
+
+        Args:
+            config: of the run; its plugins are asked why a test failed.
+            faults: takes what they raise.
+            learn: called on the controller with possible secrets of a worker's environment.
+        """
+        self._rootdir = config.rootpath
+        self._faults = faults
+        self._classify = config.hook.pytest_failure_taxonomy_classify
+        self._learn = learn
+        self._environment = dict(os.environ)
+        self._origins = OriginFinder(config.rootpath, config.getini("python_files"))
+        self.ledger = self._origins.ledger = Ledger()
+        self._origins.raising_frames  # noqa: B018 - loaded before a test patches what it imports
+        self._raised: dict[
+            tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]
+        ] = {}
+        self._collecting: dict[str, Described] = {}
+        self._compared: tuple[comparisons.Difference, comparisons.Place | None]
+        """In what the sides of the last comparison that failed differ, and where it is."""
+        self._compared = "other", None
+        self._received: tuple[Report, Described] | None = None
+        self._reserve: mmap.mmap | None = None
+        with suppress(OSError, MemoryError):
+            self._reserve = mmap.mmap(-1, _RESERVE)  # no page of it is ever touched
+
+    def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+        """Keep the outcome of a phase of a test."""
+        # Not the exception: a later hook puts that of a unittest into the call.
+        self._raised[node.nodeid, call.when] = node, call
+
+    def see_comparison(self, operator: str, left: object, right: object) -> None:
+        """Keep in what the two sides of an assertion differ; pytest asks before it raises."""
+        difference = comparisons.compare_sides(operator, left, right)
+        is_worth_it = difference != "other"
+        place = comparisons.asserting_place() if is_worth_it else None
+        self._compared = difference, place
+
+    def take_test(self, report: pytest.TestReport) -> Described:
+        """Return the exception of a failed test and its attribution, and forget them."""
+        if self._received is not None and self._received[0] is report:
+            return self._received[1]
+        if not self._raised:
+            return NOTHING
+        node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
+        # pytest-forked puts a text there, of a process that has ended.
+        error = None if call is None else getattr(call.excinfo, "value", None)
+        if node is None or error is None:
+            return NOTHING
+        return self.explain_test(node, error, report)
+
+    def explain_test(
+        self, node: pytest.Item, error: BaseException, report: pytest.TestReport
+    ) -> Described:
+        """Describe the exception of a failed test, and ask the user's code for the reason."""
+        if issubclass(type(error), MemoryError) and self._reserve is not None:
+            self._reserve.close()
+            self._reserve = None
+        raised = self._describe(node, error, report)
+        said = exceptions.words_for_people(report.longrepr)
+        if said:
+            others = _missing_fixtures_beside(error)
+            raised = replace(raised, message="; ".join([said, *others]))
+        if raised.message.startswith(_ASYNC_TEST):
+            # The plugin that would run it if it were marked for it, where one is loaded.
+            is_loaded = node.config.pluginmanager.has_plugin
+            names = [
+                name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin)
+            ]
+            raised = replace(
+                raised,
+                facts=tuple(
+                    evidence.Fact(name="plugin", text=name) for name in names[:1]
+                ),
+            )
+        attributed = ask_user(self._classify, self._faults, node, error, report.when)
+        return Described(exception=raised, attributed=attributed)
+
+    def describe_error(
+        self, error: BaseException, formatted: str = ""
+    ) -> evidence.RaisedException | None:
+        """Describe the cause of an error outside of the tests.
+
+        Return `None` for a worker's error that xdist passes on as text: only the text has its type.
+
+        Args:
+            error: left pytest, or one of its hooks.
+            formatted: type and text of its cause, as for `inspection.text_of`.
+        """
+        cause = exceptions.cause_of(error)
+        behind = inspection.direct_cause_of(cause)
+        if issubclass(type(cause), pytest.UsageError) and issubclass(
+            type(behind), ImportError
+        ):
+            cause = behind or cause  # a plugin is missing
+        if exceptions.quotes_a_traceback(exceptions.message_of(cause, formatted)):
+            return None
+        return exceptions.describe_exception(cause, self._origins, formatted)
+
+    def forget(self) -> None:
+        """Forget exceptions that failed no test: skips, expected failures, reruns."""
+        if self._raised:
+            self._raised.clear()
+
+    def see_collector(
+        self, node: pytest.Collector, call: pytest.CallInfo[Any], report: Report
+    ) -> None:
+        """Keep the exception of a node that could not be collected."""
+        if call.excinfo is None:
+            return
+        refusal = call.excinfo.value
+        error = exceptions.cause_of(refusal)
+        described = self._describe(node, error, report)
+        if issubclass(type(refusal), pytest.Collector.CollectError):
+            said = next(iter(inspection.field_of(refusal, BaseException, "args")), "")
+            if (
+                type(said) is str and "\nTraceback:\n" not in said
+            ):  # that of a failed import
+                said = cap_between_words(said.strip(), exceptions.MAX_MESSAGE)
+                described = replace(described, message=said or described.message)
+        place = place_of(error, self._rootdir)
+        self._collecting[node.nodeid] = Described(exception=described, place=place)
+
+    def take_collector(self, report: pytest.CollectReport) -> Described:
+        """Return exception and place of a node that could not be collected, and forget them."""
+        if self._received is not None and self._received[0] is report:
+            return self._received[1]
+        return self._collecting.pop(report.nodeid, NOTHING)
+
+    def send_with(self, report: Report) -> None:
+        """Attach the exception to a report on a worker."""
+        if isinstance(report, pytest.TestReport):
+            described = self.take_test(report)
+        else:
+            described = self.take_collector(report)
+        sent = {
+            "described": described,
+            "environment": changed_secrets(self._environment),
+        }
+        setattr(report, _ATTRIBUTE, to_json(sent))
+
+    def receive_from(self, report: Report) -> None:
+        """Detach the exception from a report on the controller, before other plugins see it."""
+        sent = report.__dict__.pop(_ATTRIBUTE, None)
+        self._received = None
+        if sent is not None:
+            from pytest_failure_taxonomy.survive.reader import parse
+
+            try:
+                found = json.loads(sent)
+                self._received = report, parse(Described, found["described"])
+                self._learn(found["environment"])
+            except Exception as error:  # noqa: BLE001 - the failure counts without it
+                self._faults.add("the description that a worker has sent", error)
+
+    def _describe(
+        self, node: pytest.Item | pytest.Collector, error: BaseException, report: Report
+    ) -> evidence.RaisedException:
+        # The file of a test in Python, whatever it is called; that of a doctest is none.
+        is_python = isinstance(node, pytest.Function | pytest.Module)
+        self._origins.collected = node.path if is_python else None
+        try:
+            formatted = exceptions.shown_exception(report.longrepr)
+            described = exceptions.describe_exception(
+                error, self._origins, formatted, report
+            )
+            difference = self._take_difference(error)
+            if difference == "other":
+                return described
+            fact = evidence.Fact(name="differs_in", text=difference)
+            return replace(described, facts=(*described.facts, fact))
+        except BaseException as fault:  # noqa: BLE001 - the failure counts without it
+            self._faults.add("the description of an exception", fault)
+            return exceptions.name_exception(error)
+
+    def _take_difference(self, error: BaseException) -> comparisons.Difference:
+        """Return in what the sides of an assertion differ, and forget that."""
+        difference, place = self._compared
+        self._compared = "other", None
+        entries = inspection.entries_of(error)
+        if not issubclass(type(error), AssertionError) or not entries:
+            return "other"
+        if place == (entries[-1].tb_frame.f_code, entries[-1].tb_lineno):
+            return difference
+        found = map(
+            comparisons.compare_in_unittest, (each.tb_frame for each in entries)
+        )
+        return next((each for each in found if each != "other"), "other")
+
+
+def _missing_fixtures_beside(error: BaseException) -> list[str]:
+    """List the other missing fixtures of a test; pytest stops at the first one."""
+    if not inspection.is_of_fixture_lookup(error):
+        return []
+    with suppress(Exception):  # not public; the first missing fixture is known anyway
+        missing: Any = error
+        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - there is no public way
+        asked = dict.fromkeys(missing.request.fixturenames)
+        parameters = getattr(
+            getattr(missing.request.node, "callspec", None), "params", {}
+        )
+        known = {missing.argname, "request", *found, *parameters}
+        return [f"fixture {name!r} not found" for name in asked if name not in known]
+    return []

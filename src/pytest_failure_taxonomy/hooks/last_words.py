@@ -1,0 +1,76 @@
+"""See what plugins write on the terminal when a session ends, and what coverage has missed.
+
+A plugin that fails a green session says why on the terminal, and pytest passes on the status alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from importlib.util import find_spec
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.hooks.beside import telling_line
+
+_MAX_LINES: Final = 100
+_OF_PYTEST: Final = "_pytest."
+_OF_PLUGGY: Final = "pluggy."
+
+
+class TerminalWatch:
+    """Keep the last texts that plugins other than pytest's own write on the terminal.
+
+    The terminal's writer does what it always does. It has no public way to listen, so that its
+    method is shadowed until `stop` is called.
+    """
+
+    def __init__(self, writer: Any) -> None:
+        self._names: dict[str, Any] = getattr(writer, "__dict__", {})
+        self._write: Any = getattr(writer, "write", None)
+        self._own = self._write_and_note
+        self._texts: deque[str] = deque(maxlen=_MAX_LINES)
+        self._names.setdefault("write", self._own)
+
+    def stop(self) -> str:
+        """Stop to listen; return the line that says what is wrong, or else the last one."""
+        if self._names.get("write") is self._own:
+            del self._names["write"]
+        return telling_line("\n".join(self._texts), or_last=True)
+
+    def _write_and_note(self, *args: Any, **options: Any) -> Any:
+        if _is_of_plugin(sys._getframe(1)):  # noqa: SLF001 - there is no other way to see the callers
+            self._texts += [text for text in args if type(text) is str]
+        return self._write(*args, **options)
+
+
+def _is_of_plugin(frame: FrameType | None) -> bool:
+    """Tell whether a plugin that isn't pytest's own writes: pytest's functions call each other."""
+    module = _OF_PYTEST
+    while frame is not None and module.startswith(_OF_PYTEST):
+        module = str(frame.f_globals.get("__name__"))
+        frame = frame.f_back
+    return not module.startswith(_OF_PLUGGY)
+
+
+def words_of_unmeasured(plugin: Any, config: pytest.Config) -> str:
+    """Say which package or folder of `--cov` is not there or was not imported, after a colon.
+
+    Args:
+        plugin: the plugin object of pytest-cov; nothing of what it has was measured. What is read
+            of it is not public.
+        config: of the run; the place of the option is named, too.
+    """
+    from pytest_failure_taxonomy.hooks import option_sources
+
+    for source in plugin.cov_controller.cov_source or ():
+        if not os.path.isdir(source) and source not in sys.modules:
+            is_there = find_spec(source.partition(".")[0]) is not None
+            words = (
+                f"{source} was never imported" if is_there else f"there is no {source}"
+            )
+            return f": {option_sources.with_place(config, words, f'--cov={source}')}"
+    return ""

@@ -1,0 +1,291 @@
+"""Name two distributions that don't fit each other: one asks the other for what it hasn't got.
+
+A line of an installed distribution asks: it imports a name, reads an attribute, calls a function.
+It is the innermost line of the traceback, that of the import system apart. Whom it asks, the
+exception tells: by the name of a module, by an object, by the name of a function. Where the user's
+own line asks, nothing is said here.
+
+Nothing of the user's runs: see `inspection`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from inspect import CO_OPTIMIZED
+from opcode import opmap
+from types import CodeType, FrameType, ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.hooks import inspection, origin
+from pytest_failure_taxonomy.hooks.owners import (
+    Distribution,
+    distribution_of,
+    normal_name,
+    requirements_of,
+)
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.hooks.origin import OriginFinder
+
+_Pair = tuple[Distribution | None, Distribution | None]
+"""Who asks, and who is asked."""
+_DEPRECATIONS: Final = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    FutureWarning,
+    SyntaxWarning,
+)
+_PYTHON: Final = Distribution("Python", "{}.{}".format(*sys.version_info), ())
+_SIGNATURE: Final = (
+    r"([\w.<>]{1,300})\(\) (?:got an unexpected keyword argument '(\w+)'"
+    r"|got multiple values |missing \d|takes )"
+)
+_BUILT_FOR: Final = (
+    r"(?i)^(\w+)\.[\w.]+ size changed, may indicate binary incompatibility"
+    r"|compiled (?:using|against) (numpy)\b"
+    r"|^module compiled against A[PB]I version \S+ but this version of (\w+) is"
+    r"|^(numpy)\.core\.multiarray failed to import"
+    r"|undefined symbol: _?(Py)"
+)
+"""What compiled code says that was built for another version: of which package."""
+_PASSING_ON: Final = frozenset({"deprecated", "typing-extensions", "wrapt"})
+"""Distributions that warn for the functions of others."""
+
+
+def misfit_of(
+    error: BaseException, message: str, origins: OriginFinder
+) -> dict[str, str]:
+    """Return the facts about two distributions; none where a line of theirs did not ask.
+
+    `caller` asks, `callee` is asked; each has a `_version`. Of a missing module nothing tells who
+    should have it: there is no callee, but the version of `python`. `requirement` says which
+    version of the callee the caller's own metadata ask for, where that is not the installed one.
+
+    Args:
+        error: has been raised.
+        message: its text.
+        origins: of the run.
+    """
+    file = origin.named_place(error)[0]
+    if file:
+        pair: _Pair = _distribution(file, {}, origins), _PYTHON
+    elif issubclass(type(error), _DEPRECATIONS):
+        pair = _warned(error, origins)
+    else:
+        pair = _asked(error, message, origins)
+    caller, callee = pair
+    if caller is None or caller == _PYTHON:
+        return {}
+    facts = {"caller": caller.name, "caller_version": caller.version}
+    if callee is None or callee == caller:
+        is_missing = issubclass(type(error), ModuleNotFoundError)
+        return facts | {"python": _PYTHON.version} if is_missing else {}
+    facts |= {"callee": callee.name, "callee_version": callee.version}
+    for asked in _specifiers(caller, callee):
+        if not asked.contains(callee.version, prereleases=True):
+            facts["requirement"] = f"{callee.name}{asked}"
+    return facts
+
+
+def _warned(error: BaseException, origins: OriginFinder) -> _Pair:
+    """Return who called what is deprecated, and whose that is."""
+    entries = inspection.entries_of(error)
+    if not entries:
+        return None, None
+    last = entries[-1]
+    frame = last.tb_frame
+    file = frame.f_code.co_filename
+    warning = _distribution_at(last, origins)
+    if "warn" not in origins.statement(file, last.tb_lineno, frame.f_globals):
+        return warning, _PYTHON  # compiled code warned, which has no frame
+    if warning is None or warning.name in _PASSING_ON:
+        return None, None
+    for entry in reversed(entries):
+        caller = _distribution_at(entry, origins)
+        if caller != warning:
+            return caller, warning
+    return None, warning
+
+
+def _asked(error: BaseException, message: str, origins: OriginFinder) -> _Pair:
+    """Return who asked for something, and who hasn't got it."""
+    entries = _entries_of(error)
+    if not entries:
+        return None, None
+    asking = origins.without_answer(error, entries)
+    last = asking[-1]
+    if len(asking) < len(entries):
+        answer = entries[len(asking)].tb_frame
+        module = _module_answering(answer, last, origins)
+    else:
+        module = _module_asked(error, message, last)
+    caller = _distribution_at(last, origins) if module else None
+    if caller is None:  # nothing that is known of, or the user's own line
+        return None, None
+    callee = _distribution_with(module, origins)
+    holder = inspection.holder_of(error)
+    if holder is None or issubclass(type(holder), ModuleType) or callee is None:
+        return caller, callee
+    # The user may have passed any object. Who knows the other one requires it.
+    is_plugin = caller.plugins and callee.name == "pytest"
+    required = [*_specifiers(caller, callee), *_specifiers(callee, caller)]
+    return caller, callee if is_plugin or required else None
+
+
+def _entries_of(error: BaseException) -> list[TracebackType]:
+    """Return the entries of a traceback, without those of the import system."""
+    entries = []
+    for entry in inspection.entries_of(error)[-origin.MAX_FRAMES :]:
+        module = origin.module_name_in(entry.tb_frame.f_globals)
+        if module.partition(".")[0] != "importlib":
+            entries.append(entry)
+    return entries
+
+
+def _module_answering(
+    answer: FrameType, asking: TracebackType, origins: OriginFinder
+) -> str:
+    """Return the module of a `__getattr__` that a line asks; empty where that tells nothing.
+
+    That of an object may stand for the user's data, such as settings or columns. A line that calls
+    what it asks for wants a method.
+    """
+    code = answer.f_code
+    name = answer.f_locals.get(code.co_varnames[code.co_argcount - 1])
+    frame = asking.tb_frame
+    is_meant = _writes(frame.f_code, name)
+    if code.co_qualname != "__getattr__":
+        file = frame.f_code.co_filename
+        statement = origins.statement(file, asking.tb_lineno, frame.f_globals)
+        is_meant = is_meant and f".{name}(" in statement
+    return origin.module_name_in(answer.f_globals) if is_meant else ""
+
+
+def _module_asked(error: BaseException, message: str, asking: TracebackType) -> str:
+    """Return the module that lacks what a line asks for; empty if that isn't known.
+
+    What the line's code doesn't write, it only passes on from its own caller.
+    """
+    code = asking.tb_frame.f_code
+    built_for = re.search(_BUILT_FOR, message)
+    if built_for is not None:
+        module = next(filter(None, built_for.groups())).lower()
+        return "builtins" if module == "py" else module
+    if issubclass(type(error), ImportError):
+        name = inspection.field_of(error, ImportError, "name")
+        is_statement = message.startswith("cannot import name")
+        is_asked = type(name) is str and (is_statement or _writes(code, name))
+        return name if is_asked else ""
+    holder = inspection.holder_of(error)
+    if holder is not None:
+        name = inspection.field_of(error, AttributeError, "name")
+        return _module_of(holder) if _writes(code, name) else ""
+    call = re.match(_SIGNATURE, message)
+    return "" if call is None else _module_called(asking, *call.groups())
+
+
+def _module_of(holder: object) -> str:
+    """Return the name of a module, or that of the module of an object's class."""
+    if issubclass(type(holder), ModuleType):
+        return origin.module_name_in(inspection.own_names_of(holder))
+    return inspection.module_of(_classes_of(holder)[0])
+
+
+def _module_called(asking: TracebackType, function: str, keyword: str | None) -> str:
+    code = asking.tb_frame.f_code
+    is_written = code.co_code[asking.tb_lasti] != opmap["CALL_FUNCTION_EX"]
+    if keyword:
+        is_written = _writes(code, keyword)
+    return _module_with(function, asking.tb_frame) if is_written else ""
+
+
+def _writes(code: CodeType, name: object) -> bool:
+    """Tell whether code has a name in it, or the last part of a module's name."""
+    if type(name) is not str:
+        return False
+    last = name.rpartition(".")[2]
+    words: list[object] = [*code.co_names, *code.co_consts]
+    for constant in code.co_consts:
+        if type(constant) is tuple:  # the keywords of a call
+            words += constant
+    texts = [word for word in words if type(word) is str]
+    return any(last in text.split(".") for text in texts)
+
+
+def _module_with(function: str, frame: FrameType) -> str:
+    """Return the module of a function or of a method's class that a frame can name."""
+    holder = function.rpartition(".")[0]
+    for thing in _reached_from(frame):
+        plain = inspection.function_in(thing)
+        if plain is not None and plain.__code__.co_qualname == function:
+            return origin.module_name_in(plain.__globals__)
+        for base in _classes_of(thing):
+            if inspection.name_of(base) == holder:
+                return inspection.module_of(base)
+    return ""
+
+
+def _reached_from(frame: FrameType) -> Iterator[object]:
+    """Yield the variables of a frame, and what they hold under the names in its code."""
+    code = frame.f_code
+    is_function = code.co_flags & CO_OPTIMIZED
+    variables = [*frame.f_locals.values()] if is_function else []
+    variables += [frame.f_globals.get(name) for name in code.co_names]
+    yield from variables
+    for variable in variables:
+        for name in code.co_names:
+            yield inspection.attribute_of(variable, name)
+
+
+def _classes_of(thing: Any) -> tuple[type, ...]:
+    kind = type(thing)
+    return inspection.bases_of(thing if issubclass(kind, type) else kind)
+
+
+def _distribution_at(
+    entry: TracebackType, origins: OriginFinder
+) -> Distribution | None:
+    frame = entry.tb_frame
+    file = origin.file_of_code(frame.f_code.co_filename, frame.f_globals)
+    return None if file is None else _distribution(file, frame.f_globals, origins)
+
+
+def _distribution_with(module: str, origins: OriginFinder) -> Distribution | None:
+    """Return the distribution that a loaded module was imported from."""
+    file = None
+    while module and file is None:
+        file = inspection.attribute_of(sys.modules.get(module), "__file__")
+        top, module = module, module.rpartition(".")[0]
+    if type(file) is str:
+        return _distribution(file, {"__name__": top}, origins)
+    is_pythons = top in sys.modules and top in sys.stdlib_module_names
+    return _PYTHON if is_pythons else None
+
+
+def _distribution(
+    file: str, names: dict[str, Any], origins: OriginFinder
+) -> Distribution | None:
+    """Return the distribution of a file, or Python; `None` for the user's."""
+    found = origins.raising_frames.describe("", file, names, None)
+    if found is not None and found.owner == "python":
+        return _PYTHON
+    is_installed = found is not None and found.package is not None
+    return distribution_of(os.path.abspath(file)) if is_installed else None
+
+
+def _specifiers(asking: Distribution, other: Distribution) -> Iterator[Any]:
+    """Yield the versions of another distribution that a distribution's metadata ask for."""
+    from packaging.requirements import InvalidRequirement, Requirement  # pytest's own
+
+    for text in requirements_of(asking.info):
+        with suppress(InvalidRequirement):
+            asked = Requirement(text)
+            if normal_name(asked.name) != normal_name(other.name):
+                continue
+            marker = asked.marker
+            if marker is None or "extra" in text or marker.evaluate():
+                yield asked.specifier

@@ -1,0 +1,196 @@
+"""What a run shows at its end: lines after the last of pytest, by its own writer; and files.
+
+Links (OSC 8) lead to the report and the line that failed. A terminal that does not know them may
+print their text, and nothing can ask it. So only those get them that say by an environment variable
+what they are, and are known to know them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from _pytest._io import (
+    TerminalWriter,
+)  # public only through the reporter, which may be missing
+
+from pytest_failure_taxonomy.faces.terminal import (
+    MAX_CAUSES,
+    Line,
+    causes_with_tests,
+)
+from pytest_failure_taxonomy.report.summary import summarise
+from pytest_failure_taxonomy.survive.machine import ci_providers
+from pytest_failure_taxonomy.text import ShownPaths
+
+_SECTION: Final = "failure_taxonomy_groups"
+MAX_PLACES: Final = 20
+"""Causes whose places become links."""
+
+KNOWN: Final = (
+    ("WT_SESSION", "."),  # Windows Terminal 1.4
+    ("KITTY_WINDOW_ID", "."),
+    ("WEZTERM_PANE", "."),
+    ("DOMTERM", "."),
+    ("TERM_PROGRAM", r"(iTerm\.app|WezTerm|vscode|ghostty|rio|Hyper|Tabby)$"),
+    ("TERM", r"(xterm-kitty|alacritty|foot(-extra)?|wezterm|contour|xterm-ghostty)$"),
+    ("VTE_VERSION", r"(500[1-9]|50[1-9]\d|5[1-9]\d\d|[6-9]\d{3}|\d{5,})$"),  # not 0.50
+    ("KONSOLE_VERSION", r"(20120[1-9]|2012[1-9]\d|20[2-9]\d{4}|2[1-9]\d{4})$"),
+)
+"""Environment variables by which terminals that know links make themselves known, and a pattern
+that the start of the value matches."""
+
+_NEVER: Final = ("NO_COLOR", "CI", "TMUX", "STY")
+"""Variables with which there are no links: who wants plain text, logs of CI, and programs between
+us and the terminal that may drop or garble them."""
+
+
+def verbosity(config: pytest.Config) -> int:
+    """Return the verbosity: 0 by default, -1 for `-q`, -2 for `-qq`."""
+    if getattr(config, "args", None):
+        return int(getattr(config.option, "verbose", 0))
+    # pytest has failed before it parsed its options. Until pytest 9, what it knows of them by then
+    # counts `-q` twice.
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-q", "--quiet", action="count", default=0)
+    parser.add_argument("-v", "--verbose", action="count", default=0)
+    args = [*config.getini("addopts"), *map(str, config.invocation_params.args)]
+    given, _ = parser.parse_known_args(args)
+    return int(given.verbose - given.quiet)
+
+
+def print_lines(
+    config: pytest.Config,
+    lines: Sequence[Line],
+    links: Callable[[], Mapping[str, str]] | None = None,
+) -> None:
+    """Print lines to where pytest prints, unless its terminal plugin is switched off.
+
+    A pytest that failed to start has no reporter; then lines go to stderr, as its errors do.
+
+    Args:
+        config: of the run.
+        lines: what to print.
+        links: returns which words are links to where, for a terminal that knows such.
+    """
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None and config.pluginmanager.is_blocked("terminal"):
+        return
+    writer = TerminalWriter(sys.stderr) if reporter is None else reporter._tw  # noqa: SLF001 - pytest's own colours and width
+    choice = getattr(config.known_args_namespace, "color", "auto")
+    if reporter is None and choice != "auto":
+        writer.hasmarkup = choice == "yes"
+    # The user may have closed the pipe or terminal.
+    with suppress(OSError, ValueError):
+        if reporter is not None:
+            reporter.ensure_newline()
+            if (
+                writer.width_of_current_line
+            ):  # the reporter does not know of xdist's progress line
+                writer.line()
+        # `--color=yes` may print to a file.
+        is_terminal = writer._file.isatty()  # noqa: SLF001 - pytest's own stream
+        targets: Mapping[str, str] = {}
+        if links is not None and is_terminal and writer.hasmarkup:
+            targets = links() if knows_hyperlinks(os.environ) else {}
+        if is_terminal:
+            width = writer.fullwidth
+            lines = [part for line in lines for part in line.wrapped(width)]
+        for line in lines:
+            markup: dict[str, bool] = {"bold": line.bold}
+            if line.color is not None:
+                markup[line.color] = True
+            if line.is_title:
+                writer.sep("=", line.text, **markup)
+                continue
+            writer.write(linked(line.text, targets), **markup)
+            writer.line(line.gap(writer.fullwidth) + line.tail, light=True)
+        writer.flush()
+
+
+def is_on_gitlab() -> bool:
+    """Tell whether the log of a GitLab job is printed to, which folds sections."""
+    return os.environ.get("GITLAB_CI") == "true"
+
+
+def lines_of_causes(
+    report: dict[str, Any], paths: ShownPaths, chosen: str | None, level: int
+) -> list[Line]:
+    """Return the lines of a failed run's causes with their tests, the first ones; none if quiet.
+
+    Args:
+        report: the report's JSON object.
+        paths: shows the paths in it.
+        chosen: what the user has chosen to see, if anything.
+        level: the verbosity. GitLab's log folds them, so they stand there in any case.
+    """
+    is_told = (
+        level > 0 or (level == 0 and is_on_gitlab())
+        if chosen is None
+        else chosen == "groups"
+    )
+    has_failures = report["failures"] or report["collection_errors"]
+    if not is_told or report["verdict"] is None or not has_failures:
+        return []
+    lines = list(
+        causes_with_tests(summarise(report, paths, MAX_CAUSES), paths, MAX_CAUSES)
+    )
+    if not is_on_gitlab():
+        return lines
+    at = int(time.time())  # a section that the log shows on a click
+    begin = f"\x1b[0Ksection_start:{at}:{_SECTION}[collapsed=true]\r\x1b[0Kcauses and their tests"
+    end = f"\x1b[0Ksection_end:{at}:{_SECTION}\r\x1b[0K"
+    return [Line(text=begin), *lines, Line(text=end)]
+
+
+def knows_hyperlinks(environ: Mapping[str, str]) -> bool:
+    """Tell whether the terminal that these variables speak of is known to know links."""
+    if any(environ.get(name) for name in _NEVER) or environ.get("TERM") == "dumb":
+        return False
+    if any(each["detected_by"] in environ for each in ci_providers().values()):
+        return False
+    return any(re.match(pattern, environ.get(name, "")) for name, pattern in KNOWN)
+
+
+def link_targets(
+    report: dict[str, Any], paths: ShownPaths, path: Path, shown: str
+) -> dict[str, str]:
+    """Return what is to be a link, and where each leads: the report and the places of failures.
+
+    Args:
+        report: the report's JSON object.
+        paths: shows the paths in it.
+        path: of the report.
+        shown: how that is shown, with what may be said behind it.
+    """
+    targets = {}
+    if shown:
+        targets[str(path) if shown.startswith(str(path)) else shown] = path.as_uri()
+    rootdir = report["run"]["invocation"]["rootdir"]
+    for cause in summarise(report, most=MAX_PLACES).causes:
+        place = next((each.get("location") for each in cause.failures), None)
+        if place is not None and place["line"]:
+            file = os.path.normpath(os.path.join(rootdir, place["path"]))
+            if os.path.isfile(file):
+                targets[f"{paths.path(place['path'])}:{place['line']}"] = Path(
+                    file
+                ).as_uri()
+    return targets
+
+
+def linked(text: str, targets: Mapping[str, str]) -> str:
+    """Return a line with links in it; what is read of it stays the same."""
+    for words, target in targets.items():
+        found = re.search(rf"(?<![\w./\\-]){re.escape(words)}(?![\w/\\-])", text)
+        if found is not None:
+            link = f"\x1b]8;;{target}\x1b\\{words}\x1b]8;;\x1b\\"
+            return text[: found.start()] + link + text[found.end() :]
+    return text

@@ -1,0 +1,431 @@
+"""The settings of a run, from options and ini values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.errors import RulesError, SettingsError
+from pytest_failure_taxonomy.faces import missing_library
+from pytest_failure_taxonomy.option_files import (
+    CONNECTION_STRING,
+    NO_CONNECTION_STRING,
+    Given,
+    absolute,
+    given,
+    refused_files,
+)
+from pytest_failure_taxonomy.options import (
+    DEFAULT_REPORT,
+    DEFAULT_STALL_SECONDS,
+    KNOWN_BY_HISTORY,
+    OPTIONS,
+    PROVING_VARIABLE,
+    SUPERVISOR_VARIABLE,
+)
+from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.user_rules import KnownFailure, Rule
+
+MAX_STALL_SECONDS: Final = 1e9
+"""Thirty years; a longer time could not be added to a time in ns."""
+
+MAX_ATTEMPT: Final = 2_000
+"""Characters of a subtask's id and of an approach."""
+
+_ENDS_OF_FOLDERS: Final = ("/", os.sep)
+
+
+@value
+class Settings:
+    """The settings of one run."""
+
+    report: Path
+    """Absolute."""
+    report_was_named: bool
+    """The user chose the path. If not, a folder that can't be written is no error."""
+    report_by: str = OPTIONS["report"].flag
+    """What named it, for messages."""
+    stage: Stage
+    strict_baseline: bool
+    watcher: bool
+    """Start a process that completes the report if this one dies."""
+    observer: bool = True
+    """A process may be started that looks at this one while it lives."""
+    stall_seconds: float = DEFAULT_STALL_SECONDS
+    """After how long without progress something counts as stalled; 0 for never."""
+    ends_stalled: bool = False
+    """End what is stalled."""
+    rules: tuple[Rule, ...] = ()
+    """The user's rules, in their order."""
+    redact: tuple[str, ...] = ()
+    """Regular expressions of what to remove from the report."""
+    markers: Mapping[str, FailureReason]
+    """The reasons of markers beyond the built-in ones, by their names."""
+    history: str | None = None
+    """Where the run is to be recorded, empty for the default; `None` for nowhere."""
+    known: tuple[KnownFailure, ...] | None = None
+    """The failures that are known; `None` if that was not asked."""
+    known_name: str = ""
+    """The file that lists them; `history` if the history says what is known."""
+    prove: str | None = None
+    """For how long failures are to be proven at the end; `None` for not at all."""
+    shard: Shard | None = None
+    attempt: Attempt | None = None
+    faces: Faces = Faces()
+    summary: str | None = None
+    """What to print at the end, as the option has it; `None` where that was not said."""
+    mailbox: Path | None = None
+    """The mailbox of the supervisor, if there is one."""
+    problems: tuple[str, ...] = ()
+    """What else is wrong. No test runs then, but a report is written that says so."""
+    warnings: tuple[str, ...] = ()
+    """What a configuration asks for and this machine can't give. The run goes on without it."""
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Return the settings of a run. An option overrides its ini value.
+
+    Raises:
+        SettingsError: if there is no place for the report; each argument is a problem.
+    """
+    reader = _Reader(config)
+    mailbox, wanted = None, {}
+    if SUPERVISOR_VARIABLE in os.environ:
+        from pytest_failure_taxonomy.survive.mailbox import find_mailbox, read_message
+
+        mailbox = find_mailbox()
+        wanted = read_message(mailbox)
+    reader.ini(
+        ""
+    )  # that it is on is known already, but not what is wrong with its value
+    named = reader.given("report", wanted.get("report"))
+    report = reader.path("report", named)
+    if report is None:
+        if named.value is not None:
+            raise SettingsError(*reader.problems)
+        report = absolute(named.base, DEFAULT_REPORT)
+    stage, strict_baseline = _stage(reader, wanted.get("stage"))
+    observer = reader.ini("watcher") is not False
+    history = _history(reader)
+    named_known = reader.given("known")
+    is_by_history = named_known.value == KNOWN_BY_HISTORY
+    known = () if is_by_history else _from_file(reader, "known", named_known)
+    attempt = _attempt(reader)
+    if attempt is not None and history is None:
+        history = ""  # which is where attempts are kept
+    faces = _faces(reader)
+    refused = refused_files(config, report)
+    reader.problems += refused
+    if refused:
+        if any(
+            each.startswith(f"{named.by} ") or report.name in each for each in refused
+        ):
+            raise SettingsError(*reader.problems)
+        # The report says so, and nothing else is written.
+        faces, history, known = Faces(), None, None
+    return Settings(
+        report=report,
+        report_was_named=named.value is not None,
+        report_by=named.by,
+        stage=stage,
+        strict_baseline=strict_baseline,
+        watcher=observer and mailbox is None,
+        observer=observer,
+        stall_seconds=_stall_seconds(reader),
+        ends_stalled=bool(reader.given("end_stalled").value),
+        rules=_from_file(reader, "rules", reader.given("rules")) or (),
+        redact=_redact(reader),
+        markers=_markers(reader),
+        history=history,
+        known=known,
+        known_name=named_known.value or "",
+        prove=_prove(reader),
+        shard=_shard(reader),
+        attempt=attempt,
+        faces=faces,
+        summary=reader.choice("summary"),
+        mailbox=mailbox,
+        problems=tuple(reader.problems),
+        warnings=tuple(reader.warnings),
+    )
+
+
+class _Reader:
+    """Reads what is given of options, and collects what is wrong with it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.options = config.known_args_namespace
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+
+    def ini(self, name: str) -> Any:
+        """Return an ini value."""
+        option = OPTIONS[name]
+        try:
+            return self.config.getini(option.dest)
+        except (
+            TypeError,
+            ValueError,
+            pytest.UsageError,
+        ) as error:  # as pytest's version has it
+            self.problems.append(
+                f"ini value {option.dest}: {error}; give {option.wanted}"
+            )
+            return None
+
+    def given(self, name: str, wanted: str | None = None) -> Given:
+        """Return what is given of an option; of its ini value if the supervisor wants nothing."""
+        option = OPTIONS[name]
+        found = given(self.config, option.dest, self.ini(name))
+        if wanted and getattr(self.options, option.dest) is None:
+            return found._replace(value=wanted, by=f"run --{name}")
+        return found
+
+    def refuse(self, name: str, found: Given, what: str) -> None:
+        """Note that a value is not right."""
+        self.problems.append(f"{found.by}: {what}; give {OPTIONS[name].wanted}")
+
+    def path(self, name: str, found: Given) -> Path | None:
+        """Return the absolute path of a file; `None` for nothing and for no name of one."""
+        text = found.value
+        if text is None:
+            return None
+        if not text.strip():
+            what = "is empty"
+        elif "\0" in text:
+            what = "holds a null character"
+        elif text.endswith(".py"):  # the value was forgotten, and this is a test file
+            what = f"is a Python file's, {text}"
+        elif text != os.sep and text.endswith(_ENDS_OF_FOLDERS):
+            what = f"is a folder's, {text}"
+        else:
+            return absolute(found.base, text)
+        self.refuse(name, found, f"the path {what}")
+        return None
+
+    def choice(self, name: str, wanted: str | None = None) -> str | None:
+        """Return what was chosen of a few words; `None` for nothing."""
+        found = self.given(name, wanted)
+        if found.value is None or found.value in OPTIONS[name].choices:
+            return found.value  # type: ignore[no-any-return]  # pytest's namespace has no types
+        self.refuse(name, found, f"{found.value!r} is unknown")
+        return None
+
+
+def _stage(reader: _Reader, wanted: str | None) -> tuple[Stage, bool]:
+    """Return the stage, and whether its baseline is strict."""
+    known = len(reader.problems)
+    stage = Stage(reader.choice("stage", wanted) or Stage.FINAL_TEST)
+    strict = reader.given("strict_baseline")
+    is_stage_known = len(reader.problems) == known
+    typed = reader.options.failure_taxonomy_strict_baseline
+    if typed and is_stage_known and stage is not Stage.BASELINE_RUN:
+        reader.problems.append(
+            f"{strict.by} contradicts the stage {stage}; give {OPTIONS['stage'].flag}=baseline_run "
+            "with it or leave it out"
+        )
+    return stage, bool(strict.value)
+
+
+def _stall_seconds(reader: _Reader) -> float:
+    found = reader.given("stall_seconds")
+    if found.value is None:
+        return DEFAULT_STALL_SECONDS
+    try:
+        seconds = float(found.value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < MAX_STALL_SECONDS:
+        reader.refuse(
+            "stall_seconds", found, f"{found.value!r} is no number of seconds from 0 on"
+        )
+        return 0.0
+    return seconds
+
+
+def _history(reader: _Reader) -> str | None:
+    """Return where the history is, as `Settings.history` has it; a path becomes absolute."""
+    found = reader.given("history")
+    url = found.value
+    if url is not None and reader.options.failure_taxonomy_history is None:
+        if url.lower() in ("false", "no", "off", "0"):
+            return None
+        url = "" if url.lower() in ("true", "yes", "on", "1") else url
+    if url and CONNECTION_STRING.match(url):
+        reader.problems.append(f"{found.by}: {NO_CONNECTION_STRING}")
+        return None
+    if url and "://" not in url:
+        path = absolute(found.base, url)
+        if os.path.isdir(path) or url.endswith(".py"):
+            reader.problems.append(
+                f"{found.by}: {url} is no database; give the URL after a =, or this option last"
+            )
+            return None
+        return str(path)
+    return url  # type: ignore[no-any-return]  # pytest's namespace has no types
+
+
+def _from_file(reader: _Reader, name: str, found: Given) -> Any:
+    """Return the rules or the known failures in a file; `None` for no file that can be used."""
+    path = reader.path(name, found)
+    if path is None:
+        return None
+    from pytest_failure_taxonomy.rules import files
+
+    try:
+        return files.load_rules(path) if name == "rules" else files.load_known(path)
+    except RulesError as error:
+        reader.problems += str(error).splitlines()
+        return None
+
+
+def _prove(reader: _Reader) -> str | None:
+    """Return for how long to prove; `None` in a run that a test or an experiment has started."""
+    found = reader.given("prove")
+    if found.value is not None and not re.fullmatch(
+        r"0*[1-9][0-9]{0,5}[smh]?", found.value
+    ):
+        reader.refuse("prove", found, f"{found.value!r} is no time")
+    is_nested = {"PYTEST_CURRENT_TEST", PROVING_VARIABLE} & os.environ.keys()
+    return None if is_nested else found.value
+
+
+_SHARD: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
+_SHARDED_BY: Final = (
+    ("group", "splits", 1),  # pytest-split, or our benches
+    ("shard_id", "num_shards", 0),  # pytest-shard
+    ("BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT", 0),
+    ("CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", 0),
+    ("CI_NODE_INDEX", "CI_NODE_TOTAL", 1),
+)
+"""Options of plugins, then variables of CI systems: those with a job's number and with the count of
+jobs, and from where the number counts."""
+
+
+def _shard(reader: _Reader) -> Shard | None:
+    """Return which part of the suite this is, as the user, a plugin or the CI system says."""
+    given_shard = reader.given("shard")
+    if given_shard.value is not None:
+        found = _SHARD.fullmatch(given_shard.value)
+        shard = Shard(index=int(found[1]), total=int(found[2])) if found else None
+        if shard is None or not 1 <= shard.index <= shard.total:
+            reader.refuse(
+                "shard", given_shard, f"{given_shard.value!r} is no part of a suite"
+            )
+            return None
+        return shard
+    known = {**os.environ, **vars(reader.options)}
+    if bench := _SHARD.fullmatch(known.get("bench_shard") or ""):
+        known["group"], known["splits"] = bench.groups()
+    for index, total, first in _SHARDED_BY:
+        texts = str(known.get(index)), str(known.get(total))
+        if all(text.isascii() and text.isdigit() for text in texts):
+            at, of = int(texts[0]) + 1 - first, int(texts[1])
+            if of > 1 and 1 <= at <= of:
+                return Shard(index=at, total=of)
+    return None
+
+
+def _attempt(reader: _Reader) -> Attempt | None:
+    texts = {
+        name: (reader.given(name).value or "").strip()[:MAX_ATTEMPT]
+        for name in ("subtask", "approach")
+    }
+    if not any(texts.values()):
+        return None
+    missing = [OPTIONS[name].flag for name, text in texts.items() if not text]
+    if missing:
+        reader.problems.append(
+            f"{missing[0]}: it is missing; give both subtask and approach"
+        )
+        return None
+    return Attempt(**texts)
+
+
+def _faces(reader: _Reader) -> Faces:
+    """Return the other formats of the report that are written, and where they go."""
+    paths: dict[str, str | None] = {}
+    for name in ("junit", "html"):
+        found = reader.given(name)
+        path = reader.path(name, found)
+        if path is not None and path.is_dir():
+            reader.refuse(name, found, f"{path} is a directory")
+        paths[name] = None if path is None else str(path)
+    family = None
+    with suppress(ValueError):  # `-p no:junitxml`
+        family = reader.config.getini("junit_family")
+    if paths["html"] is not None and (missing := missing_library("html")) is not None:
+        # Only what was typed is an error: a configuration is shared by machines that have the
+        # library and others that do not.
+        paths["html"] = None
+        words = {
+            str(word).partition("=")[0] for word in reader.config.invocation_params.args
+        }
+        told = (
+            reader.warnings
+            if words.isdisjoint(OPTIONS["html"].names)
+            else reader.problems
+        )
+        told.append(f"{reader.given('html').by}: {missing}")
+    mode = reader.choice("github") or "auto"
+    is_on_github = mode == "on" or (
+        mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true"
+    )
+    return Faces(
+        **paths,
+        junit_family="xunit1"
+        if family in ("xunit1", "legacy")
+        else "xunit2",  # of older pytests
+        github=is_on_github,
+        summary=(os.environ.get("GITHUB_STEP_SUMMARY") or None)
+        if is_on_github
+        else None,
+        output=(os.environ.get("GITHUB_OUTPUT") or None) if is_on_github else None,
+    )
+
+
+def _redact(reader: _Reader) -> tuple[str, ...]:
+    patterns = (
+        *(reader.ini("redact") or ()),
+        *(reader.options.failure_taxonomy_redact or ()),
+    )
+    if patterns:
+        from pytest_failure_taxonomy.redaction.redactor import check_patterns
+
+        found = check_patterns(patterns)
+        reader.problems += [f"{OPTIONS['redact'].flag}: {problem}" for problem in found]
+        return () if found else patterns
+    return ()
+
+
+def _markers(reader: _Reader) -> dict[str, FailureReason]:
+    """Return the reasons of the user's markers, from lines of `NAME` or `NAME = REASON`."""
+    found = reader.given("markers")
+    markers = {}
+    for line in found.value or ():
+        name, _, reason = (part.strip() for part in line.partition("="))
+        try:
+            markers[name] = FailureReason(reason or "UNKNOWN")
+        except ValueError:
+            reader.problems.append(
+                f"{found.by}: {line!r}: {reason} is no failure reason; "
+                f"give one of {', '.join(FailureReason)}"
+            )
+        if not re.fullmatch("[A-Za-z0-9_]+", name, re.ASCII):
+            reader.refuse(
+                "markers",
+                found,
+                f"{line!r}: a marker's name has letters, digits and underscores alone",
+            )
+    return markers

@@ -1,0 +1,136 @@
+"""Find what around a line explains its failure: another file of a module's name, the locale.
+
+Nothing of the user's runs: see `inspection`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import os
+import re
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.hooks import inspection, origin
+from pytest_failure_taxonomy.hooks.owners import distribution_of, read_text
+from pytest_failure_taxonomy.survive import own_files
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.hooks.origin import OriginFinder
+
+_NO_PARENT: Final = "attempted relative import with no known parent package"
+_RELATIVE: Final = r"from (\.+)([\w.]*) import (\w+)"
+_NAMED_ENCODING: Final = r"(?i)\bascii\b|\b(?:en|de)code\("
+_NOT_THERE: Final = r"cannot import name '(\w+)'"
+
+
+def facts_around(
+    error: BaseException, message: str, origins: OriginFinder
+) -> dict[str, str]:
+    """Return the facts about the file of a module, or about the locale; none without any.
+
+    `shadow` is the file that the module `top` was imported from, and `shadowed` whose module of
+    that name has what was asked for. `relative` is what was imported without a parent package.
+    `locale_at` is a place that takes the encoding of the locale, which is ASCII.
+
+    Args:
+        error: has been raised.
+        message: its text.
+        origins: of the run.
+    """
+    kind = type(error)
+    if issubclass(kind, UnicodeError):
+        return _locale_of(error, origins)
+    if message.startswith(_NO_PARENT):
+        return _relative_import(error, origins)
+    return _module_asked(error, message, origins)
+
+
+def _module_asked(
+    error: BaseException, message: str, origins: OriginFinder
+) -> dict[str, str]:
+    if issubclass(type(error), ImportError):
+        module = inspection.field_of(error, ImportError, "name")
+        absent = re.match(_NOT_THERE, message)
+        name = "" if absent is None else absent[1]
+    else:
+        holder = inspection.holder_of(error)
+        if not issubclass(type(holder), ModuleType):
+            return {}
+        name = inspection.field_of(error, AttributeError, "name")
+        module = origin.module_name_in(inspection.own_names_of(holder))
+    if type(module) is not str or type(name) is not str:
+        return {}
+    return _shadow_of(module, name, origins)
+
+
+def _relative_import(error: BaseException, origins: OriginFinder) -> dict[str, str]:
+    place = origins.find(error)[0]
+    statement = None if place is None else re.match(_RELATIVE, place.text)
+    if place is None or statement is None:
+        return {}
+    dots, module, name = statement.groups()
+    facts = {"relative": f"{dots}{module or name}"}
+    folder = os.path.dirname(f"{origins.roots[0]}{place.path}")
+    if not os.path.isfile(f"{folder}/__init__.py"):
+        facts["no_package"] = "."
+    return facts
+
+
+def _shadow_of(module: str, name: str, origins: OriginFinder) -> dict[str, str]:
+    """Return the facts about a module that stands before another one that has a name.
+
+    Args:
+        module: dotted name, of a package's module perhaps.
+        name: what it has not; empty where the module itself is missing.
+        origins: of the run.
+    """
+    top = module.partition(".")[0]
+    file = inspection.attribute_of(sys.modules.get(top), "__file__")
+    if type(file) is not str:
+        return {}
+    path = module.replace(".", "/")
+    for folder, owner in _folders_of_modules(str(origins.rootdir)).items():
+        expected = os.path.realpath(f"{folder}/{top}")
+        if os.path.realpath(file).startswith(expected):
+            continue
+        for source in (f"{folder}/{path}.py", f"{folder}/{path}/__init__.py"):
+            if not os.path.isfile(source):
+                continue
+            word = rf"\b{re.escape(name)}\b"
+            if not name or re.search(word, read_text(source)):
+                found = None if owner else distribution_of(source)
+                return {
+                    "top": top,
+                    "shadow": own_files.location(file, None, origins.rootdir).path,
+                    "shadowed": owner or (found.words if found else source),
+                }
+    return {}
+
+
+def _folders_of_modules(root: str) -> dict[str, str]:
+    """Return the folders that modules may be expected in, and whose they are, if known."""
+    return dict.fromkeys(sys.path, "") | {
+        root: "the project",
+        f"{root}/src": "the project",
+        own_files.STANDARD_LIBRARY.rstrip(os.sep): "Python's library",
+    }
+
+
+def _locale_of(error: BaseException, origins: OriginFinder) -> dict[str, str]:
+    """Return the place that takes the encoding of the locale, where that is ASCII.
+
+    A line that asks for ASCII itself is known by its words alone.
+    """
+    place, frame = origins.find(error)
+    if place is None or frame is None or _locale_encoding() != "ascii":
+        return {}
+    is_explicit = re.search(_NAMED_ENCODING, place.text)
+    return {} if is_explicit else {"locale_at": f"{frame.path}:{frame.line}"}
+
+
+def _locale_encoding() -> str:
+    """Return the encoding that files are opened in, in Python's mode of UTF-8 that."""
+    return codecs.lookup(locale.getpreferredencoding(do_setlocale=False)).name

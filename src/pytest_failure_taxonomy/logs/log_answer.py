@@ -1,0 +1,196 @@
+"""Classify a log: what it says becomes evidence, and the one judge decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pytest_failure_taxonomy.errors import LogError
+from pytest_failure_taxonomy.logs.log_lines import Tail, read_log
+from pytest_failure_taxonomy.logs.output_evidence import (
+    evidence_of_output,
+    output_of,
+)
+from pytest_failure_taxonomy.logs.output_readers import (
+    PytestOutput,
+    ToolOutput,
+    pattern,
+)
+from pytest_failure_taxonomy.logs.program_output import ProgramOutput
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.taxonomy import evidence as ev
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    FailureJudgement,
+    Judgement,
+    Stage,
+    signal_of_exit_code,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.text import cap, change_texts, encodable
+
+ALL_KNOWN: Final = "so the exit status is 0"
+"""What the summary of a run says whose failures are all known: pytest itself ended with 0."""
+MAX_FAILURES: Final = 100
+"""Failures listed; `failures_omitted` says how many more there are."""
+MAX_NODEIDS: Final = 100
+"""Node ids listed of one reason."""
+
+_OF_VERDICT: Final = (
+    *("reason", "kind", "confidence", "ambiguous", "failure_type", "recovery_action"),
+    "charge_to",
+)
+"""Fields of a report's verdict that an answer has, too."""
+
+
+def classify_log(
+    chunks: Iterable[bytes],
+    *,
+    name: str,
+    stage: Stage = Stage.FINAL_TEST,
+    exit_code: int | None = None,
+    known_markers: Iterable[str] = (),
+    shown: Callable[[str], str] | None = None,
+) -> JSONObject:
+    """Return the answer for one log as a JSON object.
+
+    Args:
+        chunks: the log, in pieces.
+        name: what to call it in an error.
+        stage: the stage of the command whose output it is.
+        exit_code: as a shell shows it, where it is known.
+        known_markers: valid reasons of markers beside those that are always known.
+        shown: takes out of each text what nobody must read.
+
+    Raises:
+        LogError: it says nothing that could be judged, and there is no exit code.
+    """
+    run = evidence_of_log(
+        chunks, stage=stage, exit_code=exit_code, known_markers=known_markers
+    )
+    if run is None:
+        raise LogError(
+            f"{name}: this log has no output of pytest, no marker and no line of an error; "
+            "give --exit-code, the exit code of the command that wrote it"
+        )
+    judgement = judge(run)
+    marker = run.marker.name if run.marker and judgement.verdict is not None else None
+    answer = _answer(run, judgement, marker)
+    change = shown or (lambda text: text)
+    shown_answer: JSONObject = change_texts(
+        answer, lambda text: cap(encodable(change(text)), build.MAX_MESSAGE)
+    )
+    return shown_answer
+
+
+def evidence_of_log(
+    chunks: Iterable[bytes],
+    *,
+    stage: Stage = Stage.FINAL_TEST,
+    exit_code: int | None = None,
+    known_markers: Iterable[str] = (),
+) -> ev.RunEvidence | None:
+    """Return what a log tells; `None` if it says nothing and there is no exit code.
+
+    Takes the same as `classify_log`.
+    """
+    out, other, tools = PytestOutput(), ProgramOutput(known_markers), ToolOutput()
+    tail = read_log(chunks, out, other, tools)
+    if exit_code == 0 and out.is_seen and _counts_failures(out, tail):
+        exit_code = None  # it is that of `tee`, say, or of `|| true`
+    elif exit_code is None and out.job_exit_code is not None:
+        exit_code = min(int(out.job_exit_code.text[:9]), 255)
+    # A quiet pytest that came to no end has printed dots and nothing else.
+    is_progress = tail.is_all and all(
+        pattern("progress").fullmatch(line.text) for line in tail.lines
+    )
+    out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
+    if out.is_seen:
+        run = evidence_of_output(out, exit_code, stage)
+        if exit_code is None and run.exit.code == 0 and other.has_failed_command:
+            run = _evidence_of_command(
+                None, stage
+            )  # pytest passed, and something else did not
+    else:
+        told = tools.message(tail.line_count)
+        says_nothing = (
+            other.marker is None and not other.says_something and told is None
+        )
+        if exit_code is None and says_nothing:
+            return None
+        run = replace(_evidence_of_command(exit_code, stage), tool_message=told)
+    output = output_of(out, other, tail, run.tool_message)
+    return replace(run, marker=other.marker, output=output)
+
+
+def _counts_failures(out: PytestOutput, tail: Tail) -> bool:
+    """Tell whether the last line of pytest counts tests that failed, and nobody let them pass."""
+    counts = evidence_of_output(out, None, Stage.FINAL_TEST).counts
+    is_let_pass = any(ALL_KNOWN in line.text for line in tail.lines)
+    return bool(counts.failed or counts.errors) and not is_let_pass
+
+
+def _evidence_of_command(code: int | None, stage: Stage) -> ev.RunEvidence:
+    """Return the evidence of a command that is no pytest, or one that has printed nothing."""
+    end = ev.ProcessExit(code=None, source="log")
+    if code is not None:
+        signal = signal_of_exit_code(code)
+        end = ev.ProcessExit(
+            code=code, source="exit code", observed=True, signal=signal
+        )
+    return ev.RunEvidence(
+        stage=stage,
+        recorded=False,
+        is_pytest=False,
+        finished=end.signal is None,
+        exit=end,
+    )
+
+
+def _answer(
+    run: ev.RunEvidence, judgement: Judgement, marker: str | None
+) -> JSONObject:
+    limits = build.Limits()
+    verdict = build.verdict_as_json(judgement.verdict, limits)
+    told = verdict or {"ambiguous": []}
+    judged = (*judgement.failures, *judgement.collection_failures)
+    failed: tuple[ev.TestFailure | ev.CollectionFailure, ...]
+    failed = (*run.failures, *run.collection_failures)
+    shown = 0 if verdict is None else MAX_FAILURES
+    code = run.exit.code
+    signal = run.exit.signal if code is None else signal_of_exit_code(code)
+    return {
+        **{name: told.get(name) for name in _OF_VERDICT},
+        "marker": marker,
+        "exit": {**build.exit_as_json(run, judgement), "signal": signal},
+        "message": told.get("message"),
+        "lines": [line._asdict() for line in judgement.lines],
+        "reasons": [
+            {
+                **held,
+                "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS],
+            }
+            for held in build.reasons_as_json(judgement, limits)
+        ],
+        "failures": [
+            _failure(*each) for each in zip(failed[:shown], judged, strict=False)
+        ],
+        "failures_omitted": max(0, len(judged) - shown) if shown else 0,
+    }
+
+
+def _failure(
+    failure: ev.TestFailure | ev.CollectionFailure, judged: FailureJudgement
+) -> JSONObject:
+    raised, place = failure.exception, failure.location
+    return {
+        "nodeid": failure.nodeid or None,
+        "phase": failure.phase if isinstance(failure, ev.TestFailure) else None,
+        "reason": judged.reason.value,
+        "kind": judged.kind,
+        "failure_type": judged.failure_type.value,
+        "exception": raised and {"type": raised.type, "module": raised.module},
+        "message": failure.message,
+        "location": place and {"path": place.path, "line": place.line},
+    }

@@ -1,0 +1,210 @@
+"""Read what any program prints: markers, tests that failed, and the lines that say why it failed.
+
+`taxonomy/data/programs.toml` has the wordings of test runners, compilers, linters and CI systems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import islice, takewhile
+from typing import Final
+
+from pytest_failure_taxonomy.logs.output_readers import MAX_COLUMNS, pattern
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.evidence import OutputLine, SeenMarker
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    MARKER_REASONS,
+    FailureReason,
+    marker_on_line,
+    validate_marker,
+)
+
+MAX_TESTS: Final = 10_000
+"""Names of tests that are kept of one command."""
+MAX_FIRST: Final = 6
+"""Lines of each sort that are kept from the start of a command's output: what follows is often a
+consequence."""
+MAX_LAST: Final = 2
+"""Lines of each sort that are kept from its end."""
+MAX_OTHERS: Final = 4
+"""Lines quoted of those that may tell nothing."""
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return the patterns of a table as one, for the beginning of a line."""
+    table = packaged_table("programs")
+    rows = [table[name]] if isinstance(table[name], str) else table[name]
+    patterns = [
+        each
+        for row in rows
+        for each in ([row] if isinstance(row, str) else row["patterns"])
+    ]
+    # What was passed over is not tried again, or a line of blanks would take quadratic time.
+    return re.compile(rf"(?>[ \t]*){table['before']}(?:{'|'.join(patterns)})")
+
+
+class _Lines:
+    """Some lines from the start, and some from the end."""
+
+    def __init__(self) -> None:
+        self._first: list[OutputLine] = []
+        self._last: deque[OutputLine] = deque(maxlen=MAX_LAST)
+
+    def add(self, line: OutputLine) -> None:
+        """Keep a line, if it is one of them."""
+        if len(self._first) < MAX_FIRST:
+            self._first.append(line)
+        else:
+            self._last.append(line)
+
+    @property
+    def all(self) -> list[OutputLine]:
+        """The lines in their order."""
+        return [*self._first, *self._last]
+
+
+class _Command:
+    """What one command printed."""
+
+    def __init__(self) -> None:
+        self.of_tests = _Lines()
+        """What names a test that failed, and the line after it."""
+        self.decisive = _Lines()
+        """What a compiler or another program is known to say, and the line after it."""
+        self.errors = _Lines()
+        """Other lines with the word of an error."""
+        self.warnings = _Lines()
+        """Warnings of compilers and linters: they may count as errors."""
+        self.echoes = _Lines()
+        """Lines with such a word that only follow from another line."""
+        self.says_something = False
+        """One of these lines has the word of an error, or is known to tell of one."""
+        self.tests: dict[str, None] = {}
+        self.failed_count: int | None = None
+        """How many tests failed, if a runner says so."""
+        self.end: OutputLine | None = None
+        """Where a CI system says that it failed."""
+
+    @property
+    def telling(self) -> tuple[bool, bool]:
+        """How much it tells, as a value to be compared."""
+        return bool(self.of_tests.all or self.decisive.all), self.says_something
+
+
+class ProgramOutput:
+    """The markers, the failed tests and the deciding lines of any program's output.
+
+    Where a CI system says which of several commands has failed, the first of them counts.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self.wants_all = False
+        self._known = frozenset(known)
+        self._command = self._earlier = _Command()
+        self._failed: _Command | None = None
+        self._followed: _Lines | None = None
+        """Where the next line is kept, as it goes on with the one before."""
+        self.marker: SeenMarker | None = None
+        """The last marker."""
+        self.marker_line: OutputLine | None = None
+
+    def feed(self, line: OutputLine) -> None:
+        """Read the next line."""
+        text = line.text[:MAX_COLUMNS]
+        name = marker_on_line(line.text)
+        if name is not None:
+            known = validate_marker(name, self._known)
+            reason = MARKER_REASONS.get(known, FailureReason.UNKNOWN)
+            self.marker, self.marker_line = SeenMarker(name=known, reason=reason), line
+        elif _pattern("begins").match(text):
+            self._begin()
+        elif ended := _pattern("ended").match(text):
+            if int(next(filter(None, ended.groups()))) and self._failed is None:
+                # The first group is of a whole job, which doesn't say which command has failed.
+                self._failed = self._deciding if ended[1] else self._command
+                self._failed.end = line
+            self._begin()
+        else:
+            self._feed_command(self._command, line, text)
+
+    def _begin(self) -> None:
+        self._earlier = max(self._command, self._earlier, key=lambda each: each.telling)
+        self._command = _Command()
+
+    def _feed_command(self, command: _Command, line: OutputLine, text: str) -> None:
+        if tally := _pattern("tallies").match(text):
+            failed = sum(int(number) for number in tally.groups() if number)
+            command.failed_count = (command.failed_count or 0) + failed
+        followed, self._followed, self.wants_all = self._followed, None, False
+        is_error = pattern("error_words").search(text) is not None
+        if _pattern("echoes").match(text):
+            kept = command.echoes if is_error else None
+        elif found := _pattern("decisive").match(text) or _pattern("located").match(
+            text
+        ):
+            is_error = is_error or found.re is not _pattern("located")
+            kept = command.of_tests if found.lastindex else command.decisive
+            self._followed, self.wants_all = kept, True
+            if found.lastindex and len(command.tests) < MAX_TESTS:
+                command.tests[found[found.lastindex].strip()] = None
+        elif _pattern("warned").match(text):
+            kept, is_error = command.warnings, False
+        elif _pattern("harmless").match(text):
+            kept = None
+        else:
+            kept = followed or (command.errors if is_error else None)
+        if kept is not None:
+            kept.add(line)
+            command.says_something = command.says_something or is_error
+
+    @property
+    def _deciding(self) -> _Command:
+        return self._failed or max(
+            self._command, self._earlier, key=lambda each: each.telling
+        )
+
+    @property
+    def has_failed_command(self) -> bool:
+        """Tell whether a CI system says that one of its commands, or the job, has failed."""
+        return self._failed is not None
+
+    @property
+    def says_something(self) -> bool:
+        """Tell whether there is a line that may say why something failed."""
+        return self._failed is not None or self._deciding.says_something
+
+    @property
+    def failed_tests(self) -> tuple[int, tuple[str, ...]]:
+        """How many tests failed, as far as the runners say so, and those that are named."""
+        command = self._deciding
+        if command.failed_count == 0:  # what failed at first has passed in the end
+            return 0, ()
+        return command.failed_count or len(command.tests), tuple(command.tests)
+
+    def lines(self, last: Sequence[OutputLine]) -> list[OutputLine]:
+        """Return the lines that may say why the command failed, the most telling first.
+
+        Args:
+            last: the last that it printed.
+        """
+        command = self._deciding
+        telling = [*command.of_tests.all, *command.decisive.all] or command.warnings.all
+        telling += command.errors.all[-MAX_OTHERS:]
+        own = takewhile(
+            lambda line: not _pattern("begins").match(line.text), reversed(last)
+        )
+        ends = (line for line in own if not _is_weak(line.text[:MAX_COLUMNS]))
+        telling += islice(ends, MAX_OTHERS if command.end is not None else MAX_LAST)
+        telling = telling or command.echoes.all[-MAX_OTHERS:]
+        if command.end is not None:
+            telling.append(command.end)
+        return list(dict.fromkeys(telling))
+
+
+def _is_weak(text: str) -> bool:
+    """Tell whether a line only follows from another one, or means no error."""
+    return bool(_pattern("echoes").match(text) or _pattern("harmless").match(text))

@@ -1,0 +1,312 @@
+"""One trial that a harness of agents has left, and the report that can be made of it.
+
+What the trial's tests printed is read as any log. What the harness itself has seen is joined with
+it: the results of tests by name, a time limit, an exception, a patch that can't be applied. The one
+judge says what all of that means. The harness's own words stay beside ours, in our extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pytest_failure_taxonomy.logs import foreign
+from pytest_failure_taxonomy.logs.log_answer import evidence_of_log
+from pytest_failure_taxonomy.logs.log_lines import open_log
+from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
+from pytest_failure_taxonomy.taxonomy import evidence as ev
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.causes import gather_causes
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Confidence,
+    FailureReason,
+    Finding,
+    Judgement,
+    Stage,
+    finding,
+    known_kinds,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.text import cap, change_texts, encodable
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction import Redaction
+
+MAX_TOLD: Final = 2_000
+"""Characters of a text of the harness's own that a report keeps."""
+_KEPT: Final = ("harness", "task", "system", "name", "passed", "label")
+PASSED: Final = "passed"
+_ELSEWHERE: Final = ev.Environment(
+    python="unknown", platform="unknown", pytest="unknown"
+)
+_UNKNOWN: Final = ("command.failed", "final_test")
+_VAGUE: Final = ("command.failed", "exit_status.changed")
+"""Kinds that say no more than that something failed."""
+
+
+class Ending(NamedTuple):
+    """How a harness says that a trial ended, other than by its tests."""
+
+    label: str
+    """The harness's word, or the name of an exception's class."""
+    detail: str = ""
+
+
+@value
+class Trial:
+    """What a harness has kept of one attempt of a system at a task."""
+
+    harness: str
+    task: str
+    system: str
+    """The agent with its model."""
+    name: str
+    """What the harness calls this trial among those of the task and the system."""
+    path: Path
+    """The file or the folder that tells of it."""
+    passed: bool | None
+    """What the harness says; `None` where it came to no result."""
+    identity: str = ""
+    """Tells it from all trials of all runs, with its names."""
+    has_folder: bool = False
+    """The folder of the path is its own."""
+    label: str | None = None
+    """What the harness calls the failure."""
+    tests: Mapping[str, bool] = MappingProxyType({})
+    """Whether it says that a test has passed, by name; nothing where it lists none."""
+    only_told_tests_count: bool = False
+    """Others may fail: the harness has chosen which ones a system has to pass."""
+    bad_scores: Mapping[str, str] = MappingProxyType({})
+    """Why a grade is no success, by name; they count where nothing else says why."""
+    endings: tuple[Ending, ...] = ()
+    log: Path | None = None
+    """What the tests printed."""
+    exit_code: int | None = None
+    """Of the tests' command."""
+    told: Mapping[str, Any] = MappingProxyType({})
+    """Its own fields, to be kept."""
+    problem: str = ""
+    """What is of another type, so that it counts as no result."""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def key(self) -> bytes:
+        """What is the same for two copies of a trial alone."""
+        names = (self.harness, self.task, self.system, self.name, self.identity)
+        return blake2b(repr(names).encode("utf-8", "replace"), digest_size=16).digest()
+
+    @property
+    def outcome(self) -> str:
+        """What the harness says, in words."""
+        said = {True: PASSED, False: "failed", None: "no result"}[self.passed]
+        return f"{said}, {self.label}" if self.label else said
+
+
+class Difference(NamedTuple):
+    """One thing that a harness and we say differently of a trial."""
+
+    about: str
+    """`success`, `tests` or `reason`."""
+    theirs: str
+    ours: str
+
+
+def name_of(nodeid: str) -> str:
+    """Return a test's name without its file and its class, as harnesses have it.
+
+    A file that could not be collected is named without its folders.
+    """
+    before_parameters, bracket, parameters = nodeid.partition(" - ")[0].partition("[")
+    test = before_parameters.rpartition("::")[2] + bracket + parameters
+    return test if "::" in nodeid else test.rpartition("/")[2]
+
+
+def report_of(
+    trial: Trial, *, rootdir: Path, redaction: Redaction
+) -> tuple[JSONObject, list[Difference]]:
+    """Return the report of a trial, and what the harness says differently.
+
+    Raises:
+        LogError: what the tests printed can't be read.
+    """
+    seen = _evidence_of_output(trial)
+    alone = judge(seen)
+    endings = () if trial.passed else trial.endings
+    joined = _joined(trial, seen, alone, endings)
+    if not trial.passed and judge(joined).verdict is None:
+        nothing = Ending(
+            "no reason is known", f"{trial.harness} says `{trial.outcome}`"
+        )
+        joined = _joined(trial, seen, alone, (nothing,))
+    notes = []
+    if trial.only_told_tests_count and joined.counts.failed > len(joined.failures):
+        others = counted(joined.counts.failed - len(joined.failures), "test")
+        notes.append(f"{others} failed that {trial.harness} does not count")
+    start, end = trial.started_at, trial.ended_at
+    report = foreign.report_of(
+        foreign.ForeignRun(
+            evidence=joined,
+            content=trial.key,
+            started_at=start or foreign.time_from(None, trial.path),
+            duration_seconds=(end - start).total_seconds() if start and end else None,
+            attempt=ev.Attempt(subtask=trial.task, approach=trial.system),
+            notes=tuple(notes),
+        ),
+        rootdir=rootdir,
+        environment=_ELSEWHERE,
+        redaction=redaction,
+    )
+    about = {name: getattr(trial, name) for name in _KEPT} | {"told": dict(trial.told)}
+    report["extensions"][OWN_NAME]["trial"] = change_texts(
+        about, lambda text: cap(encodable(redaction.redact(text)), MAX_TOLD)
+    )
+    return report, [*_differences(trial, seen, alone, report)]
+
+
+def _evidence_of_output(trial: Trial) -> ev.RunEvidence:
+    """Return what the output of the tests tells, without what the harness says."""
+    nothing = ev.RunEvidence(
+        recorded=False,
+        is_pytest=False,
+        exit=ev.ProcessExit(code=None, source=trial.harness),
+    )
+    if trial.log is None:
+        return nothing
+    with open_log(trial.log) as chunks:
+        seen = evidence_of_log(chunks, exit_code=trial.exit_code)
+    # Whatever else prints the word "error": the harness has seen the trial pass.
+    if seen is None or (trial.passed and not seen.is_pytest):
+        return nothing
+    if trial.only_told_tests_count and trial.tests:
+        counted = {name_of(name) for name in trial.tests}
+        kept = tuple(each for each in seen.failures if name_of(each.nodeid) in counted)
+        if len(kept) < len(seen.failures) or (
+            trial.passed and seen.collection_failures
+        ):
+            files = () if trial.passed else seen.collection_failures
+            end = ev.ProcessExit(code=None, source=trial.harness)
+            seen = replace(seen, failures=kept, collection_failures=files, exit=end)
+    return seen
+
+
+def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
+    """Return what the ending of a trial means, and the stage that it ended."""
+    table = packaged_table("harnesses")
+    known = table["exceptions"] | table.get(trial.harness, {})
+    kind, stage, *words = known.get(ending.label, _UNKNOWN)
+    reason = known_kinds()[kind].reason
+    if reason is None:
+        is_of_stage = kind.startswith("stage.")
+        reason = FailureReason(
+            kind.partition(".")[2].upper() if is_of_stage else "UNKNOWN"
+        )
+    said = foreign.last_line(ending.detail) or ending.label
+    headline = words[0] if words else None
+    if kind in _VAGUE:
+        headline = f"{headline or ending.label}: {said}"
+    confidence: Confidence = "certain" if ending.label in known else "likely"
+    ended = finding(
+        *(kind, trial.harness, said),
+        reason=reason,
+        headline=headline,
+        confidence=confidence,
+    )
+    return ended, Stage(stage)
+
+
+def _joined(
+    trial: Trial, seen: ev.RunEvidence, alone: Judgement, endings: Sequence[Ending]
+) -> ev.RunEvidence:
+    """Return what the output tells together with what the harness has seen."""
+    ended = [_finding_of(trial, each) for each in endings]
+    causes = (cause for each, stage in ended for cause in gather_causes((each,), stage))
+    end = ev.ProcessExit(code=None, source=trial.harness)
+    joined = replace(
+        seen, settled=tuple(each for each, _ in ended), settled_causes=tuple(causes)
+    )
+    stages = [stage for _, stage in ended]
+    if Stage.FINAL_TEST in stages and not seen.finished:
+        joined = replace(joined, finished=True, exit=end)  # the harness has stopped it
+    elif stages and seen.output is None:
+        joined = replace(joined, stage=stages[-1])
+    is_vague = alone.verdict is not None and alone.verdict.kind in _VAGUE
+    is_silent = is_vague or alone.verdict is None
+    is_of_tests = (
+        alone.verdict is None or is_vague or alone.verdict.kind.startswith("test.")
+    )
+    told = {name: "" for name, passed in trial.tests.items() if not passed}
+    if is_silent and not (
+        seen.failures or trial.tests or trial.passed or trial.endings
+    ):
+        told = dict(trial.bad_scores)
+    known = {name_of(each.nodeid) for each in seen.failures}
+    known |= {name_of(each.nodeid) for each in seen.collection_failures}
+    missing = [name for name in told if name_of(name) not in known]
+    if missing and not is_of_tests:
+        # Why they did not pass is known: something else kept them from running.
+        not_run = (*joined.not_run, *missing)
+        counts = replace(
+            joined.counts, collected=max(joined.counts.collected, len(not_run))
+        )
+        return replace(joined, not_run=not_run, counts=counts)
+    if missing:
+        why = "and the output does not" if seen.output else "and nothing says why"
+        says = f"{trial.harness} says that it failed"
+        failures = [each for each in seen.failures if each.nodeid]
+        failures += [
+            ev.TestFailure(
+                nodeid=name, phase="call", message=told[name] or f"{says}, {why}"
+            )
+            for name in missing
+        ]
+        # The output may have counted them without their names.
+        failures += [each for each in seen.failures if not each.nodeid][len(missing) :]
+        # Another runner's counts are of the same tests.
+        output = seen.output if seen.is_pytest and not is_vague else None
+        joined = replace(joined, failures=tuple(failures), exit=end, output=output)
+    counts = joined.counts
+    if trial.tests and not counts.collected:
+        passed = sum(trial.tests.values())
+        counts = replace(counts, collected=len(trial.tests), passed=passed)
+    in_calls = sum(each.phase == "call" for each in joined.failures)
+    return replace(joined, counts=replace(counts, failed=max(counts.failed, in_calls)))
+
+
+def _differences(
+    trial: Trial, seen: ev.RunEvidence, alone: Judgement, report: JSONObject
+) -> Iterator[Difference]:
+    """Yield what the harness says otherwise than the output of its tests, or than our verdict."""
+    # Without pytest's own words, and without an exit code, an output says nothing of success.
+    tells = seen.output is not None and (seen.is_pytest or seen.exit.code is not None)
+    is_listed = (
+        all(each.nodeid for each in seen.failures) and not seen.collection_failures
+    )
+    if tells and trial.passed is (alone.verdict is not None):
+        if trial.passed or not trial.endings:
+            ours = words_of_verdict(to_dict(alone.verdict) if alone.verdict else None)
+            yield Difference("success", trial.outcome, ours)
+    elif tells and trial.tests and seen.is_pytest and seen.finished and is_listed:
+        failed = {name_of(name) for name, passed in trial.tests.items() if not passed}
+        shown = {name_of(each.nodeid) for each in seen.failures}
+        theirs, ours = (
+            ", ".join(sorted(names)) for names in (failed - shown, shown - failed)
+        )
+        if theirs or ours:
+            yield Difference("tests", theirs, ours)
+    told = {_finding_of(trial, each)[0].reason for each in trial.endings}
+    expected = told - {FailureReason.UNKNOWN}
+    verdict = report["verdict"]
+    if not trial.passed and expected and verdict["reason"] not in expected:
+        yield Difference("reason", trial.label or "", words_of_verdict(verdict))
+
+
+def words_of_verdict(verdict: Mapping[str, Any] | None) -> str:
+    """Return reason and kind of a report's verdict."""
+    return PASSED if verdict is None else f"{verdict['reason']} {verdict['kind']}"

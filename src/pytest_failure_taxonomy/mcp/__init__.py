@@ -1,0 +1,1 @@
+"""The server of the Model Context Protocol, which agents ask about runs."""

@@ -1,1 +1,0 @@
-"""What happens in a run, recorded as evidence by pytest's hooks."""

@@ -1,1 +1,0 @@
-"""One pytest run, from its options to its report."""

@@ -1,0 +1,618 @@
+"""Complete the report of a run whose process has ended, from its record.
+
+Used by the watcher, by the supervisor and by `failure-taxonomy finalize`. It imports no pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import NoneType
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.redaction.secrets import Secrets, searched_again
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.amend import amend_report
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.write import write_report, write_what_fits
+from pytest_failure_taxonomy.rules.matching import apply_rules
+from pytest_failure_taxonomy.survive import crash_output, layout, observed, reader
+from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
+from pytest_failure_taxonomy.survive.machine import look_closer
+from pytest_failure_taxonomy.survive.observed import (
+    Observed,
+    ProcessEnd,
+    context_of,
+    evidence_of,
+)
+from pytest_failure_taxonomy.system.files import (
+    Folder,
+    closing_descriptor,
+    open_folder,
+    read_file,
+)
+from pytest_failure_taxonomy.system.process import (
+    command_of,
+    has_process,
+    is_alive,
+    read_oom_count,
+)
+from pytest_failure_taxonomy.taxonomy.classification import name_libraries
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    TIME_LIMIT_EXIT_CODES,
+    exit_code_from_returncode,
+    signal_name,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+from pytest_failure_taxonomy.taxonomy.words import listed
+from pytest_failure_taxonomy.text import safe_text
+
+WATCHER_SECONDS: Final = 3.0
+"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
+_WATCHER: Final = "watcher.py"
+"""The script that it runs."""
+LOCK_SECONDS: Final = 1.0
+"""How long to wait for a process that is rewriting the report of a stalled run."""
+MAX_STACKS_BYTES: Final = 1024 * 1024
+"""Enough for the stacks of some thousand threads; the rest is left out."""
+
+MAX_BENCH_SECONDS: Final = 60.0
+"""How long reading the files of benches may take; ten thousand cases take about two seconds."""
+_MAX_NAMED: Final = 10
+_BENCH_PROGRAM: Final = """\
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from pytest_failure_taxonomy.bench.kept.file import main
+main(*sys.argv[1:])
+"""
+_UNANNOTATED: Final = "unannotated"
+"""The key of our extension which says that nobody could print the annotations of a run."""
+
+_COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
+_SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
+    "run": dict,
+    "completeness": str,
+    "exit": dict,
+    "verdict": (dict, NoneType),
+    "reasons": list,
+    "summary": dict,
+    "failures": list,
+    "extensions": dict,
+}
+"""The types by which a report is told from other JSON that a test may have put in its place."""
+
+
+class UnwrittenReportError(OSError):
+    """A complete report could not be written."""
+
+    def __init__(self, error: OSError, report: dict[str, Any]) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.report = report
+
+
+def end_of_process(
+    returncode: int | None, source: str, ended_ns: int | None
+) -> ProcessEnd:
+    """Return the end of a process, of which the return code may be unknown.
+
+    Args:
+        returncode: in the sense of `subprocess`: negative for a death by signal.
+        source: who has seen it.
+        ended_ns: when, on the monotonic clock.
+    """
+    ended = ProcessExit(
+        code=None if returncode is None else exit_code_from_returncode(returncode),
+        signal=signal_name(-returncode)
+        if returncode is not None and returncode < 0
+        else None,
+        observed=returncode is not None,
+        source=source,
+    )
+    return ProcessEnd(exit=ended, ended_ns=ended_ns)
+
+
+def complete_run(
+    path: Path,
+    run_id: str,
+    end: ProcessEnd,
+    *,
+    warn: Callable[[str], None] | None = None,
+    annotate: Callable[[str], None] | None = None,
+) -> dict[str, Any] | None:
+    """Complete the report of one run, and return it.
+
+    The record of the run is removed once a complete report is on disk.
+
+    Args:
+        path: of the report; a test may have removed or replaced it.
+        run_id: the run. The report of a later run is not changed, and `None` is returned.
+        end: how its process ended.
+        warn: called with a line about what could not be removed of the record.
+        annotate: called with each line that annotates the run for GitHub.
+
+    Raises:
+        ReportError: if the record is missing or can't be parsed.
+        UnwrittenReportError: if the report can't be written; the record is kept.
+    """
+    with _opened_record(layout.record_folder(path, run_id), end) as (folder, kept, end):
+        current = read_report(path)
+        if current is not None and current["run"]["id"] != run_id:
+            # A later run writes its report after the end of this run's process, or, in the same
+            # process, of its session; before that, a test has forged one.
+            has_finished = end.contents is not None and reader.has_ended(
+                end.contents[0]
+            )
+            if has_finished or _is_written_after(path, end) is not False:
+                return None
+            current = None
+        completed, is_whole = _completed(
+            current, path, run_id, end, folder, kept, annotate
+        )
+        if completed != current:
+            written = _write(path, completed, folder)
+            is_whole = is_whole and written is completed
+            completed = written
+        if current is not None and annotate is not None:
+            annotate_late(current, annotate)
+        stays = kept
+        if folder is not None:
+            # The record is kept if it has more than the report.
+            stays = layout.remove_record(folder) if is_whole else None
+    if stays is not None and warn is not None:
+        warn(stays)
+    lock = ReportLock(path)  # its file may be one that the dead process has left
+    with suppress(OSError):
+        if lock.acquire(make=False):
+            lock.release()
+    return completed
+
+
+def _completed(
+    current: dict[str, Any] | None,
+    path: Path,
+    run_id: str,
+    end: ProcessEnd,
+    folder: Folder | None,
+    kept: str | None,
+    annotate: Callable[[str], None] | None,
+) -> tuple[dict[str, Any], bool]:
+    """Return the complete report of a run, and whether it has all that the record had."""
+    if current is not None and _is_trusted(current, path, end):
+        stalls = observed.stalled_activities(end.observed, end.ended_ns, is_over=True)
+        with suppress(
+            LookupError, TypeError, ValueError, AttributeError
+        ):  # it is none of ours
+            late = _late_exit(current, run_id, end)
+            amended = amend_report(current, late, stalls)
+            return _filled_up(amended, build.is_cut(current), run_id, end, folder)
+    if end.contents is None and kept is not None:
+        raise ReportError(f"the record can't be read: {kept}")
+    state, events = end.contents or (b"", b"")
+    run = reader.parse_record(
+        state, events, run_id, str(layout.record_folder(path, run_id))
+    )
+    made = reconstruct(run, folder, end, faults=[kept] if kept else [])
+    # What its pytest was asked for besides the report.
+    context = run.header.context
+    if context.history is not None:
+        from pytest_failure_taxonomy.history.recording import record_run
+
+        why_not = record_run(made, context.history)
+        if why_not is not None:
+            _add_faults(made, [f"the run is not in the history: {why_not}"])
+    if context.faces != Faces():
+        from pytest_failure_taxonomy.faces import show_faces
+
+        faults = show_faces(made, context.faces, annotate)
+        if annotate is None and context.faces.github:
+            # The watcher has nowhere to print them: what it held open is closed.
+            made["extensions"].setdefault(build.OWN_NAME, {})[_UNANNOTATED] = True
+        if faults:
+            _add_faults(made, faults)
+    return made, not run.is_lost
+
+
+def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessExit:
+    """Return a late end with what pytest's own report can't have of it.
+
+    That is the limits around the process, the seconds since the session, and the thread that the
+    interpreter waited for. They are read from the record if it is still there.
+    """
+    # A process that left by itself needs none, and a large record takes long to read.
+    is_ended = (
+        end.exit.signal is not None
+        or end.exit.enforced_limit_seconds is not None
+        or end.exit.code in TIME_LIMIT_EXIT_CODES  # of GNU `timeout`, its parent
+    )
+    if not is_ended or end.contents is None or end.ended_ns is None:
+        return end.exit
+    try:
+        state, events = end.contents
+        run = reader.parse_record(state, events, run_id, "the record")
+    except ReportError:
+        return end.exit
+    seconds = (end.ended_ns - run.header.started_ns) / 1e9
+    threads = [thread.words for thread in run.named("thread")]
+    return replace(
+        end.exit,
+        limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
+        late_seconds=seconds - (report["run"]["duration_seconds"] or seconds),
+        waited_for=next(iter(threads), None),
+    )
+
+
+def _filled_up(
+    report: dict[str, Any],
+    is_cut: bool,  # noqa: FBT001 - of six
+    run_id: str,
+    end: ProcessEnd,
+    folder: Folder | None,
+) -> tuple[dict[str, Any], bool]:
+    """Complete a report from its record if it was cut; return whether it has all of it then."""
+    if end.contents is None or (report["completeness"] == "full" and not is_cut):
+        return report, True
+    try:
+        run = reader.parse_record(
+            end.contents[0], end.contents[1], run_id, "the record"
+        )
+        if not is_cut:
+            return report, not run.is_lost
+        made = reconstruct(run, folder, replace(end, observed=None))
+    except ReportError:
+        return report, not is_cut
+    omitted = [  # failures, tracebacks and so on
+        sum(
+            count for name, count in each["limits"].items() if name.endswith("_omitted")
+        )
+        for each in (made, report)
+    ]
+    if run.is_reported or omitted[0] >= omitted[1]:
+        return report, run.is_reported
+    lists = (
+        *("failures", "groups", "causes", "collection_errors", "internal_errors"),
+        *("not_run", "order", "limits", "extensions"),
+    )
+    return {**report, **{name: made[name] for name in lists}}, not run.is_lost
+
+
+def _add_faults(report: dict[str, Any], faults: list[str]) -> None:
+    own = report["extensions"].setdefault(build.OWN_NAME, {})
+    own["faults"] = [*own.get("faults", ()), *faults]
+
+
+def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> None:
+    """Annotate a run whose report its watcher has completed, in the CI job that it was part of.
+
+    Args:
+        report: the report's JSON object.
+        annotate: called with each line.
+    """
+    is_unannotated = build.own_extension(report).get(_UNANNOTATED) is True
+    if not is_unannotated or os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from pytest_failure_taxonomy.faces import show_faces
+
+    show_faces(report, Faces(github=True), annotate)
+
+
+def _write(
+    path: Path, completed: dict[str, Any], folder: Folder | None
+) -> dict[str, Any]:
+    """Write a report, or as much of it as there is room for; return what was written."""
+    reserve = None if folder is None else folder.path / layout.RESERVE
+    try:
+        write_report(path, completed, reserve)
+    except OSError as error:
+        with suppress(OSError):
+            if reserve is not None:
+                return write_what_fits(path, completed, reserve)
+        raise UnwrittenReportError(error, completed) from error
+    return completed
+
+
+@contextmanager
+def _opened_record(
+    path: Path, end: ProcessEnd
+) -> Iterator[tuple[Folder | None, str | None, ProcessEnd]]:
+    """Yield the folder of a record, a sentence about what can't be removed of it, and the end.
+
+    What nobody has seen of that end is what the record has of it.
+    """
+    try:
+        folder = open_folder(path)
+    except FileNotFoundError:
+        yield None, None, end
+    except OSError as error:
+        yield None, layout.why_it_stays(path, error), end
+    else:
+        with folder, held_record(folder, LOCK_SECONDS):
+            if end.contents is None:
+                end = replace(end, contents=reader.read_contents(folder))
+            if end.observed is None:
+                end = replace(end, observed=observed.read_observed(folder))
+            if end.exit.memory is None:
+                seen = replace(end.exit, memory=observed.read_memory(folder))
+                end = replace(end, exit=seen)
+            yield folder, layout.remove_record(folder, only_looks=True), end
+
+
+def _is_trusted(report: dict[str, Any], path: Path, end: ProcessEnd) -> bool:
+    """Tell whether a complete report was written by this plugin, rather than by a test.
+
+    This plugin writes it after the end of the session, which the record has, and the watcher and
+    the supervisor write it after the end of the process.
+    """
+    if report["completeness"] == "running":
+        return False
+    if end.contents is None or not end.contents[1] or reader.has_ended(end.contents[0]):
+        return True
+    if len(end.contents[0]) < layout.PAGE:  # a test has truncated or removed it
+        return True
+    return (
+        report["completeness"] == "reconstructed"
+        and _is_written_after(path, end) is not False
+    )
+
+
+def _is_written_after(path: Path, end: ProcessEnd) -> bool | None:
+    """Tell whether a file was put in its place after a process ended; `None` if unknown.
+
+    The ctime is used, which programs can't set.
+    """
+    if end.ended_ns is None:
+        return None
+    ended_ns = time.time_ns() - (time.monotonic_ns() - end.ended_ns)
+    try:
+        return os.lstat(path).st_ctime_ns > ended_ns
+    except OSError:
+        return None
+
+
+def reconstruct(
+    run: reader.RecordedRun,
+    folder: Folder | None,
+    end: ProcessEnd,
+    *,
+    faults: list[str] | None = None,
+    completeness: Completeness = "reconstructed",
+) -> dict[str, Any]:
+    """Return the report of a run that could not write it, or has not done so yet.
+
+    Args:
+        run: its record.
+        folder: of the record, if it still exists.
+        end: how its process ended.
+        faults: further problems with the record.
+        completeness: `running` for a run that goes on.
+
+    Raises:
+        ReportError: if the record has contents that this version does not know.
+    """
+    workers = {}
+    stacks = None
+    if folder is not None:
+        with suppress(OSError):
+            ids = filter(None, map(layout.worker_of, folder.names()))
+            workers = {worker: reader.read_worker(folder, worker) for worker in ids}
+        with suppress(OSError):
+            written = folder.read(layout.STACKS, MAX_STACKS_BYTES)
+            stacks = written.decode("utf-8", "replace") or None
+        if not end.left.dump:
+            with suppress(OSError):
+                dump = folder.read(layout.CRASH, crash_output.MAX_LEFT_BYTES)
+                end = replace(end, left=replace(end.left, dump=dump.rstrip(b"\0")))
+    end = replace(end, exit=replace(_with_oom_kills(run, end), stacks=stacks))
+    try:
+        secrets = Secrets(run.header.redact)
+        rootdir = Path(run.header.context.rootdir)
+        # Workers outlive their controller a while. Only a process that has seen the end asks what
+        # their tests had written: later, others may have their numbers.
+        saw_end = end.exit.source in ("watcher", "supervisor")
+        outputs = {
+            worker: crash_output.output_of_process(
+                each.process_id, each.capture, secrets.redact
+            )
+            for worker, each in workers.items()
+            if saw_end and each.test is not None
+        }
+        traces = crash_output.read_traces(end.left, end.exit, rootdir, secrets.redact)
+        evidence = evidence_of(run, end, workers, traces, outputs)
+        evidence, problems = apply_rules(
+            searched_again(evidence, secrets), run.header.rules
+        )
+        evidence = name_libraries(evidence)
+        context = context_of(run, end)
+        if saw_end:  # later, another commit may be checked out
+            commit = context.environment.git, context.repository
+            environment, (_, repository) = look_closer(
+                context.environment, commit, rootdir, run.header.path
+            )
+            context = replace(context, environment=environment, repository=repository)
+        has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
+        notes = end.observed.notes if end.observed is not None and has_stall else ()
+        report = build_report(
+            evidence,
+            judge(evidence),
+            context,
+            completeness=completeness,
+            faults=(*run.notes, *problems, *notes, *(faults or ())),
+            redaction=secrets,
+        )
+        if completeness == "reconstructed":
+            _add_dead_benches(report, run.named("benches"), secrets.redact_json)
+        return report
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:  # another version's
+        raise ReportError(
+            f"run {run.header.run_id}: the record can't be understood "
+            f"({safe_text(f'{type(error).__name__}: {error}')}); "
+            "use the version of pytest-failure-taxonomy that wrote it"
+        ) from error
+
+
+def _with_oom_kills(run: reader.RecordedRun, end: ProcessEnd) -> ProcessExit:
+    """Add whether the OOM killer was active during the run, and what it says of the process."""
+    before, after = (
+        run.header.memory.oom_kills,
+        read_oom_count(run.header.memory.events_file),
+    )
+    seen = replace(
+        end.exit,
+        out_of_memory=before is not None and after is not None and after > before,
+    )
+    if seen.signal != "SIGKILL" or end.ended_ns is None:
+        return seen
+    process_id, started_ns = run.header.process.pid, run.header.started_ns
+    return replace(
+        seen, oom_kill=observed.oom_kill_of(process_id, started_ns, end.ended_ns)
+    )
+
+
+def _add_dead_benches(
+    report: dict[str, Any], kept: list[reader.KeptBenches], redact: Callable[[Any], Any]
+) -> None:
+    """Fill the report's field `bench`, and name the cases that ran when the process died.
+
+    An item of a case waits while several cases run, so the test that was in flight is often none
+    of those that had a system at work.
+
+    Args:
+        report: The report of the run, which is changed.
+        kept: Where the run kept what its benches came to; the last one counts.
+        redact: Removes secrets from a JSON value.
+    """
+    if not kept:
+        return
+    found: list[dict[str, Any]] = []
+    package = Path(__file__).resolve().parents[2]
+    arguments = str(package), kept[-1].folder, kept[-1].session
+    try:  # a program of its own may import pydantic
+        done = subprocess.run(  # noqa: S603 - this Python, with a program of ours
+            [sys.executable, "-P", "-c", _BENCH_PROGRAM, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=MAX_BENCH_SECONDS,
+            check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        if done.returncode == 0:
+            found, problem = json.loads(done.stdout), ""
+        else:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            problem = said[-1] if said else f"exit status {done.returncode}"
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    report["bench"] = build.fit_benches(redact([each["report"] for each in found]))
+    if problem:
+        _add_faults(report, [f"the benches could not be read: {problem}"])
+    verdict = report["verdict"]
+    for each in found if verdict is not None else ():
+        if lost := each["lost"]:
+            named = listed([case_id for case_id, _ in lost], _MAX_NAMED)
+            name = each["report"]["task_class"]
+            detail = f"cases of {name} that ran when the process ended: {named}"
+            verdict["evidence"] = [
+                *verdict["evidence"],
+                {"source": "bench", "detail": detail},
+            ]
+            nodeids = [nodeid for _, nodeid in lost if nodeid]
+            if len(nodeids) == 1 and verdict["nodeid"] is not None:
+                verdict["nodeid"] = nodeids[0]
+
+
+def write_running(
+    path: Path, run: reader.RecordedRun, folder: Folder, stalls: Observed
+) -> None:
+    """Write the report of a run that goes on anew, with what is stalled."""
+    end = ProcessEnd(
+        exit=ProcessExit(code=None, source="none"),
+        ended_ns=time.monotonic_ns(),
+        observed=stalls,
+    )
+    write_report(path, reconstruct(run, folder, end, completeness="running"))
+
+
+def is_still_running(path: Path, report: dict[str, Any]) -> bool:
+    """Tell whether the process of a `running` report still runs.
+
+    Raises:
+        ReportError: if the record is missing or can't be parsed.
+    """
+    run_id = report["run"]["id"]
+    folder = layout.record_folder(path, run_id)
+    return is_alive(to_dict(reader.read_record(folder, run_id).header.process))
+
+
+def read_report(path: Path) -> dict[str, Any] | None:
+    """Return the report in a file; `None` if there is no file or it has something else.
+
+    Only the top-level types are checked.
+    """
+    try:
+        content = read_file(path, build.MAX_REPORT_BYTES + 1)
+        report = json.loads(content) if len(content) <= build.MAX_REPORT_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict) or report.get("completeness") not in _COMPLETENESS:
+        return None
+    if not all(isinstance(report.get(name), kind) for name, kind in _SHAPE.items()):
+        return None
+    run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
+    if not isinstance(run_id, str) or not isinstance(started_at, str):
+        return None
+    return report if layout.RUN_ID.fullmatch(run_id) else None
+
+
+def running_watchers() -> list[tuple[int, list[str]]]:
+    """Return the processes that watch a pytest, and the words of their command lines."""
+    with suppress(OSError):
+        ids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+        commands = [(process_id, command_of(process_id)) for process_id in ids]
+        return [
+            (process_id, words)
+            for process_id, words in commands
+            if any(os.path.basename(word) == _WATCHER for word in words[:6])
+        ]
+    return []
+
+
+def wait_for_watcher(
+    report: Path,
+    seconds: float = WATCHER_SECONDS,
+    watchers: Sequence[tuple[int, list[str]]] | None = None,
+) -> None:
+    """Wait while a watcher completes a report whose pytest has ended.
+
+    A report that is read earlier is not complete. Return at once if pytest still runs, or if there
+    is no watcher.
+
+    Args:
+        report: the report's path.
+        seconds: how long to wait at most.
+        watchers: as `running_watchers` returns them; looked for by default.
+    """
+    deadline = time.monotonic() + seconds
+    for process_id, words in running_watchers() if watchers is None else watchers:
+        place = os.path.realpath(report)
+        watched = [word for word in words if word.isdigit()]
+        is_of_report = any(os.path.realpath(word) == place for word in words if word)
+        if is_of_report and not any(has_process(int(each)) for each in watched):
+            with (
+                suppress(OSError),  # it has ended; and it is no child
+                closing_descriptor(os.pidfd_open(process_id)) as watcher,
+            ):
+                select.select([watcher], [], [], max(0.0, deadline - time.monotonic()))

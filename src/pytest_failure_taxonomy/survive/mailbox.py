@@ -1,0 +1,325 @@
+"""The mailbox by which `failure-taxonomy run` and the pytest that it runs exchange messages.
+
+The supervisor puts its process id and the mailbox into an environment variable. The plugin checks
+that this process is its parent, but for GNU `timeout` between them, because a pytest that a test
+starts inherits the variable. On Linux
+the mailbox has no name on any disk, so that nothing is left behind if the supervisor is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
+from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.crash_output import read_and_close
+from pytest_failure_taxonomy.system.files import (
+    CAREFUL,
+    READ,
+    closing_descriptor,
+    identity_of,
+    read_descriptor,
+)
+from pytest_failure_taxonomy.system.process import parent_behind_timeouts
+from pytest_failure_taxonomy.taxonomy.evidence import Left
+
+_MAX_MESSAGE_BYTES: Final = 64 * 1024
+
+_FOLDER: Final = "failure-taxonomy-"
+"""How the name of the folder begins that holds message and inbox where they need one."""
+_MESSAGE: Final = "message"
+_INBOX: Final = "inbox"
+_ADDRESS_BYTES: Final = 100
+
+_HAS_LAUNCHERS: Final = sys.platform == "win32"
+"""In a virtual environment a launcher starts the interpreter, and is its parent."""
+
+
+_claimed: set[Path] = set()
+"""Mailboxes that belong to a run of this process. A pytest that runs inside of one of its tests has
+the same parent, but is not the supervised one."""
+
+
+def find_mailbox() -> Path | None:
+    """Return the mailbox of this process's supervisor, or `None` if it has no supervisor."""
+    process_id, _, name = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
+    mailbox = Path(name)
+    if not name or mailbox in _claimed:
+        return None
+    if _HAS_LAUNCHERS:  # the first pytest is the supervised one
+        return mailbox if "run_id" not in read_message(mailbox) else None
+    return mailbox if process_id == str(parent_behind_timeouts()) else None
+
+
+def claim_mailbox(
+    mailbox: Path, *, report: str, run_id: str, record: Sequence[Path]
+) -> None:
+    """Answer the supervisor, and be its pytest until the mailbox is released.
+
+    Args:
+        mailbox: as `find_mailbox` returns it.
+        report: the path of the run's report.
+        run_id: the run.
+        record: the files of its record, whose descriptors are sent.
+    """
+    inbox = read_message(mailbox).get("inbox")
+    write_message(mailbox, report=report, run_id=run_id, inbox=inbox)
+    if inbox and record:
+        with suppress(OSError), ExitStack() as opened:
+            descriptors = []
+            for path in record:
+                descriptors.append(os.open(path, READ))
+                opened.callback(os.close, descriptors[-1])
+            _send(inbox, run_id, descriptors)
+    _claimed.add(mailbox)
+
+
+def send_to_supervisor(
+    mailbox: Path, run_id: str, descriptors: Mapping[str, int]
+) -> bool:
+    """Send descriptors to read from when this process has died.
+
+    The supervisor shows the stacks of a crash on its own stderr, so that must be this process's.
+    No other descriptor of stderr is sent: a command may wait for the end of that pipe, and the
+    supervisor waits for the command.
+
+    Args:
+        mailbox: as `find_mailbox` returns it.
+        run_id: the run.
+        descriptors: by one letter, as in `record.layout`.
+
+    Returns:
+        Whether the supervisor reads and shows the stacks of a crash.
+    """
+    sent = {
+        name: each
+        for name, each in descriptors.items()
+        if name in (layout.STDOUT, layout.STDERR)
+    }
+    with suppress(OSError):
+        shows = False
+        if layout.CRASH_FILE in descriptors:
+            theirs = os.stat(f"/proc/{os.getppid()}/fd/2")
+            ours = os.fstat(descriptors[layout.TERMINAL])
+            shows = identity_of(theirs) == identity_of(ours)
+        if shows:
+            sent[layout.CRASH_FILE] = descriptors[layout.CRASH_FILE]
+        inbox = read_message(mailbox).get("inbox")
+        if inbox and sent:
+            _send(inbox, f"{run_id}:{''.join(sent)}", list(sent.values()))
+            return shows
+    return False
+
+
+def release_mailbox(mailbox: Path) -> None:
+    """Let a later run of this process be the supervisor's pytest.
+
+    A supervisor that was killed could not remove its folder, if it had one; so it is removed here.
+    """
+    _claimed.discard(mailbox)
+    supervisor, _, _ = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
+    is_orphan = not _HAS_LAUNCHERS and supervisor != str(parent_behind_timeouts())
+    if is_orphan and mailbox.parent.name.startswith(_FOLDER):
+        _remove_folder(mailbox.parent)
+
+
+def write_message(mailbox: Path, **fields: str | None) -> None:
+    """Leave a message for the other side.
+
+    The supervisor's has the `stage` and the `report` that it wants, and the `inbox` to send
+    descriptors to. The answer has the path of the `report`, the `run_id`, and the same `inbox`.
+    """
+    with suppress(OSError), open(_open(mailbox, os.O_RDWR | os.O_CREAT), "wb") as file:
+        file.truncate()
+        file.write(json.dumps(fields).encode("ascii"))
+
+
+def read_message(mailbox: Path | None) -> dict[str, Any]:
+    """Return the message in a mailbox; an empty one if there is no message or no mailbox."""
+    if mailbox is not None:
+        with suppress(OSError, ValueError, RecursionError):
+            with closing_descriptor(_open(mailbox, os.O_RDONLY)) as descriptor:
+                found = json.loads(read_descriptor(descriptor, _MAX_MESSAGE_BYTES))
+            # A test may have written it.
+            if isinstance(found, dict) and all(
+                each is None or isinstance(each, str) for each in found.values()
+            ):
+                is_path = os.path.isabs(found.get("report") or "")
+                is_answer = is_path and layout.RUN_ID.fullmatch(
+                    found.get("run_id") or ""
+                )
+                return found if is_answer or "run_id" not in found else {}
+    return {}
+
+
+def _open(mailbox: Path, flags: int) -> int:
+    """Open a mailbox, which a test may have replaced; only links of the kernel are followed."""
+    is_descriptor = mailbox.is_relative_to("/proc") and mailbox.parent.name == "fd"
+    careful = CAREFUL & ~os.O_NOFOLLOW if is_descriptor else CAREFUL
+    return os.open(mailbox, flags | careful, 0o600)
+
+
+class Mailbox:
+    """The supervisor's side of a mailbox: a message file and an inbox.
+
+    The inbox is a socket to which pytest sends the descriptors of its record. A test may remove
+    the folder of the record, but a file that waits in a socket stays readable; so the supervisor
+    need not watch the record while the run goes on.
+    """
+
+    def __init__(self, *, stage: str | None, report: str | None) -> None:
+        """Open a mailbox with a message for pytest.
+
+        Args:
+            stage: the stage that the run is to have, if the user gave one.
+            report: the path that its report is to have, if the user gave one.
+
+        Raises:
+            OSError: if there is no place for a message.
+        """
+        self._opened = ExitStack()
+        self._socket: Any = None
+        self.run_id: str | None = None
+        """Of the pytest that has answered; `None` if none has that has this plugin."""
+        self.report = ""
+        """The path of its report."""
+        self.record: list[bytes] | None = None
+        """The contents of the files of its record; `None` if they were not sent."""
+        self.left = Left()
+        """What it has left of its last moments."""
+        inbox: str | None = None
+        folder: Path | None = None
+        try:
+            # Other processes can open this one's descriptors on Linux with `/proc`.
+            if hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd"):
+                self.path = self._reachable(os.memfd_create(_MESSAGE))
+            else:
+                folder = _make_folder()
+                self._opened.callback(_remove_folder, folder)
+                self.path = folder / _MESSAGE
+            with suppress(
+                ImportError, AttributeError, OSError
+            ):  # Windows; a path too long for one
+                inbox = self._open_inbox(folder)
+            write_message(self.path, stage=stage, report=report, inbox=inbox)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variable that a command needs to find the mailbox."""
+        return {SUPERVISOR_VARIABLE: f"{os.getpid()}:{self.path}"}
+
+    def collect(self) -> None:
+        """Read what pytest has answered and sent; the command has ended."""
+        said = read_message(self.path)
+        if "run_id" not in said:
+            return
+        self.run_id, self.report = str(said["run_id"]), said["report"]
+        if self._socket is None:
+            return
+        import socket
+
+        with suppress(OSError):
+            while True:  # a process may have had several runs, one after the other
+                words, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
+                sender, is_left, letters = words.decode("ascii", "replace").partition(
+                    ":"
+                )
+                if is_left and sender == self.run_id:
+                    sent = {
+                        letter: read_and_close(descriptor)
+                        for letter, descriptor in zip(
+                            letters.ljust(len(descriptors)), descriptors, strict=False
+                        )
+                    }
+                    self.left = Left(
+                        dump=sent.get(layout.CRASH_FILE, b"").rstrip(b"\0"),
+                        stdout=sent.get(layout.STDOUT, b""),
+                        stderr=sent.get(layout.STDERR, b""),
+                    )
+                    continue
+                # Unbuffered: a test may have sent one, and opening that must not read from it.
+                files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
+                read = []
+                for file in files:
+                    with file:
+                        file.seek(0)
+                        read.append(
+                            read_descriptor(file.fileno(), layout.MAX_EVENTS_BYTES)
+                        )
+                if not is_left and sender == self.run_id:
+                    self.record = read
+
+    def close(self) -> None:
+        """Remove the mailbox."""
+        self._opened.close()
+
+    def _open_inbox(self, folder: Path | None) -> str:
+        import socket
+
+        self._socket = inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._opened.callback(inbox.close)
+        inbox.settimeout(0)
+        if folder is not None:
+            with _short_address(folder / _INBOX) as address:
+                inbox.bind(address)
+            return str(folder / _INBOX)
+        folder = _make_folder()
+        try:  # the socket needs a name only until it is open
+            with _short_address(folder / _INBOX) as address:
+                inbox.bind(address)
+            return str(
+                self._reachable(os.open(folder / _INBOX, os.O_PATH | os.O_NOFOLLOW))
+            )
+        finally:
+            _remove_folder(folder)
+
+    def _reachable(self, descriptor: int) -> Path:
+        """Keep a descriptor open, and return a path by which other processes can open it."""
+        self._opened.callback(os.close, descriptor)
+        return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
+def _make_folder() -> Path:
+    import tempfile  # here, because each supervised pytest loads this module
+
+    return Path(tempfile.mkdtemp(prefix=_FOLDER))
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove the folder of a mailbox with its two files."""
+    for name in (_MESSAGE, _INBOX):
+        with suppress(OSError):
+            os.unlink(folder / name)
+    with suppress(OSError):
+        os.rmdir(folder)
+
+
+def _send(inbox: str, words: str, descriptors: Sequence[int]) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(0)
+        with _short_address(Path(inbox)) as address:
+            sender.connect(address)
+        socket.send_fds(sender, [words.encode()], list(descriptors))
+
+
+@contextmanager
+def _short_address(path: Path) -> Iterator[str]:
+    """Yield the address of a socket, which the system limits to 107 bytes; paths can be longer."""
+    if len(os.fsencode(path)) < _ADDRESS_BYTES or not os.path.isdir("/proc/self/fd"):
+        yield str(path)
+        return
+    with closing_descriptor(
+        os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    ) as folder:
+        yield f"/proc/self/fd/{folder}/{path.name}"

@@ -1,0 +1,650 @@
+"""Read the record of a run, which may be incomplete, damaged or forged, into values."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from enum import Enum
+from functools import cache, partial
+from io import BytesIO
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.layout import PAGE
+from pytest_failure_taxonomy.system.files import (
+    Folder,
+    open_folder,
+    reason_of,
+    whole_lines,
+)
+from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, Stage
+from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+from pytest_failure_taxonomy.taxonomy.order import MAX_STARTS, Plan
+from pytest_failure_taxonomy.taxonomy.user_rules import Rule
+from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.text import safe_text
+
+T = TypeVar("T")
+
+_Parser = Callable[[Any], Any]
+
+_MOST: Final = 1 << 63
+"""Larger than any number in a record; the largest are times in ns."""
+
+_PLAIN: Final[Mapping[Any, tuple[str, Callable[[Any], bool]]]] = {
+    bool: ("true or false", lambda sent: type(sent) is bool),
+    int: ("a whole number", lambda sent: type(sent) is int and -_MOST <= sent < _MOST),
+    float: ("a number", lambda sent: type(sent) in (int, float) and abs(sent) < _MOST),
+    str: ("a text", lambda sent: type(sent) is str),
+}
+"""What plain values are called, and how they are told from others."""
+
+_TIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z"
+)
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
+    return False
+
+
+def _is_kind(text: str) -> bool:
+    return re.fullmatch(KIND_PATTERN, text) is not None and not text.endswith("\n")
+
+
+_SOUND: Final[dict[type, Callable[[Any], bool]]] = {
+    evidence.Attribution: lambda one: _is_kind(one.kind),
+    Plan: lambda one: (
+        re.fullmatch(
+            "[0-9a-f]{16},[a-z]{1,20}", f"{one.digest},{one.distribution or 'no'}"
+        )
+        is not None
+    ),
+    CollectionMismatch: lambda one: bool(one.workers and one.variants),
+    evidence.Location: lambda one: one.line is None or one.line >= 1,
+    Rule: lambda one: _is_kind(one.kind),
+    evidence.RaisingFrame: lambda one: one.line is None or one.line >= 1,
+    evidence.RunContext: lambda one: _is_time(one.started_at),
+    evidence.TestFailure: lambda one: (
+        one.attempts >= 1 and (one.duration_seconds or 0) >= 0
+    ),
+    evidence.WorkerEnd: lambda one: one.tests >= 0 and (one.peak_rss_bytes or 0) >= 0,
+}
+"""Checks that annotations can't express."""
+
+
+class ParseError(ValueError):
+    """JSON does not match the annotations of a class."""
+
+
+def parse(kind: Callable[..., T], sent: Any, *, ignores_unknown: bool = False) -> T:
+    """Return a value of a class.
+
+    Args:
+        kind: a class that `taxonomy.values.value` has made.
+        sent: anything that `json.loads` returns.
+        ignores_unknown: ignore fields that the class does not have.
+
+    Raises:
+        ParseError: if `sent` does not match the class; the message says where and why.
+    """
+    if ignores_unknown and isinstance(sent, dict):
+        names = frozenset(_hints(kind))
+        sent = {name: each for name, each in sent.items() if name in names}
+    parsed: T = _parser(kind)(sent)
+    return parsed
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _parser(kind: Any) -> _Parser:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        parsers = [_parser(each) for each in arguments if each is not NoneType]
+        return partial(_parse_either, parsers, NoneType in arguments)
+    if origin is Literal:
+        what = f"none of {', '.join(arguments)}"
+        return partial(
+            _parse_plain, lambda sent: isinstance(sent, str) and sent in arguments, what
+        )
+    if origin is tuple:
+        return partial(_parse_list, _parser(arguments[0]))
+    if kind in _PLAIN:
+        what, is_one = _PLAIN[kind]
+        return partial(_parse_plain, is_one, f"not {what}")
+    if issubclass(kind, Enum):
+        return partial(_parse_member, kind)
+    return partial(
+        _parse_value, kind, {name: _parser(hint) for name, hint in _hints(kind).items()}
+    )
+
+
+def _parse_plain(is_one: Callable[[Any], bool], what: str, sent: Any) -> Any:
+    if is_one(sent):
+        return sent
+    raise ParseError(f"is {what}")
+
+
+def _parse_either(parsers: list[_Parser], has_none: bool, sent: Any) -> Any:  # noqa: FBT001 - by position
+    if sent is None and has_none:
+        return None
+    for parser in parsers[:-1]:
+        try:
+            return parser(sent)
+        except ParseError:
+            pass
+    return parsers[-1](sent)
+
+
+def _parse_list(parser: _Parser, sent: Any) -> Any:
+    if not isinstance(sent, list):
+        raise ParseError("is not a list")
+    return tuple(map(parser, sent))
+
+
+def _parse_member(kind: type[Enum], sent: Any) -> Any:
+    try:
+        return kind(sent)
+    except (ValueError, TypeError):
+        raise ParseError(f"is no {kind.__name__}") from None
+
+
+def _parse_value(kind: Any, parsers: dict[str, _Parser], sent: Any) -> Any:
+    if not isinstance(sent, dict):
+        raise ParseError("is not an object")
+    fields = {}
+    for name, each in sent.items():
+        if name not in parsers:
+            raise ParseError("has a field that is unknown")
+        try:
+            fields[name] = parsers[name](each)
+        except ParseError as error:
+            raise ParseError(_within(name, str(error))) from None
+    try:
+        made = kind(**fields)
+    except TypeError as error:
+        raise ParseError(f"lacks something ({error})") from None
+    if not _SOUND.get(kind, bool)(made):
+        raise ParseError("has a field that is out of its range")
+    return made
+
+
+def _within(name: str, words: str) -> str:
+    """Put the name of a field before a message, with a dot if the message begins with a field."""
+    return (
+        f"{name} {words}"
+        if words.startswith(("is ", "has ", "lacks "))
+        else f"{name}.{words}"
+    )
+
+
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+"""Longer events are not read: parsed, they take a multiple of this."""
+MAX_EVENTS: Final = 1_000_000
+"""Further events are not read."""
+MAX_STATE_BYTES: Final = layout.file_size(10_000_000)
+_MAX_PROCESS_ID: Final = 1 << 31
+_MAX_WORD: Final = 80
+
+
+@value
+class Timer:
+    """An armed timer of pytest-timeout."""
+
+    armed_ns: int
+    budget_seconds: float
+    method: str
+
+
+@value
+class StartedTest:
+    """A test that had started and not ended."""
+
+    nodeid: str
+    phase: evidence.Phase
+    start_ns: int
+
+
+@value
+class LeftThread:
+    """A thread that was there when the session ended, and is no daemon."""
+
+    native_id: int
+    name: str
+    place: str | None
+    """What of the user's own code it was at: `tests/test_x.py:4`."""
+
+    @property
+    def words(self) -> str:
+        """Its name and place, as in `thread server, tests/test_x.py:4`."""
+        return ", ".join(filter(None, (f"thread {self.name}", self.place)))
+
+
+@value
+class WorkerState:
+    """What an xdist worker has recorded of itself."""
+
+    test: StartedTest | None = None
+    activity: evidence.RunningActivity | None = None
+    timer: Timer | None = None
+    process_id: int = 0
+    """0 where it has not recorded it."""
+    capture: tuple[int, int] = (0, 0)
+    """Its descriptors of the files with its captured stdout and stderr; 0 for none."""
+    tests: int = 0
+    """How many it has started."""
+    endings: bytes = b""
+    """A byte for each selected test: 0, or 1 and the index of the counter of how it has ended."""
+
+
+@value
+class RecordedProcess:
+    """The identity of a run's process, from `system.process.read_identity`."""
+
+    pid: int
+    start_ticks: int | None
+    boot_id: str | None
+
+
+@value
+class EnclosingLimit:
+    """The limit of a `timeout` command around the run."""
+
+    pid: int
+    budget_seconds: float
+    started_ns: int
+
+
+@value
+class RecordedMemory:
+    """How often the OOM killer had been active when the run began, and the file with the count."""
+
+    events_file: str | None
+    oom_kills: int | None
+
+
+@value
+class Header:
+    """The first event of a record."""
+
+    run_id: str
+    started_ns: int
+    """On the monotonic clock."""
+    stage: Stage
+    strict_baseline: bool
+    faulthandler_exit_seconds: float | None
+    rules: tuple[Rule, ...]
+    redact: tuple[str, ...]
+    process: RecordedProcess
+    enclosing_limits: tuple[EnclosingLimit, ...]
+    memory: RecordedMemory
+    context: evidence.RunContext
+    path: tuple[str, ...] = ()
+    """The folders of `sys.path`."""
+
+
+@value
+class _NamedTest:
+    nodeid: str
+    worker: str | None = None
+
+
+@value
+class _End:
+    should_fail: str
+    coverage: str = ""
+    gate: str = ""
+
+
+@value
+class KeptBenches:
+    """Where a run keeps what its benches come to, if it does so."""
+
+    folder: str
+    """The folder of the files."""
+    session: str
+    """How the names of this pytest's files begin, and what it is called in others."""
+
+
+_EVENTS: Final[dict[str, tuple[str | None, type]]] = {
+    "failure": ("failure", evidence.TestFailure),
+    "collection_failure": ("failure", evidence.CollectionFailure),
+    "error": ("error", evidence.RunError),
+    "interruption": ("stop", evidence.Interruption),
+    "worker": ("worker", evidence.WorkerEnd),
+    "watcher": ("watcher", evidence.WatcherState),
+    "mismatch": ("mismatch", CollectionMismatch),
+    "thread": ("thread", LeftThread),
+    "recovered": (None, _NamedTest),
+    "rerun": (None, _NamedTest),
+    "end": (None, _End),
+    "benches": (None, KeptBenches),
+    "plan": ("plan", Plan),
+}
+"""The class of each event and its only field that holds one; `None` if the event itself does."""
+
+
+@value
+class RecordedRun:
+    """The contents of a record."""
+
+    header: Header
+    events: list[tuple[str, Any]]
+    """The known events after the header, without the selection, in their order."""
+    nodeids: list[str]
+    """The selected tests, in their order."""
+    counters: dict[str, int]
+    exit_code: int | None
+    """The exit code of the session, if it has ended."""
+    in_flight: tuple[StartedTest, ...]
+    """In order of selection."""
+    not_run: tuple[str, ...]
+    starts: tuple[int, ...]
+    """The order of the tests, as it was recorded."""
+    timer: Timer | None
+    is_reported: bool
+    """The run itself has written its whole report."""
+    missing: Mapping[str, int]
+    """By name of event: how many were counted and are not in the file."""
+    is_lost: bool
+    """What is missing could not be written, as on a full disk; a kill loses an event, too."""
+    notes: tuple[str, ...] = ()
+    """Sentences about what could not be read."""
+    activity: evidence.RunningActivity | None = None
+    """What was being collected or called, where that was no test."""
+
+    def named(self, event: str) -> list[Any]:
+        """Return the values of all events of one name, in their order."""
+        return [held for name, held in self.events if name == event]
+
+    def last_of_workers(self) -> list[evidence.WorkerEnd]:
+        """Return the last recorded state of each worker, sorted by id."""
+        last = {end.id: end for end in self.named("worker")}
+        return sorted(last.values(), key=lambda end: (len(end.id), end.id))
+
+
+def read_record(folder: Path, run_id: str) -> RecordedRun:
+    """Read the record in a folder.
+
+    Raises:
+        ReportError: if there is none, if it belongs to another run, or if it can't be parsed.
+    """
+    try:
+        opened = open_folder(folder)
+    except FileNotFoundError:
+        return parse_record(b"", b"", run_id, str(folder))
+    except OSError as error:
+        raise ReportError(
+            f"{folder}: the record can't be read: it {reason_of(error)}"
+        ) from error
+    with opened:
+        return parse_record(*read_contents(opened), run_id, str(folder))
+
+
+def read_contents(folder: Folder) -> tuple[bytes, bytes]:
+    """Return the contents of the two files of a record; empty for a file that is missing.
+
+    Raises:
+        ReportError: if one can't be read, or does not belong to the owner of the folder.
+    """
+    state = _read(folder, layout.STATE, MAX_STATE_BYTES)
+    return state, _read(folder, layout.EVENTS, layout.MAX_EVENTS_BYTES)
+
+
+def has_ended(state: bytes) -> bool:
+    """Tell whether a state file says that the session has ended."""
+    if len(state) < layout.HEAD.size:
+        return False
+    magic, finished, _, _ = layout.HEAD.unpack_from(state)
+    return bool(magic == layout.MAGIC and finished)
+
+
+def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> RecordedRun:
+    """Parse the contents of the two files of a record; raises as `read_record` does."""
+    notes: list[str] = []
+    parsed = _parse_events(events, notes)
+    if not parsed or parsed[0][0] != "run":
+        raise ReportError(
+            f"{where}: the record has no beginning; nothing can be read from it"
+        )
+    header = _parse_header(parsed[0][1], run_id, where)
+    nodeids: list[str] = []
+    rest = []
+    unknown = 0
+    for name, fields in parsed[1:]:
+        if (
+            name == "selection"
+        ):  # repeated each time that a worker of `--dist each` has collected
+            nodeids = []
+        elif name == "selected":
+            named = fields.get("nodeids")
+            nodeids += map(str, named if isinstance(named, list) else ())
+        elif name in _EVENTS:
+            field, kind = _EVENTS[name]
+            try:
+                rest.append(
+                    (name, parse(kind, fields if field is None else fields[field]))
+                )
+            except (ValueError, KeyError):
+                unknown += 1
+    if unknown:
+        notes.append(f"{unknown} of the record's events can't be understood")
+    numbers, counted, loss = _parse_state(
+        state, nodeids, header.started_ns, where, notes
+    )
+    there = Counter(name for name, _ in rest)
+    missing = {
+        name: count - there[name]
+        for name, count in counted.items()
+        if count > there[name]
+    }
+    if missing or loss:
+        words = layout.COUNTED_EVENTS
+        names = ", ".join(
+            f"{count} {words[name][count != 1]}" for name, count in missing.items()
+        )
+        why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
+        notes.append(f"the record lacks {names or 'what could not be written'}{why}")
+    return RecordedRun(
+        header=header,
+        events=rest,
+        nodeids=nodeids,
+        missing=missing,
+        is_lost=bool(loss and missing),
+        notes=tuple(notes),
+        **numbers,
+    )
+
+
+def read_worker(folder: Folder, worker: str) -> WorkerState:
+    """Read what an xdist worker has recorded of itself, as far as that is possible."""
+    try:
+        with folder.open_folder(layout.worker_folder(worker)) as inner:
+            return parse_worker(inner.read(layout.STATE, MAX_STATE_BYTES))
+    except OSError:
+        return WorkerState()
+
+
+def parse_worker(state: bytes) -> WorkerState:
+    """Read a worker's state file, or what pytest's own has of the same."""
+    if len(state) < PAGE or state[: len(layout.MAGIC)] != layout.MAGIC:
+        return WorkerState()
+    start_ns, at, length = layout.CURRENT.unpack_from(state, layout.CURRENT_AT)
+    written = state[layout.NAME_AT : PAGE][: min(length, PAGE)]
+    name = written.decode("utf-8", "replace")
+    test = activity = timer = None
+    if at in layout.PHASES:
+        test = StartedTest(nodeid=name, phase=layout.PHASES[at], start_ns=start_ns)
+    elif at in layout.ACTIVITIES:
+        what, is_hook = layout.ACTIVITIES[at]
+        activity = evidence.RunningActivity(
+            what=what, name=name or None, is_hook=is_hook
+        )
+    armed_ns, budget, method = layout.TIMER.unpack_from(state, layout.TIMER_AT)
+    if 0 < method < len(layout.TIMER_METHODS) and math.isfinite(budget):
+        method_name = layout.TIMER_METHODS[method]
+        timer = Timer(armed_ns=armed_ns, budget_seconds=budget, method=method_name)
+    (started,) = struct.unpack_from(
+        "<I", state, layout.COUNTERS_AT + 4 * layout.STARTED
+    )
+    process_id, stdout, stderr = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
+    (count,) = struct.unpack_from("<I", state, layout.COUNT_AT)
+    return WorkerState(
+        test=test,
+        activity=activity,
+        timer=timer,
+        process_id=process_id,
+        capture=(stdout, stderr),
+        tests=started,
+        endings=state[PAGE : PAGE + count],
+    )
+
+
+def _parse_state(
+    state: bytes, nodeids: list[str], started_ns: int, where: str, notes: list[str]
+) -> tuple[dict[str, Any], dict[str, int], int]:
+    """Read the state file, as far as that is possible.
+
+    Returns:
+        Fields of `RecordedRun`, how many events were counted by name, and the errno of a loss.
+    """
+    has_numbers = len(state) >= PAGE
+    if not has_numbers:
+        notes.append("the record's numbers are missing")
+        state = layout.MAGIC.ljust(PAGE, b"\0")
+    magic, finished, code, count = layout.HEAD.unpack_from(state)
+    if magic != layout.MAGIC:
+        if magic[:6] != layout.MAGIC[:6]:
+            raise ReportError(f"{where}: {layout.STATE} is no record of a run")
+        version = magic[6:].decode("ascii", "replace")
+        raise ReportError(
+            f"{where}: the record has layout {version}, this program reads "
+            f"{layout.MAGIC[6:].decode()}; use the version of pytest-failure-taxonomy that wrote it"
+        )
+    tests = count
+    if tests and (tests != len(nodeids) or len(state) < layout.file_size(tests)):
+        notes.append(
+            f"the record says that {tests} tests were selected and names {len(nodeids)}"
+        )
+        tests = min(tests, len(nodeids), len(state) - PAGE)
+    in_flight, not_run = [], []
+    for index, at in enumerate(state[PAGE : PAGE + tests]):
+        if at == layout.NOT_STARTED:
+            not_run.append(nodeids[index])
+        elif at in layout.PHASES:
+            offset = layout.starts_offset(count) + 4 * index
+            ms = int.from_bytes(state[offset : offset + 4], "little")
+            in_flight.append(
+                StartedTest(
+                    nodeid=nodeids[index],
+                    phase=layout.PHASES[at],
+                    start_ns=started_ns + 1_000_000 * ms,
+                )
+            )
+    order = b""
+    if count:
+        first = layout.order_offset(count)
+        order = state[
+            first : min(layout.file_size(count), first + 4 * (MAX_STARTS + 1))
+        ]
+    own = parse_worker(state[:PAGE])
+    names, counted = layout.COUNTERS[: layout.STARTED], layout.COUNTED_EVENTS
+    counters = struct.unpack_from(f"<{len(names)}I", state, layout.COUNTERS_AT)
+    (written,) = struct.unpack_from("<I", state, layout.WRITTEN_AT)
+    (loss,) = struct.unpack_from("<I", state, layout.LOSS_AT)
+    fields = {
+        "counters": dict(zip(names, counters, strict=True)),
+        "exit_code": code if finished else None,
+        "in_flight": tuple(in_flight),
+        "not_run": (*not_run, *nodeids[count:]) if has_numbers else (),
+        "starts": struct.unpack_from(f"<{len(order) // 4}I", order),
+        "timer": own.timer,
+        "activity": own.activity,
+        "is_reported": bool(written),
+    }
+    counts = struct.unpack_from(f"<{len(counted)}I", state, layout.COUNTED_AT)
+    return fields, dict(zip(counted, counts, strict=True)), loss
+
+
+def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    if len(content) >= layout.MAX_EVENTS_BYTES:
+        notes.append(f"the record was read up to {layout.MAX_EVENTS_BYTES} bytes")
+    events: list[tuple[str, dict[str, Any]]] = []
+    unreadable = 0
+    for _, line in whole_lines(BytesIO(content)):
+        if len(events) + unreadable >= MAX_EVENTS:
+            notes.append(f"the record was read up to {MAX_EVENTS} events")
+            break
+        if len(line) > MAX_EVENT_BYTES:
+            unreadable += 1
+            continue
+        try:
+            name, fields = json.loads(line)
+            events.append((str(name), dict(fields)))
+        except (ValueError, TypeError, RecursionError):
+            unreadable += 1
+    else:
+        if content and not content.endswith(b"\n"):
+            notes.append("the record's last event is torn")
+    if unreadable:
+        notes.append(f"{unreadable} of the record's events can't be read")
+    return events
+
+
+def _parse_header(fields: dict[str, Any], run_id: str, where: str) -> Header:
+    if fields.get("run_id") != run_id:
+        found = safe_text(str(fields.get("run_id")), _MAX_WORD)
+        raise ReportError(f"{where}: the record is of run {found}, not of {run_id}")
+    try:
+        header = parse(Header, fields, ignores_unknown=True)
+        if not 0 < header.process.pid < _MAX_PROCESS_ID:
+            raise ValueError("process.pid is no process's")
+        if header.context.id != run_id:
+            raise ValueError("context.id is another run's")
+        if header.started_ns < 0:
+            raise ValueError("started_ns is below 0")
+    except ValueError as error:
+        raise ReportError(
+            f"{where}: the record can't be understood (its beginning: {safe_text(str(error))}); "
+            "use the version of pytest-failure-taxonomy that wrote it"
+        ) from error
+    return header
+
+
+def _read(folder: Folder, name: str, max_bytes: int) -> bytes:
+    try:
+        return folder.read(name, max_bytes)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        where = folder.path / name
+        raise ReportError(
+            f"{where}: the record can't be read: {error.strerror}"
+        ) from error

@@ -1,0 +1,368 @@
+"""Report a command that no plugin has recorded, by its end and its output.
+
+Most such commands are no pytest. If one is, its interpreter may lack the plugin. Then the user is
+told, and the report is made from the exit code and, if it goes to a file, the output. Terminals and
+pipes are not read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from pytest_failure_taxonomy.redaction.secrets import Secrets
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.survive.machine import describe_environment
+from pytest_failure_taxonomy.survive.observed import ProcessEnd
+from pytest_failure_taxonomy.survive.supervisor import CommandEnd
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Interruption,
+    OutputLine,
+    RunContext,
+    RunError,
+    RunEvidence,
+    ToolMessage,
+)
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+UNKNOWN_PYTEST: Final = "unknown"
+"""The version of pytest in the report of a command that no plugin has recorded."""
+
+_PYTEST: Final = frozenset({"pytest", "pytest.exe", "py.test", "py.test.exe"})
+_RUNNERS: Final = frozenset(
+    {"env", "nice", "nohup", "sudo", "time", "timeout", "stdbuf", "xvfb-run"}
+)
+"""Programs that run the command in their arguments, as any `… run` does."""
+_MAX_RUNNER_WORDS: Final = 4
+
+_OF_CONTAINERS: Final = 125
+"""The exit code of `docker run` and `podman run` if no container could be started."""
+_CTRL_C: Final = Interruption(exception="KeyboardInterrupt", message="Ctrl+C")
+_PROBE_SECONDS: Final = 10.0
+_PROBE: Final = """\
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+state = "installed"
+try:
+    version("pytest-failure-taxonomy")
+except PackageNotFoundError:
+    state = "missing" if find_spec("pytest") else "no-pytest"
+print(state, *sys.version_info[:2])
+"""
+_LOWEST_PYTHON: Final = (3, 11)
+
+OFF_SWITCH: Final = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+
+
+@value
+class Absence:
+    """Why a pytest has not recorded its run."""
+
+    words: str
+    """One line: what is wrong, and how to mend it."""
+    has_pytest: bool = True
+    """The interpreter has pytest."""
+    lacks_us: bool = False
+    """The interpreter has pytest, and not this plugin."""
+
+
+class OutputFile:
+    """The file that stdout goes to, if it is one, from its current position on."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        self._descriptor = descriptor
+        self._start: int | None = None
+        with suppress(OSError):
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                # With `>>` the position is 0, and output goes to the end.
+                position = os.lseek(descriptor, 0, os.SEEK_CUR)
+                self._start = position or status.st_size
+
+    def open(self) -> BinaryIO | None:
+        """Open what the command has written for reading; `None` if that is not possible."""
+        if self._start is None:
+            return None
+        with suppress(
+            OSError
+        ):  # not Linux, or the user has no permission to read the file
+            file = open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: SIM115 - the caller's
+            file.seek(self._start)
+            return file
+        return None
+
+
+def output_files() -> tuple[OutputFile, ...]:
+    """Return the files of stdout and stderr, one if both go to the same."""
+    stdout = OutputFile()
+    with suppress(OSError):
+        if os.path.sameopenfile(1, 2):
+            return (stdout,)
+    return stdout, OutputFile(2)
+
+
+def is_pytest(command: Sequence[str]) -> bool:
+    """Tell whether a command runs pytest, judging by its words."""
+    if "-m" in command:
+        after = command.index("-m") + 1
+        return after < len(command) and command[after] == "pytest"
+    names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
+    found = next((index for index, name in enumerate(names) if name in _PYTEST), None)
+    return found is not None and (
+        found == 0 or names[0] in _RUNNERS or names[found - 1] in ("run", "exec")
+    )
+
+
+@value
+class Command:
+    """A command that may run pytest."""
+
+    words: Sequence[str]
+    stage: Stage
+    folder: Path
+    """Where it was started."""
+    started_at: datetime
+    outputs: Sequence[OutputFile]
+    """Where its stdout and stderr go, each once."""
+
+
+def report_of_command(
+    command: Command,
+    end: CommandEnd,
+    seen: ProcessEnd,
+    lost_run_id: str | None,
+    absence: Absence | None,
+    find_refusal: Callable[[Sequence[RunError]], RunError | None],
+) -> dict[str, Any]:
+    """Return the report of a command that no plugin has recorded.
+
+    If a plugin has begun a run and left nothing, its session did not end: it would have written a
+    report.
+
+    Args:
+        command: the command.
+        end: how it ended.
+        seen: the same of its process.
+        lost_run_id: the run that a plugin has begun and that has left nothing.
+        absence: why no plugin has recorded it, if known.
+        find_refusal: called for a pytest, with the errors that its output shows; returns the error
+            that it must have ended with before it loaded this plugin, if there is one to see.
+    """
+    duration = (datetime.now(UTC) - command.started_at).total_seconds()
+    evidence: RunEvidence | None = None
+    refusal = None
+    was_pytest = is_pytest(command.words) and (absence is None or absence.has_pytest)
+    if lost_run_id is None and was_pytest:
+        evidence = _evidence_of_output(command, seen)
+        shown = evidence.errors if evidence is not None else ()
+        with suppress(
+            Exception
+        ):  # it reads foreign files; the report does without them
+            refusal = find_refusal(shown)
+        if evidence is not None and refusal is not None and shown:
+            evidence = replace(evidence, errors=(refusal,))
+    if evidence is None:
+        was_left = refusal is not None and seen.exit.code == 0
+        evidence = RunEvidence(
+            stage=command.stage,
+            recorded=False,
+            is_pytest=was_pytest,
+            early_refusal=refusal,
+            finished=seen.exit.signal is None
+            and seen.exit.enforced_limit_seconds is None
+            and lost_run_id is None
+            and not was_left,
+            exit=seen.exit,
+        )
+    if (
+        end.interrupted
+        and evidence.finished
+        and seen.exit.code
+        and not evidence.interruptions
+    ):
+        # It has caught the Ctrl+C, as pip and npm do, and left with a code of its own.
+        evidence = replace(evidence, interruptions=(_CTRL_C,))
+    if not was_pytest and lost_run_id is None:
+        evidence = _with_what_it_said(evidence, command, end.outputs)
+    secrets = Secrets()
+    context = RunContext(
+        id=lost_run_id or os.urandom(16).hex(),
+        started_at=timestamp(command.started_at),
+        duration_seconds=duration,
+        args=secrets.redact_arguments(list(command.words)),
+        rootdir=str(command.folder),
+        environment=describe_environment(UNKNOWN_PYTEST),
+    )
+    return build_report(
+        evidence,
+        judge(evidence),
+        context,
+        completeness="reconstructed",
+        faults=() if absence is None else (absence.words,),
+        redaction=secrets,
+    )
+
+
+def timestamp(at: datetime) -> str:
+    """Return a time in the form that reports have."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _with_what_it_said(
+    evidence: RunEvidence, command: Command, piped: Sequence[bytes]
+) -> RunEvidence:
+    """Add an agent's marker, the tests that a runner counts, and why a tool says it has failed.
+
+    Each is the last one of stderr if both streams have one.
+    """
+    if not evidence.exit.code:
+        return evidence
+    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.logs.output_evidence import output_of
+    from pytest_failure_taxonomy.logs.output_readers import (
+        PytestOutput,
+        ToolOutput,
+    )
+    from pytest_failure_taxonomy.logs.program_output import ProgramOutput
+
+    told: ToolMessage | None = None
+    files = [output.open() for output in command.outputs]
+    for file in reversed([*files, *map(BytesIO, piped)]):
+        if file is None:
+            continue
+        tools, other = ToolOutput(), ProgramOutput()
+        with file, suppress(OSError):
+            tail = read_log(chunks_of(file), tools, other)
+            told = told or tools.message(tail.line_count)
+            evidence = replace(evidence, marker=evidence.marker or other.marker)
+            if other.failed_tests[0] and evidence.output is None:
+                evidence = replace(
+                    evidence, output=output_of(PytestOutput(), other, tail)
+                )
+    names = [Path(word).name for word in command.words[: _MAX_RUNNER_WORDS + 1]]
+    program = next((name for name in names if name not in _RUNNERS), "")
+    is_of_program = evidence.exit.code == _OF_CONTAINERS and program in (
+        "docker",
+        "podman",
+    )
+    if told is None and is_of_program:
+        words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
+        told = ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
+    return replace(evidence, tool_message=told)
+
+
+def _evidence_of_output(command: Command, seen: ProcessEnd) -> RunEvidence | None:
+    """Return the evidence in the output files of a pytest, with the end of its process.
+
+    stderr counts where stdout has nothing of pytest's, as before a session. Return `None` if the
+    output looks unfinished and the exit code is 0: a plugin may have changed what pytest prints.
+    """
+    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
+    from pytest_failure_taxonomy.logs.output_readers import PytestOutput
+
+    printed = PytestOutput()
+    for output in command.outputs:
+        file = None if printed.is_seen else output.open()
+        if file is not None:
+            with file, suppress(OSError):
+                read_log(chunks_of(file), printed)
+    if not printed.is_seen:
+        return None
+    evidence = evidence_of_output(printed, seen.exit.code, command.stage)
+    if not evidence.finished and seen.exit.code == 0:
+        return None
+    return replace(
+        evidence,
+        exit=replace(
+            seen.exit,
+            limits=evidence.exit.limits,
+            session_code=evidence.exit.session_code,
+        ),
+    )
+
+
+def why_unrecorded(command: Sequence[str]) -> Absence | None:
+    """Return why a pytest has not loaded this plugin.
+
+    Its interpreter is asked, in a new process with the same options, folder and environment as for
+    pytest, whether the plugin is installed.
+
+    Returns:
+        `None` if the interpreter is not known from the command, or gives no answer.
+    """
+    import subprocess
+
+    interpreter = _interpreter_of(command)
+    if not interpreter or not is_pytest(command):
+        return None
+    try:
+        answer = subprocess.run(  # noqa: S603 - the user's own interpreter
+            [*interpreter, "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+        state, major, minor = answer.stdout.decode().split()
+        version = int(major), int(minor)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    name = shutil.which(interpreter[0]) or interpreter[0]
+    script = None if "-m" in command else shutil.which(command[0])
+    if state == "no-pytest":
+        words = f"pytest is not installed in {name}; give the Python of the project"
+        return Absence(words=words, has_pytest=False)
+    if state == "missing":
+        right = f"install it there: {name} -m pip install pytest-failure-taxonomy"
+        if version < _LOWEST_PYTHON:
+            lowest = ".".join(map(str, _LOWEST_PYTHON))
+            right = f"it needs Python {lowest} or newer, and that is {version[0]}.{version[1]}"
+            script = None
+        belongs = f", to which {script} belongs" if script else ""
+        instead = f"run {sys.executable} -m pytest instead, or " if script else ""
+        return Absence(
+            words=f"pytest-failure-taxonomy is not installed in {name}{belongs}: the report has "
+            "nothing to go by but the exit code, and the output where that is a file; "
+            f"{instead}{right}",
+            lacks_us=True,
+        )
+    is_off = "--disable-plugin-autoload" in command or bool(os.environ.get(OFF_SWITCH))
+    if (
+        state == "installed"
+        and is_off
+        and not any("failure_taxonomy" in word for word in command)
+    ):
+        return Absence(
+            words="pytest-failure-taxonomy was not loaded: the plugins of the environment are "
+            "switched off; give pytest -p failure_taxonomy"
+        )
+    return None
+
+
+def _interpreter_of(command: Sequence[str]) -> list[str]:
+    """Return the command of the interpreter that runs pytest; an empty one if it is unknown."""
+    name = Path(command[0]).name
+    if name.startswith(("python", "pypy")):
+        return list(command[: command.index("-m")]) if "-m" in command else []
+    script = shutil.which(command[0]) if name in _PYTEST else None
+    if script is None:
+        return []
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return []
+    return os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []

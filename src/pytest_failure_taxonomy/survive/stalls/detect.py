@@ -1,0 +1,397 @@
+"""See from outside which processes of a run make no progress, for hardly any time and memory.
+
+The watcher asks this every now and then as long as pytest lives. So nothing is imported here but
+what the interpreter has loaded anyway, and the layout of the record is repeated. What makes no
+progress for long is then looked at by `stalls`, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from types import SimpleNamespace
+
+from pytest_failure_taxonomy.system.process import (
+    children_of,
+    fields_of,
+    read,
+    start_of,
+)
+
+# As in survive/layout.py; a test compares them.
+PAGE = 4096
+HEAD = struct.Struct("<8sIII")
+PROCESS = struct.Struct("<QI")
+PROCESS_AT = 168
+DEBUGGER_AT = 180
+CURRENT_AT = 256
+CURRENT = struct.Struct("<QII")
+AT_WORK = (1, 2, 3, 8, 9, 10)
+"""States of a worker that is not waiting for its controller: in a test, or at what is no test."""
+IN_LAST_HOOK = 10
+THREAD_AT = 208
+
+LOOKS_A_LIMIT = 8
+"""How often it is asked within the time after which something counts as stalled."""
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.25, 5.0
+POLLING_LIMITS = 5
+"""How many times the limit has to pass until something is ended that polls."""
+IDLE_SHARE = 0.02
+"""The share of a core up to which something counts as using no CPU time: what waits in a loop looks
+around now and then. Every 2 ms, that takes 0.013 of a core."""
+ENDING_SECONDS = 5.0
+"""How long a process that hung must use CPU time, at least, to count as one that does not: after
+Ctrl+C it does so for a moment."""
+MAX_WORKERS = 512
+MAX_TESTS = 10_000_000
+MAX_THREADS = 100
+"""The threads and the children of a process that are looked at."""
+
+_STATES = ("blocked", "polling", "busy")
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def period_of(seconds: float) -> float:
+    """Return the seconds between two looks, by the time after which something is stalled."""
+    return min(max(seconds / LOOKS_A_LIMIT, SHORTEST_SECONDS), LONGEST_SECONDS)
+
+
+class Movement(SimpleNamespace):
+    """What a process has done so far: the thread that runs the tests, its children, the others."""
+
+    at_ns: int
+    wakes: dict[str, int]
+    """How often the thread, and each child, has given up its core to wait."""
+    preempted: int = 0
+    """How often the thread had to give it up: on a machine with too much to do it runs, then, with
+    little CPU time to show for it."""
+    ticks: int = 0
+    """The CPU time of the thread."""
+    written: int = 0
+    """The bytes that it has written, to whatever: a file, a pipe, its captured output."""
+    child_ticks: int = 0
+    child_written: dict[int, int]
+    others: dict[str, int]
+    """How often each other thread of the process has waited."""
+    runs: bool = False
+    """The thread runs, or has to wait for a core."""
+
+
+def state_of(seen: list[Movement]) -> str:
+    """Return how something makes no progress, by what has moved from the first look to the last.
+
+    Returns:
+        `blocked` if nothing has; `polling` if it woke up and did nothing else; `busy` if there was
+        work: CPU time or bytes, its own or a child's.
+    """
+    first, last = seen[0], seen[-1]
+    allowed = max(1.0, (last.at_ns - first.at_ns) / 1e9 * _TICKS_A_SECOND * IDLE_SHARE)
+    if (
+        last.ticks - first.ticks > allowed
+        or last.child_ticks - first.child_ticks > allowed
+        or last.written > first.written
+        or any(
+            count > first.child_written.get(at, 0)
+            for at, count in last.child_written.items()
+        )
+        or all(each.runs for each in seen)
+    ):
+        return "busy"
+    if last.wakes != first.wakes:
+        return "polling"
+    return "blocked" if last.preempted == first.preempted else "busy"
+
+
+class Unit:
+    """A process of the run: pytest itself or one of its workers."""
+
+    def __init__(
+        self, name: str, identity: tuple[int, int], seen: int, now_ns: int
+    ) -> None:
+        self.name = name
+        """The name of its folder in the record; empty for pytest itself."""
+        self.identity = identity
+        """Its process id, and its start in clock ticks since the boot."""
+        self.thread_id = 0
+        """Of the thread that runs the tests; 0 after the session, which waits for all of them."""
+        self.begin(seen, now_ns)
+
+    def begin(self, seen: int, now_ns: int) -> None:
+        """Begin to wait for the next progress."""
+        self.seen = seen
+        self.began_ns = self.since_ns = now_ns
+        """When it made progress; `since_ns` leaves out what does not count of the time since."""
+        self.movements: list[Movement] = []
+        """What it was seen to have done, lately."""
+        self.state: str | None = None
+        """As from `state_of`; `None` if that is not known yet."""
+        self.state_since_ns = now_ns
+        self.settled: str | None = None
+        """The same, less what may be over in a moment: after Ctrl+C, a pytest that hung works."""
+        self.others_move = False
+        """Other threads do something, whatever the one is at that runs the tests."""
+        self.told: str | None = None
+        """What it was at when it was looked at closely; `None` if it was not."""
+        self.next_ns = 0
+
+    def look(self, now_ns: int) -> Movement:
+        """Look what it has done; raises OSError if it has ended."""
+        return movement_of(self.identity[0], self.thread_id, now_ns)
+
+    def note(self, movement: Movement, window_ns: int, lasts_ns: int) -> None:
+        """Note what it has done up to now.
+
+        Args:
+            movement: what was seen.
+            window_ns: how far back its state is told by.
+            lasts_ns: how long it has to be at work after it was told as stalled.
+        """
+        now_ns = movement.at_ns
+        self.movements.append(movement)
+        while len(self.movements) > 1 and now_ns - self.movements[1].at_ns >= window_ns:
+            del self.movements[0]
+        first = self.movements[0]
+        if now_ns - first.at_ns < window_ns * 3 // 4:
+            return
+        state = state_of(self.movements)
+        self.others_move = movement.others != first.others
+        if state != self.state:
+            self.state, self.state_since_ns = state, now_ns
+        is_worse = self.settled is not None and _STATES.index(state) < _STATES.index(
+            self.settled
+        )
+        if self.told is None or is_worse or now_ns - self.state_since_ns >= lasts_ns:
+            self.settled = state
+
+
+class Standstill:
+    """What is remembered of a run from one look to the next."""
+
+    def __init__(
+        self,
+        state: int,
+        folder: str,
+        process: tuple[int, int],
+        seconds: float,
+        now_ns: int,
+    ) -> None:
+        """Begin.
+
+        Args:
+            state: a descriptor of the record's state file.
+            folder: of the record.
+            process: the process id of pytest, and its start in clock ticks since the boot.
+            seconds: after how many without progress something counts as stalled.
+            now_ns: the time on the monotonic clock.
+        """
+        self.period_seconds = period_of(seconds)
+        self.units: list[Unit] = [Unit("", process, 0, now_ns)]
+        self._limit_ns = int(seconds * 1e9)
+        self._period_ns = int(self.period_seconds * 1e9)
+        self._state = state
+        self._folder = folder
+        self._last_ns = now_ns
+        self._stalled: set[tuple[str, int]] = set()
+        self.ended_ns: int | None = None
+        """When a stall seems to have ended, which is not yet certain."""
+
+    def look(self, now_ns: int) -> bool:
+        """Look once; tell whether there is something new to say of a stall, or one has ended."""
+        main = self.units[0]
+        if not self.pass_time(now_ns):
+            return False
+        page = self._read_main()
+        self._see(main, page, now_ns)
+        are_at_work = self._look_at_workers(now_ns)
+        is_waiting = are_at_work or (len(page) >= PAGE and page[DEBUGGER_AT] != 0)
+        found = False
+        for unit in self.units:
+            if unit is main and is_waiting:
+                unit.begin(unit.seen, now_ns)
+            elif self._is_due(unit, now_ns):
+                found = True
+        stalled = {(unit.name, unit.began_ns) for unit in self.units if unit.told}
+        return self._has_ended(stalled, now_ns) or found
+
+    def pass_time(self, now_ns: int) -> bool:
+        """Let time go by up to now; tell whether the run could make progress.
+
+        What passes beyond the time until the next look doesn't count: this process was stopped,
+        too, or could not run, as in a container that is paused.
+        """
+        since_last = now_ns - self._last_ns
+        self._last_ns = now_ns
+        is_on = not is_suspended(self.units[0].identity[0])
+        lost_ns = max(0, since_last - self._period_ns) if is_on else since_last
+        for unit in self.units:
+            unit.since_ns += lost_ns
+            unit.state_since_ns += lost_ns
+            unit.next_ns += lost_ns
+            if lost_ns > self._period_ns or not is_on:
+                unit.movements.clear()
+        return is_on
+
+    def _has_ended(self, stalled: set[tuple[str, int]], now_ns: int) -> bool:
+        """Tell whether a stall has ended for good: after Ctrl+C pytest goes on for a moment."""
+        self._stalled |= stalled
+        if self._stalled == stalled:
+            self.ended_ns = None
+            return False
+        if self.ended_ns is None:
+            self.ended_ns = now_ns
+        if now_ns - self.ended_ns < ENDING_SECONDS * 1e9:
+            return False
+        self._stalled = stalled
+        self.ended_ns = None
+        return True
+
+    def at_limit(self, now_ns: int) -> list[Unit]:
+        """Return what has made no progress for the whole time."""
+        limit_ns = self._limit_ns
+        return [
+            each
+            for each in self.units
+            if each.settled and now_ns - each.since_ns >= limit_ns
+        ]
+
+    def _read_main(self) -> bytes:
+        """Return what changes when the run makes progress: its numbers and the tests' states."""
+        try:
+            page = os.pread(self._state, PAGE, 0)
+            if len(page) < PAGE:
+                return b""
+            tests = HEAD.unpack_from(page)[3]
+            return page + os.pread(self._state, min(tests, MAX_TESTS) + 1, PAGE)
+        except OSError:
+            return b""
+
+    def _look_at_workers(self, now_ns: int) -> bool:
+        """Look at the workers; tell whether one of them is at work."""
+        known = {unit.name: unit for unit in self.units[1:]}
+        units = []
+        try:
+            names = [name for name in os.listdir(self._folder) if name[:2] == "gw"]
+        except OSError:
+            names = []
+        for name in names[:MAX_WORKERS]:
+            page = read(f"{self._folder}/{name}/state", PAGE)
+            if len(page) < PAGE:
+                continue
+            started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
+            _, state, length = CURRENT.unpack_from(page, CURRENT_AT)
+            is_at_work = state in AT_WORK and (length > 0 or state != IN_LAST_HOOK)
+            if not is_at_work or start_of(process_id) != started:
+                continue
+            unit = known.get(name)
+            if unit is None:
+                unit = Unit(name, (process_id, started), hash(page), now_ns)
+            self._see(unit, page, now_ns)
+            if page[DEBUGGER_AT]:
+                unit.begin(unit.seen, now_ns)
+            units.append(unit)
+        self.units[1:] = units
+        return bool(units)
+
+    def _see(self, unit: Unit, page: bytes, now_ns: int) -> None:
+        """Note whether a process has made progress, and what it does if not."""
+        if hash(page) != unit.seen:
+            unit.begin(hash(page), now_ns)
+        elif now_ns - unit.since_ns >= self._limit_ns // 4:
+            is_on = len(page) >= PAGE and not HEAD.unpack_from(page)[1]
+            thread_id = page[THREAD_AT : THREAD_AT + 4] if is_on else b""
+            unit.thread_id = int.from_bytes(thread_id, "little")
+            try:
+                movement = unit.look(now_ns)
+            except OSError:  # the process has ended
+                return
+            lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
+            unit.note(movement, self._limit_ns // 2, lasts_ns)
+
+    def _is_due(self, unit: Unit, now_ns: int) -> bool:
+        """Tell whether to look at a process closely.
+
+        That is at the limit, at 2, 4, 8 … times it, when something that polls is to be ended, and
+        when what it does has changed.
+        """
+        still_ns = now_ns - unit.since_ns
+        if unit.settled is None or still_ns < self._limit_ns:
+            return False
+        is_due = unit.settled != unit.told or now_ns >= unit.next_ns
+        if is_due:
+            times = 2
+            while still_ns >= times * self._limit_ns:
+                times *= 2
+            if still_ns < POLLING_LIMITS * self._limit_ns:
+                times = min(times, POLLING_LIMITS)
+            unit.next_ns = unit.since_ns + times * self._limit_ns
+            unit.told = unit.settled
+        return is_due
+
+
+def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
+    """Return what a process has done so far.
+
+    Args:
+        process_id: the process.
+        thread_id: of the thread that runs the tests; 0 if all threads count.
+        now_ns: the time on the monotonic clock.
+
+    Raises:
+        OSError: if the process is gone.
+    """
+    threads = [
+        f"{process_id}/task/{name}" for name in os.listdir(f"/proc/{process_id}/task")
+    ]
+    running = f"{process_id}/task/{thread_id}"
+    own = [running] if running in threads else threads[:MAX_THREADS]
+    family = [process_id]
+    for parent in family:  # which grows meanwhile
+        family += [each for each in children_of(parent) if each != os.getpid()]
+        del family[MAX_THREADS:]
+    children = family[1:]
+    seen = [fields_of(each) for each in own]
+    of_children = [
+        fields_of(process_id)[13:15],
+        *(fields_of(child)[11:15] for child in children),
+    ]
+    return Movement(
+        at_ns=now_ns,
+        wakes={each: _switches_of(each)[0] for each in [*own, *map(str, children)]},
+        preempted=sum(_switches_of(each)[1] for each in own),
+        ticks=sum(int(each) for fields in seen for each in fields[11:13]),
+        written=sum(map(_written_by, own)),
+        child_ticks=sum(int(each) for fields in of_children for each in fields),
+        child_written={child: _written_by(child) for child in children},
+        others={
+            each: _switches_of(each)[0]
+            for each in threads[:MAX_THREADS]
+            if each not in own
+        },
+        runs=any(fields[:1] == [b"R"] for fields in seen),
+    )
+
+
+def _switches_of(process: str) -> tuple[int, int]:
+    """Return how often a thread has given up its core: to wait, and because it had to."""
+    status = read(f"/proc/{process}/status", PAGE)
+    words = status.partition(b"\nvoluntary_ctxt_switches:")[2].split()
+    return (int(words[0]), int(words[2])) if len(words) > 2 else (0, 0)
+
+
+def _written_by(process: int | str) -> int:
+    """Return how many bytes a thread or a process has written."""
+    words = read(f"/proc/{process}/io", PAGE).partition(b"wchar:")[2].split(None, 1)
+    return int(words[0]) if words else 0
+
+
+def is_suspended(process_id: int) -> bool:
+    """Tell whether a process is a job that the user has suspended by Ctrl+Z.
+
+    The shell takes the terminal back then. A process that was stopped otherwise keeps it, or has
+    none.
+    """
+    fields = fields_of(process_id)
+    if len(fields) < 22 or fields[0] != b"T":
+        return False
+    group, terminal, foreground = fields[2], fields[4], fields[5]
+    return terminal != b"0" and foreground != group

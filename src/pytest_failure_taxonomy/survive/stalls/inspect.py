@@ -1,0 +1,577 @@
+"""Look closely at what makes no progress, and say so: in the record, the report, on the terminal.
+
+`detect` has found it. The work is done in a process of its own, which ends afterwards, so that
+the watcher stays small. Whatever can't be read or written is left out: the user's run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.redaction.secrets import Secrets
+from pytest_failure_taxonomy.report.build import MAX_TRACEBACK, with_stalls_at_end
+from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.survive import layout, observed
+from pytest_failure_taxonomy.survive.complete import (
+    LOCK_SECONDS,
+    read_report,
+    write_running,
+)
+from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
+from pytest_failure_taxonomy.survive.observed import limits_of_test
+from pytest_failure_taxonomy.survive.reader import has_ended, parse_record, parse_worker
+from pytest_failure_taxonomy.survive.stalls import stacks as stack_reading
+from pytest_failure_taxonomy.survive.stalls.detect import POLLING_LIMITS, Unit, state_of
+from pytest_failure_taxonomy.survive.stalls.stacks import Stacks
+from pytest_failure_taxonomy.system import process
+from pytest_failure_taxonomy.system.files import (
+    closing_descriptor,
+    identity_of,
+    open_folder,
+)
+from pytest_failure_taxonomy.system.process import fields_of, read, start_of
+from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.text import safe_text
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.survive.watcher import Stalls
+
+GRACE_SECONDS: Final = 5.0
+"""How long a stalled pytest may take to end its session before it is killed."""
+
+_POLL_SECONDS: Final = 0.02
+MAX_NOTES: Final = 3
+_DEBUGGERS: Final = (
+    "bdb.py",
+    "pdb.py",
+    "pydevd.py",
+    "pydevd_bundle",
+    "debugpy",
+    "pudb",
+)
+"""Files and folders of debuggers, at which a thread waits for the user."""
+
+MAX_CHILDREN: Final = 20
+"""Child processes that are named."""
+MAX_COMMAND: Final = 200
+"""Characters kept of a command line."""
+
+_TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
+_READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
+"""By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
+_PIDFD_GETFD: Final = 438
+"""The number of the system call on all machines (Linux 5.6)."""
+_STDERR: Final = 2
+_YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
+
+
+def _key(stall: SeenStall) -> tuple[object, ...]:
+    return stall.what, stall.worker, stall.nodeid, stall.phase
+
+
+class StallInspection:
+    """One close look at a run."""
+
+    def __init__(self, stalls: Stalls, contents: Sequence[bytes], now_ns: int) -> None:
+        """Read what was recorded.
+
+        Args:
+            stalls: those of the run so far.
+            contents: of the record's two files.
+            now_ns: when it was seen that something makes no progress, on the monotonic clock.
+        """
+        self._state, events = contents
+        run = parse_record(self._state, events, stalls.run_id, "the record")
+        said = self._said = stalls.said
+        self._before = observed.parse_observed(
+            os.pread(said, os.fstat(said).st_size, 0)
+        )
+        self._notes: list[str] = []
+        self._now_ns = now_ns
+        self._settings = settings = stalls.settings
+        self._limit_seconds = float(settings["seconds"])
+        self._is_program = settings.get("program") == "1"
+        """Nothing is to come after pytest in its process."""
+        self._report = Path(stalls.report)
+        self._run = run
+        self._folder = layout.record_folder(self._report, stalls.run_id)
+        self._rootdir = Path(run.header.context.rootdir)
+        self._secrets = Secrets(run.header.redact)
+        self._main = run.header.process.pid
+        self._started = run.header.process.start_ticks or 0
+        self._tells_work = bool(
+            layout.READER.unpack_from(self._state, layout.READER_AT)[3]
+            & layout.TELLS_WORK
+        )
+
+    def look(self, units: Sequence[Unit], *, keeps: bool) -> None:
+        """Look at what makes no progress, and tell of it.
+
+        Args:
+            units: the processes that made no progress for the whole limit.
+            keeps: what was observed before stays so: it may not have ended, but have been
+                interrupted.
+        """
+        subjects = [(unit, self._subject_of(unit)) for unit in units]
+        seen = [self._stall(unit, each) for unit, each in subjects if each is not None]
+        if not self._is_alive():  # what was seen last is what it died of
+            raise ProcessLookupError(self._main)
+        stalls = found = [each for each in seen if each is not None]
+        if keeps or self._run.named("interruption"):
+            known = {_key(each) for each in self._before.stalls}
+            stalls = [
+                *self._before.stalls,
+                *(each for each in found if _key(each) not in known),
+            ]
+        self._keep(stalls)
+        stalls = [self._tell(each) for each in stalls]
+        self._keep(stalls, writes_report=False)
+        if self._settings.get("ends") == "1":
+            self._end(stalls, found, units)
+
+    def _keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
+        """Write what is observed into the record, and the report of the running run anew."""
+        notes = tuple(
+            f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes)
+        )
+        seen = replace(self._before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
+        encoded = observed.encode_observed(seen)
+        os.ftruncate(self._said, 0)
+        os.pwrite(self._said, encoded, 0)
+        if self._run.exit_code is None:
+            with (
+                suppress(OSError, ReportError),
+                open_folder(self._folder) as folder,
+                held_record(folder, LOCK_SECONDS) as is_held,
+            ):
+                is_on = self._is_alive() and not has_ended(
+                    folder.read(layout.STATE, layout.PAGE)
+                )
+                if is_held and is_on:  # pytest still runs its session
+                    observed.write_observed(folder, encoded)
+                    report = self._own_report() if writes_report else None
+                    if report is not None and report["completeness"] == "running":
+                        write_running(self._report, self._run, folder, seen)
+            return
+        # What keeps the interpreter from ending is added to the report of the session. The record
+        # is gone by now, and a later run may be about to write to the same path.
+        lock = ReportLock(self._report)
+        at_end = observed.stalled_activities(seen, None, is_over=True)
+        is_told = any(each.stall.state != "busy" for each in at_end)
+        with suppress(OSError):
+            if is_told and lock.acquire():
+                report = self._own_report()
+                if report is not None:
+                    write_report(self._report, with_stalls_at_end(report, at_end))
+        lock.release()
+
+    def _own_report(self) -> dict[str, Any] | None:
+        """Return the report of this run as it is now, unless something else is in its place."""
+        report = read_report(self._report)
+        is_ours = report is not None and report["run"]["id"] == self._run.header.run_id
+        return report if is_ours else None
+
+    def _tell(self, stall: SeenStall) -> SeenStall:
+        """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit.
+
+        What works is told from twice the limit on, where that is wanted.
+        """
+        works = stall.stall.state == "busy"
+        times = observed.times_of_limit(stall, self._limit_seconds)
+        if stall.told >= times or (works and (times == 1 or not self._tells_work)):
+            return stall
+        self._print(observed.words_of_stall(stall))
+        return replace(stall, told=times)
+
+    def _print(self, line: str) -> None:
+        shown = safe_text(self._secrets.redact(line))
+        print_on_terminal(self._main, self._state, shown)
+
+    def _end(
+        self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]
+    ) -> None:
+        """End what was found to be stalled: a worker by itself, or else the run."""
+        by_worker = {
+            layout.worker_of(unit.name) if unit.name else None: unit for unit in units
+        }
+        keys = {
+            _key(each)
+            for each in found
+            if self._is_to_end(each, by_worker[each.worker])
+        }
+        mine = [each for each in stalls if _key(each) in keys]
+        if not mine:
+            return
+        others = [each for each in stalls if _key(each) not in keys]
+        ended = [
+            replace(each, stall=replace(each.stall, is_ended=True)) for each in mine
+        ]
+        self._keep([*others, *ended])
+        for each in mine:
+            self._print(
+                f"ended: {observed.words_of_subject(each)} (--failure-taxonomy-end-stalled)"
+            )
+        tests = [
+            each for each in mine if each.worker is not None and each.what == "test"
+        ]
+        for each in tests:
+            send_signal(by_worker[each.worker].identity, signal.SIGKILL)
+        others = [each for each in mine if each not in tests]
+        if any(each.worker is None and each.what == "session" for each in others) and (
+            self._end_workers()
+        ):
+            return  # it waits for them, and goes on now
+        if others:
+            # xdist would start a new worker for one that hangs outside of a test, and that one
+            # would hang, too.
+            is_frozen = any(
+                each.worker is None and each.stall.state == "frozen" for each in others
+            )
+            self._end_run(is_frozen=is_frozen)
+            self._end_workers()
+
+    def _is_to_end(self, stall: SeenStall, unit: Unit) -> bool:
+        """Tell whether a stall is to be ended.
+
+        Not so what works, what may have begun to, and a test that somebody else is going to end.
+        What polls is to have done so at one place, at two looks at least.
+        """
+        state = stall.stall.state
+        if state == "busy" or stall.seen_ns != self._now_ns:
+            return False
+        limits = limits_of_test(
+            stall.nodeid or "",
+            elapsed_seconds=(self._now_ns - stall.began_ns) / 1e9,
+            ended_ns=self._now_ns,
+            timer=parse_worker(self._page_of(unit.name)).timer,
+            faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
+        )
+        if stall.what == "test" and any(
+            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS
+            for each in limits
+        ):
+            return False
+        before = self._seen_before(stall)
+        return state != "polling" or (
+            before is not None
+            and before.stall.where == stall.stall.where
+            and stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
+        )
+
+    def _end_workers(self) -> bool:
+        """End all xdist workers that still run; tell whether there were any."""
+        found = []
+        for name in self._workers():
+            page = self._page_of(name)
+            if len(page) == layout.PAGE:
+                started, process_id = layout.PROCESS.unpack_from(
+                    page, layout.PROCESS_AT
+                )
+                if start_of(process_id) == started:
+                    found.append((process_id, started))
+        for identity in found:
+            send_signal(identity, signal.SIGKILL)
+        return bool(found)
+
+    def _end_run(self, *, is_frozen: bool) -> None:
+        """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
+        identity = self._main, self._started
+        number = self._state[layout.END_SIGNAL_AT]
+        was_ended = any(
+            each.stall.is_ended and each.worker is None for each in self._before.stalls
+        )
+        if number and not is_frozen and not was_ended:
+            deadline = time.monotonic() + GRACE_SECONDS
+            before = self._page_of()
+            send_signal(identity, number)
+            while time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+                # Where it begins to end, it is let be; if it stalls again, it is killed.
+                if not self._is_alive() or self._page_of() != before:
+                    return
+        send_signal(identity, signal.SIGKILL)
+
+    def _subject_of(self, unit: Unit) -> SeenStall | None:
+        """Return what a process is at, as a stall of which no more is known.
+
+        It is `None` if the process need not make progress.
+        """
+        run = self._run
+        nothing = Stall(state="blocked", seconds=0.0, where=None, stack=None)
+        seen = SeenStall(
+            what="session",
+            stall=nothing,
+            began_ns=unit.began_ns,
+            seen_ns=self._now_ns,
+            worker=layout.worker_of(unit.name) if unit.name else None,
+        )
+        activity = run.activity
+        test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
+        if unit.name:
+            worker = parse_worker(self._page_of(unit.name))
+            test, activity = worker.test, worker.activity
+            if test is None and activity is None:
+                return None
+        elif run.exit_code is not None:
+            name = None if activity is None else activity.name
+            return (
+                replace(seen, what="shutdown", name=name) if self._is_program else None
+            )
+        elif any(self._workers()) and (activity is None or activity.what != "session"):
+            return replace(seen, what="controller")
+        if test is not None:
+            return replace(seen, what="test", nodeid=test.nodeid, phase=test.phase)
+        if activity is not None:
+            return replace(seen, what=activity.what, name=activity.name)
+        return (
+            replace(seen, what="collection")
+            if len(run.not_run) == len(run.nodeids)
+            else seen
+        )
+
+    def _page_of(self, worker: str = "") -> bytes:
+        """Return the numbers of a worker's record, by the name of its folder, or of pytest's."""
+        return read(str(self._folder / worker / layout.STATE), layout.PAGE)
+
+    def _workers(self) -> list[str]:
+        """Return the names of the workers' folders."""
+        with suppress(OSError), open_folder(self._folder) as folder:
+            return [name for name in folder.names() if layout.worker_of(name)]
+        return []
+
+    def _stall(self, unit: Unit, subject: SeenStall) -> SeenStall | None:
+        """Return the stall of a process; `None` if it waits for the user."""
+        process_id = unit.identity[0]
+        if waits_for_input(process_id):
+            return None
+        before = self._seen_before(subject)
+        seen = state_of([*unit.movements, unit.look(time.monotonic_ns())])
+        state = cast("StallState", seen)
+        if fields_of(process_id)[:1] == [b"T"]:
+            state = "frozen"
+        # One that is at work, or stopped, must not be asked for them.
+        stacks = self._stacks_of(unit, asks=state in ("blocked", "polling"))
+        threads = () if stacks is None else stacks.threads
+        paths = [frame.path for thread in threads for frame in thread.frames]
+        if any(f"/{name}" in path for path in paths for name in _DEBUGGERS):
+            return None
+        # A thread that has to wait for the GIL looks for it every 5 ms.
+        if state in ("blocked", "polling"):
+            is_held = stack_reading.is_gil_held(process_id)
+            if is_held is None and _has_owner(stacks):
+                time.sleep(_POLL_SECONDS)
+                is_held = _has_owner(self._stacks_of(unit, asks=False))
+            state = "frozen" if is_held else state
+        if state in ("blocked", "frozen") and unit.look(time.monotonic_ns()).runs:
+            state = "busy"
+        is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
+        if not is_settled and before is not None and before.stall.state != "busy":
+            return (
+                before  # it works for a moment only, maybe because it is about to end
+            )
+        if before is not None and stacks is None and state == before.stall.state:
+            place, known = before.place, before.stall
+        else:
+            place, known = self._place(subject, stacks)
+        children: tuple[str, ...] = ()
+        with suppress(Exception):  # the state alone is told, then
+            children = commands_of_children(process_id, self._secrets.redact_arguments)
+        stall = replace(
+            known,
+            state=state,
+            seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
+            children=children,
+            others_move=unit.others_move,
+        )
+        return replace(
+            subject, stall=stall, place=place, told=before.told if before else 0
+        )
+
+    def _place(
+        self, subject: SeenStall, stacks: Stacks | None
+    ) -> tuple[str | None, Stall]:
+        """Return where something is stalled, in words, and the stall with that."""
+        rootdir = self._rootdir
+        where = place = stack = location = None
+        if stacks is not None:
+            where, stack = stacks.where(rootdir), stacks.text(MAX_TRACEBACK)
+            place, location = (
+                stacks.own_call(rootdir) or where,
+                stacks.main.own_place(rootdir),
+            )
+        if subject.what == "shutdown":
+            # The thread that keeps the interpreter from ending, and what it was last seen at.
+            for thread in self._run.named("thread"):
+                if fields_of(f"{self._main}/task/{thread.native_id}"):
+                    where = place = f"waits for {thread.words}"
+                    break
+            else:
+                place = where
+        where, place, stack = (
+            text and self._secrets.redact(text) for text in (where, place, stack)
+        )
+        return place, replace(
+            subject.stall, where=where, stack=stack, location=location
+        )
+
+    def _seen_before(self, subject: SeenStall) -> SeenStall | None:
+        wanted = subject.what, subject.worker, subject.began_ns
+        for each in self._before.stalls:
+            if (each.what, each.worker, each.began_ns) == wanted:
+                return each
+        return None
+
+    def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
+        page = self._page_of(unit.name)
+        number = page[layout.DUMP_SIGNAL_AT] if len(page) == layout.PAGE and asks else 0
+        dump = self._folder / unit.name / layout.ASKED
+        process_id = unit.identity[0]
+        try:
+            stacks = stack_reading.read_stacks(process_id, dump, number)
+            if asks and stacks.is_in_loop and len(page) == layout.PAGE:
+                number = page[layout.TASKS_SIGNAL_AT]
+                tasks = stack_reading.read_tasks(process_id, dump, number)
+                if tasks is not None:
+                    stacks = stacks.with_tasks(tasks, self._rootdir)
+            return stacks
+        except stack_reading.NoStacksError as error:
+            self._notes.append(safe_text(str(error)))
+        except Exception as error:  # noqa: BLE001 - the state alone is told, then
+            self._notes.append(type(error).__name__)
+        return None
+
+    def _is_alive(self) -> bool:
+        return start_of(self._main) == self._started
+
+
+def _has_owner(stacks: Stacks | None) -> bool:
+    """Tell whether a thread owns the GIL, as far as the stacks say so."""
+    return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
+
+
+def commands_of_children(
+    process_id: int, redact: Callable[..., Sequence[str]] = list
+) -> tuple[str, ...]:
+    """Return the command lines of a process's descendants, by process id.
+
+    Args:
+        process_id: the process.
+        redact: removes the secrets from the words of a command.
+    """
+    lines: list[str] = []
+    for child in sorted(process.descendants(process_id)):
+        if len(lines) == MAX_CHILDREN:
+            break
+        if process.has_process(child):
+            words = process.command_of(child)[:-1] or [f"[{process.name_of(child)}]"]
+            lines.append(shlex.join(redact(words))[:MAX_COMMAND])
+    return tuple(lines)
+
+
+def send_signal(identity: tuple[int, int], number: int) -> None:
+    """Send a signal to a process, unless another one has its id by now.
+
+    Args:
+        identity: its id, and its start in clock ticks since the boot.
+        number: the signal.
+    """
+    process_id, started = identity
+    with suppress(OSError), closing_descriptor(os.pidfd_open(process_id)) as opened:
+        if start_of(process_id) == started:
+            signal.pidfd_send_signal(opened, number)
+
+
+def waits_for_input(process_id: int) -> bool:
+    """Tell whether the main thread of a process waits for a line from a terminal."""
+    try:
+        with open(f"/proc/{process_id}/syscall", encoding="ascii") as file:
+            words = file.read().split()
+        number, descriptor = int(words[0]), int(words[1], 16)
+        read, waits = _READS.get(os.uname().machine, (-1, ()))
+        if number in waits and descriptor in (
+            0,
+            1,
+        ):  # readline waits for standard input alone
+            descriptor = 0
+        elif number != read:
+            return False
+        return os.readlink(f"/proc/{process_id}/fd/{descriptor}").startswith(_TERMINALS)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
+    """Print a line where the user of a pytest reads; tell whether that worked.
+
+    While a test runs, pytest's capture has the test's output, and keeps a copy of the real standard
+    error. The record says which descriptor that is. This process opens the same file through
+    `/proc`, writes, and closes it: it holds no pipe that somebody may be waiting for.
+
+    Args:
+        process_id: the pytest process.
+        state: the contents of its record's state file.
+        line: without control characters.
+    """
+    if len(state) < layout.PAGE:
+        return False
+    device, inode, number, flags = layout.READER.unpack_from(state, layout.READER_AT)
+    if not flags & layout.IS_SHOWN:
+        return False
+    shown = line_of_its_own(line, is_coloured=bool(flags & layout.IS_COLOURED))
+    # Once the capture has ended, standard error is itself again.
+    for each in dict.fromkeys((number, _STDERR)):
+        with suppress(OSError, ValueError):
+            opened = _open_for_writing(process_id, each, (device, inode))
+            with closing_descriptor(opened) as descriptor:
+                return os.write(descriptor, shown) > 0
+    return False
+
+
+def line_of_its_own(line: str, *, is_coloured: bool) -> bytes:
+    """Return what prints a line by itself, even if pytest has written half of one."""
+    return (
+        f"\n{_YELLOW}{line}{_PLAIN}\n".encode()
+        if is_coloured
+        else f"\n{line}\n".encode()
+    )
+
+
+def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -> int:
+    """Open what a process has open under a number, if that is still the same file.
+
+    Raises:
+        OSError: if it is not, or can't be opened.
+    """
+    path = f"/proc/{process_id}/fd/{number}"
+    status = os.stat(path)
+    if identity_of(status) != identity:
+        raise FileNotFoundError(path)
+    appends = True
+    if stat.S_ISREG(status.st_mode):
+        with open(f"/proc/{process_id}/fdinfo/{number}", encoding="ascii") as file:
+            words = file.read().split()
+        appends = bool(int(words[words.index("flags:") + 1], 8) & os.O_APPEND)
+    if appends:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(path, flags)
+    # What is written by another opening of the file, pytest would write over. So get a descriptor
+    # that has its position in common with that of the process.
+    import ctypes
+
+    call: Any = ctypes.CDLL(None, use_errno=True).syscall
+    with closing_descriptor(os.pidfd_open(process_id)) as opened:
+        descriptor = int(call(_PIDFD_GETFD, opened, number, 0))
+    if descriptor < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return descriptor

@@ -1,0 +1,770 @@
+"""The stacks of a process as values: parsed from what faulthandler or py-spy writes, and worded.
+
+What is parsed may come from anywhere, because a test may have written to the file, and a program
+called py-spy may be any. So sizes are capped, and what is no stack is passed over.
+
+The formats of faulthandler are those of CPython's `Python/traceback.c` and `Modules/faulthandler.c`
+from 3.11 to 3.15.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import selectors
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pytest_failure_taxonomy.survive.own_files import is_of_the_user, is_own, location
+from pytest_failure_taxonomy.system.files import (
+    CAREFUL,
+    closing_descriptor,
+    identity_of,
+    read_file,
+)
+from pytest_failure_taxonomy.system.process import (
+    catches,
+    fields_of,
+    has_process,
+    is_restarted,
+)
+from pytest_failure_taxonomy.system.tasks import LOOP_FILES
+from pytest_failure_taxonomy.taxonomy.evidence import Location
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.words import and_more
+
+Source = Literal["py-spy", "faulthandler", "current frames"]
+
+MAX_SHOWN_FRAMES: Final = 40
+"""Frames of a thread that are shown, the deepest first."""
+MAX_STACKS_CHARACTERS: Final = 4 * 1024 * 1024
+"""More than a hundred threads with a hundred frames each, which is all that faulthandler writes."""
+
+_MAX_FRAMES: Final = 200
+_MAX_THREADS: Final = 100
+_MAX_C_FRAMES: Final = 40
+_MAX_DUMPS: Final = 1_000
+_MAX_NAME: Final = 200
+_MAX_PATH: Final = 500
+_MAX_LINE_NUMBER: Final = 1 << 31
+_MAX_SOURCE_BYTES: Final = 256 * 1024
+
+_FATAL: Final = re.compile("(?:Fatal Python error|Windows fatal exception): ")
+_TIMEOUT: Final = re.compile(r"Timeout \([0-9:.]{1,40}\)!")
+_THREAD: Final = re.compile(
+    r"(Current thread|Thread)(?: (?:0x)?([0-9a-fA-F]{1,32}|X{1,32}))?(?: \[(.*)\])?"
+    r" \(most recent call first\):"
+)
+_ONE_STACK: Final = "Stack (most recent call first):"
+_NOT_ALL: Final = "<Cannot show all threads while the GIL is disabled>"
+_C_STACK: Final = "Current thread's C stack trace (most recent call first):"
+_FRAME: Final = re.compile(
+    r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,10}|\?\?\?) in (.*)'
+)
+_ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+
+_FRAMES_OF_LOOP: Final = 4
+"""How deep the functions of a loop stand below the selector."""
+_RUNNER: Final = (f"{os.sep}_pytest{os.sep}", f"{os.sep}pluggy{os.sep}")
+_MAIN_THREAD: Final = "MainThread"
+
+
+@value
+class StackFrame:
+    """One call of a Python function."""
+
+    function: str
+    """Its name, qualified where the source tells; `<module>` outside of any."""
+    path: str
+    """As the code object has it; absolute as a rule."""
+    line: int | None
+    """Counted from 1."""
+
+
+@value
+class Thread:
+    """One thread and what it is at."""
+
+    name: str | None
+    thread_id: int | None
+    """As in `threading.get_ident`."""
+    is_current: bool = False
+    """faulthandler's handler ran in it: the thread that crashed, or the one that took a signal."""
+    owns_gil: bool | None = None
+    """`None` where the source doesn't say."""
+    frames: tuple[StackFrame, ...]
+    """The deepest first."""
+
+    def own_place(self, rootdir: Path) -> Location | None:
+        """Return the innermost line of the user's own code."""
+        frame = next((each for each in self.frames if _is_own(each, rootdir)), None)
+        return None if frame is None else location(frame.path, frame.line, rootdir)
+
+    def text(self) -> str:
+        """Return the stack to be read by people, in Python's own form, the deepest frame first."""
+        words = ["Current thread" if self.is_current else "Thread"]
+        if self.name is not None:
+            words.append(self.name)
+        elif self.thread_id is not None:
+            words.append(f"{self.thread_id:#x}")
+        if self.owns_gil:
+            words.append("(holds the GIL)")
+        lines = [f"{' '.join(words)}, most recent call first:"]
+        for frame in self.frames[:MAX_SHOWN_FRAMES]:
+            line = "?" if frame.line is None else frame.line
+            lines.append(f'  File "{frame.path}", line {line}, in {frame.function}')
+        if rest := and_more(len(self.frames) - MAX_SHOWN_FRAMES):
+            lines.append(f"  ...{rest}")
+        return "\n".join(lines if self.frames else [*lines, "  no Python code"])
+
+
+@value
+class Stacks:
+    """The threads of a process, in the order of their source."""
+
+    threads: tuple[Thread, ...]
+    c_frames: tuple[str, ...] = ()
+    """The C stack of the current thread, the deepest first, as Python 3.14 and newer print it."""
+    source: Source
+
+    @property
+    def main(self) -> Thread:
+        """The thread that runs the tests.
+
+        That is the one with most frames of pytest, or else the main thread, or else the current
+        one. faulthandler lists the main thread last.
+        """
+        runners = [
+            sum(any(part in frame.path for part in _RUNNER) for frame in thread.frames)
+            for thread in self.threads
+        ]
+        if max(runners):
+            return self.threads[runners.index(max(runners))]
+        for thread in self.threads:
+            if thread.name == _MAIN_THREAD:
+                return thread
+        return self.current or self.threads[-1]
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the thread that runs the tests waits in an asyncio loop."""
+        last = self.main.frames[:_FRAMES_OF_LOOP]
+        return any(frame.path.endswith(LOOP_FILES) for frame in last)
+
+    def with_tasks(self, tasks: Stacks, rootdir: Path) -> Stacks:
+        """Return them with the frames of the task that is the test's on top of its thread.
+
+        Args:
+            tasks: where the tasks wait, each as a thread.
+            rootdir: of the run. The first task that runs the user's own code is taken.
+        """
+        of_user = (
+            task for task in tasks.threads if task.own_place(rootdir) is not None
+        )
+        task = next(of_user, tasks.threads[0])
+        main = self.main
+        awaiting = replace(main, frames=(*task.frames, *main.frames))
+        threads = (awaiting if each is main else each for each in self.threads)
+        return replace(self, threads=tuple(threads))
+
+    @property
+    def current(self) -> Thread | None:
+        """The thread that crashed or took the signal, where the source says so."""
+        return next((thread for thread in self.threads if thread.is_current), None)
+
+    def own_call(self, rootdir: Path) -> str | None:
+        """Return the innermost line of the user's own code in that thread, with the function.
+
+        As in `tests/conftest.py:217 in wait_for_log`.
+        """
+        frame = next(
+            (each for each in self.main.frames if _is_own(each, rootdir)), None
+        )
+        if frame is None:
+            return None
+        place = location(frame.path, frame.line, rootdir)
+        return f"{place.path}:{place.line} in {_short(frame.function)}"
+
+    def where(self, rootdir: Path) -> str | None:
+        """Return what the thread that runs the tests is at: `acquire (tests/test_x.py:6)`.
+
+        The function is the one that the innermost line of the user's own code calls. That may be
+        one in C, which has no frame; its name is read from the line then. Where the line calls
+        several functions, the user's own function is named. Without own code it is the innermost
+        function.
+        """
+        frames = self.main.frames
+        if not frames:
+            return None
+        own = (index for index, each in enumerate(frames) if _is_own(each, rootdir))
+        index = next(own, None)
+        frame = frames[index or 0]
+        if index:
+            called = _short(frames[index - 1].function)
+        else:
+            called = (index == 0 and _call_at(frame)) or _short(frame.function)
+        place = location(frame.path, frame.line, rootdir)
+        return (
+            f"{called} ({place.path}:{place.line})"
+            if place.line
+            else f"{called} ({place.path})"
+        )
+
+    def text(self, max_characters: int) -> str:
+        """Return the stacks to be read by people, that of the thread that runs the tests first.
+
+        What is beyond the characters is left out, and a last line says so.
+        """
+        main = self.main
+        blocks = [
+            main.text(),
+            *(each.text() for each in self.threads if each is not main),
+        ]
+        if self.c_frames:
+            blocks.insert(
+                1, "\n".join(["C stack of the current thread:", *self.c_frames])
+            )
+        text = "\n\n".join(blocks)
+        if len(text) <= max_characters:
+            return text
+        end = "\n... cut"
+        kept = text[: max(0, max_characters - len(end))]
+        return (kept.rpartition("\n")[0].rstrip("\n") + end)[:max_characters]
+
+
+def _is_own(frame: StackFrame, rootdir: Path) -> bool:
+    return is_of_the_user(frame.path) and is_own(frame.path, rootdir)
+
+
+def _short(function: str) -> str:
+    """Return the last part of a qualified name: faulthandler gives nothing else."""
+    return function.rpartition(".")[2] or function
+
+
+# The name of a call into C.
+
+
+def _call_at(frame: StackFrame) -> str | None:
+    """Return the name of the one function that a line of source calls, or `None`."""
+    if frame.line is None:
+        return None
+    try:
+        content = read_file(frame.path, _MAX_SOURCE_BYTES + 1)
+        if len(content) > _MAX_SOURCE_BYTES:
+            return None
+        names = list(islice(_calls_on_line(ast.parse(content), frame.line), 2))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return names[0] if len(names) == 1 else None
+
+
+def _calls_on_line(tree: ast.AST, line: int) -> Iterator[str | None]:
+    """Yield what is called on a line, but for calls in functions that are only made there."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        first, last = getattr(node, "lineno", line), getattr(node, "end_lineno", line)
+        if not first <= line <= last and not isinstance(node, ast.Module):
+            continue
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute):
+            if called.end_lineno == line:  # as in a traceback: that of a method's name
+                yield called.attr
+        elif called is not None and first == line:
+            yield called.id if isinstance(called, ast.Name) else None
+        if isinstance(node, ast.Lambda | ast.GeneratorExp) and first == line:
+            continue
+        waiting += ast.iter_child_nodes(node)
+
+
+# What faulthandler writes.
+
+
+class _Dump:
+    """One dump that is being read."""
+
+    def __init__(self, *, is_fatal: bool) -> None:
+        self.is_fatal = is_fatal
+        self.threads: list[tuple[Thread, list[StackFrame]]] = []
+        self.c_frames: list[str] = []
+        self.is_closed = False
+
+
+def parse_faulthandler(text: str) -> Stacks | None:
+    """Return the stacks that faulthandler has written, or `None` if there are none.
+
+    A text may hold several dumps. The first one of a fatal error counts, or else the last one.
+
+    Args:
+        text: what was written, maybe among other things; beyond 4 MiB it isn't read.
+    """
+    dumps: list[_Dump] = []
+    frames: list[StackFrame] | None = None  # to which the next lines belong, if to any
+    c_frames: list[str] | None = None
+    is_after_empty = True
+    for line in (
+        each.removesuffix("\r") for each in text[:MAX_STACKS_CHARACTERS].split("\n")
+    ):
+        if frames is not None and (found := _FRAME.fullmatch(line)):
+            if len(frames) < _MAX_FRAMES:
+                path, number, function = found.groups()
+                place = int(number) if number.isdecimal() else None
+                frames.append(
+                    _frame(_unescaped(function), _unescaped(path or "???"), place)
+                )
+        elif c_frames is not None and line.startswith("  "):
+            if len(c_frames) < _MAX_C_FRAMES:
+                c_frames.append(_clean(line, _MAX_PATH))
+        elif not line.startswith("  "):
+            frames, c_frames = _read_header(dumps, line, is_after_empty=is_after_empty)
+        is_after_empty = not line
+    dumps = [dump for dump in dumps if dump.threads]
+    if not dumps:
+        return None
+    dump = next((dump for dump in dumps if dump.is_fatal), dumps[-1])
+    return Stacks(
+        threads=tuple(
+            replace(thread, frames=tuple(frames)) for thread, frames in dump.threads
+        ),
+        c_frames=tuple(dump.c_frames),
+        source="faulthandler",
+    )
+
+
+def _read_header(
+    dumps: list[_Dump], line: str, *, is_after_empty: bool
+) -> tuple[list[StackFrame] | None, list[str] | None]:
+    """Begin a dump or a thread of the last one; return what the lines below it go to.
+
+    Between the threads of one dump there is an empty line, and none between two dumps.
+    """
+    found = _THREAD.fullmatch(line)
+    kind, number, name = found.groups() if found else ("Current thread", None, None)
+    thread_id = None if number is None or number[0] == "X" else int(number, 16)
+    if line == _C_STACK and dumps and not dumps[-1].is_closed:
+        dumps[-1].is_closed = True
+        return None, dumps[-1].c_frames
+    is_fatal, is_thread = (
+        bool(_FATAL.match(line)),
+        found is not None or line == _ONE_STACK,
+    )
+    if (
+        is_fatal
+        or _TIMEOUT.fullmatch(line)
+        or (
+            (is_thread or line == _NOT_ALL)
+            and _needs_dump(dumps, thread_id, is_after_empty)
+        )
+    ):
+        if len(dumps) > _MAX_DUMPS:
+            # The first fatal one and the last one are what counts.
+            del dumps[1 if dumps[0].is_fatal else 0 : _MAX_DUMPS // 2]
+        dumps.append(_Dump(is_fatal=is_fatal))
+    if is_thread and len(dumps[-1].threads) < _MAX_THREADS:
+        shown = None if name is None else _clean(name, _MAX_NAME)
+        is_current = kind == "Current thread"
+        thread = Thread(
+            name=shown, thread_id=thread_id, is_current=is_current, frames=()
+        )
+        dumps[-1].threads.append((thread, []))
+        return dumps[-1].threads[-1][1], None
+    return None, None
+
+
+def _needs_dump(
+    dumps: list[_Dump],
+    thread_id: int | None,
+    is_after_empty: bool,  # noqa: FBT001 - of three
+) -> bool:
+    """Tell whether a thread can't belong to the last dump."""
+    last = dumps[-1] if dumps else None
+    if last is None or not last.threads:
+        return last is None
+    is_known = any(thread.thread_id == thread_id for thread, _ in last.threads)
+    return last.is_closed or not is_after_empty or is_known
+
+
+def _unescaped(text: str) -> str:
+    r"""Return a text with the characters for which faulthandler writes `\xe9`, `\u20ac` and so on.
+
+    On Windows a backslash may separate folders, and nothing can be told.
+    """
+
+    def character(found: re.Match[str]) -> str:
+        number = int(found[1] or found[2] or found[3], 16)
+        character = chr(number) if number <= sys.maxunicode else ""
+        return character if character.isprintable() and character else found[0]
+
+    return _ESCAPE.sub(character, text) if os.sep == "/" and "\\" in text else text
+
+
+def _frame(function: str, path: str, line: Any) -> StackFrame:
+    is_number = type(line) is int and 0 < line < _MAX_LINE_NUMBER
+    return StackFrame(
+        function=_clean(function, _MAX_NAME),
+        path=_clean(path, _MAX_PATH),
+        line=line if is_number else None,
+    )
+
+
+def _clean(text: str, most: int) -> str:
+    """Return a text of one line, cut, without characters that a terminal would obey."""
+    text = text[:most]
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+# What py-spy writes, and this process's own frames.
+
+
+def parse_py_spy(text: str) -> Stacks | None:
+    """Return the stacks that `py-spy dump --json` has printed, or `None` if that is none."""
+    if len(text) > MAX_STACKS_CHARACTERS:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    threads = []
+    for thread in found[:_MAX_THREADS] if isinstance(found, list) else ():
+        if not isinstance(thread, dict) or not isinstance(thread.get("frames"), list):
+            continue
+        frames = []
+        for frame in thread["frames"][:_MAX_FRAMES]:
+            told = frame if isinstance(frame, dict) else {}
+            function, path = told.get("name"), told.get("filename")
+            if isinstance(function, str) and isinstance(path, str):
+                frames.append(_frame(function, path, told.get("line")))
+        name, number, owns_gil = map(
+            thread.get, ("thread_name", "thread_id", "owns_gil")
+        )
+        threads.append(
+            Thread(
+                name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
+                thread_id=number
+                if type(number) is int and number.bit_length() <= 64
+                else None,
+                owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
+                frames=tuple(frames),
+            )
+        )
+    return Stacks(threads=tuple(threads), source="py-spy") if threads else None
+
+
+def current_frames_stacks(*, without: Collection[int | None] = ()) -> Stacks | None:
+    """Return the stacks of this very process.
+
+    Args:
+        without: ids of threads to leave out, such as the one that asks.
+    """
+    from traceback import walk_stack
+
+    names = {
+        vars(thread)["_ident"]: vars(thread)["_name"]
+        for thread in threading.enumerate()
+    }
+    threads = tuple(
+        Thread(
+            name=names.get(number),
+            thread_id=number,
+            frames=tuple(
+                _frame(below.f_code.co_qualname, below.f_code.co_filename, line)
+                for below, line in islice(walk_stack(frame), _MAX_FRAMES)
+            ),
+        )
+        for number, frame in islice(sys._current_frames().items(), _MAX_THREADS)  # noqa: SLF001 - there is no other way to see other threads
+        if number not in without
+    )
+    return Stacks(threads=threads, source="current frames") if threads else None
+
+
+_MAX_COMPLAINT: Final = 4096
+_MAX_REASON: Final = 200
+_LOOK_SECONDS: Final = 0.005
+_QUIET_SECONDS: Final = 0.03
+"""faulthandler doesn't say when it is done; it takes a millisecond for the stacks of a pytest."""
+
+_TASKS_SECONDS: Final = 0.5
+"""How long a process may take that waits in a selector."""
+
+_LOCK: Final = struct.Struct("=QQi")
+"""Interval in microseconds, address of a thread's state, 1 if it is held."""
+_MAX_RUNTIME_BYTES: Final = 1 << 20
+"""`_PyRuntime` has 100 KiB to 750 KiB."""
+_LOOKS_AT_LOCK: Final = 3
+_LOOK_AT_LOCK_SECONDS: Final = 0.01
+
+
+# Its stacks.
+
+
+class NoStacksError(Exception):
+    """The stacks of a process can't be read; says why."""
+
+
+def read_stacks(
+    process_id: int, dump: Path, number: int, seconds: float = 2.0
+) -> Stacks:
+    """Return the stacks of a process that is blocked or frozen.
+
+    py-spy reads them where it is installed and allowed to. Or else the process is asked to write
+    them, which faulthandler does in a signal handler without the GIL. Don't ask a process that is
+    busy: its stacks change while they are written.
+
+    Args:
+        process_id: the process.
+        dump: the file that it writes its own stacks to. What is read is removed from it.
+        number: the signal that `prepare_to_be_read` returned in that process; 0 for none.
+        seconds: how long each of both may take.
+
+    Raises:
+        NoStacksError: if neither works.
+    """
+    reasons = []
+    ways = (
+        partial(_ask_py_spy, process_id, seconds),
+        partial(_ask_itself, process_id, dump, number, seconds),
+    )
+    for read in ways:
+        try:
+            return read()
+        except NoStacksError as error:
+            reasons.append(str(error))
+        except OSError as error:
+            reasons.append(error.strerror or str(error))
+    raise NoStacksError("; ".join(reasons))
+
+
+def read_tasks(process_id: int, dump: Path, number: int) -> Stacks | None:
+    """Return where the tasks of a process wait that stands in an asyncio loop.
+
+    Args:
+        process_id: the process.
+        dump: as for `read_stacks`.
+        number: the signal at which it writes that; 0 for none.
+    """
+    with suppress(OSError, NoStacksError):
+        return _ask_itself(process_id, dump, number, _TASKS_SECONDS)
+    return None
+
+
+def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
+    # Here, because what completes a report parses stacks, too, and starts no py-spy.
+    from pytest_failure_taxonomy.survive.writer import find_py_spy
+
+    program = find_py_spy()
+    if program is None:
+        raise NoStacksError("py-spy is not installed")
+    deadline = time.monotonic() + seconds
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    child = subprocess.Popen(  # noqa: S603 - the arguments are ours
+        [program, "dump", "--nonblocking", "--json", "--pid", str(process_id)],
+        stdin=null,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,  # a process group of its own, which is killed at the end
+    )
+    assert child.stdout is not None  # noqa: S101 - both are pipes
+    assert child.stderr is not None  # noqa: S101 - likewise
+    output, complaint = bytearray(), bytearray()
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(
+                child.stdout, selectors.EVENT_READ, (output, MAX_STACKS_CHARACTERS)
+            )
+            selector.register(
+                child.stderr, selectors.EVENT_READ, (complaint, _MAX_COMPLAINT)
+            )
+            while selector.get_map():
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise NoStacksError(f"py-spy took more than {seconds:g} s")
+                for key, _ in ready:
+                    piece = os.read(key.fd, 1 << 16)
+                    kept, most = key.data
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    elif len(kept) + len(piece) <= most:
+                        kept += piece
+                    elif kept is output:
+                        raise NoStacksError("py-spy printed too much")
+    finally:
+        with suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.stdout.close()
+        child.stderr.close()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+    stacks = parse_py_spy(output.decode("utf-8", "replace"))
+    if stacks is None or not any(thread.frames for thread in stacks.threads):
+        said = " ".join(complaint.decode("utf-8", "replace").split())[:_MAX_REASON]
+        raise NoStacksError(f"py-spy: {said}" if said else "py-spy printed no stacks")
+    return stacks
+
+
+def _ask_itself(process_id: int, dump: Path, number: int, seconds: float) -> Stacks:
+    if not number:
+        raise NoStacksError("the process does not write its stacks itself")
+    with closing_descriptor(os.open(dump, os.O_RDWR | CAREFUL)) as descriptor:
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            raise NoStacksError("what should be the file for its stacks is none")
+        _send_if_sure(process_id, number, before)
+        deadline = time.monotonic() + seconds
+        size, changed = before.st_size, time.monotonic()
+        while (now := time.monotonic()) < deadline:
+            if (larger := os.fstat(descriptor).st_size) != size:
+                size, changed = larger, now
+            elif size > before.st_size and now - changed > _QUIET_SECONDS:
+                break
+            time.sleep(_LOOK_SECONDS)
+        length = min(max(0, size - before.st_size), MAX_STACKS_CHARACTERS)
+        text = os.pread(descriptor, length, before.st_size).decode("utf-8", "replace")
+        with suppress(
+            OSError
+        ):  # what the process writes at its end is read apart from this
+            os.ftruncate(descriptor, before.st_size)
+    stacks = parse_faulthandler(text)
+    if stacks is None:
+        raise NoStacksError(
+            f"the process did not write its stacks within {seconds:g} s"
+        )
+    return stacks
+
+
+def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
+    """Send a process the signal, if it is sure that this makes it write to the file.
+
+    Without a handler the signal would end the process. And a test may have closed the descriptor
+    and opened a file of its own under that number.
+
+    Raises:
+        OSError: if the process is gone, or it can't be known.
+        NoStacksError: if it is not so.
+    """
+    with closing_descriptor(os.pidfd_open(process_id)) as process:
+        if not has_process(process_id):
+            raise NoStacksError("the process has ended")
+        if fields_of(process_id)[:1] in ([b"T"], [b"t"]):
+            raise NoStacksError("the process is stopped")
+        folder, opened = f"/proc/{process_id}/fd", set()
+        for name in os.listdir(folder):
+            with suppress(OSError):
+                opened.add(identity_of(os.stat(f"{folder}/{name}")))
+        if identity_of(file) not in opened:
+            raise NoStacksError("the process has closed the file for its stacks")
+        if not catches(process_id, number):
+            raise NoStacksError(
+                "the process no longer writes its stacks when it is asked to"
+            )
+        if not is_restarted(process_id) and is_gil_held(process_id):
+            raise NoStacksError(
+                "the process is in a C function that a signal might end early"
+            )
+        signal.pidfd_send_signal(process, number)
+
+
+# Its GIL. To tell who holds it takes three words of the memory of the process, which the system
+# lets root read, and the same user unless the security module Yama forbids it. Where they lie is
+# found in this very process, which has to run the same program: the lock is a part of `_PyRuntime`,
+# where CPython has the interval of switches, the thread that was the last to hold it, and whether
+# it is held (`struct _gil_runtime_state`; 3.11 to 3.13).
+
+
+def is_gil_held(process_id: int) -> bool | None:
+    """Tell whether one thread of a process holds the GIL for 20 ms without a break.
+
+    Of a process that uses no CPU time it is one that waits in a C function.
+
+    Returns:
+        `None` if it can't be known: on another system than Linux, of another program than this one,
+        without the right to read its memory, or of a Python without a GIL.
+    """
+    try:
+        place = _place_of_lock()
+        if place is None:
+            return None
+        file, offset = place
+        base = min(
+            start for start, _, mapped in _mappings(process_id) if mapped == file
+        )
+        seen = set()
+        with open(f"/proc/{process_id}/mem", "rb", buffering=0) as memory:
+            for look in range(_LOOKS_AT_LOCK):
+                time.sleep(_LOOK_AT_LOCK_SECONDS if look else 0)
+                content = os.pread(memory.fileno(), _LOCK.size, base + offset)
+                interval, holder, is_held = _LOCK.unpack(content)
+                if is_held not in (0, 1) or not 0 < interval < 1 << 40:
+                    return None
+                seen.add((holder, is_held))
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        struct.error,
+    ):  # ValueError: no mapping of the file
+        return None
+    return len(seen) == 1 and seen.pop()[1] == 1
+
+
+@lru_cache(maxsize=1)
+def _place_of_lock() -> tuple[tuple[str, str], int] | None:
+    """Return the file with the interpreter's code, and the place of the lock relative to it."""
+    if not sys.platform.startswith("linux") or sys.implementation.name != "cpython":
+        return None
+    if sys.maxsize < 1 << 32:  # other sizes, below and in the call of the C library
+        return None
+    import ctypes
+
+    try:
+        runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+        state = ctypes.pythonapi.PyThreadState_Get
+    except (ValueError, AttributeError):
+        return None
+    state.restype = ctypes.c_size_t
+    mappings = _mappings(os.getpid())
+    file = next(
+        (mapped for start, end, mapped in mappings if start <= runtime < end), None
+    )
+    if file is None:
+        return None
+    held = _LOCK.pack(round(sys.getswitchinterval() * 1e6), state(), 1)
+    # By a system call, which ends at what can't be read, where an access would end the process; and
+    # by ctypes, because `os.pread` releases the GIL meanwhile.
+    pread = ctypes.PyDLL(None).pread
+    pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+    buffer = ctypes.create_string_buffer(_MAX_RUNTIME_BYTES)
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        length = pread(memory.fileno(), buffer, _MAX_RUNTIME_BYTES, runtime)
+    content = buffer.raw[: max(0, length)]
+    at = content.find(held)
+    if at < 0 or content.find(held, at + 1) >= 0:
+        return None
+    return file, runtime + at - min(
+        start for start, _, mapped in mappings if mapped == file
+    )
+
+
+def _mappings(process_id: int) -> list[tuple[int, int, tuple[str, str]]]:
+    """Return start, end, and the file of each part of a process's memory: device and inode."""
+    found = []
+    with open(f"/proc/{process_id}/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            addresses, _, _, device, inode, *_ = line.split()
+            start, _, end = addresses.partition("-")
+            found.append((int(start, 16), int(end, 16), (device, inode)))
+    return found

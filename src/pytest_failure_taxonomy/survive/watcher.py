@@ -1,0 +1,332 @@
+"""The process that watches pytest: run as a script by `start_watcher`, with the standard library alone.
+
+It waits for one process to end, and imports the package only if there is a report to complete. It
+inherits the descriptors of the record, because a test may remove the files. Now and then it looks
+whether the run makes progress; what a stall takes is done in a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import struct
+import sys
+import time
+
+TYPE_CHECKING = (
+    False  # importing it from `typing` would take more memory than all the rest
+)
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.survive.stalls.detect import Standstill
+    from pytest_failure_taxonomy.system.process import MemorySampler
+
+_HEAD = struct.Struct(
+    "<8sIiII"
+)  # as in survive/layout.py, which is imported only when it is needed
+
+_MAX_SECONDS = 120
+"""The time for all work after pytest's end; half a million tests take a twentieth of it."""
+_NEVER = float("inf")
+_MAX_BYTES = 512 * 1024 * 1024  # as in survive/layout.py
+_CHILD_SECONDS = 0.5
+"""How long a child that looks at a stall may take once pytest has ended."""
+
+# linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux 6.15).
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_INFO = struct.Struct("=QQ11Ii8x")
+_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+
+
+_MAX_DUMP_BYTES = 1024 * 1024
+_MAX_OUTPUT_BYTES = 64 * 1024  # as in crash_output.py
+
+
+def watch(
+    pidfd: int,
+    files: list[int],
+    channel: int,
+    process_id: int,
+    root: str,
+    report: str,
+    run_id: str,
+    settings: str = "",
+    *others: str,
+) -> None:
+    """Wait for the end of a process, and complete its report unless it is complete.
+
+    Args:
+        pidfd: a descriptor of the process.
+        files: descriptors of the two files of its record.
+        channel: a socket by which the process sends descriptors of what it leaves.
+        process_id: its id.
+        root: the folder of the package.
+        report: the path of its report.
+        run_id: the run.
+        settings: as `start.Watch` writes them.
+        others: further folders to import from.
+    """
+    sys.path[:0] = [root, *others]
+    numbers, _, folder = settings.partition(";folder=")
+    given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {
+        "folder": folder
+    }
+    from pytest_failure_taxonomy.system.process import MemorySampler
+
+    beginning = _read(files[1])
+    stalls = Stalls(files, process_id, report, run_id, given)
+    memory = MemorySampler(process_id, folder or None)
+    _wait_for_end(pidfd, channel, files[0], [stalls, memory])
+    ended_ns = time.monotonic_ns()
+    _end_in_time()
+    stalls.end()
+    if given.get("completes") == "0":
+        return
+    status = _wait_status(pidfd, process_id)  # first: it may be reaped at any time
+    dump, stdout, stderr = _read_what_is_left(channel)
+    if _is_done(files[0], status):
+        return
+    from pathlib import Path
+
+    from pytest_failure_taxonomy.survive.complete import complete_run, end_of_process
+    from pytest_failure_taxonomy.survive.observed import parse_memory, parse_observed
+    from pytest_failure_taxonomy.taxonomy.evidence import Left
+    from pytest_failure_taxonomy.taxonomy.values import replace
+
+    returncode = None if status is None else os.waitstatus_to_exitcode(status)
+    seen = stalls.observed()
+    end = end_of_process(returncode, "watcher", ended_ns)
+    end = replace(
+        end,
+        exit=replace(end.exit, memory=parse_memory(memory.seen())),
+        observed=parse_observed(seen) if seen else None,
+        left=Left(dump=dump, stdout=stdout, stderr=stderr),
+        contents=[_read(files[0]), max(beginning, _read(files[1]), key=len)],
+    )
+    complete_run(Path(report), run_id, end)
+
+
+def _wait_for_end(
+    pidfd: int, channel: int, state: int, looks: list[Stalls | MemorySampler]
+) -> None:
+    """Wait for the end of the process; let go of what it has sent if its run ends before."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.register(channel, 0)
+    while True:
+        due = min(look.due for look in looks)
+        wait_ms = (
+            None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+        )
+        ready = {descriptor for descriptor, _ in poller.poll(wait_ms)}
+        if pidfd in ready:
+            return
+        for look in () if ready else looks:
+            if time.monotonic() >= look.due:
+                try:
+                    look.look()
+                except Exception:  # noqa: BLE001 - no more looks, but the report is completed
+                    look.due = _NEVER
+        if not ready:
+            continue
+        poller.unregister(channel)  # the other end was closed, maybe by a test
+        head = _read(state, _HEAD.size)
+        if len(head) == _HEAD.size and _HEAD.unpack(head)[1]:  # the session has ended
+            for descriptor in _receive(channel).values():
+                os.close(descriptor)
+
+
+def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
+    """Return the stacks of a crash and the end of both outputs; write the stacks to stderr.
+
+    All descriptors are closed then: who reads pytest's stderr through a pipe waits for its end.
+    """
+    sent = _receive(channel)
+    dump = _read(sent["c"], _MAX_DUMP_BYTES).rstrip(b"\0") if "c" in sent else b""
+    if dump and "t" in sent:
+        from pytest_failure_taxonomy.survive.crash_output import show_dump
+
+        show_dump(dump, sent["t"])
+    outputs = [
+        _read(sent.get(name, -1), _MAX_OUTPUT_BYTES, is_end=True) for name in "oe"
+    ]
+    for descriptor in sent.values():
+        os.close(descriptor)
+    return dump, outputs[0], outputs[1]
+
+
+def _receive(channel: int) -> dict[str, int]:
+    """Return the descriptors that pytest has sent, by their letters."""
+    import _socket  # `socket` takes much longer to import
+    import array
+
+    receiver = _socket.socket(fileno=channel)
+    numbers = array.array("i")
+    try:
+        room = _socket.CMSG_SPACE(8 * numbers.itemsize)
+        names, held, _, _ = receiver.recvmsg(8, room, _socket.MSG_DONTWAIT)
+        for level, kind, content in held:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                numbers.frombytes(content[: len(content) // 4 * 4])
+    except OSError:  # none were sent, or they were received before
+        return {}
+    finally:
+        receiver.detach()
+    return dict(zip(names.decode("ascii", "replace"), numbers, strict=False))
+
+
+class Stalls:
+    """Look now and then whether a run makes progress."""
+
+    def __init__(
+        self,
+        files: list[int],
+        process_id: int,
+        report: str,
+        run_id: str,
+        given: dict[str, str],
+    ) -> None:
+        self._files = files
+        self.report = report
+        self.run_id = run_id
+        self.settings = given
+        self._child = 0
+        self.said = -1
+        """A descriptor with what the children have seen."""
+        self._standstill: Standstill | None = None
+        self.due = _NEVER
+        """When it is time for the next look, on the monotonic clock."""
+        seconds = float(given.get("seconds", "0"))
+        if seconds > 0:
+            try:
+                from pytest_failure_taxonomy.survive.stalls import detect
+                from pytest_failure_taxonomy.system.process import start_of
+
+                process = process_id, start_of(process_id)
+                self._standstill = detect.Standstill(
+                    files[0], given["folder"], process, seconds, time.monotonic_ns()
+                )
+                self.due = time.monotonic() + self._standstill.period_seconds
+            except Exception:  # noqa: BLE001 - the report is completed all the same
+                self._standstill = None
+
+    def look(self) -> None:
+        """Look once; have a child look closely if there is anything new."""
+        standstill = self._standstill
+        if standstill is None:
+            return
+        now_ns = time.monotonic_ns()
+        if self._child and not self._has_child_ended():
+            standstill.pass_time(now_ns)
+        elif standstill.look(now_ns):
+            if self.said < 0:
+                self.said = os.memfd_create("observed")
+            self._child = os.fork()
+            if self._child == 0:
+                try:
+                    os.nice(5)
+                    _end_in_time()
+                    from pytest_failure_taxonomy.survive.stalls.inspect import (
+                        StallInspection,
+                    )
+
+                    contents = [_read(file) for file in self._files]
+                    inspection = StallInspection(self, contents, now_ns)
+                    keeps = standstill.ended_ns is not None
+                    inspection.look(standstill.at_limit(now_ns), keeps=keeps)
+                finally:  # whatever happened, the child must end here
+                    os._exit(0)
+        self.due = time.monotonic() + standstill.period_seconds
+
+    def end(self) -> None:
+        """Wait until the last child has ended; it may be writing."""
+        deadline = time.monotonic() + _CHILD_SECONDS
+        while self._child and not self._has_child_ended():
+            if time.monotonic() > deadline:
+                os.kill(self._child, signal.SIGKILL)
+            time.sleep(0.005)
+
+    def observed(self) -> bytes:
+        """Return what the children have seen."""
+        return b"" if self.said < 0 else _read(self.said)
+
+    def _has_child_ended(self) -> bool:
+        if os.waitpid(self._child, os.WNOHANG)[0]:
+            self._child = 0
+        return not self._child
+
+
+def _wait_status(pidfd: int, process_id: int) -> int | None:
+    """Return the status of a process that is no child, as `waitpid` would; `None` if unknown.
+
+    While it is a zombie, `/proc` has the status. After it was reaped, the pidfd has it.
+    """
+    import fcntl
+
+    from pytest_failure_taxonomy.system.process import fields_of
+
+    for _ in range(50):
+        fields = fields_of(process_id)
+        if len(fields) > 49 and fields[0] in (b"Z", b"X"):
+            return int(fields[49])
+        asked = bytearray(_PIDFD_INFO.size)
+        struct.pack_into("=Q", asked, 0, _PIDFD_INFO_EXIT)
+        try:
+            fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked)
+        except OSError:  # an older Linux, or it is still to be reaped
+            asked = bytearray(_PIDFD_INFO.size)
+        answer = _PIDFD_INFO.unpack(asked)
+        if answer[0] & _PIDFD_INFO_EXIT:
+            return int(answer[-1])
+        time.sleep(0.002)
+    return None
+
+
+def _is_done(state: int, status: int | None) -> bool:
+    """Tell whether the report was written, and the process ended with the session's exit code."""
+    head = _read(state, _HEAD.size)
+    if len(head) < _HEAD.size:
+        return False
+    _, finished, code, _, written = _HEAD.unpack(head)
+    return bool(finished and written) and (status is None or status == code << 8)
+
+
+def _end_in_time() -> None:
+    """Have the system end this process if its work takes too long.
+
+    A test may have left anything in the record, and this process ignores the user's signals.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.alarm(_MAX_SECONDS)
+
+
+def _read(
+    descriptor: int, max_bytes: int = _MAX_BYTES, *, is_end: bool = False
+) -> bytes:
+    """Return the beginning or the end of a file."""
+    try:
+        size = os.fstat(descriptor).st_size
+        begin = max(0, size - max_bytes) if is_end else 0
+        return os.pread(descriptor, min(size, max_bytes), begin)
+    except OSError:
+        return b""
+
+
+if __name__ == "__main__":
+    # Detach this process from the run: from its session, signals, folder and descriptors.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    os.chdir("/")
+    descriptors = [int(word) for word in sys.argv[1].split(",")]
+    kept = sorted(descriptors)
+    for low, high in zip([2, *kept], [*kept, 1 << 16], strict=True):
+        os.closerange(low + 1, high)
+    watch(
+        descriptors[0],
+        descriptors[1:3],
+        descriptors[3],
+        int(sys.argv[2]),
+        *sys.argv[3:],
+    )

@@ -1,1 +1,0 @@
-"""What outlives pytest: the watcher, the supervisor, and the completion of reports."""
