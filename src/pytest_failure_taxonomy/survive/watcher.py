@@ -1,8 +1,9 @@
-"""The process that watches pytest: run as a script by `start_watcher`, with the standard library alone.
+"""The process that watches pytest: a script that `start_watcher` runs.
 
-It waits for one process to end, and imports the package only if there is a report to complete. It
-inherits the descriptors of the record, because a test may remove the files. Now and then it looks
-whether the run makes progress; what a stall takes is done in a forked child.
+It needs the standard library alone. It waits for one process to end, and imports the package only
+if there is a report to complete. It inherits the descriptors of the record, because a test may
+remove the files. Now and then it looks whether the run makes progress; what a stall takes is done
+in a forked child.
 """
 
 from __future__ import annotations
