@@ -543,7 +543,7 @@ def _parse_state(
     if magic != layout.MAGIC:
         if magic[:6] != layout.MAGIC[:6]:
             raise ReportError(f"{where}: {layout.STATE} is no record of a run")
-        version = magic[6:].decode("ascii", "replace")
+        version = ascii(magic[6:].decode("ascii", "replace"))[1:-1]
         raise ReportError(
             f"{where}: the record has layout {version}, this program reads "
             f"{layout.MAGIC[6:].decode()}; use the version of pytest-failure-taxonomy that wrote it"
