@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,7 @@ from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.faces import FORMATS
+from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
@@ -33,6 +33,9 @@ _HOURS: Final = {"h": 1, "d": 24, "w": 168}
 
 def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of the command line; what it parses says in `runs` what is to run.
+
+    The values of `runs`, and of `asks`, by which a command reaches a neighbour of the core, are
+    names of functions.
 
     Args:
         given: what is to be parsed. A command that is not among them has a name and a help, but no
@@ -76,7 +79,11 @@ def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
         command = (below[parent] if parent else top).add_parser(
             name, usage=entry.get("usage"), **options
         )
-        command.set_defaults(runs=entry.get("runs"), about=command.format_help)
+        command.set_defaults(
+            runs=entry.get("runs"),
+            asks=entry.get("asks", {}),
+            about=command.format_help,
+        )
         if name in given:
             _add_arguments(command, entry.get("arguments", ()), table)
         parents[name] = command
@@ -201,9 +208,7 @@ def _run(given: Sequence[str]) -> int:
             tell_plainly(options.about().rstrip())
             return _EXIT_USAGE
         name, *words = options.runs.split()
-        module, _, function = name.rpartition(".")
-        run = getattr(import_module(f"pytest_failure_taxonomy.{module}"), function)
-        return int(run(options, *words))
+        return int(import_named(name)(options, *words))
     except FailureTaxonomyError as error:
         tell(str(error))
         return _EXIT_USAGE

@@ -1,40 +1,37 @@
-"""The commands about reports and other files: from `show` and `convert` to `validate`."""
+"""The commands about reports and other files: `show`, `convert`, `merge` and so on."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.load.folder import PARTS, is_task_class
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import (
     STDOUT,
     answer,
     print_verdict,
     tell,
-    tell_plainly,
 )
 from pytest_failure_taxonomy.documents import content
-from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import (
-    BenchError,
-    FailureTaxonomyError,
     ReportError,
     SettingsError,
 )
 from pytest_failure_taxonomy.faces import render, terminal
 from pytest_failure_taxonomy.faces.terminal import Line
+from pytest_failure_taxonomy.option_files import STORAGE
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.survive import complete
 from pytest_failure_taxonomy.survive.observed import ProcessEnd
+from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy import judgement
@@ -43,11 +40,6 @@ from pytest_failure_taxonomy.taxonomy.words import counted
 from pytest_failure_taxonomy.text import safe_text
 
 _FAILED: Final = 1
-_GOOD, _BAD, _NOT_READ = range(3)
-"""The exit codes of single files; the command ends with the highest of them."""
-_BYTES_LOOKED_AT: Final = 1_024
-"""Bytes that are read to tell a report from a file of rules, if the name doesn't."""
-_RIGHT: Final = "give rules (YAML), reports (JSON) or task classes (folders)"
 HARNESSES: Final = ("swe-bench", "terminal-bench", "harbor", "inspect")
 _SCHEMA: Final = b"urn:pytest-failure-taxonomy:failure-report:"
 _HEAD_BYTES: Final = 256
@@ -55,8 +47,6 @@ _HEAD_BYTES: Final = 256
 _RIGHT_FOLDER: Final = (
     "give one with reports, the JSON files that `pytest --why` writes"
 )
-_NOT_SEARCHED: Final = frozenset({"node_modules", "__pycache__", "venv"})
-"""Folders that are not searched for task classes."""
 
 
 def load(
@@ -251,20 +241,22 @@ def _render(options: argparse.Namespace) -> str:
 
 def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Return what a page shows of the cases of benches, by run id."""
-    from pytest_failure_taxonomy.bench.kept.shown import page_runs
-
-    places: list[Path] = [
-        Path(report["run"]["invocation"]["rootdir"]) / ".bench",
-        options.file.absolute().parent / ".bench",
-    ]
+    read_cases: Callable[[Any, Path], dict[str, Any]]
+    read_cases = import_named(options.asks["cases"])
     if options.bench_storage is not None:
-        places = [options.bench_storage]
-    found = next(
-        (kept for each in places if (kept := page_runs(report["bench"], each))), {}
+        cases = read_cases(report["bench"], options.bench_storage)
+        if not cases:
+            place = safe_text(str(options.bench_storage))
+            tell(f"--bench-storage: {place} has no run of this report")
+        return cases
+    folders = (
+        Path(report["run"]["invocation"]["rootdir"]),
+        options.file.absolute().parent,
     )
-    if not found and options.bench_storage is not None:
-        tell(f"--bench-storage: {safe_text(str(places[0]))} has no run of this report")
-    return found
+    for folder in folders:
+        if cases := read_cases(report["bench"], folder / STORAGE):
+            return cases
+    return {}
 
 
 def _read(options: argparse.Namespace) -> dict[str, Any]:
@@ -291,11 +283,16 @@ def merge(options: argparse.Namespace) -> int:
         raise SettingsError(
             "merge: --by task makes a report for each; give -o FOLDER for them"
         )
+
+    def join_shards(shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        if not shards:
+            return []  # and the bench need not be imported
+        return list(import_named(options.asks["shards"])(shards))
+
     mergers: dict[str, Merger] = {}
     problems: list[str] = []
-    watchers = (
-        complete.running_watchers()
-    )  # looked for once, as there may be many reports
+    # Looked for once, as there may be many reports.
+    watchers = complete.running_watchers()
     for path in (
         each for given in options.reports for each in reports_in(given, problems, [])
     ):
@@ -312,7 +309,7 @@ def merge(options: argparse.Namespace) -> int:
                 mergers[task] = Merger(
                     expect=options.expect,
                     reruns=options.reruns,
-                    join_shards=_join_shards,
+                    join_shards=join_shards,
                 )
             mergers[task].add(report, os.fspath(path))
         except ReportError as error:
@@ -326,14 +323,6 @@ def merge(options: argparse.Namespace) -> int:
     report = mergers[""].result()
     output.answer_report(report, options.output)
     return 0 if report["verdict"] is None else _FAILED
-
-
-def _join_shards(shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    if not shards:
-        return []  # and the bench need not be imported
-    from pytest_failure_taxonomy.bench.sharding import join_shards
-
-    return join_shards(shards)
 
 
 def _load_ended(
@@ -427,122 +416,3 @@ def schema(options: argparse.Namespace) -> int:
     name = f"failure-report-{options.version}.schema.json"
     answer(files("pytest_failure_taxonomy.report").joinpath(name).read_text("utf-8"))
     return 0
-
-
-# Files of the user.
-
-
-def validate(options: argparse.Namespace) -> int:
-    """Check all files and print the result of each."""
-    code = _GOOD
-    seen: set[str] = set()
-    for path in options.paths:
-        for each in _subjects(path):
-            # A class is checked once, however many of its files are given.
-            real = os.path.realpath(each) if is_task_class(each) else ""
-            if real not in seen:
-                code = max(code, _validate(each, runs_oracle=options.oracle))
-            if real:
-                seen.add(real)
-    return code
-
-
-def _subjects(path: Path) -> list[Path]:
-    """Return what a path stands for: the class of a part, the classes in a folder, itself."""
-    for part in (path, path.parent):
-        if part.name in PARTS and is_task_class(part.parent):
-            return [part.parent]
-    found: list[
-        Path
-    ] = []  # with what can't be searched, as its check will say, such as a file
-    for place, folders, _ in os.walk(
-        path, onerror=lambda error: found.append(Path(error.filename))
-    ):
-        if is_task_class(place):
-            found.append(Path(place))
-            folders.clear()
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in _NOT_SEARCHED
-            and not os.path.lexists(os.path.join(place, name, "pyvenv.cfg"))
-        )
-    return found or [path]
-
-
-def _validate(path: Path, *, runs_oracle: bool) -> int:
-    unread = None if is_task_class(path) else _why_unread(path)
-    if unread is not None:
-        tell_plainly(f"{shown(os.fspath(path))}: {unread}; {_RIGHT}")
-        return _NOT_READ
-    try:
-        what = _checked(path, runs_oracle=runs_oracle)
-    except FailureTaxonomyError as error:
-        tell_plainly(str(error))
-        return _BAD
-    answer(f"ok {shown(os.fspath(path))} ({what})\n")
-    return _GOOD
-
-
-def _why_unread(path: Path) -> str | None:
-    try:
-        if path.is_dir():
-            with os.scandir(path):
-                return "has no task class in it"
-        why = content.why_no_file(path)
-        if why is None:
-            read_named_file(path, 1)
-    except (OSError, ValueError) as error:
-        return content.why_unread(error)
-    return why
-
-
-def _checked(path: Path, *, runs_oracle: bool) -> str:
-    """Return in words what is in a good file.
-
-    Args:
-        path: the file, or the folder of a task class.
-        runs_oracle: whether the rubric of a task class has to grade its examples as they expect.
-
-    Raises:
-        FailureTaxonomyError: it is not good.
-    """
-    if is_task_class(path):
-        from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-
-        task_class = load_task_class(path)
-        times = task_class.settings.repeat
-        cases = counted(len(task_class.cases) // times, "case")
-        what = f"task class, {cases}" + (
-            f", each run {times} times" if times > 1 else ""
-        )
-        if not runs_oracle:
-            return what
-        from pytest_failure_taxonomy.bench.oracle import grade_examples, why_wrong
-        from pytest_failure_taxonomy.bench.scores import one_line
-
-        tests = [example for example in task_class.oracle if example.expect is not None]
-        outcomes, problems = grade_examples(task_class, tests), []
-        redact = Secrets().redact
-        for example in tests:
-            score = outcomes[example.example_id].score
-            if why := why_wrong(example, score):
-                where = (
-                    f"{path / 'oracle' / (example.path or path).name}:{example.line}"
-                )
-                what = f"{example.example_id}: {why}; the rubric said {one_line(score)}"
-                problems.append(safe_text(redact(f"{where}: {what}"), output.MAX_LINE))
-        if problems:
-            raise BenchError("\n".join(problems))
-        return f"{what}, {counted(len(tests), 'example')} graded as expected"
-    suffix = path.suffix.lower()
-    is_report = suffix == ".json"
-    if suffix not in (".json", ".yaml", ".yml"):
-        head = read_named_file(path, _BYTES_LOOKED_AT)
-        is_report = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
-    if is_report:
-        return f"report, {load(path)['completeness']}"
-    from pytest_failure_taxonomy.rules.files import load_rules
-
-    return counted(len(load_rules(path)), "rule")

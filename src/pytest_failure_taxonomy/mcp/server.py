@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from pytest_failure_taxonomy import VERSION
-from pytest_failure_taxonomy.cli.history import lines_of, worded
 from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import (
     FailureTaxonomyError,
@@ -34,6 +33,7 @@ from pytest_failure_taxonomy.errors import (
 )
 from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import VERDICT
+from pytest_failure_taxonomy.history.commands import lines_of, worded
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject

@@ -8,7 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
+
+
+def import_named(name: str) -> Any:
+    """Return the function of a table's row, which names it by its module in this package."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(f"pytest_failure_taxonomy.{module}"), function)
 
 
 @contextmanager

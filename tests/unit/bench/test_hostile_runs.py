@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.bench.commands import case_lines, run_lines
 from pytest_failure_taxonomy.bench.kept.file import KeptRun, read_run
 from pytest_failure_taxonomy.bench.kept.shown import (
     json_text,
@@ -21,7 +22,6 @@ from pytest_failure_taxonomy.bench.kept.shown import (
     rows_of,
     text_of,
 )
-from pytest_failure_taxonomy.cli.bench import case_lines, run_lines
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.kept_runs import call_of, keep_run, outcome_of, score_of, write_files
 from tests.helpers.task_classes import passing_cases, task_class_files

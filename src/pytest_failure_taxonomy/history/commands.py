@@ -296,7 +296,9 @@ def prune(options: argparse.Namespace) -> int:
 
 def _table(name: str) -> dict[str, Any]:
     text = (
-        files("pytest_failure_taxonomy.cli").joinpath("history.toml").read_text("utf-8")
+        files("pytest_failure_taxonomy.history")
+        .joinpath("commands.toml")
+        .read_text("utf-8")
     )
     table: dict[str, Any] = tomllib.loads(text)[name]
     return table
