@@ -26,8 +26,8 @@ from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.rules.files import load_rules
 from pytest_failure_taxonomy.survive.complete import complete_run, end_of_process
+from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.survive.machine import describe_environment
-from pytest_failure_taxonomy.survive.observed import ProcessEnd
 from pytest_failure_taxonomy.taxonomy.judgement import MARKER_REASONS
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import assert_valid_report

@@ -31,13 +31,13 @@ from pytest_failure_taxonomy.report.write import (
     path_of_run,
 )
 from pytest_failure_taxonomy.survive.complete import reconstruct
+from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.survive.layout import (
     COUNTED_AT,
     LOSS_AT,
     STATE,
     record_folder,
 )
-from pytest_failure_taxonomy.survive.observed import ProcessEnd
 from pytest_failure_taxonomy.survive.reader import RecordedRun, read_record
 from pytest_failure_taxonomy.survive.writer import DiskRecord
 from pytest_failure_taxonomy.system.interpreter import isolate_module

@@ -32,6 +32,7 @@ from pytest_failure_taxonomy.survive.complete import (
     is_still_running,
     read_report,
 )
+from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.survive.layout import (
     EVENTS,
     HEAD,
@@ -45,7 +46,6 @@ from pytest_failure_taxonomy.survive.layout import (
 )
 from pytest_failure_taxonomy.survive.lock import ReportLock
 from pytest_failure_taxonomy.survive.mailbox import read_message
-from pytest_failure_taxonomy.survive.observed import ProcessEnd
 from pytest_failure_taxonomy.survive.writer import DiskRecord
 from pytest_failure_taxonomy.system.files import make_folder, open_folder, read_file
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit

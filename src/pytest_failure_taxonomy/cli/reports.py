@@ -30,7 +30,7 @@ from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.survive import complete
-from pytest_failure_taxonomy.survive.observed import ProcessEnd
+from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.system.interpreter import our_command

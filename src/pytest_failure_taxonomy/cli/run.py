@@ -32,8 +32,8 @@ from pytest_failure_taxonomy.report.write import (
 from pytest_failure_taxonomy.survive import complete
 from pytest_failure_taxonomy.survive.complete import complete_run
 from pytest_failure_taxonomy.survive.crash_output import show_dump
+from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.survive.mailbox import Mailbox
-from pytest_failure_taxonomy.survive.observed import ProcessEnd
 from pytest_failure_taxonomy.survive.report_without_plugin import (
     Absence,
     Command,

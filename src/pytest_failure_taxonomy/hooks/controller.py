@@ -19,9 +19,13 @@ from pytest_failure_taxonomy.hooks.session import (
 )
 from pytest_failure_taxonomy.hooks.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.survive import observed
+from pytest_failure_taxonomy.survive.facts import (
+    WorkerState,
+    limits_of_test,
+    stall_of_worker,
+)
 from pytest_failure_taxonomy.survive.layout import worker_folder
-from pytest_failure_taxonomy.survive.observed import limits_of_test
-from pytest_failure_taxonomy.survive.reader import WorkerState, read_worker
+from pytest_failure_taxonomy.survive.reader import read_worker
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.process import (
     oom_events_file,
@@ -252,9 +256,7 @@ class ControllerRecorder:
             self._oom_kills = kills
         process_id = seen.get("process_id")
         with suppress(OSError), self._record.opened() as folder:
-            seen["stall"] = observed.stall_of_worker(
-                observed.read_observed(folder), name
-            )
+            seen["stall"] = stall_of_worker(observed.read_observed(folder), name)
             memory = observed.read_memory(folder)
             seen["peak_rss_bytes"] = (
                 None if memory is None else memory.peak_of(process_id)

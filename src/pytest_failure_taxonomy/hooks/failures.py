@@ -117,14 +117,9 @@ class EventLog:
 
     def remove_subtests(self, nodeid: str, worker: str | None) -> int:
         """Remove the failed subtests of a test that is run again; return how many there were."""
-        kept = [
-            each
-            for each in self.failures
-            if not evidence.is_of_attempt(each, nodeid, worker)
-        ]
-        count = len(self.failures) - len(kept)
-        self.failures[:] = kept
-        return count
+        before = len(self.failures)
+        self.failures[:] = evidence.without_attempt(self.failures, nodeid, worker)
+        return before - len(self.failures)
 
     def add_collection_failure(
         self,

@@ -409,7 +409,7 @@ class Run:
             if self._stalled is not None and self._stalled.ended is not None:
                 observed = self._stalled.ended
             if observed is not None:
-                from pytest_failure_taxonomy.survive.observed import with_stalls
+                from pytest_failure_taxonomy.survive.facts import with_stalls
 
                 seen = with_stalls(
                     seen, observed, ended_ns=self._clock(), is_over=False
@@ -581,13 +581,12 @@ class Run:
         self, exit_seen: evidence.ProcessExit, duration: float
     ) -> evidence.RunEvidence:
         """Return all that was seen of the session, and how it ends."""
-        seen = evidence.RunEvidence(
+        seen = self.session.evidence(
+            exit_seen,
             stage=self._settings.stage,
             strict_baseline=self._settings.strict_baseline,
-            exit=exit_seen,
             workers=self._controller.ends() if self._controller else (),
         )
-        seen = self.session.evidence(seen)
         if seen.exit.code != 0 or seen.failures or self._settings.history is not None:
             with suppress(Exception):  # a test may have patched anything
                 self._environment, self._commit = machine.look_closer(

@@ -27,18 +27,17 @@ from pytest_failure_taxonomy.hooks.inspection import (
     module_of,
 )
 from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.facts import StartedTest
 from pytest_failure_taxonomy.survive.layout import DONE, IN_SETUP, NOT_STARTED
 from pytest_failure_taxonomy.survive.writer import Numbers, Record
 from pytest_failure_taxonomy.system.files import Identity, identity_of
-from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
+from pytest_failure_taxonomy.taxonomy.evidence import Phase
 from pytest_failure_taxonomy.taxonomy.order import (
     INDEX_BITS,
     LAST_WORKER,
     MAIN,
-    Order,
     Plan,
     digest_of,
-    order_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -105,7 +104,8 @@ class Progress:
         self._workers: dict[str, str] = {}
         self.reruns: Counter[str] = Counter()
         """How often each test was run again."""
-        self._recovered: set[str] = set()
+        self.recovered: set[str] = set()
+        """Tests that passed when they were run again."""
 
     def select(self, nodeids: Sequence[str], *, is_more: bool = False) -> None:
         """Set the tests that are going to run, in their order.
@@ -204,7 +204,7 @@ class Progress:
     def count_pass(self, nodeid: str) -> None:
         """Count a test that passed; the number is kept when its state is."""
         if self.reruns and nodeid in self.reruns:
-            self._recovered.add(nodeid)
+            self.recovered.add(nodeid)
             self._record.write("recovered", nodeid=self._shown((nodeid,))[0])
         self._counters[_PASSED] += 1
 
@@ -248,30 +248,34 @@ class Progress:
         index = self._running.get(nodeid)
         return None if index is None else layout.PHASES.get(self._states[index], "call")
 
-    def counts(self, failed: set[str]) -> Counts:
-        """Return the counts; `failed` are the node ids of the tests that failed in the end."""
-        numbers = dict(zip(layout.COUNTERS, self._counters, strict=True))
-        del numbers["started"]
-        flaky = len(self._recovered - failed)
-        return Counts(collected=len(self.nodeids), flaky=flaky, **numbers)
+    @property
+    def counters(self) -> dict[str, int]:
+        """The counters of results, by their names."""
+        names = layout.COUNTERS[: layout.STARTED]
+        return dict(zip(names, self._counters, strict=False))
 
-    def in_flight(self) -> tuple[InFlightTest, ...]:
-        """Return the tests that have started and not ended, in order of start."""
-        now_ms = (self.clock() - self.started_ns) // 1_000_000
+    @property
+    def starts(self) -> Sequence[int]:
+        """The order of the tests, as it is recorded."""
+        return self._order
+
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """The processes that run tests, by their numbers in the order."""
+        return tuple(self._numbers)
+
+    def in_flight(self) -> tuple[StartedTest, ...]:
+        """Return the tests that have started and not ended."""
         running = [
-            InFlightTest(
+            StartedTest(
                 nodeid=nodeid,
                 phase=layout.PHASES.get(self._states[index], "call"),
+                start_ns=self.started_ns + 1_000_000 * self._starts[index],
                 worker=self._workers.get(nodeid),
-                elapsed_seconds=max(0, now_ms - self._starts[index]) / 1e3,
             )
             for nodeid, index in self._running.items()
         ]
         return tuple(running)
-
-    def order(self) -> Order | None:
-        """Return in which order the tests started; `None` if none has."""
-        return order_of(self._order, [*self._numbers], self.nodeids, self.plan)
 
     def not_started(self) -> tuple[str, ...]:
         """Return the selected tests that never started, in the order of selection."""

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.interpreter import our_command
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.survive.observed import Observed
+    from pytest_failure_taxonomy.survive.facts import Observed
 
 LOOK_SECONDS: Final = 1.0
 """How long pytest waits at its end for a watcher that rewrites the report."""

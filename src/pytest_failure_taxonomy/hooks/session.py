@@ -34,11 +34,12 @@ from pytest_failure_taxonomy.hooks.last_words import TerminalWatch
 from pytest_failure_taxonomy.hooks.origin import own_place_of
 from pytest_failure_taxonomy.hooks.progress import Progress
 from pytest_failure_taxonomy.redaction.secrets import NodeIds, Secrets, searched_again
+from pytest_failure_taxonomy.survive.facts import ProcessEnd, Snapshot, facts_of
 from pytest_failure_taxonomy.survive.layout import END_MESSAGE, IN_CALL, IN_TEARDOWN
 from pytest_failure_taxonomy.survive.writer import Record
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
-from pytest_failure_taxonomy.taxonomy.judgement import FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _WORDS_OF_XDIST: Final = "Different tests were collected between "
@@ -371,11 +372,21 @@ class SessionRecorder:
             evidence.Interruption(exception=exception, message=message, location=where)
         )
 
-    def evidence(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
-        """Return a run with all that was recorded, without secrets in node ids.
+    def evidence(
+        self,
+        exit_seen: evidence.ProcessExit,
+        *,
+        stage: Stage = Stage.FINAL_TEST,
+        strict_baseline: bool = False,
+        workers: tuple[evidence.WorkerEnd, ...] = (),
+    ) -> evidence.RunEvidence:
+        """Return all that was seen of the run, without secrets in node ids.
 
         Args:
-            run: how it ended, and what else the session doesn't know of it.
+            exit_seen: how the process is going to end.
+            stage: of the pipeline that the run is part of.
+            strict_baseline: a failure of a baseline is one of the project.
+            workers: how those of xdist ended.
         """
         with self.faults.catch("the end of the last failure"):
             self._await_no_more()
@@ -385,28 +396,25 @@ class SessionRecorder:
         if uncounted and log.errors:
             # A hook has raised on its way to ours, so that a report did not come by.
             lost, uncounted = lost + uncounted, 0
-        counts = progress.counts({failure.nodeid for failure in log.failures})
-        run = replace(
-            run,
+        forked = (self._ledger.returned_fork(), *self.forked)
+        snapshot = snapshot_of(
+            progress,
+            log,
+            lost=lost,
+            stage=stage,
+            strict_baseline=strict_baseline,
             rootdir=str(self._rootdir),
+            workers=workers,
             should_fail=self.should_fail,
             last_words=self.secrets.redact(self.last_words),
-            counts=replace(counts, failed=counts.failed + lost),
-            unrecorded=evidence.Unrecorded(failures=lost),
             uncounted=uncounted,
-            failures=evidence.in_order_of_selection(log.failures, progress.nodeids),
-            collection_failures=tuple(log.collection_failures.values()),
-            errors=tuple(log.errors),
-            interruptions=tuple(log.interruptions),
-            mismatch=log.mismatch,
-            in_flight=progress.in_flight(),
-            not_run=progress.not_started(),
-            forked=tuple(filter(None, (self._ledger.returned_fork(), *self.forked))),
-            order=progress.order() if run.exit.code != 0 or log.failures else None,
+            forked=tuple(filter(None, forked)),
         )
+        end = ProcessEnd(exit=exit_seen, ended_ns=progress.clock())
+        seen = facts_of(snapshot, end)
         if log.known_at_first not in (None, self.secrets.known):
-            run = searched_again(run, self.secrets)
-        return self.nodeids.settled(run)
+            seen = searched_again(seen, self.secrets)
+        return self.nodeids.settled(seen)
 
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)
@@ -500,6 +508,38 @@ class SessionRecorder:
         with suppress(AttributeError, ValueError):  # pytest < 9 has no such verbosity
             return self._config.get_verbosity(pytest.Config.VERBOSITY_SUBTESTS) == 0
         return False
+
+
+def snapshot_of(
+    progress: Progress, log: EventLog, *, lost: int = 0, **known: Any
+) -> Snapshot:
+    """Return what the record of this process holds, from memory.
+
+    Args:
+        progress: has the numbers.
+        log: has the events.
+        lost: failed reports that could not be recorded.
+        known: the other fields of the snapshot.
+    """
+    counters = progress.counters
+    counters["failed"] += lost
+    return Snapshot(
+        nodeids=progress.nodeids,
+        counters=counters,
+        in_flight=progress.in_flight(),
+        not_run=progress.not_started(),
+        starts=progress.starts,
+        plan=progress.plan,
+        processes=progress.processes,
+        failures=log.failures,
+        recovered=frozenset(progress.recovered),
+        collection_failures=tuple(log.collection_failures.values()),
+        errors=tuple(log.errors),
+        interruptions=tuple(log.interruptions),
+        mismatch=log.mismatch,
+        missing={"failure": lost},
+        **known,
+    )
 
 
 def is_of_mismatch(report: pytest.CollectReport) -> bool:

@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.hooks.session import SessionRecorder
-    from pytest_failure_taxonomy.survive.observed import Observed
+    from pytest_failure_taxonomy.survive.facts import Observed
     from pytest_failure_taxonomy.taxonomy.evidence import StallState
 
 _IDLE_SHARE: Final = 0.01
@@ -142,6 +142,7 @@ class StallThread(StalledRun):
         from pytest_failure_taxonomy.report.build import MAX_TRACEBACK
         from pytest_failure_taxonomy.survive import observed
         from pytest_failure_taxonomy.survive.complete import write_running
+        from pytest_failure_taxonomy.survive.facts import Observed
         from pytest_failure_taxonomy.survive.reader import (
             parse_record,
             parse_worker,
@@ -188,7 +189,7 @@ class StallThread(StalledRun):
         times = observed.times_of_limit(seen, self._seconds)
         is_news = state != "busy" and seen.told < times
         stalls = (replace(seen, told=times) if is_news else seen,)
-        self._observed = observed.Observed(stalls=stalls)
+        self._observed = Observed(stalls=stalls)
         if not is_news:
             return
         # Into the record, and into the report of the running run.

@@ -401,7 +401,7 @@ class _Experiment:
             victim.stash[_SEED] = seed
         self._run_test(victim, None)
         nothing_seen = evidence.ProcessExit(code=None, source="none")
-        seen = self._recorder.evidence(evidence.RunEvidence(exit=nothing_seen))
+        seen = self._recorder.evidence(nothing_seen)
         failures = tuple(each for each in seen.failures if each.nodeid == victim.nodeid)
         judged = judge(name_libraries(replace(seen, failures=failures))).failures
         fingerprints = [each.fingerprint for each in judged]

@@ -25,14 +25,15 @@ from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
 from pytest_failure_taxonomy.survive import crash_output, layout, observed, reader
-from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
-from pytest_failure_taxonomy.survive.machine import look_closer
-from pytest_failure_taxonomy.survive.observed import (
+from pytest_failure_taxonomy.survive.facts import (
     Observed,
     ProcessEnd,
-    context_of,
-    evidence_of,
+    facts_of,
+    limits_around,
+    stalled_activities,
 )
+from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
+from pytest_failure_taxonomy.survive.machine import look_closer
 from pytest_failure_taxonomy.system.files import (
     Folder,
     closing_descriptor,
@@ -188,7 +189,7 @@ def _completed(
 ) -> tuple[dict[str, Any], bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end):
-        stalls = observed.stalled_activities(end.observed, end.ended_ns, is_over=True)
+        stalls = stalled_activities(end.observed, end.ended_ns, is_over=True)
         with suppress(
             LookupError, TypeError, ValueError, AttributeError
         ):  # it is none of ours
@@ -245,7 +246,7 @@ def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessE
     threads = [thread.words for thread in run.named("thread")]
     return replace(
         end.exit,
-        limits=tuple(observed.enclosing_limits(run, end.ended_ns)),
+        limits=tuple(limits_around(run.header.enclosing_limits, end.ended_ns)),
         late_seconds=seconds - (report["run"]["duration_seconds"] or seconds),
         waited_for=next(iter(threads), None),
     )
@@ -426,12 +427,14 @@ def reconstruct(
             if saw_end and each.test is not None
         }
         traces = crash_output.read_traces(end.left, end.exit, rootdir, secrets.redact)
-        evidence = evidence_of(run, end, workers, traces, outputs)
+        evidence = facts_of(
+            run.snapshot(), end, workers=workers, traces=traces, outputs=outputs
+        )
         evidence, problems = apply_rules(
             searched_again(evidence, secrets), run.header.rules
         )
         evidence = name_libraries(evidence)
-        context = context_of(run, end)
+        context = observed.context_of(run, end)
         if saw_end:  # later, another commit may be checked out
             commit = context.environment.git, context.repository
             environment, (_, repository) = look_closer(

@@ -30,6 +30,13 @@ from typing import (
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.facts import (
+    EnclosingLimit,
+    Snapshot,
+    StartedTest,
+    Timer,
+    WorkerState,
+)
 from pytest_failure_taxonomy.survive.layout import PAGE
 from pytest_failure_taxonomy.system.files import (
     Folder,
@@ -40,7 +47,7 @@ from pytest_failure_taxonomy.system.files import (
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
-from pytest_failure_taxonomy.taxonomy.order import MAX_STARTS, Plan
+from pytest_failure_taxonomy.taxonomy.order import MAIN, MAX_STARTS, Plan
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.text import safe_text
@@ -215,24 +222,6 @@ _MAX_WORD: Final = 80
 
 
 @value
-class Timer:
-    """An armed timer of pytest-timeout."""
-
-    armed_ns: int
-    budget_seconds: float
-    method: str
-
-
-@value
-class StartedTest:
-    """A test that had started and not ended."""
-
-    nodeid: str
-    phase: evidence.Phase
-    start_ns: int
-
-
-@value
 class LeftThread:
     """A thread that was there when the session ended, and is no daemon."""
 
@@ -248,38 +237,12 @@ class LeftThread:
 
 
 @value
-class WorkerState:
-    """What an xdist worker has recorded of itself."""
-
-    test: StartedTest | None = None
-    activity: evidence.RunningActivity | None = None
-    timer: Timer | None = None
-    process_id: int = 0
-    """0 where it has not recorded it."""
-    capture: tuple[int, int] = (0, 0)
-    """Its descriptors of the files with its captured stdout and stderr; 0 for none."""
-    tests: int = 0
-    """How many it has started."""
-    endings: bytes = b""
-    """A byte for each selected test: 0, or 1 and the index of the counter of how it has ended."""
-
-
-@value
 class RecordedProcess:
     """The identity of a run's process, from `system.process.read_identity`."""
 
     pid: int
     start_ticks: int | None
     boot_id: str | None
-
-
-@value
-class EnclosingLimit:
-    """The limit of a `timeout` command around the run."""
-
-    pid: int
-    budget_seconds: float
-    started_ns: int
 
 
 @value
@@ -318,7 +281,7 @@ class _NamedTest:
 
 @value
 class _End:
-    should_fail: str
+    should_fail: str = ""
     coverage: str = ""
     gate: str = ""
 
@@ -382,12 +345,61 @@ class RecordedRun:
 
     def named(self, event: str) -> list[Any]:
         """Return the values of all events of one name, in their order."""
-        return [held for name, held in self.events if name == event]
+        return [fact for name, fact in self.events if name == event]
+
+    def last_of(self, event: str, default: T) -> T:
+        """Return the value of the last event of one name."""
+        return next(iter(self.named(event)[-1:]), default)
 
     def last_of_workers(self) -> list[evidence.WorkerEnd]:
         """Return the last recorded state of each worker, sorted by id."""
         last = {end.id: end for end in self.named("worker")}
         return sorted(last.values(), key=lambda end: (len(end.id), end.id))
+
+    def failures(self) -> list[evidence.TestFailure]:
+        """Return the failures, without those of subtests whose test was run again."""
+        failures: list[evidence.TestFailure] = []
+        for name, fact in self.events:
+            if name == "failure":
+                failures.append(fact)
+            elif name == "rerun" and failures:
+                nodeid, worker = fact.nodeid, fact.worker
+                failures = evidence.without_attempt(failures, nodeid, worker)
+        return failures
+
+    def snapshot(self) -> Snapshot:
+        """Return what the record says of the run."""
+        header, end = self.header, self.last_of("end", _End())
+        workers = dict.fromkeys(worker.id for worker in self.named("worker"))
+        return Snapshot(
+            stage=header.stage,
+            strict_baseline=header.strict_baseline,
+            rootdir=header.context.rootdir,
+            nodeids=self.nodeids,
+            counters=self.counters,
+            in_flight=self.in_flight,
+            not_run=self.not_run,
+            starts=self.starts,
+            plan=self.last_of("plan", Plan()),
+            processes=(MAIN, *workers),
+            failures=self.failures(),
+            recovered=frozenset(test.nodeid for test in self.named("recovered")),
+            collection_failures=tuple(self.named("collection_failure")),
+            errors=tuple(self.named("error")),
+            interruptions=tuple(self.named("interruption")),
+            mismatch=next(iter(self.named("mismatch")), None),
+            workers=tuple(self.last_of_workers()),
+            missing=self.missing,
+            should_fail=end.should_fail,
+            coverage=end.coverage,
+            gate=end.gate,
+            finished=self.exit_code is not None,
+            session_code=self.exit_code,
+            timer=self.timer,
+            faulthandler_seconds=header.faulthandler_exit_seconds,
+            enclosing_limits=header.enclosing_limits,
+            activity=self.activity,
+        )
 
 
 def read_record(folder: Path, run_id: str) -> RecordedRun:

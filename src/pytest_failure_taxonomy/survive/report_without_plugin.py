@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, Final
 
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.survive.machine import describe_environment
-from pytest_failure_taxonomy.survive.observed import ProcessEnd
 from pytest_failure_taxonomy.survive.supervisor import CommandEnd
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,

@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.system.files import READ, KeptDescriptor, move_high
 from pytest_failure_taxonomy.system.process import command_of
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.survive.observed import Observed
+    from pytest_failure_taxonomy.survive.facts import Observed
 
 
 HAS_OBSERVERS: Final = hasattr(os, "pidfd_open")
@@ -289,7 +289,8 @@ class StalledRun:
             self._record.set_byte(layout.DEBUGGER_AT, 0)
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        from pytest_failure_taxonomy.survive.observed import Observed, read_observed
+        from pytest_failure_taxonomy.survive.facts import Observed
+        from pytest_failure_taxonomy.survive.observed import read_observed
 
         if os.getpid() != self._process_id:
             return

@@ -244,9 +244,16 @@ class TestFailure:
     worker: str | None = None
 
 
-def is_of_attempt(failure: TestFailure, nodeid: str, worker: str | None) -> bool:
-    """Tell whether this is a failed subtest of an attempt at a test by one process."""
-    return (failure.part, failure.nodeid, failure.worker) == ("subtest", nodeid, worker)
+def without_attempt(
+    failures: Sequence[TestFailure], nodeid: str, worker: str | None
+) -> list[TestFailure]:
+    """Return failures without the failed subtests of an attempt at a test by one process."""
+    attempt = "subtest", nodeid, worker
+    return [
+        failure
+        for failure in failures
+        if (failure.part, failure.nodeid, failure.worker) != attempt
+    ]
 
 
 def in_order_of_selection(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_failure_taxonomy.survive.observed import limits_of_test
-from pytest_failure_taxonomy.survive.reader import Timer
+from pytest_failure_taxonomy.survive.facts import Timer, limits_of_test
 from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit
 
 TEST = "test_cart.py::test_a"

@@ -18,9 +18,16 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.hooks.failures import EventLog
 from pytest_failure_taxonomy.hooks.guard import Faults
 from pytest_failure_taxonomy.hooks.progress import Progress
+from pytest_failure_taxonomy.hooks.session import snapshot_of
 from pytest_failure_taxonomy.redaction.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.survive import writer
 from pytest_failure_taxonomy.survive.complete import reconstruct
+from pytest_failure_taxonomy.survive.facts import (
+    ProcessEnd,
+    StartedTest,
+    WorkerState,
+    facts_of,
+)
 from pytest_failure_taxonomy.survive.layout import (
     COLLECTING,
     COUNTERS,
@@ -44,11 +51,9 @@ from pytest_failure_taxonomy.survive.layout import (
     remove_record,
     starts_offset,
 )
-from pytest_failure_taxonomy.survive.observed import ProcessEnd, context_of, evidence_of
+from pytest_failure_taxonomy.survive.observed import context_of
 from pytest_failure_taxonomy.survive.reader import (
     RecordedRun,
-    StartedTest,
-    WorkerState,
     parse_record,
     parse_worker,
     read_record,
@@ -66,7 +71,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     RunningActivity,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import assert_valid_report, make_context, make_failure
 
@@ -104,6 +109,19 @@ class Recording:
     def _clock(self) -> int:
         self.now_ns += 1_000_000
         return self.now_ns
+
+    def seen(self, ended_ns: int) -> RunEvidence:
+        """Return what pytest itself would say of the run."""
+        snapshot = snapshot_of(
+            self.progress,
+            self.log,
+            stage=Stage.FINAL_TEST,
+            strict_baseline=False,
+            rootdir="",
+            workers=(),
+            should_fail="",
+        )
+        return facts_of(snapshot, replace(VANISHED, ended_ns=ended_ns))
 
     def run_test(self, nodeid: str) -> None:
         """Have a test start, pass and end."""
@@ -144,7 +162,8 @@ def evidence(
     ended_ns: int | None = None,
 ) -> RunEvidence:
     """Return the evidence of a record whose process has vanished."""
-    return evidence_of(run, replace(VANISHED, ended_ns=ended_ns), workers or {})
+    end = replace(VANISHED, ended_ns=ended_ns)
+    return facts_of(run.snapshot(), end, workers=workers)
 
 
 def worker_at(folder: Path) -> WorkerState:
@@ -183,6 +202,21 @@ STEPS: Final = st.one_of(
     st.tuples(st.just("stop"), st.text(max_size=5)),
     st.tuples(st.just("uncollected"), st.sampled_from(NODEIDS)),
 )
+
+
+def facts_in_record(seen: RunEvidence) -> dict[str, Any]:
+    """Return the fields of the evidence that come from the record of one process."""
+    return {
+        "counts": seen.counts,
+        "in_flight": [(test.nodeid, test.phase) for test in seen.in_flight],
+        "not_run": seen.not_run,
+        "failures": seen.failures,
+        "errors": seen.errors,
+        "interruptions": seen.interruptions,
+        "collection_failures": seen.collection_failures,
+        "unrecorded": seen.unrecorded,
+        "order": seen.order,
+    }
 
 
 def rerun(recording: Recording, nodeid: str) -> None:
@@ -238,26 +272,19 @@ def test_the_reader_says_what_the_run_knew(
         for step, word in steps:
             take_step(recording, step, word)
         recording.record.keep()  # as it is when the state of a test that has passed changes
-    seen = evidence(read(folder), ended_ns=disk.now_ns)
-    progress, log = disk.progress, disk.log
-    failed = {failure.nodeid for failure in log.failures}
-    assert seen.counts == progress.counts(failed)
-    assert seen.not_run == progress.not_started()
-    known = [test for test in progress.in_flight() if test.nodeid in selection]
-    assert [(t.nodeid, t.phase) for t in seen.in_flight] == [
-        (t.nodeid, t.phase) for t in known
-    ]
-    assert seen.failures == tuple(log.failures)
-    assert seen.errors == tuple(log.errors)
-    assert seen.interruptions == tuple(log.interruptions)
-    assert seen.collection_failures == tuple(log.collection_failures.values())
-    # In memory alone it is the same.
-    assert memory.progress.counts(failed) == progress.counts(failed)
-    assert memory.progress.not_started() == progress.not_started()
-    assert [(t.nodeid, t.phase) for t in memory.progress.in_flight()] == [
-        (t.nodeid, t.phase) for t in progress.in_flight()
-    ]
-    assert memory.log.failures == log.failures
+    ended_ns = disk.now_ns
+    read_again = evidence(read(folder), ended_ns=ended_ns)
+    seen, seen_without_disk = disk.seen(ended_ns), memory.seen(ended_ns)
+    assert facts_in_record(read_again) == facts_in_record(
+        replace(
+            seen,
+            # The place for tests that were not selected has no name on disk.
+            in_flight=tuple(
+                test for test in seen.in_flight if test.nodeid in selection
+            ),
+        )
+    )
+    assert facts_in_record(seen_without_disk) == facts_in_record(seen)
     assert disk.record.lost is None
     with open_folder(folder) as opened:
         assert remove_record(opened) is None
@@ -835,7 +862,7 @@ def test_the_folder_is_removed_in_the_middle(
     recording.log.add_error(RunError(origin="plugin", message="after"))
     recording.run_test("t.py::c")
     recording.progress.select(["x"])
-    assert recording.progress.counts(set()).passed == 3
+    assert recording.progress.counters["passed"] == 3
     assert recording.progress.not_started() == ("x",)
 
 
@@ -883,15 +910,13 @@ def test_a_forked_child_leaves_the_record_alone(
             recording.run_test("t.py::c")
             recording.log.add_failure(make_failure())
             recording.record.write("recovered", nodeid="t.py::b")
-            counts = recording.progress.counts(set())
-            status = (
-                0 if (counts.passed, recording.progress.not_started()) == (3, ()) else 2
-            )
+            passed = recording.progress.counters["passed"]
+            status = 0 if (passed, recording.progress.not_started()) == (3, ()) else 2
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert {name: (folder / name).read_bytes() for name in (STATE, EVENTS)} == before
-    assert recording.progress.counts(set()).passed == 1
+    assert recording.progress.counters["passed"] == 1
 
 
 def test_only_the_records_own_folder_is_removed(tmp_path: Path, folder: Path) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.survive import layout
-from pytest_failure_taxonomy.survive.observed import Observed, parse_observed
+from pytest_failure_taxonomy.survive.facts import Observed
+from pytest_failure_taxonomy.survive.observed import parse_observed
 from pytest_failure_taxonomy.survive.writer import DiskRecord
 
 if sys.platform == "win32":

@@ -26,8 +26,8 @@ from pytest_failure_taxonomy.survive.complete import (
     read_report,
     write_running,
 )
+from pytest_failure_taxonomy.survive.facts import limits_of_test, stalled_activities
 from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
-from pytest_failure_taxonomy.survive.observed import limits_of_test
 from pytest_failure_taxonomy.survive.reader import has_ended, parse_record, parse_worker
 from pytest_failure_taxonomy.survive.stalls import stacks as stack_reading
 from pytest_failure_taxonomy.survive.stalls.detect import POLLING_LIMITS, Unit, state_of
@@ -166,7 +166,7 @@ class StallInspection:
         # What keeps the interpreter from ending is added to the report of the session. The record
         # is gone by now, and a later run may be about to write to the same path.
         lock = ReportLock(self._report)
-        at_end = observed.stalled_activities(seen, None, is_over=True)
+        at_end = stalled_activities(seen, None, is_over=True)
         is_told = any(each.stall.state != "busy" for each in at_end)
         with suppress(OSError):
             if is_told and lock.acquire():

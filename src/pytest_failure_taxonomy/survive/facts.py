@@ -1,0 +1,552 @@
+"""Build the judge's evidence of a run from a snapshot of its record.
+
+There is one way from a record to the evidence, for the pytest that lives and for whoever
+comes after its death. The two differ in where the snapshot comes from, the memory or the
+disk, and in what is known beside it: fields of `Snapshot` that have a default, and the
+arguments of `facts_of`.
+
+pytest itself imports this module, so nothing is read or parsed here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.survive.layout import COUNTERS
+from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
+from pytest_failure_taxonomy.taxonomy.order import INDEX_BITS, Order, Plan, order_of
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+
+_SLACK_NS: Final = 1_000_000_000
+"""By how much two measurements of a test's start may differ."""
+
+
+@value
+class Timer:
+    """An armed timer of pytest-timeout."""
+
+    armed_ns: int
+    budget_seconds: float
+    method: str
+
+
+@value
+class StartedTest:
+    """A test that had started and not ended."""
+
+    nodeid: str
+    phase: evidence.Phase
+    start_ns: int
+    worker: str | None = None
+    """The xdist worker that runs it, where its controller knows that."""
+
+
+@value
+class EnclosingLimit:
+    """The limit of a `timeout` command around the run."""
+
+    pid: int
+    budget_seconds: float
+    started_ns: int
+
+
+@value
+class WorkerState:
+    """What an xdist worker has recorded of itself."""
+
+    test: StartedTest | None = None
+    activity: evidence.RunningActivity | None = None
+    timer: Timer | None = None
+    process_id: int = 0
+    """0 where it has not recorded it."""
+    capture: tuple[int, int] = (0, 0)
+    """Its descriptors of the files with its captured stdout and stderr; 0 for none."""
+    tests: int = 0
+    """How many it has started."""
+    endings: bytes = b""
+    """A byte for each selected test: 0, or 1 and the index of its result's counter."""
+
+
+@value
+class Snapshot:
+    """What a record holds at one moment, whether it was read from memory or from disk."""
+
+    stage: Stage
+    strict_baseline: bool
+    rootdir: str
+    nodeids: Sequence[str]
+    """The selected tests, in their order."""
+    counters: Mapping[str, int]
+    """In the words of `layout.COUNTERS`."""
+    in_flight: tuple[StartedTest, ...]
+    not_run: tuple[str, ...]
+    """Selected tests that never started, in their order."""
+    starts: Sequence[int]
+    """The order of the tests, as it was recorded."""
+    plan: Plan
+    processes: Sequence[str]
+    """The processes that run tests, by their numbers in `starts`."""
+    failures: Sequence[evidence.TestFailure]
+    """In order of occurrence, without subtests of a test that was run again."""
+    recovered: frozenset[str]
+    """Node ids of tests that passed when they were run again."""
+    collection_failures: tuple[evidence.CollectionFailure, ...]
+    errors: tuple[evidence.RunError, ...]
+    interruptions: tuple[evidence.Interruption, ...]
+    mismatch: CollectionMismatch | None
+    workers: tuple[evidence.WorkerEnd, ...]
+    missing: Mapping[str, int]
+    """By name of event: how many were counted and are not among the values above."""
+    should_fail: str
+
+    # What the live session knows, and no record.
+    last_words: str = ""
+    uncounted: int = 0
+    forked: tuple[str, ...] = ()
+
+    # What only matters once the process is dead.
+    finished: bool = True
+    """pytest came to its own end."""
+    session_code: int | None = None
+    """The exit code of a session that had ended before its process did."""
+    coverage: str = ""
+    gate: str = ""
+    timer: Timer | None = None
+    faulthandler_seconds: float | None = None
+    enclosing_limits: tuple[EnclosingLimit, ...] = ()
+    activity: evidence.RunningActivity | None = None
+    """What was being collected or called, where that was no test."""
+
+
+@value
+class Observed:
+    """What another process has seen of a run while it lived."""
+
+    stalls: tuple[evidence.SeenStall, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences about what could not be seen."""
+
+
+@value
+class ProcessEnd:
+    """How and when a process ended, as another process saw it, or as it ends itself."""
+
+    exit: evidence.ProcessExit
+    ended_ns: int | None = None
+    """On the monotonic clock of this boot."""
+    observed: Observed | None = None
+    """What was seen of the run while it lived; `None` for what its record has of that."""
+    left: evidence.Left = evidence.Left()
+    """What the process has left of its last moments."""
+    contents: Sequence[bytes] | None = None
+    """Of the two files of its record; `None` where these are to be read."""
+
+
+def facts_of(
+    snapshot: Snapshot,
+    end: ProcessEnd,
+    *,
+    workers: Mapping[str, WorkerState] | None = None,
+    traces: evidence.Traces | None = None,
+    outputs: Mapping[str, str | None] | None = None,
+) -> evidence.RunEvidence:
+    """Return the evidence of a run.
+
+    Args:
+        snapshot: of its record.
+        end: of its process. Where the time of the end is unknown, the evidence doesn't say
+            how long a test had run.
+        workers: what each xdist worker has recorded of itself, by its id. A controller that
+            lives has read that already, so its snapshot has it.
+        traces: what the process has left of its last moments.
+        outputs: what the tests of workers had written, by the workers' ids.
+    """
+    workers = workers or {}
+    in_flight = _find_tests_in_flight(snapshot, workers, end.ended_ns)
+    in_flight = _add_last_moments(in_flight, traces, outputs or {})
+    counters, unheard = _count_results(snapshot, workers, in_flight)
+    unheard.update(test.nodeid for test in in_flight)
+    unheard.subtract(test.nodeid for test in snapshot.in_flight)
+    # What the workers are at is much the same: each of them collects the same files.
+    activities = [snapshot.activity, *(state.activity for state in workers.values())]
+    code, source = end.exit.code, end.exit.source
+    if code is None and snapshot.session_code is not None:
+        code, source = snapshot.session_code, "record"
+    limits = _find_limits(snapshot, end.ended_ns, in_flight, has_workers=bool(workers))
+    process_exit = replace(
+        end.exit,
+        code=code,
+        source=source,
+        session_code=snapshot.session_code,
+        limits=tuple(limits),
+    )
+    failed = {failure.nodeid for failure in snapshot.failures}
+    counts = evidence.Counts(
+        collected=len(snapshot.nodeids),
+        flaky=len(snapshot.recovered - failed),
+        **counters,
+    )
+    is_worth_repeating = code != 0 or bool(failed) or not snapshot.finished
+    seen = evidence.RunEvidence(
+        stage=snapshot.stage,
+        strict_baseline=snapshot.strict_baseline,
+        finished=snapshot.finished,
+        rootdir=snapshot.rootdir,
+        exit=process_exit,
+        should_fail=snapshot.should_fail,
+        last_words=snapshot.last_words,
+        coverage=snapshot.coverage,
+        gate=snapshot.gate,
+        counts=counts,
+        failures=evidence.in_order_of_selection(snapshot.failures, snapshot.nodeids),
+        collection_failures=snapshot.collection_failures,
+        errors=snapshot.errors,
+        interruptions=snapshot.interruptions,
+        mismatch=snapshot.mismatch,
+        in_flight=in_flight,
+        forked=snapshot.forked,
+        activity=next(filter(None, activities), None),
+        traces=traces,
+        not_run=_subtract_tests(snapshot.not_run, unheard),
+        order=_order_tests(snapshot, workers) if is_worth_repeating else None,
+        workers=_add_own_records(snapshot.workers, workers, end.exit.memory),
+        unrecorded=_count_unrecorded(snapshot, counts),
+        uncounted=snapshot.uncounted,
+    )
+    is_over = snapshot.session_code is not None
+    observed = end.observed or Observed()
+    return with_stalls(seen, observed, ended_ns=end.ended_ns, is_over=is_over)
+
+
+def _find_tests_in_flight(
+    snapshot: Snapshot, workers: Mapping[str, WorkerState], ended_ns: int | None
+) -> tuple[evidence.InFlightTest, ...]:
+    """Return the tests that were running at the end, in order of their start.
+
+    Under xdist each worker's own record counts: the controller may lag one test behind.
+    """
+    started = list(snapshot.in_flight)
+    if workers:
+        ended = {end.id for end in snapshot.workers if end.ending != "finished"}
+        started = [
+            replace(state.test, worker=worker)
+            for worker, state in workers.items()
+            if state.test is not None and worker not in ended
+        ]
+    started.sort(key=lambda test: test.start_ns)
+    return tuple([_describe_in_flight(test, ended_ns) for test in started])
+
+
+def _describe_in_flight(
+    test: StartedTest, ended_ns: int | None
+) -> evidence.InFlightTest:
+    elapsed_seconds = None
+    if ended_ns is not None:
+        elapsed_seconds = max(0, ended_ns - test.start_ns) / 1e9
+    return evidence.InFlightTest(
+        nodeid=test.nodeid,
+        phase=test.phase,
+        worker=test.worker,
+        elapsed_seconds=elapsed_seconds,
+    )
+
+
+def _add_last_moments(
+    in_flight: tuple[evidence.InFlightTest, ...],
+    traces: evidence.Traces | None,
+    outputs: Mapping[str, str | None],
+) -> tuple[evidence.InFlightTest, ...]:
+    """Add what the main process has left to its test, and to others what they wrote."""
+    if traces is not None and in_flight and in_flight[0].worker is None:
+        in_flight = (replace(in_flight[0], **to_dict(traces)), *in_flight[1:])
+    if not outputs:
+        return in_flight
+    return tuple(
+        replace(test, output=outputs.get(test.worker)) if test.worker else test
+        for test in in_flight
+    )
+
+
+def _count_results(
+    snapshot: Snapshot,
+    workers: Mapping[str, WorkerState],
+    in_flight: tuple[evidence.InFlightTest, ...],
+) -> tuple[dict[str, int], Counter[str]]:
+    """Return the true counters, and the tests that ended without the controller's knowing.
+
+    What workers have reported may not have been received, or received and not counted yet.
+    """
+    unheard = Counter[str]()
+    if not workers:
+        return dict(snapshot.counters), unheard
+    unfinished = Counter(snapshot.not_run)
+    unfinished.update(
+        test.nodeid for test in snapshot.in_flight if test.phase != "teardown"
+    )
+    running = {test.nodeid for test in in_flight}
+    received, unreceived = Counter[str](), Counter[str]()
+    for state in workers.values():
+        # With `--dist each` each worker has a part of the tests.
+        if len(state.endings) != len(snapshot.nodeids):
+            continue
+        for nodeid, ending in zip(snapshot.nodeids, state.endings, strict=True):
+            if not 0 < ending <= len(COUNTERS) or nodeid in running:
+                continue
+            result = COUNTERS[ending - 1]
+            if unheard[nodeid] < unfinished[nodeid]:
+                unheard[nodeid] += 1
+                unreceived[result] += 1
+            else:
+                received[result] += 1
+    counters = {
+        name: max(count, received[name]) + unreceived[name]
+        for name, count in snapshot.counters.items()
+    }
+    return counters, unheard
+
+
+def _subtract_tests(nodeids: tuple[str, ...], others: Counter[str]) -> tuple[str, ...]:
+    """Return node ids without others, each as many times as it is there."""
+    if not any(others.values()):
+        return nodeids
+    rest = []
+    for nodeid in nodeids:
+        if others[nodeid] > 0:
+            others[nodeid] -= 1
+        else:
+            rest.append(nodeid)
+    return tuple(rest)
+
+
+def _count_unrecorded(
+    snapshot: Snapshot, counts: evidence.Counts
+) -> evidence.Unrecorded:
+    """Count what is missing: a process may die between counting a failure and writing it."""
+    calls = sum(each.phase == "call" or each.crashed for each in snapshot.failures)
+    unwritten = counts.failed - calls + counts.errors - snapshot.counters["errors"]
+    missing = snapshot.missing
+    return evidence.Unrecorded(
+        failures=max(missing.get("failure", 0), unwritten),
+        collection_failures=missing.get("collection_failure", 0),
+        errors=missing.get("error", 0),
+        interruptions=missing.get("interruption", 0),
+    )
+
+
+def _order_tests(
+    snapshot: Snapshot, workers: Mapping[str, WorkerState]
+) -> Order | None:
+    """Return in which order the tests started, as far as the record and workers tell."""
+    if snapshot.missing.get("worker"):
+        return None  # nobody knows what their numbers are
+    nodeids, plan, starts = snapshot.nodeids, snapshot.plan, snapshot.starts
+    if workers:
+        starts = [*starts, *_find_unheard_starts(snapshot, workers)]
+    return order_of(starts, snapshot.processes, nodeids, plan)
+
+
+def _find_unheard_starts(
+    snapshot: Snapshot, workers: Mapping[str, WorkerState]
+) -> Iterator[int]:
+    """Yield the starts that workers have recorded, and their controller has not."""
+    indices: dict[str, int] = {}
+    for index, nodeid in enumerate(snapshot.nodeids):
+        indices.setdefault(nodeid, index)
+    heard = {*snapshot.starts}
+    for number, worker in enumerate(snapshot.processes):
+        state = workers.get(worker, WorkerState())
+        started: list[int] = []
+        if len(state.endings) == snapshot.plan.tests:
+            started = [index for index, end in enumerate(state.endings) if end]
+        if state.test is not None and state.test.nodeid in indices:
+            started.append(indices[state.test.nodeid])
+        places = [number << INDEX_BITS | 1 + index for index in started]
+        yield from (place for place in places if place not in heard)
+
+
+def _add_own_records(
+    ends: tuple[evidence.WorkerEnd, ...],
+    workers: Mapping[str, WorkerState],
+    memory: evidence.MemorySeen | None,
+) -> tuple[evidence.WorkerEnd, ...]:
+    """Add what workers have recorded, and their peaks of memory as they were seen."""
+    described = []
+    for end in ends:
+        own = workers.get(end.id)
+        peak = end.peak_rss_bytes
+        if peak is None and memory is not None:
+            peak = memory.peak_of(end.process_id)
+        tests = end.tests if own is None else own.tests
+        described.append(replace(end, tests=tests, peak_rss_bytes=peak))
+    return tuple(described)
+
+
+# Time limits.
+
+
+def _find_limits(
+    snapshot: Snapshot,
+    ended_ns: int | None,
+    in_flight: tuple[evidence.InFlightTest, ...],
+    *,
+    has_workers: bool,
+) -> Iterator[evidence.TimeLimit]:
+    """Yield the limits that were running when the process ended, the tests' first."""
+    if ended_ns is not None and not has_workers and in_flight:
+        test = in_flight[0]
+        yield from limits_of_test(
+            test.nodeid,
+            elapsed_seconds=test.elapsed_seconds or 0.0,
+            ended_ns=ended_ns,
+            timer=snapshot.timer,
+            faulthandler_seconds=snapshot.faulthandler_seconds,
+        )
+    yield from limits_around(snapshot.enclosing_limits, ended_ns)
+
+
+def limits_around(
+    limits: Sequence[EnclosingLimit], ended_ns: int | None
+) -> Iterator[evidence.TimeLimit]:
+    """Yield the limits of the `timeout` commands around a process that ended then."""
+    for limit in limits:
+        elapsed = None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9
+        yield evidence.TimeLimit(
+            owner="timeout",
+            budget_seconds=limit.budget_seconds,
+            elapsed_seconds=elapsed,
+        )
+
+
+def limits_of_test(
+    nodeid: str,
+    *,
+    elapsed_seconds: float,
+    ended_ns: int,
+    timer: Timer | None,
+    faulthandler_seconds: float | None,
+) -> tuple[evidence.TimeLimit, ...]:
+    """Return the limits that could have ended the process in which a test was running.
+
+    Args:
+        nodeid: the test.
+        elapsed_seconds: how long the test had run, which is what faulthandler limits.
+        ended_ns: when the process ended, on the monotonic clock.
+        timer: the timer of pytest-timeout that was armed at that time.
+        faulthandler_seconds: after how many seconds faulthandler ends the process.
+    """
+    limits = []
+    if timer is not None:
+        of_timer = evidence.TimeLimit(
+            owner=f"pytest-timeout ({timer.method})",
+            budget_seconds=timer.budget_seconds,
+            elapsed_seconds=(ended_ns - timer.armed_ns) / 1e9,
+            nodeid=nodeid,
+        )
+        limits.append(of_timer)
+    if faulthandler_seconds:
+        of_faulthandler = evidence.TimeLimit(
+            owner="faulthandler_timeout",
+            budget_seconds=faulthandler_seconds,
+            elapsed_seconds=elapsed_seconds,
+            nodeid=nodeid,
+        )
+        limits.append(of_faulthandler)
+    return tuple(limits)
+
+
+# Stalls.
+
+
+def with_stalls(
+    run: evidence.RunEvidence,
+    observed: Observed,
+    *,
+    ended_ns: int | None,
+    is_over: bool,
+) -> evidence.RunEvidence:
+    """Return the evidence with what was stalled at the end.
+
+    Args:
+        run: what else was seen of it.
+        observed: what was seen before its end. A test that went on since is not stalled.
+        ended_ns: when the run ended, on the monotonic clock; `None` if unknown.
+        is_over: the session has ended: nothing but the interpreter's end can be stalled.
+    """
+    if not observed.stalls:
+        return run
+    was_idle = not run.in_flight and not run.counts.ran
+    was_interrupted = not run.finished or bool(run.interruptions)
+    in_flight = {test.nodeid for test in run.in_flight}
+    ended_tests = [
+        stall
+        for stall in observed.stalls
+        if stall.stall.is_ended
+        and stall.worker is None
+        and stall.nodeid is not None
+        and stall.nodeid not in in_flight
+    ]
+    activities = [
+        stall
+        for stall in stalled_activities(observed, ended_ns, is_over=is_over)
+        if is_over
+        or stall.stall.is_ended
+        or (was_interrupted and (stall.what != "collection" or was_idle))
+    ]
+    tests = [_with_stall(test, observed, ended_ns) for test in run.in_flight]
+    return replace(
+        run,
+        ended_tests=tuple(ended_tests),
+        in_flight=tuple(tests),
+        stalls=tuple(activities),
+    )
+
+
+def stalled_activities(
+    observed: Observed | None, ended_ns: int | None, *, is_over: bool
+) -> tuple[evidence.SeenStall, ...]:
+    """Return what was stalled and is no test."""
+    if observed is None:
+        return ()
+    return tuple(
+        replace(stall, stall=_prolong_stall(stall, ended_ns))
+        for stall in observed.stalls
+        if stall.what != "test" and (stall.what == "shutdown") == is_over
+    )
+
+
+def stall_of_worker(observed: Observed, worker: str) -> evidence.Stall | None:
+    """Return the stall for which a worker was ended, or `None`."""
+    for stall in observed.stalls:
+        if stall.worker == worker and stall.stall.is_ended:
+            return stall.stall
+    return None
+
+
+def _with_stall(
+    test: evidence.InFlightTest, observed: Observed, ended_ns: int | None
+) -> evidence.InFlightTest:
+    wanted = "test", test.nodeid, test.worker, test.phase
+    for stall in observed.stalls:
+        if (stall.what, stall.nodeid, stall.worker, stall.phase) != wanted:
+            continue
+        # One that began before the test did is that of an earlier run of it.
+        is_of_this_run = True
+        if ended_ns and test.elapsed_seconds is not None:
+            start_ns = ended_ns - test.elapsed_seconds * 1e9
+            is_of_this_run = start_ns - _SLACK_NS <= stall.began_ns
+        if is_of_this_run:
+            place = test.location or stall.stall.location
+            return replace(test, stall=_prolong_stall(stall, ended_ns), location=place)
+    return test
+
+
+def _prolong_stall(seen: evidence.SeenStall, ended_ns: int | None) -> evidence.Stall:
+    """Return a stall as it was at the end, if that came after it was looked at."""
+    since_seconds = max(0, (ended_ns or 0) - seen.seen_ns) / 1e9
+    return replace(seen.stall, seconds=round(seen.stall.seconds + since_seconds, 3))
