@@ -31,7 +31,7 @@ from _pytest._code.code import (
     ExceptionChainRepr,
 )  # not public, and what most failures have
 
-from pytest_failure_taxonomy.hooks import beside, inspection, origin
+from pytest_failure_taxonomy.hooks import beside, inspection, origin, tracebacks
 from pytest_failure_taxonomy.hooks.misfits import misfit_of
 from pytest_failure_taxonomy.hooks.owners import distribution_of, distribution_with
 from pytest_failure_taxonomy.hooks.surroundings import facts_around
@@ -124,7 +124,7 @@ def describe_exception(
         elif issubclass(kind, pytest.fail.Exception):
             # The module that called `pytest.fail`.
             modules = [
-                origin.module_name_in(each.tb_frame.f_globals)
+                tracebacks.module_name_in(each.tb_frame.f_globals)
                 for each in inspection.entries_of(error)
             ]
             callers = (
@@ -354,11 +354,11 @@ def _read_frames(
 ) -> None:
     """Add what the innermost frames say, those of libraries; the outermost of them counts."""
     entries = inspection.entries_of(error)
-    for entry in reversed(entries[-origin.MAX_FRAMES :]):
+    for entry in reversed(entries[-tracebacks.MAX_FRAMES :]):
         frame, code = entry.tb_frame, entry.tb_frame.f_code
         if own_files.is_own(code.co_filename, origins.rootdir):
             return
-        module = origin.module_name_in(frame.f_globals)
+        module = tracebacks.module_name_in(frame.f_globals)
         if module in ("bdb", "pdb"):
             place = origin.own_place_of(error, origins.rootdir)
             facts |= {"breakpoint": f"{place.path}:{place.line}"} if place else {}

@@ -20,7 +20,7 @@ from opcode import opmap
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.hooks import inspection, origin
+from pytest_failure_taxonomy.hooks import inspection, origin, tracebacks
 from pytest_failure_taxonomy.hooks.owners import (
     Distribution,
     distribution_of,
@@ -139,8 +139,8 @@ def _asked(error: BaseException, message: str, origins: OriginFinder) -> _Pair:
 def _entries_of(error: BaseException) -> list[TracebackType]:
     """Return the entries of a traceback, without those of the import system."""
     entries = []
-    for entry in inspection.entries_of(error)[-origin.MAX_FRAMES :]:
-        module = origin.module_name_in(entry.tb_frame.f_globals)
+    for entry in inspection.entries_of(error)[-tracebacks.MAX_FRAMES :]:
+        module = tracebacks.module_name_in(entry.tb_frame.f_globals)
         if module.partition(".")[0] != "importlib":
             entries.append(entry)
     return entries
@@ -162,7 +162,7 @@ def _module_answering(
         file = frame.f_code.co_filename
         statement = origins.statement(file, asking.tb_lineno, frame.f_globals)
         is_meant = is_meant and f".{name}(" in statement
-    return origin.module_name_in(answer.f_globals) if is_meant else ""
+    return tracebacks.module_name_in(answer.f_globals) if is_meant else ""
 
 
 def _module_asked(error: BaseException, message: str, asking: TracebackType) -> str:
@@ -191,7 +191,7 @@ def _module_asked(error: BaseException, message: str, asking: TracebackType) -> 
 def _module_of(holder: object) -> str:
     """Return the name of a module, or that of the module of an object's class."""
     if issubclass(type(holder), ModuleType):
-        return origin.module_name_in(inspection.own_names_of(holder))
+        return tracebacks.module_name_in(inspection.own_names_of(holder))
     return inspection.module_of(_classes_of(holder)[0])
 
 
@@ -222,7 +222,7 @@ def _module_with(function: str, frame: FrameType) -> str:
     for thing in _reached_from(frame):
         plain = inspection.function_in(thing)
         if plain is not None and plain.__code__.co_qualname == function:
-            return origin.module_name_in(plain.__globals__)
+            return tracebacks.module_name_in(plain.__globals__)
         for base in _classes_of(thing):
             if inspection.name_of(base) == holder:
                 return inspection.module_of(base)
@@ -250,7 +250,7 @@ def _distribution_at(
     entry: TracebackType, origins: OriginFinder
 ) -> Distribution | None:
     frame = entry.tb_frame
-    file = origin.file_of_code(frame.f_code.co_filename, frame.f_globals)
+    file = tracebacks.file_of_code(frame.f_code.co_filename, frame.f_globals)
     return None if file is None else _distribution(file, frame.f_globals, origins)
 
 

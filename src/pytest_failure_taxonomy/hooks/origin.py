@@ -15,16 +15,30 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.hooks.inspection import (
     entries_of,
     field_of,
-    is_plain,
     is_raise_statement,
     name_of,
     traceback_of,
+)
+from pytest_failure_taxonomy.hooks.tracebacks import (
+    FOREIGN,
+    MAX_FRAMES,
+    OWN,
+    PLUGGY,
+    RUNNER,
+    RUNNERS,
+    SELF,
+    FileFound,
+    file_of_code,
+    function_of,
+    is_hidden,
+    is_relay,
+    module_name_in,
 )
 from pytest_failure_taxonomy.survive.own_files import (
     LIBRARIES,
@@ -45,8 +59,6 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.hooks.ledger import Ledger
     from pytest_failure_taxonomy.hooks.owners import RaisingFrames
 
-MAX_FRAMES: Final = 2_000
-"""Frames that are read; a longer traceback is a recursion."""
 MAX_TEXT: Final = 200
 """Characters kept of a statement."""
 MAX_LINES: Final = 6
@@ -56,40 +68,8 @@ MAX_LEAVES: Final = 32
 _MAX_DIGITS: Final = 9
 """Digits of a line number in a printed traceback."""
 
-OWN: Final = 2
-FOREIGN: Final = 1
-RUNNER: Final = 0
-"""The owner of a file: the user, a library, the test runner."""
-
-SELF: Final = "pytest_failure_taxonomy"
-RUNNERS: Final = frozenset(
-    {"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__", SELF}
-)
-"""The packages of pytest, of what pytest is made of, and of this plugin."""
-_PLUGGY: Final = f"{os.sep}pluggy{os.sep}"
-_PASSED_ON: Final = frozenset({"_multicall", "get_result"})
-"""Functions of pluggy through which a hook wrapper receives the exception of another hook."""
-# Since Python 3.12 a comprehension runs in the function around it.
-_INLINED: Final = (
-    ".<locals>.<listcomp>",
-    ".<locals>.<dictcomp>",
-    ".<locals>.<setcomp>",
-)
-_INLINED_AT_TOP: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
-
-
 Found = tuple[OriginPlace | None, RaisingFrame | None]
 """The place that a fingerprint is made of, and the frame that raised."""
-
-
-class FileFound(NamedTuple):
-    """What a traceback's walk has to know of a file."""
-
-    owner: int
-    path: str
-    """The same on every machine."""
-    is_asked: bool
-    """Whether its code can be what raised: not the standard library's."""
 
 
 class OriginFinder:
@@ -375,29 +355,6 @@ class OriginFinder:
         return known
 
 
-def passes_on(entry: TracebackType) -> bool:
-    """Tell whether this is where a hook wrapper receives the exception of another hook."""
-    code = entry.tb_frame.f_code
-    return code.co_name in _PASSED_ON and _PLUGGY in code.co_filename
-
-
-def file_of_code(name: str, names: dict[str, Any]) -> str | None:
-    """Return the file that code is from; for code that was generated, that of its module.
-
-    A compiled module's functions name a file that need not be there.
-    """
-    if (
-        name.startswith(os.sep)
-        or os.path.isabs(name)
-        or (not name.startswith("<") and os.path.isfile(name))
-    ):
-        return name
-    file = names.get("__file__")
-    if isinstance(file, str) and os.path.isabs(file):
-        return file
-    return name if name.startswith("<frozen ") else None
-
-
 def _opened(line: str) -> int:
     """Return how many more brackets a line opens than it closes, outside of quotes."""
     if "'" not in line and '"' not in line:
@@ -413,25 +370,6 @@ def _opened(line: str) -> int:
         else:
             count += (character in "([{") - (character in ")]}")
     return count
-
-
-def function_of(code: CodeType) -> str:
-    """Return the qualified name of a function, without the comprehension in it."""
-    name = code.co_qualname
-    if name.endswith("comp>"):
-        for ending in _INLINED:
-            name = name.removesuffix(ending)
-    return "<module>" if name in _INLINED_AT_TOP else name
-
-
-def is_hidden(frame: FrameType, code: CodeType) -> bool:
-    """Tell whether a function asks pytest to hide it in tracebacks."""
-    name = "__tracebackhide__"
-    if name in code.co_varnames or name in code.co_cellvars:
-        hidden = frame.f_locals.get(name)
-    else:
-        hidden = frame.f_globals.get(name)
-    return is_plain(hidden) and bool(hidden)  # a callable hides some exceptions only
 
 
 def exceptions_in(group: BaseException) -> tuple[BaseException, ...]:
@@ -459,12 +397,6 @@ def named_place(error: BaseException) -> tuple[str, int | None]:
         return "", None
     name, line = (field_of(error, SyntaxError, each) for each in ("filename", "lineno"))
     return name if type(name) is str else "", line if type(line) is int else None
-
-
-def module_name_in(names: dict[str, Any]) -> str:
-    """Return the name of the module that a frame's globals are of."""
-    name: object = names.get("__name__")
-    return name if type(name) is str else ""
 
 
 def place_of(error: BaseException, rootdir: Path) -> Location | None:
@@ -530,7 +462,7 @@ def own_place_in(frames: Sequence[Frame], rootdir: Path) -> Location | None:
     for each in reversed(frames):
         if not passed_on and is_of_the_user(each.path) and is_own(each.path, rootdir):
             return location(each.path, each.line, rootdir)
-        passed_on = each.function in _PASSED_ON and _PLUGGY in each.path
+        passed_on = is_relay(each.function, each.path)
     return None
 
 
@@ -538,7 +470,7 @@ def hook_in(frames: Sequence[Frame]) -> Frame | None:
     """Return the innermost hook implementation, unless it is pytest's or this plugin's."""
     found = None
     for caller, each in pairwise(frames):
-        if _PLUGGY in caller.path and each.function.startswith("pytest_"):
+        if PLUGGY in caller.path and each.function.startswith("pytest_"):
             found = each
     return found if found is not None and is_of_the_user(found.path) else None
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.hooks import inspection, origin
+from pytest_failure_taxonomy.hooks import inspection, tracebacks
 from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import RaisingFrame
@@ -121,7 +121,7 @@ class RaisingFrames:
         frame = chosen.tb_frame
         code = frame.f_code
         found = self.describe(
-            origin.function_of(code),
+            tracebacks.function_of(code),
             code.co_filename,
             frame.f_globals,
             chosen.tb_lineno,
@@ -151,7 +151,7 @@ class RaisingFrames:
         """
         code = self._codes.get(name)
         if code is None:
-            file = origin.file_of_code(name, names)
+            file = tracebacks.file_of_code(name, names)
             if file is None:
                 return None
             code = self._codes.get(file) or self._whose(file, names)
@@ -173,16 +173,16 @@ class RaisingFrames:
         )
 
     def _whose(self, name: str, names: dict[str, Any]) -> Code:
-        dotted = origin.module_name_in(names)
+        dotted = tracebacks.module_name_in(names)
         file = self._finder.file(name, names)
         path = file.path
         # By its path, where generated code has no module.
         by_path = path.removeprefix("src/").rpartition(".")[0].replace("/", ".")
         module = dotted or by_path.removesuffix(".__init__")
-        if file.owner not in (origin.OWN, origin.RUNNER) and not file.is_asked:
+        if file.owner not in (tracebacks.OWN, tracebacks.RUNNER) and not file.is_asked:
             return Code("python", None, module, path, name)
         absolute = os.path.abspath(name)
-        if file.owner == origin.OWN and not self._is_of_a_distribution(
+        if file.owner == tracebacks.OWN and not self._is_of_a_distribution(
             absolute, dotted
         ):
             return Code(
@@ -191,8 +191,8 @@ class RaisingFrames:
         found = distribution_of(absolute)
         words = None if found is None else found.words
         package = module.partition(".")[0]
-        if package in origin.RUNNERS:
-            owner: CodeOwner = "plugin" if package == origin.SELF else "pytest"
+        if package in tracebacks.RUNNERS:
+            owner: CodeOwner = "plugin" if package == tracebacks.SELF else "pytest"
             return Code(owner, words, module, path, absolute)
         if found is None or not found.plugins:
             return Code("dependency", words, module, path, absolute)
@@ -274,7 +274,7 @@ class RaisingFrames:
         code = plain.__code__
         names = plain.__globals__
         return self.describe(
-            origin.function_of(code), code.co_filename, names, code.co_firstlineno
+            tracebacks.function_of(code), code.co_filename, names, code.co_firstlineno
         )
 
     def _of_doctest(self, error: Any) -> RaisingFrame | None:
@@ -292,18 +292,18 @@ class RaisingFrames:
     def _innermost(self, error: BaseException) -> RaisingFrame | None:
         """Return the innermost frame whose code hides itself, else pytest's, else Python's."""
         found: dict[int, TracebackType] = {}
-        for each in inspection.entries_of(error)[: origin.MAX_FRAMES]:
+        for each in inspection.entries_of(error)[: tracebacks.MAX_FRAMES]:
             frame, following = each.tb_frame, each.tb_next
             name = frame.f_code.co_filename
             owner, path, is_asked = self._finder.file(name, frame.f_globals)
-            if owner == origin.RUNNER:
-                if path.startswith(f"{origin.SELF}/"):
+            if owner == tracebacks.RUNNER:
+                if path.startswith(f"{tracebacks.SELF}/"):
                     found.pop(1, None)  # nobody's code fails a bench case
-                elif not origin.is_hidden(frame, frame.f_code):
+                elif not tracebacks.is_hidden(frame, frame.f_code):
                     found[1] = each
-            elif origin.file_of_code(name, frame.f_globals) is None:
+            elif tracebacks.file_of_code(name, frame.f_globals) is None:
                 continue
-            elif following is None or not origin.passes_on(following):
+            elif following is None or not tracebacks.passes_on(following):
                 found[2 if is_asked else 0] = each
         if not found:
             return None
@@ -311,7 +311,7 @@ class RaisingFrames:
         frame = entry.tb_frame
         name = frame.f_code.co_filename
         return self.describe(
-            origin.function_of(frame.f_code), name, frame.f_globals, entry.tb_lineno
+            tracebacks.function_of(frame.f_code), name, frame.f_globals, entry.tb_lineno
         )
 
 
@@ -322,11 +322,13 @@ def _may_have_raised(entry: TracebackType) -> bool:
     is known, or else who called it.
     """
     frame, following = entry.tb_frame, entry.tb_next
-    if origin.is_hidden(frame, frame.f_code) or (
-        following is not None and origin.passes_on(following)
+    if tracebacks.is_hidden(frame, frame.f_code) or (
+        following is not None and tracebacks.passes_on(following)
     ):
         return False
-    return origin.file_of_code(frame.f_code.co_filename, frame.f_globals) is not None
+    return (
+        tracebacks.file_of_code(frame.f_code.co_filename, frame.f_globals) is not None
+    )
 
 
 class Distribution(NamedTuple):

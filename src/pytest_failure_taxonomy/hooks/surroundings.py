@@ -13,7 +13,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.hooks import inspection, origin
+from pytest_failure_taxonomy.hooks import inspection, tracebacks
 from pytest_failure_taxonomy.hooks.owners import distribution_of, read_text
 from pytest_failure_taxonomy.survive import own_files
 
@@ -60,7 +60,7 @@ def _module_asked(
         if not issubclass(type(holder), ModuleType):
             return {}
         name = inspection.field_of(error, AttributeError, "name")
-        module = origin.module_name_in(inspection.own_names_of(holder))
+        module = tracebacks.module_name_in(inspection.own_names_of(holder))
     if type(module) is not str or type(name) is not str:
         return {}
     return _shadow_of(module, name, origins)

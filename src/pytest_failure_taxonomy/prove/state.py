@@ -32,7 +32,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.hooks import inspection, origin
+from pytest_failure_taxonomy.hooks import inspection, origin, tracebacks
 from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -332,7 +332,7 @@ def _modules(
         name = key or (
             found.path.removesuffix(".py").replace("/", ".") if found else "?"
         )
-        if found and found.owner == origin.OWN:
+        if found and found.owner == tracebacks.OWN:
             own[name] = module
         elif not _is_of_runner(name):
             libraries[name] = module
@@ -340,7 +340,7 @@ def _modules(
 
 
 def _name_in(module: ModuleType) -> str:
-    return origin.module_name_in(inspection.own_names_of(module))
+    return tracebacks.module_name_in(inspection.own_names_of(module))
 
 
 def _is_of_tests(module: str) -> bool:
@@ -360,7 +360,7 @@ def _is_of_runner(module: str) -> bool:
     # Hypothesis notes how long the garbage collector takes.
     package = module.partition(".")[0]
     return (
-        package in origin.RUNNERS
+        package in tracebacks.RUNNERS
         or package == "hypothesis"
         or module.startswith("pytest_")
     )
