@@ -32,12 +32,8 @@ from pytest_failure_taxonomy.report.write import (
 )
 from pytest_failure_taxonomy.survive.complete import reconstruct
 from pytest_failure_taxonomy.survive.facts import ProcessEnd
-from pytest_failure_taxonomy.survive.layout import (
-    COUNTED_AT,
-    LOSS_AT,
-    STATE,
-    record_folder,
-)
+from pytest_failure_taxonomy.survive.folder import record_folder
+from pytest_failure_taxonomy.survive.layout import COUNTED_AT, LOSS_AT, STATE
 from pytest_failure_taxonomy.survive.reader import RecordedRun, read_record
 from pytest_failure_taxonomy.survive.writer import DiskRecord
 from pytest_failure_taxonomy.system.interpreter import isolate_module

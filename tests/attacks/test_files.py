@@ -33,6 +33,11 @@ from pytest_failure_taxonomy.survive.complete import (
     read_report,
 )
 from pytest_failure_taxonomy.survive.facts import ProcessEnd
+from pytest_failure_taxonomy.survive.folder import (
+    record_folder,
+    worker_folder,
+    worker_of,
+)
 from pytest_failure_taxonomy.survive.layout import (
     EVENTS,
     HEAD,
@@ -40,9 +45,6 @@ from pytest_failure_taxonomy.survive.layout import (
     RESERVE_BYTES,
     STACKS,
     STATE,
-    record_folder,
-    worker_folder,
-    worker_of,
 )
 from pytest_failure_taxonomy.survive.lock import ReportLock
 from pytest_failure_taxonomy.survive.mailbox import read_message

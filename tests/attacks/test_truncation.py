@@ -13,12 +13,8 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.hooks.progress import Progress
-from pytest_failure_taxonomy.survive.layout import (
-    EVENTS,
-    STATE,
-    WRITTEN_AT,
-    record_folder,
-)
+from pytest_failure_taxonomy.survive.folder import record_folder
+from pytest_failure_taxonomy.survive.layout import EVENTS, STATE, WRITTEN_AT
 from pytest_failure_taxonomy.survive.reader import RecordedRun, read_record
 from pytest_failure_taxonomy.survive.writer import DiskRecord
 from tests.helpers.children import REPORT, run_pytest

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.survive.layout import EVENTS, STATE, record_folder
+from pytest_failure_taxonomy.survive.folder import record_folder
+from pytest_failure_taxonomy.survive.layout import EVENTS, STATE
 from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command
 
 _DEADLINE_SECONDS: Final = 60.0

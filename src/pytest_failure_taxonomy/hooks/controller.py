@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.survive.facts import (
     limits_of_test,
     stall_of_worker,
 )
-from pytest_failure_taxonomy.survive.layout import worker_folder
+from pytest_failure_taxonomy.survive.folder import worker_folder
 from pytest_failure_taxonomy.survive.reader import read_worker
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.process import (

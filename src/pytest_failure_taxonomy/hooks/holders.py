@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.hooks.inspection import attribute_of
 from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.folder import worker_of
 from pytest_failure_taxonomy.system.process import descendants, read, read_text
 
 MAX_PROCESSES: Final = 100
@@ -99,7 +100,7 @@ def _workers(record: Path) -> Iterator[tuple[int, str]]:
     """Yield process id and name of each worker, by what it has recorded of itself."""
     with suppress(OSError):
         for name in os.listdir(record):
-            worker = layout.worker_of(name)
+            worker = worker_of(name)
             page = read(str(record / name / layout.STATE), layout.PAGE)
             if worker and len(page) == layout.PAGE:
                 _, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)

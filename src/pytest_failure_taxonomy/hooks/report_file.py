@@ -12,7 +12,7 @@ from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.hooks.settings import Settings
 from pytest_failure_taxonomy.report import write
 from pytest_failure_taxonomy.survive import layout
-from pytest_failure_taxonomy.survive.layout import record_folder
+from pytest_failure_taxonomy.survive.folder import record_folder
 from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
 from pytest_failure_taxonomy.survive.start_watcher import Watch, is_observable
 from pytest_failure_taxonomy.survive.writer import DiskRecord, Record, StackDump

@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.hooks.guard import Faults, guarded, guarded_hook
 from pytest_failure_taxonomy.hooks.origin import own_place_of
 from pytest_failure_taxonomy.redaction.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.folder import worker_folder
 from pytest_failure_taxonomy.survive.layout import DONE, IN_CALL, IN_TEARDOWN, STARTED
 from pytest_failure_taxonomy.survive.writer import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.system.process import peak_rss_bytes
@@ -42,7 +43,7 @@ class WorkerRecorder:
         if folder is not None and os.path.isdir(
             folder
         ):  # else the worker is on another machine
-            own = Path(folder) / layout.worker_folder(workerinput["workerid"])
+            own = Path(folder) / worker_folder(workerinput["workerid"])
             try:
                 self.record = DiskRecord(own)
             except OSError as error:

@@ -32,6 +32,13 @@ from pytest_failure_taxonomy.survive.facts import (
     limits_around,
     stalled_activities,
 )
+from pytest_failure_taxonomy.survive.folder import (
+    RUN_ID,
+    record_folder,
+    remove_record,
+    why_it_stays,
+    worker_of,
+)
 from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
 from pytest_failure_taxonomy.survive.machine import look_closer
 from pytest_failure_taxonomy.system.files import (
@@ -64,8 +71,6 @@ _WATCHER: Final = "watcher.py"
 """The script that it runs."""
 LOCK_SECONDS: Final = 1.0
 """How long to wait for a process that is rewriting the report of a stalled run."""
-MAX_STACKS_BYTES: Final = 1024 * 1024
-"""Enough for the stacks of some thousand threads; the rest is left out."""
 
 MAX_BENCH_SECONDS: Final = 60.0
 """How long reading the files of benches may take; ten thousand cases take about two seconds."""
@@ -145,12 +150,12 @@ def complete_run(
         ReportError: if the record is missing or can't be parsed.
         UnwrittenReportError: if the report can't be written; the record is kept.
     """
-    with _opened_record(layout.record_folder(path, run_id), end) as (folder, kept, end):
+    with _opened_record(record_folder(path, run_id), end) as (folder, kept, end):
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
             # A later run writes its report after the end of this run's process, or, in the same
             # process, of its session; before that, a test has forged one.
-            has_finished = end.contents is not None and reader.has_ended(
+            has_finished = end.contents is not None and layout.has_ended(
                 end.contents[0]
             )
             if has_finished or _is_written_after(path, end) is not False:
@@ -168,7 +173,7 @@ def complete_run(
         stays = kept
         if folder is not None:
             # The record is kept if it has more than the report.
-            stays = layout.remove_record(folder) if is_whole else None
+            stays = remove_record(folder) if is_whole else None
     if stays is not None and warn is not None:
         warn(stays)
     lock = ReportLock(path)  # its file may be one that the dead process has left
@@ -199,9 +204,7 @@ def _completed(
     if end.contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
     state, events = end.contents or (b"", b"")
-    run = reader.parse_record(
-        state, events, run_id, str(layout.record_folder(path, run_id))
-    )
+    run = reader.parse_record(state, events, run_id, str(record_folder(path, run_id)))
     made = reconstruct(run, folder, end, faults=[kept] if kept else [])
     # What its pytest was asked for besides the report.
     context = run.header.context
@@ -334,7 +337,7 @@ def _opened_record(
     except FileNotFoundError:
         yield None, None, end
     except OSError as error:
-        yield None, layout.why_it_stays(path, error), end
+        yield None, why_it_stays(path, error), end
     else:
         with folder, held_record(folder, LOCK_SECONDS):
             if end.contents is None:
@@ -344,7 +347,7 @@ def _opened_record(
             if end.exit.memory is None:
                 seen = replace(end.exit, memory=observed.read_memory(folder))
                 end = replace(end, exit=seen)
-            yield folder, layout.remove_record(folder, only_looks=True), end
+            yield folder, remove_record(folder, only_looks=True), end
 
 
 def _is_trusted(report: dict[str, Any], path: Path, end: ProcessEnd) -> bool:
@@ -355,7 +358,7 @@ def _is_trusted(report: dict[str, Any], path: Path, end: ProcessEnd) -> bool:
     """
     if report["completeness"] == "running":
         return False
-    if end.contents is None or not end.contents[1] or reader.has_ended(end.contents[0]):
+    if end.contents is None or not end.contents[1] or layout.has_ended(end.contents[0]):
         return True
     if len(end.contents[0]) < layout.PAGE:  # a test has truncated or removed it
         return True
@@ -403,14 +406,14 @@ def reconstruct(
     stacks = None
     if folder is not None:
         with suppress(OSError):
-            ids = filter(None, map(layout.worker_of, folder.names()))
+            ids = filter(None, map(worker_of, folder.names()))
             workers = {worker: reader.read_worker(folder, worker) for worker in ids}
         with suppress(OSError):
-            written = folder.read(layout.STACKS, MAX_STACKS_BYTES)
+            written = folder.read(layout.STACKS, layout.MAX_DUMP_BYTES)
             stacks = written.decode("utf-8", "replace") or None
         if not end.left.dump:
             with suppress(OSError):
-                dump = folder.read(layout.CRASH, crash_output.MAX_LEFT_BYTES)
+                dump = folder.read(layout.CRASH, layout.MAX_DUMP_BYTES)
                 end = replace(end, left=replace(end.left, dump=dump.rstrip(b"\0")))
     end = replace(end, exit=replace(_with_oom_kills(run, end), stacks=stacks))
     try:
@@ -556,7 +559,7 @@ def is_still_running(path: Path, report: dict[str, Any]) -> bool:
         ReportError: if the record is missing or can't be parsed.
     """
     run_id = report["run"]["id"]
-    folder = layout.record_folder(path, run_id)
+    folder = record_folder(path, run_id)
     return is_alive(to_dict(reader.read_record(folder, run_id).header.process))
 
 
@@ -577,7 +580,7 @@ def read_report(path: Path) -> dict[str, Any] | None:
     run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
     if not isinstance(run_id, str) or not isinstance(started_at, str):
         return None
-    return report if layout.RUN_ID.fullmatch(run_id) else None
+    return report if RUN_ID.fullmatch(run_id) else None
 
 
 def running_watchers() -> list[tuple[int, list[str]]]:

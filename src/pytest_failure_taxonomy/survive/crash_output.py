@@ -15,7 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.survive.layout import CRASH
+from pytest_failure_taxonomy.survive.layout import (
+    CRASH,
+    MAX_DUMP_BYTES,
+    MAX_OUTPUT_BYTES,
+)
 from pytest_failure_taxonomy.system.files import READ, Folder, move_high
 from pytest_failure_taxonomy.taxonomy.evidence import Left, ProcessExit, Traces
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -24,12 +28,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 
-MAX_LEFT_BYTES: Final = 1024 * 1024
-"""What is read of a file. faulthandler writes no more than a hundred frames of a hundred threads.
-"""
 MAX_OUTPUT_CHARACTERS: Final = 4 * 1024
-MAX_OUTPUT_BYTES: Final = 64 * 1024
-"""How much is searched for secrets, so that none is cut in two before it is found."""
 MAX_STACK_CHARACTERS: Final = 5_500
 """With the output it fits into one traceback of the report."""
 SHOWN_SECONDS: Final = 1.0
@@ -64,7 +63,7 @@ def read_traces(
         # Here, because it takes long to import, and most deaths are no crashes.
         from pytest_failure_taxonomy.survive.stalls.stacks import parse_faulthandler
 
-        stacks = parse_faulthandler(dump[:MAX_LEFT_BYTES].decode("utf-8", "replace"))
+        stacks = parse_faulthandler(dump[:MAX_DUMP_BYTES].decode("utf-8", "replace"))
         if stacks is not None:
             crashed = stacks.current or stacks.main
             location = crashed.own_place(rootdir)
@@ -182,7 +181,7 @@ def read_and_close(descriptor: int | None) -> bytes:
         return b""
     try:
         size = os.fstat(descriptor).st_size
-        return os.pread(descriptor, MAX_LEFT_BYTES, max(0, size - MAX_LEFT_BYTES))
+        return os.pread(descriptor, MAX_DUMP_BYTES, max(0, size - MAX_DUMP_BYTES))
     except OSError:
         return b""
     finally:
@@ -211,6 +210,6 @@ def show_dump(dump: bytes, descriptor: int, seconds: float = SHOWN_SECONDS) -> N
     with suppress(OSError, ValueError, AttributeError):
         poller = select.poll()
         poller.register(descriptor, select.POLLOUT)
-        rest = memoryview(dump[:MAX_LEFT_BYTES])
+        rest = memoryview(dump[:MAX_DUMP_BYTES])
         while rest and poller.poll(seconds * 1000):
             rest = rest[os.write(descriptor, rest[:_PIPE_BYTES]) :]

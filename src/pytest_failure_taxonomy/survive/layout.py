@@ -1,4 +1,4 @@
-"""The path of a record, the layout of its files, and their removal.
+"""The layout of a record: the names of its files, and what stands where in them.
 
 A record is a hidden folder beside the report, named after the run. It has
 
@@ -17,20 +17,20 @@ A record is a hidden folder beside the report, named after the run. It has
   ended. The controller may die before it has heard of that.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
+
+The watcher reads the record as long as pytest lives, so nothing is imported here but what
+the interpreter has loaded anyway: not `typing`, say, which takes more memory than the rest.
 """
 
 from __future__ import annotations
 
-import re
 import struct
-from pathlib import Path
-from typing import Final
 
-from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.system.files import Folder, reason_of
-from pytest_failure_taxonomy.taxonomy.evidence import Activity, Phase
-from pytest_failure_taxonomy.taxonomy.words import listed
-from pytest_failure_taxonomy.text import safe_text
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pytest_failure_taxonomy.taxonomy.evidence import Activity, Phase
 
 STATE: Final = "state"
 EVENTS: Final = "events"
@@ -65,20 +65,19 @@ MAGIC: Final = b"PFTREC03"
 PAGE: Final = 4096
 """Size in bytes of the numbers before the states of the tests."""
 
-HEAD: Final = struct.Struct("<8sIII")
-"""Magic, whether the session has ended, its exit code (32 bits on Windows), how many tests are
-selected.
-"""
+HEAD: Final = struct.Struct("<8sIIII")
+"""Magic, whether the session has ended, its exit code (32 bits on Windows), how many tests
+are selected, and whether the whole report is written."""
 
 FINISHED_AT: Final = 8
 FINISHED: Final = struct.Struct("<II")
 COUNT_AT: Final = 16
 """Where the parts of the head are that change."""
 
-WRITTEN_AT: Final = HEAD.size
-"""32 bits: 1 once the whole report is written. Setting it needs no room on the disk."""
+WRITTEN_AT: Final = 20
+"""1 once the whole report is written. Setting it needs no room on the disk."""
 
-LOSS_AT: Final = HEAD.size + 4
+LOSS_AT: Final = HEAD.size
 """32 bits: the errno of the error that lost the first event, 0 for none."""
 
 COUNTERS_AT: Final = 64
@@ -133,6 +132,9 @@ END_SIGNAL_AT: Final = DEBUGGER_AT + 2
 """A byte: the signal at which the process ends its session, 0 for none."""
 TASKS_SIGNAL_AT: Final = DEBUGGER_AT + 3
 """A byte: the signal at which the process writes where its asyncio tasks wait, 0 for none."""
+END_SIGNAL: Final = 11
+TASKS_SIGNAL: Final = 12
+"""Which signals these are, from SIGRTMIN on, if the program has no use for them."""
 END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
 """The message of the `pytest.exit` by which it does so."""
 
@@ -157,7 +159,12 @@ TERMINAL: Final = "t"
 STDOUT: Final = "o"
 STDERR: Final = "e"
 """What a descriptor is of that is handed over to the process that outlives this one: the file
-`crash`, the user's stderr, and what is captured. `survive/watcher.py` has the same letters."""
+`crash`, the user's stderr, and what is captured."""
+MAX_DUMP_BYTES: Final = 1024 * 1024
+"""What is read of stacks. faulthandler writes a hundred frames of a hundred threads."""
+MAX_OUTPUT_BYTES: Final = 64 * 1024
+"""How much of the end of what is captured is read and searched for secrets: more than is
+shown, so that none is cut in two before it is found."""
 
 CURRENT_AT: Final = 256
 CURRENT_STATE_AT: Final = CURRENT_AT + 8
@@ -189,33 +196,29 @@ ACTIVITIES: Final[dict[int, tuple[Activity, bool]]] = {
     IN_LAST_HOOK: ("session", True),
 }
 """The states that are no test's: what is done in them, and whether the name is that of a hook."""
-
-RUN_ID: Final = re.compile("[0-9a-f]{32}")
-_MAX_NAMES: Final = 3
-_MAX_NAME: Final = 80
-"""How many foreign names a message lists, and how many characters of each."""
-_WORKER: Final = re.compile("gw[0-9]{1,6}")
-_CHOSEN_WORKER: Final = re.compile("gw-((?:[0-9a-f]{2}){1,100})")
+AT_WORK: Final = frozenset({*PHASES, *ACTIVITIES})
+"""The states of a process that is in a test, or at what is no test."""
 
 
-def record_folder(report: Path, run_id: str) -> Path:
-    """Return the folder of the record that belongs to a report and a run."""
-    return path_beside(report, f".{run_id}")
+def has_ended(head: bytes) -> bool:
+    """Tell whether a state file, or its beginning, says that the session has ended."""
+    if len(head) < HEAD.size:
+        return False
+    magic, is_finished, *_ = HEAD.unpack_from(head)
+    return bool(magic == MAGIC and is_finished)
 
 
-def worker_folder(worker: str) -> str:
-    """Return the name of a worker's folder: its id, in hexadecimal if the user has chosen it."""
-    return worker if _WORKER.fullmatch(worker) else f"gw-{worker.encode().hex()}"
+def is_reported(head: bytes, status: int | None) -> bool:
+    """Tell whether the report was written, and its process ended with the exit code in it.
 
-
-def worker_of(name: str) -> str | None:
-    """Return the id of the worker that a folder belongs to, or `None`."""
-    if _WORKER.fullmatch(name):
-        return name
-    chosen = _CHOSEN_WORKER.fullmatch(name)
-    return (
-        None if chosen is None else bytes.fromhex(chosen[1]).decode("utf-8", "replace")
-    )
+    Args:
+        head: the beginning of a state file.
+        status: of the process, as `waitpid` returns it; `None` if unknown.
+    """
+    if not has_ended(head):
+        return False
+    _, _, code, _, is_written = HEAD.unpack_from(head)
+    return bool(is_written) and status in (None, code << 8)
 
 
 def starts_offset(tests: int) -> int:
@@ -231,55 +234,3 @@ def order_offset(tests: int) -> int:
 def file_size(tests: int) -> int:
     """Return the size of the state file for a number of tests, and one more for unknown tests."""
     return order_offset(tests) + 4 * (tests + 1)
-
-
-def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:
-    """Remove a record and its folder. Files that no record has stay, and so does the folder then.
-
-    Args:
-        folder: of the record.
-        only_looks: remove nothing, and return what would be returned.
-
-    Returns:
-        A sentence about what stays, or `None`.
-    """
-    try:
-        left = _left_of(folder, has_workers=True, removes=not only_looks)
-        if not left and not only_looks:
-            folder.rmdir()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return why_it_stays(folder.path, error)
-    if not left:
-        return None
-    told = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
-    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told})"
-
-
-def why_it_stays(folder: Path, error: OSError) -> str:
-    """Return a sentence that says why the folder of a record could not be removed."""
-    return f"{safe_text(str(folder))} stays: it {reason_of(error)}"
-
-
-def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
-    """Return the names in a folder that are not a record's; remove the others if `removes`."""
-    left = []
-    for name in folder.names():
-        try:
-            if name in FILES:
-                if removes:
-                    folder.unlink(name)
-            elif has_workers and worker_of(name) is not None:
-                with folder.open_folder(name) as inner:
-                    left_inside = _left_of(inner, has_workers=False, removes=removes)
-                    left += [f"{name}/{each}" for each in left_inside]
-                    if removes and not left_inside:
-                        inner.rmdir()
-            else:
-                left.append(name)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            left.append(name)
-    return left

@@ -19,6 +19,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.survive import layout
 from pytest_failure_taxonomy.survive.crash_output import read_and_close
+from pytest_failure_taxonomy.survive.folder import RUN_ID
 from pytest_failure_taxonomy.system.files import (
     CAREFUL,
     READ,
@@ -151,9 +152,7 @@ def read_message(mailbox: Path | None) -> dict[str, Any]:
                 each is None or isinstance(each, str) for each in found.values()
             ):
                 is_path = os.path.isabs(found.get("report") or "")
-                is_answer = is_path and layout.RUN_ID.fullmatch(
-                    found.get("run_id") or ""
-                )
+                is_answer = is_path and RUN_ID.fullmatch(found.get("run_id") or "")
                 return found if is_answer or "run_id" not in found else {}
     return {}
 

@@ -37,6 +37,7 @@ from pytest_failure_taxonomy.survive.facts import (
     Timer,
     WorkerState,
 )
+from pytest_failure_taxonomy.survive.folder import worker_folder
 from pytest_failure_taxonomy.survive.layout import PAGE
 from pytest_failure_taxonomy.system.files import (
     Folder,
@@ -430,14 +431,6 @@ def read_contents(folder: Folder) -> tuple[bytes, bytes]:
     return state, _read(folder, layout.EVENTS, layout.MAX_EVENTS_BYTES)
 
 
-def has_ended(state: bytes) -> bool:
-    """Tell whether a state file says that the session has ended."""
-    if len(state) < layout.HEAD.size:
-        return False
-    magic, finished, _, _ = layout.HEAD.unpack_from(state)
-    return bool(magic == layout.MAGIC and finished)
-
-
 def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> RecordedRun:
     """Parse the contents of the two files of a record; raises as `read_record` does."""
     notes: list[str] = []
@@ -498,7 +491,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
 def read_worker(folder: Folder, worker: str) -> WorkerState:
     """Read what an xdist worker has recorded of itself, as far as that is possible."""
     try:
-        with folder.open_folder(layout.worker_folder(worker)) as inner:
+        with folder.open_folder(worker_folder(worker)) as inner:
             return parse_worker(inner.read(layout.STATE, MAX_STATE_BYTES))
     except OSError:
         return WorkerState()
@@ -551,7 +544,7 @@ def _parse_state(
     if not has_numbers:
         notes.append("the record's numbers are missing")
         state = layout.MAGIC.ljust(PAGE, b"\0")
-    magic, finished, code, count = layout.HEAD.unpack_from(state)
+    magic, finished, code, count, written = layout.HEAD.unpack_from(state)
     if magic != layout.MAGIC:
         if magic[:6] != layout.MAGIC[:6]:
             raise ReportError(f"{where}: {layout.STATE} is no record of a run")
@@ -589,7 +582,6 @@ def _parse_state(
     own = parse_worker(state[:PAGE])
     names, counted = layout.COUNTERS[: layout.STARTED], layout.COUNTED_EVENTS
     counters = struct.unpack_from(f"<{len(names)}I", state, layout.COUNTERS_AT)
-    (written,) = struct.unpack_from("<I", state, layout.WRITTEN_AT)
     (loss,) = struct.unpack_from("<I", state, layout.LOSS_AT)
     fields = {
         "counters": dict(zip(names, counters, strict=True)),

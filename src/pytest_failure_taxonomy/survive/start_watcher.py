@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.folder import record_folder
 from pytest_failure_taxonomy.survive.writer import Record
 from pytest_failure_taxonomy.system.files import READ, KeptDescriptor, move_high
 from pytest_failure_taxonomy.system.process import command_of
@@ -38,8 +39,6 @@ _STARTS: Final = frozenset({"console_main", "_console_main"})
 """The functions of pytest that are a whole program."""
 _CALLED: Final = frozenset({"main", "_main"})
 """Those that these call, and other programs, too."""
-_END_OFFSET: Final = 11
-"""Of the signal that ends a stalled session, from SIGRTMIN on; see `survive/writer.py`."""
 _STDERR: Final = 2
 
 _watched: set[int] = set()
@@ -94,7 +93,7 @@ class Watch:
         numbers = (
             f"seconds={stall_seconds:g};ends={ends_stalled:d};completes={completes:d}"
         )
-        folder = layout.record_folder(
+        folder = record_folder(
             report, run_id
         )  # the last of them: it may contain anything
         settings = f"{numbers};program={is_program():d};folder={folder}"
@@ -267,7 +266,7 @@ class StalledRun:
         if ends and threading.current_thread() is threading.main_thread():
             # The signal by which the watcher ends a stalled session.
             with suppress(OSError, ValueError, AttributeError):
-                number = int(signal.SIGRTMIN) + _END_OFFSET
+                number = int(signal.SIGRTMIN) + layout.END_SIGNAL
                 if signal.getsignal(number) == signal.SIG_DFL:
                     signal.signal(number, self._end)
                     record.set_byte(layout.END_SIGNAL_AT, number)

@@ -15,21 +15,15 @@ import struct
 import sys
 import time
 
-TYPE_CHECKING = (
-    False  # importing it from `typing` would take more memory than all the rest
-)
+# Importing it from `typing` would take more memory than all the rest.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.survive.stalls.detect import Standstill
     from pytest_failure_taxonomy.system.process import MemorySampler
 
-_HEAD = struct.Struct(
-    "<8sIiII"
-)  # as in survive/layout.py, which is imported only when it is needed
-
 _MAX_SECONDS = 120
 """The time for all work after pytest's end; half a million tests take a twentieth of it."""
 _NEVER = float("inf")
-_MAX_BYTES = 512 * 1024 * 1024  # as in survive/layout.py
 _CHILD_SECONDS = 0.5
 """How long a child that looks at a stall may take once pytest has ended."""
 
@@ -37,10 +31,9 @@ _CHILD_SECONDS = 0.5
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO = struct.Struct("=QQ11Ii8x")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
-
-
-_MAX_DUMP_BYTES = 1024 * 1024
-_MAX_OUTPUT_BYTES = 64 * 1024  # as in crash_output.py
+_STATUS_TRIES = 50
+_STATUS_SECONDS = 0.002
+"""Who reaps a process may do so between our look at `/proc` and the one at the pidfd."""
 
 
 def watch(
@@ -57,7 +50,8 @@ def watch(
     """Wait for the end of a process, and complete its report unless it is complete.
 
     Args:
-        pidfd: a descriptor of the process.
+        pidfd: a descriptor of the process. It stays that of this process when the number
+            is another's, and can be polled for the end by who is not the parent.
         files: descriptors of the two files of its record.
         channel: a socket by which the process sends descriptors of what it leaves.
         process_id: its id.
@@ -67,25 +61,27 @@ def watch(
         settings: as `start.Watch` writes them.
         others: further folders to import from.
     """
+    # What is ours is imported only from here on, when it can be found.
     sys.path[:0] = [root, *others]
-    numbers, _, folder = settings.partition(";folder=")
-    given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {
-        "folder": folder
-    }
+    from pytest_failure_taxonomy.survive import layout
     from pytest_failure_taxonomy.system.process import MemorySampler
 
+    numbers, _, folder = settings.partition(";folder=")
+    options = dict(part.split("=", 1) for part in numbers.split(";") if part)
+    options["folder"] = folder
     beginning = _read(files[1])
-    stalls = Stalls(files, process_id, report, run_id, given)
-    memory = MemorySampler(process_id, folder or None)
+    stalls = Stalls(files, process_id, report, run_id, options)
+    memory_file = f"{folder}/{layout.MEMORY}" if folder else None
+    memory = MemorySampler(process_id, memory_file)
     _wait_for_end(pidfd, channel, files[0], [stalls, memory])
     ended_ns = time.monotonic_ns()
     _end_in_time()
     stalls.end()
-    if given.get("completes") == "0":
+    if options.get("completes") == "0":
         return
     status = _wait_status(pidfd, process_id)  # first: it may be reaped at any time
     dump, stdout, stderr = _read_what_is_left(channel)
-    if _is_done(files[0], status):
+    if layout.is_reported(_read(files[0], layout.HEAD.size), status):
         return
     from pathlib import Path
 
@@ -95,14 +91,16 @@ def watch(
     from pytest_failure_taxonomy.taxonomy.values import replace
 
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
-    seen = stalls.observed()
+    observed = stalls.observed()
+    # A test may have truncated the events since.
+    events = max(beginning, _read(files[1]), key=len)
     end = end_of_process(returncode, "watcher", ended_ns)
     end = replace(
         end,
         exit=replace(end.exit, memory=parse_memory(memory.seen())),
-        observed=parse_observed(seen) if seen else None,
+        observed=parse_observed(observed) if observed else None,
         left=Left(dump=dump, stdout=stdout, stderr=stderr),
-        contents=[_read(files[0]), max(beginning, _read(files[1]), key=len)],
+        contents=[_read(files[0]), events],
     )
     complete_run(Path(report), run_id, end)
 
@@ -110,50 +108,59 @@ def watch(
 def _wait_for_end(
     pidfd: int, channel: int, state: int, looks: list[Stalls | MemorySampler]
 ) -> None:
-    """Wait for the end of the process; let go of what it has sent if its run ends before."""
+    """Wait for the end of the process; let go of what it sent if its run ends before."""
+    from pytest_failure_taxonomy.survive import layout
+
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(channel, 0)
     while True:
         due = min(look.due for look in looks)
-        wait_ms = (
-            None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
-        )
+        wait_ms = None
+        if due != _NEVER:
+            wait_ms = max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
         ready = {descriptor for descriptor, _ in poller.poll(wait_ms)}
         if pidfd in ready:
             return
-        for look in () if ready else looks:
-            if time.monotonic() >= look.due:
-                try:
-                    look.look()
-                except Exception:  # noqa: BLE001 - no more looks, but the report is completed
-                    look.due = _NEVER
-        if not ready:
+        if channel in ready:
+            # The other end was closed: at the end of the run, or by a test.
+            poller.unregister(channel)
+            if layout.has_ended(_read(state, layout.HEAD.size)):
+                for descriptor in _receive(channel).values():
+                    os.close(descriptor)
             continue
-        poller.unregister(channel)  # the other end was closed, maybe by a test
-        head = _read(state, _HEAD.size)
-        if len(head) == _HEAD.size and _HEAD.unpack(head)[1]:  # the session has ended
-            for descriptor in _receive(channel).values():
-                os.close(descriptor)
+        for look in looks:
+            if time.monotonic() < look.due:
+                continue
+            try:
+                look.look()
+            except Exception:  # noqa: BLE001 - no more looks, but the report is completed
+                look.due = _NEVER
 
 
 def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
-    """Return the stacks of a crash and the end of both outputs; write the stacks to stderr.
+    """Return the stacks of a crash and the end of both outputs; print the stacks.
 
-    All descriptors are closed then: who reads pytest's stderr through a pipe waits for its end.
+    All descriptors are closed then: who reads pytest's stderr through a pipe waits for
+    its end.
     """
+    from pytest_failure_taxonomy.survive import layout
+
     sent = _receive(channel)
-    dump = _read(sent["c"], _MAX_DUMP_BYTES).rstrip(b"\0") if "c" in sent else b""
-    if dump and "t" in sent:
+    dump = b""
+    if layout.CRASH_FILE in sent:
+        dump = _read(sent[layout.CRASH_FILE], layout.MAX_DUMP_BYTES).rstrip(b"\0")
+    if dump and layout.TERMINAL in sent:
         from pytest_failure_taxonomy.survive.crash_output import show_dump
 
-        show_dump(dump, sent["t"])
-    outputs = [
-        _read(sent.get(name, -1), _MAX_OUTPUT_BYTES, is_end=True) for name in "oe"
-    ]
+        show_dump(dump, sent[layout.TERMINAL])
+    stdout, stderr = (
+        _read(sent.get(name, -1), layout.MAX_OUTPUT_BYTES, is_end=True)
+        for name in (layout.STDOUT, layout.STDERR)
+    )
     for descriptor in sent.values():
         os.close(descriptor)
-    return dump, outputs[0], outputs[1]
+    return dump, stdout, stderr
 
 
 def _receive(channel: int) -> dict[str, int]:
@@ -165,15 +172,16 @@ def _receive(channel: int) -> dict[str, int]:
     numbers = array.array("i")
     try:
         room = _socket.CMSG_SPACE(8 * numbers.itemsize)
-        names, held, _, _ = receiver.recvmsg(8, room, _socket.MSG_DONTWAIT)
-        for level, kind, content in held:
+        names, messages, _, _ = receiver.recvmsg(8, room, _socket.MSG_DONTWAIT)
+        for level, kind, content in messages:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 numbers.frombytes(content[: len(content) // 4 * 4])
     except OSError:  # none were sent, or they were received before
         return {}
     finally:
         receiver.detach()
-    return dict(zip(names.decode("ascii", "replace"), numbers, strict=False))
+    letters = names.decode("ascii", "replace")
+    return dict(zip(letters, numbers, strict=False))
 
 
 class Stalls:
@@ -185,19 +193,19 @@ class Stalls:
         process_id: int,
         report: str,
         run_id: str,
-        given: dict[str, str],
+        options: dict[str, str],
     ) -> None:
         self._files = files
         self.report = report
         self.run_id = run_id
-        self.settings = given
+        self.settings = options
         self._child = 0
         self.said = -1
         """A descriptor with what the children have seen."""
         self._standstill: Standstill | None = None
         self.due = _NEVER
         """When it is time for the next look, on the monotonic clock."""
-        seconds = float(given.get("seconds", "0"))
+        seconds = float(options.get("seconds", "0"))
         if seconds > 0:
             try:
                 from pytest_failure_taxonomy.survive.stalls import detect
@@ -205,7 +213,7 @@ class Stalls:
 
                 process = process_id, start_of(process_id)
                 self._standstill = detect.Standstill(
-                    files[0], given["folder"], process, seconds, time.monotonic_ns()
+                    files[0], options["folder"], process, seconds, time.monotonic_ns()
                 )
                 self.due = time.monotonic() + self._standstill.period_seconds
             except Exception:  # noqa: BLE001 - the report is completed all the same
@@ -266,30 +274,21 @@ def _wait_status(pidfd: int, process_id: int) -> int | None:
 
     from pytest_failure_taxonomy.system.process import fields_of
 
-    for _ in range(50):
+    for _ in range(_STATUS_TRIES):
         fields = fields_of(process_id)
         if len(fields) > 49 and fields[0] in (b"Z", b"X"):
             return int(fields[49])
-        asked = bytearray(_PIDFD_INFO.size)
-        struct.pack_into("=Q", asked, 0, _PIDFD_INFO_EXIT)
+        question = bytearray(_PIDFD_INFO.size)
+        struct.pack_into("=Q", question, 0, _PIDFD_INFO_EXIT)
         try:
-            fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked)
+            fcntl.ioctl(pidfd, _PIDFD_GET_INFO, question)
         except OSError:  # an older Linux, or it is still to be reaped
-            asked = bytearray(_PIDFD_INFO.size)
-        answer = _PIDFD_INFO.unpack(asked)
-        if answer[0] & _PIDFD_INFO_EXIT:
-            return int(answer[-1])
-        time.sleep(0.002)
+            question = bytearray(_PIDFD_INFO.size)
+        mask, *_, status = _PIDFD_INFO.unpack(question)
+        if mask & _PIDFD_INFO_EXIT:
+            return int(status)
+        time.sleep(_STATUS_SECONDS)
     return None
-
-
-def _is_done(state: int, status: int | None) -> bool:
-    """Tell whether the report was written, and the process ended with the session's exit code."""
-    head = _read(state, _HEAD.size)
-    if len(head) < _HEAD.size:
-        return False
-    _, finished, code, _, written = _HEAD.unpack(head)
-    return bool(finished and written) and (status is None or status == code << 8)
 
 
 def _end_in_time() -> None:
@@ -303,9 +302,13 @@ def _end_in_time() -> None:
 
 
 def _read(
-    descriptor: int, max_bytes: int = _MAX_BYTES, *, is_end: bool = False
+    descriptor: int, max_bytes: int | None = None, *, is_end: bool = False
 ) -> bytes:
     """Return the beginning or the end of a file."""
+    if max_bytes is None:
+        from pytest_failure_taxonomy.survive.layout import MAX_EVENTS_BYTES
+
+        max_bytes = MAX_EVENTS_BYTES
     try:
         size = os.fstat(descriptor).st_size
         begin = max(0, size - max_bytes) if is_end else 0

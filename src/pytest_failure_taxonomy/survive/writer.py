@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction.signs import blocks_of
 from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.folder import remove_record, why_it_stays
 from pytest_failure_taxonomy.system import files, process
 from pytest_failure_taxonomy.system.interpreter import call_after_fork, isolate_module
 from pytest_failure_taxonomy.taxonomy.values import to_told
@@ -263,10 +264,10 @@ class DiskRecord(Record):
                 self._events = self._open_events(made)
             except OSError:
                 if made.is_new:
-                    layout.remove_record(made)
+                    remove_record(made)
                 raise
         call_after_fork(self._leave_disk)
-        layout.HEAD.pack_into(self.numbers.page, 0, layout.MAGIC, 0, 0, 0)
+        layout.HEAD.pack_into(self.numbers.page, 0, layout.MAGIC, 0, 0, 0, 0)
         started = process.read_identity(self._process_id)["start_ticks"] or 0
         layout.PROCESS.pack_into(
             self.numbers.page, layout.PROCESS_AT, started, self._process_id
@@ -389,9 +390,9 @@ class DiskRecord(Record):
         except FileNotFoundError:
             return None
         except OSError as error:
-            return layout.why_it_stays(self.folder, error)
+            return why_it_stays(self.folder, error)
         with folder:
-            return layout.remove_record(folder)
+            return remove_record(folder)
 
     def _map(self, *, make: bool = False) -> None:
         """Map the state file, as large as the numbers are, and copy them to it."""
@@ -565,8 +566,6 @@ def _may_hold(line: bytes, value: str) -> bool:
 
 # The stacks of this process.
 
-_TASKS_OFFSET: Final = 12
-"""Of the signal that asks where tasks wait, from SIGRTMIN on; the one before ends a session."""
 _PY_SPY: Final = "py-spy.exe" if os.name == "nt" else "py-spy"
 
 
@@ -617,7 +616,7 @@ class StackDump:
         with suppress(
             OSError, ValueError, AttributeError
         ):  # not in the main thread, say
-            number = int(signal.SIGRTMIN) + _TASKS_OFFSET
+            number = int(signal.SIGRTMIN) + layout.TASKS_SIGNAL
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, self._write_tasks)
                 signal.siginterrupt(number, False)  # noqa: FBT003 - positional only

@@ -67,7 +67,6 @@ CACHE_SHARE = 0.8
 PERIOD_SECONDS = 1.0
 SHARE_OF_A_CORE = 0.001
 """How much of a core the looks may take; with many processes there are fewer looks."""
-MEMORY_FILE = "memory"  # as in survive/layout.py; a test compares them
 _PADDED_BYTES = 16_384
 """The length of what is written, so that nothing is left of what was written before."""
 MAX_PROCESSES = 256
@@ -503,17 +502,17 @@ def own_limits() -> dict[str, tuple[int, int]]:
 class MemorySampler:
     """Remember how much memory a process and its descendants used."""
 
-    def __init__(self, process_id: int, folder: str | None = None) -> None:
+    def __init__(self, process_id: int, path: str | None = None) -> None:
         """Begin without a look.
 
         Args:
             process_id: the process.
-            folder: of its record; what was seen is written into a file there.
+            path: of a file that exists, into which what was seen is written.
         """
         self.due = time.monotonic() + PERIOD_SECONDS
         """When it is time for the next look; a short run is not looked at."""
         self._process_id = process_id
-        self._file = -1 if folder is None else _open_file(folder)
+        self._file = -1 if path is None else _open_file(path)
         self._group = find_control_group()
         self._peaks: dict[int, int] = {}
         self._peak_of_group = 0
@@ -580,17 +579,16 @@ def _json_of(numbers: dict[str, int | None]) -> str:
     return f"{{{', '.join(words)}}}"
 
 
-def _open_file(folder: str) -> int:
+def _open_file(path: str) -> int:
     """Open the file that pytest has made; return -1 if a test has put something else there."""
+    folder, name = os.path.split(path)
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | flags)
     except OSError:
         return -1
     try:
-        opened = os.open(
-            MEMORY_FILE, os.O_WRONLY | os.O_NONBLOCK | flags, dir_fd=within
-        )
+        opened = os.open(name, os.O_WRONLY | os.O_NONBLOCK | flags, dir_fd=within)
     except OSError:
         return -1
     finally:

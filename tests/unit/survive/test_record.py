@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.survive.facts import (
     WorkerState,
     facts_of,
 )
+from pytest_failure_taxonomy.survive.folder import record_folder, remove_record
 from pytest_failure_taxonomy.survive.layout import (
     COLLECTING,
     COUNTERS,
@@ -47,8 +48,6 @@ from pytest_failure_taxonomy.survive.layout import (
     STATE,
     file_size,
     order_offset,
-    record_folder,
-    remove_record,
     starts_offset,
 )
 from pytest_failure_taxonomy.survive.observed import context_of

@@ -34,22 +34,6 @@ SECOND: Final = 1_000_000_000
 LIMIT: Final = 8.0
 
 
-def test_the_layout_is_that_of_the_record() -> None:
-    """The numbers that are repeated, so that the watcher stays small, are those of the record."""
-    for name in (
-        "PAGE",
-        "PROCESS_AT",
-        "DEBUGGER_AT",
-        "THREAD_AT",
-        "CURRENT_AT",
-        "IN_LAST_HOOK",
-    ):
-        assert getattr(detect, name) == getattr(layout, name), name
-    for name in ("HEAD", "PROCESS", "CURRENT"):
-        assert getattr(detect, name).format == getattr(layout, name).format, name
-    assert set(detect.AT_WORK) == {*layout.PHASES, *layout.ACTIVITIES}
-
-
 def movement(second: float, **done: Any) -> Movement:
     """Return what a process has done up to a second; nothing unless it is said."""
     nothing: dict[str, Any] = {"wakes": {}, "child_written": {}, "others": {}}

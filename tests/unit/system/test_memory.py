@@ -211,8 +211,7 @@ def test_only_the_file_of_the_record_is_written(tmp_path: Path, what: str) -> No
         "folder": file.mkdir,
     }
     makers[what]()
-    assert process.MEMORY_FILE == MEMORY
-    sampler = MemorySampler(os.getpid(), str(record))
+    sampler = MemorySampler(os.getpid(), str(file))
     sampler.look()
     assert canary.read_bytes() == b"canary"
     assert os.listdir(record) == ([] if what == "nothing" else [MEMORY])

@@ -1,35 +1,23 @@
 """See from outside which processes of a run make no progress, for hardly any time and memory.
 
-The watcher asks this every now and then as long as pytest lives. So nothing is imported here but
-what the interpreter has loaded anyway, and the layout of the record is repeated. What makes no
-progress for long is then looked at by `stalls`, in a process of its own.
+The watcher asks this every now and then as long as pytest lives. So nothing is imported
+here but what the interpreter has loaded anyway. What makes no progress for long is then
+looked at by `inspect`, in a process of its own.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from types import SimpleNamespace
 
+from pytest_failure_taxonomy.survive import layout
+from pytest_failure_taxonomy.survive.layout import DEBUGGER_AT, PAGE
 from pytest_failure_taxonomy.system.process import (
     children_of,
     fields_of,
     read,
     start_of,
 )
-
-# As in survive/layout.py; a test compares them.
-PAGE = 4096
-HEAD = struct.Struct("<8sIII")
-PROCESS = struct.Struct("<QI")
-PROCESS_AT = 168
-DEBUGGER_AT = 180
-CURRENT_AT = 256
-CURRENT = struct.Struct("<QII")
-AT_WORK = (1, 2, 3, 8, 9, 10)
-"""States of a worker that is not waiting for its controller: in a test, or at what is no test."""
-IN_LAST_HOOK = 10
-THREAD_AT = 208
 
 LOOKS_A_LIMIT = 8
 """How often it is asked within the time after which something counts as stalled."""
@@ -260,27 +248,32 @@ class Standstill:
             page = os.pread(self._state, PAGE, 0)
             if len(page) < PAGE:
                 return b""
-            tests = HEAD.unpack_from(page)[3]
-            return page + os.pread(self._state, min(tests, MAX_TESTS) + 1, PAGE)
+            _, _, _, tests, _ = layout.HEAD.unpack_from(page)
+            states = os.pread(self._state, min(tests, MAX_TESTS) + 1, PAGE)
         except OSError:
             return b""
+        return page + states
 
     def _look_at_workers(self, now_ns: int) -> bool:
         """Look at the workers; tell whether one of them is at work."""
         known = {unit.name: unit for unit in self.units[1:]}
         units = []
         try:
-            names = [name for name in os.listdir(self._folder) if name[:2] == "gw"]
+            names = os.listdir(self._folder)
         except OSError:
             names = []
-        for name in names[:MAX_WORKERS]:
-            page = read(f"{self._folder}/{name}/state", PAGE)
+        workers = [name for name in names if name[:2] == "gw"]
+        for name in workers[:MAX_WORKERS]:
+            page = read(f"{self._folder}/{name}/{layout.STATE}", PAGE)
             if len(page) < PAGE:
                 continue
-            started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
-            _, state, length = CURRENT.unpack_from(page, CURRENT_AT)
-            is_at_work = state in AT_WORK and (length > 0 or state != IN_LAST_HOOK)
-            if not is_at_work or start_of(process_id) != started:
+            started, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)
+            _, state, length = layout.CURRENT.unpack_from(page, layout.CURRENT_AT)
+            # After the last hook a worker waits for the interpreter's end alone.
+            is_over = state == layout.IN_LAST_HOOK and length == 0
+            if state not in layout.AT_WORK or is_over:
+                continue
+            if start_of(process_id) != started:
                 continue
             unit = known.get(name)
             if unit is None:
@@ -297,9 +290,10 @@ class Standstill:
         if hash(page) != unit.seen:
             unit.begin(hash(page), now_ns)
         elif now_ns - unit.since_ns >= self._limit_ns // 4:
-            is_on = len(page) >= PAGE and not HEAD.unpack_from(page)[1]
-            thread_id = page[THREAD_AT : THREAD_AT + 4] if is_on else b""
-            unit.thread_id = int.from_bytes(thread_id, "little")
+            unit.thread_id = 0
+            if len(page) >= PAGE and not layout.has_ended(page):
+                number = page[layout.THREAD_AT : layout.THREAD_AT + 4]
+                unit.thread_id = int.from_bytes(number, "little")
             try:
                 movement = unit.look(now_ns)
             except OSError:  # the process has ended

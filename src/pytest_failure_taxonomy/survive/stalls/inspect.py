@@ -27,8 +27,9 @@ from pytest_failure_taxonomy.survive.complete import (
     write_running,
 )
 from pytest_failure_taxonomy.survive.facts import limits_of_test, stalled_activities
+from pytest_failure_taxonomy.survive.folder import record_folder, worker_of
 from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
-from pytest_failure_taxonomy.survive.reader import has_ended, parse_record, parse_worker
+from pytest_failure_taxonomy.survive.reader import parse_record, parse_worker
 from pytest_failure_taxonomy.survive.stalls import stacks as stack_reading
 from pytest_failure_taxonomy.survive.stalls.detect import POLLING_LIMITS, Unit, state_of
 from pytest_failure_taxonomy.survive.stalls.stacks import Stacks
@@ -104,7 +105,7 @@ class StallInspection:
         """Nothing is to come after pytest in its process."""
         self._report = Path(stalls.report)
         self._run = run
-        self._folder = layout.record_folder(self._report, stalls.run_id)
+        self._folder = record_folder(self._report, stalls.run_id)
         self._rootdir = Path(run.header.context.rootdir)
         self._secrets = Secrets(run.header.redact)
         self._main = run.header.process.pid
@@ -154,7 +155,7 @@ class StallInspection:
                 open_folder(self._folder) as folder,
                 held_record(folder, LOCK_SECONDS) as is_held,
             ):
-                is_on = self._is_alive() and not has_ended(
+                is_on = self._is_alive() and not layout.has_ended(
                     folder.read(layout.STATE, layout.PAGE)
                 )
                 if is_held and is_on:  # pytest still runs its session
@@ -202,7 +203,7 @@ class StallInspection:
     ) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
         by_worker = {
-            layout.worker_of(unit.name) if unit.name else None: unit for unit in units
+            worker_of(unit.name) if unit.name else None: unit for unit in units
         }
         keys = {
             _key(each)
@@ -313,7 +314,7 @@ class StallInspection:
             stall=nothing,
             began_ns=unit.began_ns,
             seen_ns=self._now_ns,
-            worker=layout.worker_of(unit.name) if unit.name else None,
+            worker=worker_of(unit.name) if unit.name else None,
         )
         activity = run.activity
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
@@ -346,7 +347,7 @@ class StallInspection:
     def _workers(self) -> list[str]:
         """Return the names of the workers' folders."""
         with suppress(OSError), open_folder(self._folder) as folder:
-            return [name for name in folder.names() if layout.worker_of(name)]
+            return [name for name in folder.names() if worker_of(name)]
         return []
 
     def _stall(self, unit: Unit, subject: SeenStall) -> SeenStall | None:
