@@ -16,6 +16,8 @@ from tests.helpers.children import child_environment
 from tests.helpers.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[2]
+WORKER_VARIABLE: Final = "TEST_WORKER"
+"""Names the worker in its environment, which the processes of systems have from it."""
 
 
 class DaskCluster:
@@ -72,7 +74,7 @@ class DaskCluster:
             return subprocess.Popen(
                 command,
                 cwd=self._folder,
-                env=self._env,
+                env={**self._env, WORKER_VARIABLE: name},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

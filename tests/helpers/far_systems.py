@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_failure_taxonomy.bench import Answer
 from pytest_failure_taxonomy.bench.models import BenchCase
+from tests.helpers.dask_clusters import WORKER_VARIABLE
 
 
 class RateLimitError(Exception):
@@ -18,15 +19,15 @@ class RateLimitError(Exception):
     retry_after = 0.01
 
 
-def note(case: BenchCase, what: str) -> None:
-    """Append a line to the file that a case names."""
+def note(case: BenchCase) -> None:
+    """Append the case, the worker and the process to the file that a case names."""
     with open(case["note"], "a", encoding="utf-8") as file:
-        file.write(f"{what} {case.case_id} {os.getpid()}\n")
+        file.write(f"{case.case_id} {os.environ[WORKER_VARIABLE]} {os.getpid()}\n")
 
 
 def answer(case: BenchCase) -> Any:
     """Do what the case's fields say, then answer its input."""
-    note(case, "begins")
+    note(case)
     if "spend" in case.fields:
         case.spend(case["spend"], tokens=5)
     time.sleep(case.fields.get("sleep", 0))
@@ -46,12 +47,8 @@ def answer(case: BenchCase) -> Any:
 
 
 async def answer_later(case: BenchCase) -> Any:
-    """Do likewise on an event loop, and note whether the call is ended."""
-    note(case, "begins")
+    """Do likewise on an event loop."""
+    note(case)
     case.spend(case.fields.get("spend", 0.0))
-    try:
-        await asyncio.sleep(case.fields.get("sleep", 0))
-    except asyncio.CancelledError:
-        note(case, "cancelled")
-        raise
+    await asyncio.sleep(case.fields.get("sleep", 0))
     return case.input

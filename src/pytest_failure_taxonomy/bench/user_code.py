@@ -189,7 +189,7 @@ class Traceback:
 
 
 _BENCH: Final = __name__.rpartition(".")[0]
-_OURS: Final = frozenset({f"{_BENCH}.run.calls", f"{_BENCH}.dask", f"{_BENCH}.answers"})
+_OURS: Final = frozenset({f"{_BENCH}.run.calls", f"{_BENCH}.answers"})
 
 
 def cap(text: str, limit: int) -> str:
@@ -365,6 +365,15 @@ class ToldError(Exception):
         if not self.is_systemic:
             return ""
         return fingerprint(code, str(self), self.full_name or type(self).__name__)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what `raised_elsewhere` makes an equal exception of."""
+        return {
+            **{name: getattr(self, name) for name in FACTS},
+            "type": type(self).__name__,
+            "message": str(self),
+            "traceback": self.traceback.text(),
+        }
 
 
 FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic", "is_lost")

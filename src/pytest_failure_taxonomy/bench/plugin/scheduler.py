@@ -239,7 +239,6 @@ class CaseScheduler:
             system = DaskSystem(
                 name,
                 self._classes.backend,
-                is_isolated=settings.is_system_isolated,
                 limit_seconds=settings.timeout_per_case_seconds,
             )
             self.fan_out.at_close(system.aclose)

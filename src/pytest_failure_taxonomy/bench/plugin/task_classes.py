@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -351,11 +353,16 @@ def backend_address(config: pytest.Config) -> str | None:
     option, ini = config.getoption("bench_backend"), config.getini("bench_backend")
     if not option and not ini:
         return None
-    from pytest_failure_taxonomy.bench.dask import scheduler_address
-
-    return scheduler_address(
-        option or ini, "--bench-backend" if option else "bench_backend"
-    )
+    url = option or ini
+    where = "--bench-backend" if option else "bench_backend"
+    match = re.fullmatch(r"dask://([^/?#@]+:\d+)/?", url)
+    if match is None:
+        why = f"{where}: {url!r} names no cluster; give dask://HOST:PORT, its scheduler"
+        raise BenchError(why)
+    if find_spec("distributed") is None:
+        right = 'pip install "pytest-failure-taxonomy[dask]"'
+        raise BenchError(f"{where}: distributed is not installed; {right}")
+    return f"tcp://{match[1]}"
 
 
 def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
