@@ -60,7 +60,12 @@ def pytest_configure(config: pytest.Config) -> None:
         with imports_as_they_are(config):
             from pytest_failure_taxonomy.bench.plugin.storage import bench_storage
 
-        bench_storage(config)  # which refuses what can't be used
+        storage = bench_storage(config)  # which refuses what can't be used
+        if storage.resumes:
+            with imports_as_they_are(config):
+                from pytest_failure_taxonomy.bench.plugin.results import check_resumed
+
+            check_resumed(Path(storage.folder), config)
     if given["json"]:
         with imports_as_they_are(config):
             from pytest_failure_taxonomy.bench.plugin.storage import json_file_of

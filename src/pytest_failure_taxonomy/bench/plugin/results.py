@@ -687,12 +687,15 @@ def _with_part(sourced: SourcedReport) -> SourcedReport:
     return sourced._replace(report=report.model_copy(update={"shard": shard}))
 
 
-def check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
+def check_resumed(storage: Path, config: pytest.Config) -> None:
     """Refuse to continue a run that does not exist, before any system is called.
 
     Raises:
         pytest.UsageError: There is none, or there are several.
     """
+    given = str(config.getoption("bench_resume"))
+    if given == LATEST:
+        return
     paths = run_file.run_paths(storage)
     named = run_file.find_runs(given, paths)
     sessions = list(

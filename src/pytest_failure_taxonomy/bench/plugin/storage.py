@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.option_files import LATEST, RUN_SUFFIX, STORAGE, chosen
+from pytest_failure_taxonomy.option_files import RUN_SUFFIX, STORAGE, chosen
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.process import has_process
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
@@ -71,8 +71,7 @@ class BenchStorage:
         """Decide where the runs of a pytest run are kept.
 
         Raises:
-            pytest.UsageError: The folder that the user named can't be used, or there is no run to
-                continue.
+            pytest.UsageError: The folder that the user named can't be used.
         """
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         name = f"{stamp}-{os.urandom(3).hex()}"
@@ -91,13 +90,8 @@ class BenchStorage:
             )
         if problem:
             return cls(name=name, problem=f"{storage}: {problem}")
-        if resumes and resumes != LATEST:
-            from pytest_failure_taxonomy.bench.plugin.results import check_resumed
-
-            check_resumed(resumes, storage, config)
-            resumes = (
-                str(Path(resumes).absolute()) if Path(resumes).is_file() else resumes
-            )
+        if resumes and Path(resumes).is_file():
+            resumes = str(Path(resumes).absolute())
         return cls(name=name, folder=str(storage), resumes=resumes)
 
 
