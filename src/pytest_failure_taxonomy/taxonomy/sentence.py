@@ -100,44 +100,74 @@ def make_sentence(text: str, limit: int) -> str:
 
 
 def _take_words(text: str) -> str:
-    """Return the first line that has words, with the next ones where it says too little."""
+    """Return the first line that has words, with the next ones if it says too little."""
     text = "\n".join(text.splitlines())
     letter = re.search(r"[^\W\d_]", text)
     if letter is None:
         return text.partition("\n")[0]
-    text = text[text.rfind("\n", 0, letter.start()) + 1 :]
-    before, quoted, after = text.partition(TRACEBACK)
-    if quoted and "\n" not in before.strip():
-        return f"{before.rstrip()} {raised_line((quoted + after).splitlines())}"
+    line_start = text.rfind("\n", 0, letter.start()) + 1
+    text = text[line_start:]
+    before, traceback, after = text.partition(TRACEBACK)
+    if traceback and "\n" not in before.strip():
+        lines = [traceback, *after.splitlines()]
+        return f"{before.rstrip()} {raised_line(lines)}"
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    first, *rest = lines
+    first = lines[0]
     if first.startswith("assert "):
         return first  # pytest explains it below
-    # A message that compares says what differs, and then what was expected and what came.
-    kinds = ["L" if re.match(_LABEL, line) else "-" for line in lines[:_MAX_COMPARED]]
-    labels = re.search("(?<=.)LLL?", "".join(kinds))
-    if labels is not None:
-        start, end = labels.span()
-        return "\n".join([f"{lines[start - 1].rstrip('.:')}:", *lines[start:end]])
-    if not rest or not re.match(_HEADING, first):
+    compared = _compared_lines(lines)
+    if compared:
+        first, *lines = compared
+        first = first.rstrip(".:")
+    elif len(lines) == 1 or not re.match(_HEADING, first):
         return first
-    colon = "" if first.endswith((":", ",")) else ":"
-    return "\n".join([f"{first}{colon}", *rest])
+    else:
+        del lines[0]
+    if not first.endswith((":", ",")):
+        first += ":"
+    return "\n".join([first, *lines])
+
+
+def _compared_lines(lines: list[str]) -> list[str]:
+    """Return the lines that say what was expected and what came, and the one before.
+
+    A message that compares says first what differs.
+    """
+    kinds = ""
+    for line in lines[:_MAX_COMPARED]:
+        kinds += "L" if re.match(_LABEL, line) else "-"
+    labels = re.search(".LLL?", kinds)
+    if labels is None:
+        return []
+    return lines[labels.start() : labels.end()]
 
 
 def _fit(sentence: str, limit: int) -> str:
-    """Return a sentence cut to a limit: first its quotations, never the place at its end."""
+    """Return a sentence cut to a limit: first its quotations, never its last place."""
     excess = len(sentence) - limit
     if excess <= 0:
         return sentence
     place = re.search(_PLACE, sentence)
-    if place is not None and len(place[0]) <= limit // 2:
-        return _fit(sentence[: place.start()], limit - len(place[0])) + place[0]
-    longest = max(re.findall(_QUOTATION, sentence), key=len, default="")
+    if place is not None and len(place.group()) <= limit // 2:
+        ending = place.group()
+        words = sentence.removesuffix(ending)
+        return _fit(words, limit - len(ending)) + ending
+    quotations = re.findall(_QUOTATION, sentence)
+    longest = max(quotations, key=len, default="")
     if len(longest) > _MIN_QUOTATION:
-        room = max(_MIN_KEPT, len(longest) - excess - 2)
-        # Of a word that is too long nothing is left but the mark before it.
-        kept = longest[:room].rpartition(" ")[0] or longest[0]
-        return _fit(sentence.replace(longest, f"{kept}…{longest[-1]}", 1), limit)
+        shorter = _shorten_quotation(longest, excess)
+        return _fit(sentence.replace(longest, shorter, 1), limit)
     end = sentence.rfind(" ", limit // 2, limit - 1)
-    return f"{sentence[: end if end > 0 else limit - 2].rstrip()} …"
+    if end <= 0:
+        end = limit - 2
+    words = sentence[:end].rstrip()
+    return f"{words} …"
+
+
+def _shorten_quotation(quotation: str, excess: int) -> str:
+    room = len(quotation) - excess - 2
+    start = quotation[: max(_MIN_KEPT, room)]
+    start = start.rpartition(" ")[0]
+    # Of a word that is too long nothing is left but the mark before it.
+    start = start or quotation[0]
+    return f"{start}…{quotation[-1]}"
