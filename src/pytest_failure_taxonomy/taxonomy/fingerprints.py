@@ -1,8 +1,8 @@
 """Tell which failures are one and the same, and gather them in groups.
 
 A fingerprint is a hash of what stays when a failure happens again: see
-docs/explanation/fingerprints.md for the rule and its reasons. What is taken out of a message stands
-in `data/fingerprints.toml`.
+docs/explanation/fingerprints.md for the rule and its reasons. What is taken out of a
+message stands in `data/fingerprints.toml`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,26 @@ MAX_LINES: Final = 5
 _Replacement = Callable[[re.Match[str]], str]
 
 
-def _file_name(found: re.Match[str]) -> str:
-    path = found[0].replace("\\", "/").lower()
-    is_temporary = any(
-        part in path for part in packaged_table("fingerprints")["temporary"]
-    )
-    return VALUE if is_temporary or not found[1] else f"{VALUE}/{found[1]}"
+_Step = tuple[
+    str,
+    re.Pattern[str],
+    str | _Replacement,
+    frozenset[str],
+]
+"""What is replaced, its pattern, the replacement, and characters of which it has one."""
 
 
-def _singular(found: re.Match[str]) -> str:
-    words = [
-        each.removesuffix("s") if each[-2:] != "ss" else each
-        for each in found[0].split(" ")
-    ]
-    return " ".join(words)
+def _file_name(match: re.Match[str]) -> str:
+    path = match.group().replace("\\", "/").lower()
+    name = match[1]
+    for part in packaged_table("fingerprints")["temporary"]:
+        if part in path:
+            return VALUE
+    return f"{VALUE}/{name}" if name else VALUE
+
+
+def _singular(match: re.Match[str]) -> str:
+    return re.sub(r"(?<!s)s(?= |$)", "", match.group())
 
 
 _FUNCTIONS: Final[Mapping[str, _Replacement]] = {
@@ -65,54 +71,61 @@ def normalize_message(text: str, *, keeps_names: bool = False) -> str:
 
     Args:
         text: the message.
-        keeps_names: text in quotes stays where it is the name of something in the code, as it is in
-            what Python says of imports, attributes and arguments.
+        keeps_names: text in quotes stays where it is the name of something in the code,
+            as it is in what Python says of imports, attributes and arguments.
     """
     is_noise = re.compile(packaged_table("fingerprints")["noise"]).match
-    lines = text[:MAX_READ].split("\n", MAX_LINES * 4)
-    kept = [line for each in lines if (line := each.strip()) and not is_noise(line)]
-    message = "\n".join(kept[:MAX_LINES])
+    lines = []
+    for raw_line in text[:MAX_READ].split("\n", MAX_LINES * 4):
+        line = raw_line.strip()
+        if line and not is_noise(line):
+            lines.append(line)
+    message = "\n".join(lines[:MAX_LINES])
     characters = frozenset(message)
-    for name, pattern, replacement, needed in _steps():
+    for what, pattern, usual, needed in _steps():
         if needed and needed.isdisjoint(characters):
             continue
-        keeps = keeps_names and name.startswith("text in")
-        changed = pattern.sub(_unless_name if keeps else replacement, message)
+        keeps = keeps_names and what.startswith("text in")
+        replacement = _unless_name if keeps else usual
+        changed = pattern.sub(replacement, message)
         if changed != message:
-            message, characters = changed, frozenset(changed)
+            message = changed
+            characters = frozenset(changed)
     message = " ".join(message.split())
-    return (
-        message if len(message) <= MAX_KEPT else message[:MAX_KEPT].rpartition(" ")[0]
-    )
+    if len(message) > MAX_KEPT:
+        message = message[:MAX_KEPT].rpartition(" ")[0]
+    return message
 
 
 def without_suggestion(message: str) -> str:
-    """Return what Python says of a name, without advice, which differs between its versions."""
+    """Return what Python says of a name without advice, as that differs by version."""
     for start in packaged_table("fingerprints")["advice"]:
         message = message.partition(start)[0]
-    if message.endswith(")") and message.startswith("cannot import name"):
-        message = message.rpartition(" (")[0]  # the file it was looked for in
+    is_of_import = message.startswith("cannot import name")
+    if is_of_import and message.endswith(")"):
+        # The file that it was looked for in.
+        message = message.rpartition(" (")[0]
     return message
 
 
 @cache
-def _steps() -> tuple[
-    tuple[str, re.Pattern[str], str | _Replacement, frozenset[str]], ...
-]:
+def _steps() -> tuple[_Step, ...]:
     """Return the substitutions, compiled when the first failure needs them."""
-    steps = []
+    steps: list[_Step] = []
     for row in packaged_table("fingerprints")["substitution"]:
-        replacement = _FUNCTIONS.get(row.get("made_by"), row.get("by", VALUE))
+        text = row.get("by", VALUE)
+        replacement = _FUNCTIONS.get(row.get("made_by"), text)
         pattern = re.compile(row["pattern"], re.IGNORECASE)
-        steps.append(
-            (row["what"], pattern, replacement, frozenset(row.get("needs", "")))
-        )
+        needed = frozenset(row.get("needs", ""))
+        steps.append((row["what"], pattern, replacement, needed))
     return tuple(steps)
 
 
-def _unless_name(found: re.Match[str]) -> str:
-    quoted = found[0]
-    return quoted if _NAME.fullmatch(quoted[1:-1]) else VALUE
+def _unless_name(match: re.Match[str]) -> str:
+    quoted = match.group()
+    if _NAME.fullmatch(quoted[1:-1]):
+        return quoted
+    return VALUE
 
 
 VERSION: Final = "1"
@@ -149,84 +162,88 @@ _TIMEOUT: Final = "test.timeout"
 def fingerprint_of(failure: evidence.FailureAtNode, kind: str) -> str:
     """Return 16 hexadecimal digits that are the same whenever the failure is.
 
-    Its kind counts where there is no exception, and for a timeout; the test where there is no
-    exception or no place in the user's code.
+    Its kind counts where there is no exception, and for a timeout; the test where there
+    is no exception or no place in the user's code.
     """
     raised = failure.exception
-    told: tuple[str, ...]
-    name = (
-        f"{raised.module.partition('.')[0]}.{raised.type}"
-        if raised is not None
-        else kind
-    )
+    name = kind
+    if raised is not None:
+        package = raised.module.partition(".")[0]
+        name = f"{package}.{raised.type}"
     if raised is None or raised.type in _DOCTESTS:
-        path, _, names = failure.nodeid.partition(
-            "::"
-        )  # of the test, whatever its parameters
-        told = "", path, names.partition("[")[0].replace("::", "."), "", "", ""
+        words = ""
+        # The test, whatever its parameters.
+        path, _, names = failure.nodeid.partition("::")
+        function = names.partition("[")[0].replace("::", ".")
+        place: tuple[str, ...] = (path, function, "", "", "")
     else:
         words = _words_that_count(raised, kind, failure.nodeid)
-        told = words, *_place_that_counts(raised, kind)
-    return digest_of((VERSION, name, *told))
+        place = _place_that_counts(raised, kind)
+    return digest_of((VERSION, name, words, *place))
 
 
 def title_of(failure: evidence.FailureAtNode) -> str:
-    """Return one line that says what a group of failures is, by one of them without secrets.
+    """Return one line for a group of failures, by one of them without secrets.
 
     Such as `ConnectionError: refused (app/db.py: connect)`.
     """
     raised = failure.exception
     message = failure.message if raised is None else raised.message
-    head = " ".join(message.strip().partition("\n")[0].split())
-    place = None
-    if (
-        raised is not None and raised.type not in TYPES_OF_PYTEST
-    ):  # both are pytest's own
-        head, place = f"{raised.type}: {head}" if head else raised.type, raised.origin
-    if place is None:
-        return shortened(head, MAX_TITLE)
-    where = ": ".join(filter(None, (place.path, place.function)))
-    where = shortened(where, MAX_TITLE // 2)
-    return f"{shortened(head, MAX_TITLE - len(where) - 3)} ({where})"
+    first_line = message.strip().partition("\n")[0]
+    head = " ".join(first_line.split())
+    where = ""
+    # pytest's own exceptions have neither a type nor a place that tells something.
+    if raised is not None and raised.type not in TYPES_OF_PYTEST:
+        head = f"{raised.type}: {head}" if head else raised.type
+        where = _place_in_title(raised.origin)
+    room = MAX_TITLE - len(where)
+    return shortened(head, room) + where
 
 
 def _words_that_count(raised: evidence.RaisedException, kind: str, nodeid: str) -> str:
-    place, message = raised.origin, raised.message
+    message = raised.message
+    line = "" if raised.origin is None else raised.origin.text
     if raised.type in _WORDLESS or kind == _TIMEOUT:
         return ""
-    is_raised_here = place is not None and place.text.startswith("raise")
-    has_text = place is not None and place.text != ""
-    if raised.type == "AssertionError" and has_text and not is_raised_here:
+    is_raised_here = line.startswith("raise")
+    if raised.type == "AssertionError" and line and not is_raised_here:
         return ""  # it shows the values that were compared
     if raised.type == FIXTURE_ERROR:
-        message = message.partition(";")[0]  # pytest itself looks no further
-    if raised.type in _NAMING or raised.type == FIXTURE_ERROR:
-        return normalize_message(without_suggestion(message), keeps_names=True)
-    if is_raised_here and place is not None and "[" in nodeid:
-        return _without_parameters(normalize_message(message), place.text, nodeid)
-    return normalize_message(message)
+        # Behind it pytest lists the fixtures that there are.
+        message = message.partition(";")[0]
+    elif raised.type not in _NAMING:
+        words = normalize_message(message)
+        if is_raised_here and "[" in nodeid:
+            return _without_parameters(words, line, nodeid)
+        return words
+    return normalize_message(without_suggestion(message), keeps_names=True)
 
 
 def _place_that_counts(raised: evidence.RaisedException, kind: str) -> tuple[str, ...]:
-    """Return path, function, text, entry and leaf as far as they count; one empty text for none."""
+    """Return path, function, text, entry and leaf if they count; one empty text for none."""
     place = raised.origin
     if place is None or raised.type == FIXTURE_ERROR:
         return ("",)
-    if raised.type in _IMPORT_ERRORS and (
-        raised.message.startswith(("No module named", "cannot import name"))
-        or place.text.startswith(("import ", "from "))
-    ):
-        return ("",)  # what is missing decides, not who asked for it
+    # What is missing decides, not who asked for it.
+    is_missing = raised.message.startswith(_MISSING)
+    is_asked_for = place.text.startswith(("import ", "from "))
+    if raised.type in _IMPORT_ERRORS and (is_missing or is_asked_for):
+        return ("",)
     if kind == _TIMEOUT:
         return (place.path, place.function, "", "", "")
-    is_check = place.entry and raised.type in _CHECKS and is_test_code(place.path)
+    entry = ""
+    if raised.type in _CHECKS and is_test_code(place.path):
+        entry = place.entry
     return (
         place.path,
         place.function,
         place.text,
-        place.entry if is_check else "",
+        entry,
         place.leaf,
     )
+
+
+_MISSING: Final = ("No module named", "cannot import name")
 
 
 def is_test_code(path: str) -> bool:
@@ -240,28 +257,43 @@ def is_test_code(path: str) -> bool:
     )
 
 
+def _place_in_title(place: evidence.Origin | None) -> str:
+    if place is None:
+        return ""
+    where = place.path
+    if where and place.function:
+        where += ": "
+    where += place.function
+    where = shortened(where, MAX_TITLE // 2)
+    return f" ({where})"
+
+
 def _without_parameters(message: str, text: str, nodeid: str) -> str:
     """Take the parameters of a test out of a message that its own line makes of them.
 
     Words that are written in that line are no values, whatever the parameters are.
     """
-    parts = nodeid.rpartition("]")[0].partition("[")[2].split("-")[:_MAX_PARAMETERS]
-    # Numbers, paths and the like are out already; in an id or a time they would do harm.
-    values = {
-        part for part in parts if part.replace(" ", "").isalpha() and part not in text
-    }
-    for part in sorted(values, key=lambda each: (-len(each), each)):
-        address = (
-            rf"(?! {re.escape(VALUE)}>)" if part == "at" else ""
-        )  # <object object at 0x7f…>
-        message = re.sub(rf"(?<!\w){re.escape(part)}(?!\w){address}", VALUE, message)
+    parameters = nodeid.rpartition("]")[0].partition("[")[2]
+    parts = parameters.split("-")[:_MAX_PARAMETERS]
+    # The longest first, of which others may be parts.
+    for part in sorted(set(parts), key=lambda part: (-len(part), part)):
+        # Numbers, paths and the like are out already; in an id or a time they would do
+        # harm.
+        is_word = part.replace(" ", "").isalpha()
+        if not is_word or part in text:
+            continue
+        pattern = rf"(?<!\w){re.escape(part)}(?!\w)"
+        if part == "at":
+            # That of `<object object at 0x7f…>` is no parameter.
+            pattern += rf"(?! {re.escape(VALUE)}>)"
+        message = re.sub(pattern, VALUE, message)
     return normalize_message(message)
 
 
 def group_failures(
     run: evidence.RunEvidence, judged: judgement.Judgement
 ) -> tuple[judgement.Group, ...]:
-    """Gather the failures of one fingerprint: biggest group first, then by their first failures.
+    """Gather the failures of one fingerprint: biggest group first, then the first failed.
 
     A test that failed only because its subtests did is not counted beside them.
 
@@ -269,34 +301,40 @@ def group_failures(
         run: what was seen.
         judged: with the judgement of each failure.
     """
-    members: dict[
-        str, list[tuple[evidence.FailureAtNode, judgement.FailureJudgement]]
-    ] = {}
-    with_subtests = {
-        failure.nodeid for failure in run.failures if failure.part == "subtest"
-    }
-    for failure, one in zip(run.failures, judged.failures, strict=True):
-        if failure.part != "sum" or failure.nodeid not in with_subtests:
-            members.setdefault(one.fingerprint, []).append((failure, one))
-    for failed, one in zip(
-        run.collection_failures, judged.collection_failures, strict=True
-    ):
-        members.setdefault(one.fingerprint, []).append((failed, one))
-    groups = []
-    for fingerprint, group in members.items():
-        kinds = [(one.reason, one.kind) for _, one in group]
-        reason, kind = max(
-            dict.fromkeys(kinds), key=kinds.count
-        )  # of equals, the first
-        groups.append(
-            judgement.Group(
-                fingerprint=fingerprint,
-                reason=reason,
-                kind=kind,
-                title=title_of(group[0][0]),
-                count=len(group),
-                nodeids=tuple(dict.fromkeys([failure.nodeid for failure, _ in group])),
-                owner=judgement.owner_of_most([failure for failure, _ in group]),
-            )
-        )
+    with_subtests = set()
+    for failure in run.failures:
+        if failure.part == "subtest":
+            with_subtests.add(failure.nodeid)
+    failures = [*run.failures, *run.collection_failures]
+    judgements = [*judged.failures, *judged.collection_failures]
+    members: dict[str, list[_Member]] = {}
+    for member in zip(failures, judgements, strict=True):
+        seen, ruling = member
+        is_sum = isinstance(seen, evidence.TestFailure) and seen.part == "sum"
+        if not is_sum or seen.nodeid not in with_subtests:
+            members.setdefault(ruling.fingerprint, []).append(member)
+    groups = [_group(fingerprint, alike) for fingerprint, alike in members.items()]
     return tuple(sorted(groups, key=attrgetter("count"), reverse=True))
+
+
+_Member = tuple[
+    evidence.FailureAtNode,
+    judgement.FailureJudgement,
+]
+
+
+def _group(fingerprint: str, members: list[_Member]) -> judgement.Group:
+    failures = [failure for failure, _ in members]
+    kinds = [(ruling.reason, ruling.kind) for _, ruling in members]
+    # Of equals, the first.
+    reason, kind = max(dict.fromkeys(kinds), key=kinds.count)
+    nodeids = dict.fromkeys([failure.nodeid for failure in failures])
+    return judgement.Group(
+        fingerprint=fingerprint,
+        reason=reason,
+        kind=kind,
+        title=title_of(failures[0]),
+        count=len(failures),
+        nodeids=tuple(nodeids),
+        owner=judgement.owner_of_most(failures),
+    )

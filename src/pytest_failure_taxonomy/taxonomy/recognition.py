@@ -1,8 +1,8 @@
-"""Recognise what is to be mended from what an exception is, holds and was raised from.
+"""Recognise what is to be fixed from what an exception is, holds and was raised from.
 
-The table is `data/diagnoses.toml`; it says how a row is read. It is parsed, and this module loaded,
-when the first failure comes that a row could know: a failed assertion of the user's stays what the
-user says.
+The table is `data/diagnoses.toml`; it says how a row is read. It is parsed, and this
+module loaded, when the first failure comes that a row could know: a failed assertion of
+the user's stays what the user says.
 """
 
 from __future__ import annotations
@@ -123,166 +123,215 @@ class _Row(NamedTuple):
         """Whether it is what the tests need and don't have, and no fault of the code."""
         return self.section == "environment"
 
+    def values_of(self, match: re.Match[str]) -> _Values:
+        """Return what the row itself adds to the values: its groups, and what it asks."""
+        values = {"asks": self.given.get("asks", "")}
+        for group, text in match.groupdict().items():
+            if text:
+                values[group.rstrip("2345")] = text
+        return values
+
+    def concerns(self, link: _Link) -> bool:
+        """Tell whether the row is about exceptions in such a place of a chain."""
+        if not link.is_passed_on and not self.is_environment:
+            return False
+        return link.is_own_voice or not self.given.get("voice")
+
+    def fits(self, values: _Values) -> bool:
+        """Tell whether values are as the row's conditions ask for."""
+        for name, pattern in self.given.get("where", {}).items():
+            text = _value(name, values)
+            if not re.fullmatch(pattern, text):
+                return False
+        return True
+
     def believes(self, link: _Link) -> bool:
         """Tell whether an exception is what it says, as far as this row is concerned.
 
         Raised by a mock library or by a test, an exception of the environment is simulated.
         """
-        if not link.raiser or not self.is_environment or self.given.get("anyone"):
+        if not link.raiser or not self.is_environment:
             return True
-        named = _expanded(self.given["of"]).intersection(link.names)
-        return is_voice_of_environment(link.raiser, named)
+        if self.given.get("anyone"):
+            return True
+        classes = _expanded(self.given["of"])
+        return is_voice_of_environment(link.raiser, classes.intersection(link.names))
 
 
 def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
-    """Return what is to be mended where a failure tells it; `None` where nobody knows.
+    """Return what is to be fixed if a failure tells it; `None` if nobody knows.
 
-    Of a chain of exceptions the root is asked first. What an exception was raised after counts
-    only if it is a wrapper; what it was raised `from`, if that is the environment's, too.
+    Of a chain of exceptions the root is asked first. What an exception was raised after
+    counts only if it is a wrapper; what it was raised `from`, if that is the
+    environment's, too.
 
     Args:
         failure: that of the finding.
         found: the finding.
     """
     links = _links_of(failure)
-    common: _Values = {
-        "fingerprint": found.fingerprint or found.detail,
-        "kind": found.kind,
-    }
-    common |= {fact.name: fact.text for link in links for fact in link.facts}
-    if failure.exception is not None and failure.exception.memory is not None:
-        common["pressure"] = words_of_pressure(failure.exception.memory)
-    if not isinstance(failure, RunError):
-        common["nodeid"] = failure.nodeid
-        if failure.location is not None:
-            common["at"] = f"{failure.location.path}:{failure.location.line}"
-    elif place := re.search(_PLACE, failure.message):
-        common["at"] = place[1]
+    common = _values_of(failure, found, links)
     partial = None
-    inner: _Link | None = None
     for link in reversed(links):
-        if inner is not None:
-            common["inner"] = inner.words
         diagnosis, is_whole = _ask(link, common)
         if is_whole:
             return diagnosis
-        partial, inner = partial or diagnosis, link
+        partial = partial or diagnosis
+        common["inner"] = link.words
     return partial
+
+
+def _values_of(failure: Failure, found: Finding, links: Sequence[_Link]) -> _Values:
+    """Return what sentences can quote of a failure, whichever of its exceptions counts."""
+    values = {
+        "fingerprint": found.fingerprint or found.detail,
+        "kind": found.kind,
+    }
+    for link in links:
+        values |= _facts_of(link)
+    raised = failure.exception
+    if raised is not None and raised.memory is not None:
+        values["pressure"] = words_of_pressure(raised.memory)
+    if isinstance(failure, RunError):
+        place = re.search(_PLACE, failure.message)
+        if place is not None:
+            values["at"] = place[1]
+        return values
+    values["nodeid"] = failure.nodeid
+    location = failure.location
+    if location is not None:
+        values["at"] = f"{location.path}:{location.line}"
+    return values
+
+
+def _facts_of(link: _Link) -> _Values:
+    return {fact.name: fact.text for fact in link.facts}
 
 
 def _links_of(failure: Failure) -> list[_Link]:
     """Return the exceptions that may tell the cause, the one that was seen first."""
     raised = failure.exception
+    message = failure.message
     links: list[_Link] = []
     if raised is not None:
-        names = _names_of(raised.names)
-        links.append(_Link(names, raised.message, raised.facts, raiser=raised.raiser))
-        links += _links_behind(raised)
-    elif failure.message.startswith(STRICT_XPASS):
-        links.append(
-            _Link(("pytest.xpass",), failure.message.removeprefix(STRICT_XPASS).strip())
-        )
-    elif (found := re.match(_TYPE_AND_TEXT, failure.message)) is not None:
-        name = found[1] if "." in found[1] else f"builtins.{found[1]}"
-        links.append(_Link(_names_of((name,)), failure.message[found.end() :]))
-    if isinstance(
-        failure, RunError
-    ):  # asked first: pytest says more than what it stumbled over
-        links.append(_Link((f"pytest.{failure.origin}",), failure.message))
+        links += _links_of_exception(raised)
+    elif message.startswith(STRICT_XPASS):
+        reason = message.removeprefix(STRICT_XPASS).strip()
+        links.append(_Link(("pytest.xpass",), reason))
+    else:
+        match = re.match(_TYPE_AND_TEXT, message)
+        if match is not None:
+            name = match[1]
+            if "." not in name:
+                name = f"builtins.{name}"
+            links.append(_Link(_names_of((name,)), message[match.end() :]))
+    if isinstance(failure, RunError):
+        # Asked first: pytest says more than what it stumbled over.
+        links.append(_Link((f"pytest.{failure.origin}",), message))
     return [*_links_with_output(links)]
 
 
 def _links_with_output(links: Sequence[_Link]) -> Iterator[_Link]:
     """Yield exceptions, and after each what the program printed that it tells of.
 
-    A line such as `ModuleNotFoundError: No module named 'x'` is an exception of a Python that was
-    started. What was captured is the program's own voice, whoever raised the exception.
+    A line such as `ModuleNotFoundError: No module named 'x'` is an exception of a
+    Python that was started. What was captured is the program's own voice, whoever
+    raised the exception.
     """
     for link in links:
         yield link
         for fact in link.facts:
             if fact.name not in ("said", "captured"):
                 continue
-            raiser = link.raiser if fact.name == "said" else None
-            line = _Link(("program.output",), fact.text, (), link.is_passed_on, raiser)
+            line = _Link(
+                names=("program.output",),
+                message=fact.text,
+                is_passed_on=link.is_passed_on,
+                raiser=link.raiser if fact.name == "said" else None,
+            )
             yield line
-            if (raised := re.match(_TYPE_AND_TEXT, fact.text)) is not None:
-                names = _names_of((f"builtins.{raised[1]}",))
-                yield line._replace(names=names, message=fact.text[raised.end() :])
+            raised = re.match(_TYPE_AND_TEXT, fact.text)
+            if raised is not None:
+                yield line._replace(
+                    names=_names_of((f"builtins.{raised[1]}",)),
+                    message=fact.text[raised.end() :],
+                )
 
 
 @lru_cache(maxsize=1_000)
 def _names_of(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the dotted names of a class and its bases, and the module that it is from.
 
-    A log or another program's file tells nothing of the bases. Of Python's own they are known.
+    A log or another program's file tells nothing of the bases. Of Python's own they are
+    known.
     """
     module, _, name = names[0].rpartition(".")
-    own = (
-        getattr(builtins, name, None)
-        if module == "builtins" and len(names) == 1
-        else None
+    if module == "builtins" and len(names) == 1:
+        own = getattr(builtins, name, None)
+        if isinstance(own, type):
+            bases = own.__mro__[:-1]
+            names = tuple([f"builtins.{base.__name__}" for base in bases])
+    public_names = map(public_name, names)
+    return (*public_names, public_name(f"{module}."))
+
+
+def _links_of_exception(raised: RaisedException) -> Iterator[_Link]:
+    """Yield an exception and what is behind it, as far as that may be what it is about."""
+    link = _Link(
+        names=_names_of(raised.names),
+        message=raised.message,
+        facts=raised.facts,
+        raiser=raised.raiser,
     )
-    if isinstance(own, type):
-        names = tuple(f"builtins.{each.__name__}" for each in own.__mro__[:-1])
-    return (*map(public_name, names), public_name(f"{module}."))
-
-
-def _links_behind(raised: RaisedException) -> Iterator[_Link]:
-    """Yield what is behind an exception, as far as that may be what it is about."""
+    yield link
+    names = raised.names
     wrappers = tuple(_head()["wrappers"])
-    names, message, is_passed_on = raised.names, raised.message, True
     for linked in raised.chain:
         is_wrapper = any(name.startswith(wrappers) for name in names)
         if not is_wrapper and not linked.is_cause:
             return
-        is_passed_on = is_passed_on and is_wrapper
-        names, message = linked.bases, linked.message
-        yield _Link(
-            _names_of(names), message, linked.facts, is_passed_on, linked.raiser
+        names = linked.bases
+        link = _Link(
+            names=_names_of(names),
+            message=linked.message,
+            facts=linked.facts,
+            is_passed_on=link.is_passed_on and is_wrapper,
+            raiser=linked.raiser,
         )
+        yield link
     for wrapper, pattern in _head()["quoting"].items():
-        found = _compiled(pattern).match(message[:MAX_READ])
-        if found and any(name.startswith(wrapper) for name in names):
-            yield _Link(_names_of((found["name"],)), found["message"], (), is_passed_on)
+        quoted = _compiled(pattern).match(link.message[:MAX_READ])
+        if quoted and any(name.startswith(wrapper) for name in names):
+            yield _Link(
+                names=_names_of((quoted["name"],)),
+                message=quoted["message"],
+                is_passed_on=link.is_passed_on,
+            )
 
 
 def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
-    """Return what the first row says that knows an exception, and whether nothing is left out."""
+    """Return the diagnosis of the first row that knows an exception, and if it is whole."""
     message = link.message[:MAX_READ]
-    told = _ERRNO.match(message) if "builtins.OSError" in link.names else None
-    own = (
-        {}
-        if told is None
-        else {name: each or "" for name, each in told.groupdict().items()}
-    )
-    own |= {"type": link.names[0].rpartition(".")[2], "words": link.words}
-    own |= {fact.name: fact.text for fact in link.facts}
+    own = common | _errno_of(link, message)
+    own["type"] = link.names[0].rpartition(".")[2]
+    own["words"] = link.words
+    own |= _facts_of(link)
     partial = None
     is_simulated = False
     for row in _rows_of(link.names):
-        if not link.is_passed_on and not row.is_environment:
+        if not row.concerns(link):
             continue
-        if row.given.get("voice") and not link.is_own_voice:
+        pattern = _compiled(row.given.get("text", ""))
+        match = pattern.search(message)
+        if match is None:
             continue
-        found = _compiled(row.given.get("text", "")).search(message)
-        if found is None:
-            continue
-        groups = {
-            name.rstrip("2345"): each
-            for name, each in found.groupdict().items()
-            if each
-        }
-        values = common | own | groups | {"asks": row.given.get("asks", "")}
-        conditions = row.given.get("where", {}).items()
-        if not all(
-            re.fullmatch(each, _value(name, values)) for name, each in conditions
-        ):
+        values = own | row.values_of(match)
+        if not row.fits(values):
             continue
         if not row.believes(link):
             is_simulated = True
             continue
-        diagnosis, is_whole = _said_by(row, values)
+        diagnosis, is_whole = _diagnose(row, values)
         if is_whole:
             return diagnosis, True
         partial = partial or diagnosis
@@ -291,132 +340,175 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
     return partial, False
 
 
+def _errno_of(link: _Link, message: str) -> _Values:
+    """Return the number and the file that an `OSError` names in its message."""
+    if "builtins.OSError" not in link.names:
+        return {}
+    match = _ERRNO.match(message)
+    return {} if match is None else match.groupdict("")
+
+
 def _simulated(link: _Link) -> Diagnosis:
     """Say of an exception that it is none of the environment's, and who raised it."""
     raiser = link.raiser or ""
-    who = raiser if raiser.startswith("unittest.") else raiser.partition(".")[0]
+    if not raiser.startswith("unittest."):
+        raiser = raiser.partition(".")[0]
     return Diagnosis(
-        key=f"simulated {who} {link.words}",
-        what=f"{link.words} [raised by {who}]",
+        key=f"simulated {raiser} {link.words}",
+        what=f"{link.words} [raised by {raiser}]",
         retryable=False,
         is_simulated=True,
     )
 
 
-def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
+def _diagnose(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
     given = row.given
-    what, is_whole = _filled(given["what"], values)
-    key, _ = _filled(given.get("key", given["what"]), values)
+    what, is_whole = _fill(given["what"], values)
+    key, _ = _fill(given.get("key", given["what"]), values)
     if not what or not key:
         return None, False
-    fix = next(
-        filter(None, [_filled(each, values)[0] for each in given.get("fix", ())]), None
-    )
-    command, _, name = (fix or "").rpartition(" ")
-    if command == "pip install" and name in packaged_table("plugins"):
-        key = f"plugin {name}"  # whatever of it is missing, one command mends it
-    return Diagnosis(
+    fix = ""
+    for template in given.get("fix", ()):
+        fix = fix or _fill(template, values)[0]
+    name = fix.removeprefix("pip install ")
+    if name != fix and name in packaged_table("plugins"):
+        key = f"plugin {name}"  # whatever of it is missing, one command fixes it
+    diagnosis = Diagnosis(
         key=key,
         what=what,
-        fix=fix,
+        fix=fix or None,
         owner=_OWNERS.get(row.section),
         is_of_run=row.section == "run",
         retryable=given.get("retryable"),
-    ), is_whole
+    )
+    return diagnosis, is_whole
 
 
-def _filled(template: str, values: _Values) -> tuple[str, bool]:
-    """Put values into a template: nothing is left of it if one is missing outside of brackets."""
-    left_out = 0
+def _fill(template: str, values: _Values) -> tuple[str, bool]:
+    """Put values into a template, and tell whether none in brackets was missing.
 
-    def without_gaps(part: re.Match[str]) -> str:
-        nonlocal left_out
-        is_whole = all(_value(name, values) for name in _NAMED.findall(part[1]))
-        left_out += not is_whole
-        return part[1] if is_whole else ""
-
-    template = _OPTIONAL.sub(without_gaps, template)
-    if not all(_value(name, values) for name in _NAMED.findall(template)):
+    Nothing is left of it if a value is missing outside of brackets.
+    """
+    is_whole = True
+    for part in _OPTIONAL.findall(template):
+        has_all = _has_all(part, values)
+        is_whole = is_whole and has_all
+        template = template.replace(f"[{part}]", part if has_all else "")
+    if not _has_all(template, values):
         return "", False
-    return _NAMED.sub(lambda name: _value(name[1], values), template), not left_out
+    text = _NAMED.sub(lambda name: _value(name[1], values), template)
+    return text, is_whole
+
+
+def _has_all(template: str, values: _Values) -> bool:
+    """Tell whether there is a value for each name in a template."""
+    names = _NAMED.findall(template)
+    return all(_value(name, values) for name in names)
 
 
 def _value(name: str, values: _Values) -> str:
     """Return a value in one line; empty where there is none."""
-    found = values.get(name, "")
-    if not found and name in _DERIVED:
-        found = _DERIVED[name](values)
-    line = " ".join(found.split())
-    return line if len(line) <= _MAX_VALUE else f"{line[:_MAX_VALUE]}…"
+    text = values.get(name)
+    if not text:
+        derive = _DERIVED.get(name)
+        text = derive(values) if derive else ""
+    line = " ".join(text.split())
+    if len(line) > _MAX_VALUE:
+        line = f"{line[:_MAX_VALUE]}…"
+    return line
 
 
 def _address(values: _Values) -> str:
-    host, port = values.get("host", ""), values.get("port", "")
-    host = f"[{host}]" if ":" in host else host
-    return f"{host}:{port}" if host and port else host
+    host = values.get("host", "")
+    port = values.get("port", "")
+    if ":" in host:
+        host = f"[{host}]"
+    if host and port:
+        host = f"{host}:{port}"
+    return host
 
 
 def _site(values: _Values) -> str:
-    """Return the host that a request was sent to, with the port if that is told."""
-    found = re.match(_URL, values.get("url", ""))
-    return found[1] if found else _address(values)
+    """Return the host that a request was sent to, with the port if that is known."""
+    url = re.match(_URL, values.get("url", ""))
+    return url[1] if url else _address(values)
 
 
 def _page(values: _Values) -> str:
     """Return what was asked of a server, without a user, a password and a query."""
-    found = re.match(_URL, values.get("url", ""))
-    return found[1] + found[2].partition("?")[0] if found else _address(values)
+    page = _site(values)
+    url = re.match(_URL, values.get("url", ""))
+    if url:
+        page += url[2].partition("?")[0]
+    return page
 
 
 def _install(values: _Values) -> str:
     """Return how to install what is missing, if it is sure who has it."""
-    name, asked = values.get("name", ""), values["asks"]
-    if asked == "libraries":
+    name = values.get("name", "")
+    asks = values["asks"]
+    if asks == "libraries":
         return str(_head()["libraries"].get(name, ""))
-    if asked != "modules":
-        return which_to_install(asked, name)
+    if asks != "modules":
+        return which_to_install(asks, name)
     if values.get("own_package"):
         return "pip install -e ."
     # Of a dotted name all but its last part is there: Python would have missed that first.
-    reviewed = packaged_table("distributions").get(values.get("module") or name, "")
-    found = values.get("distribution") or next(iter(reviewed.split()), "")
-    return f"pip install {found}" if found else ""
+    module = values.get("module") or name
+    distribution = values.get("distribution", "")
+    if not distribution:
+        reviewed = packaged_table("distributions").get(module, "")
+        distribution = reviewed.partition(" ")[0]
+    return f"pip install {distribution}" if distribution else ""
 
 
 def _own_mark(values: _Values) -> str:
-    """Return the mark of pytest itself that a name is near to; to register a slip would hide it."""
+    """Return the mark of pytest that a name is near to; to register a slip would hide it."""
     from difflib import get_close_matches
 
-    return next(
-        iter(get_close_matches(values["name"].lower(), _OWN_MARKS, 1, cutoff=0.8)), ""
-    )
+    name = values["name"].lower()
+    close = get_close_matches(name, _OWN_MARKS, 1, cutoff=0.8)
+    return close[0] if close else ""
 
 
 def _where(values: _Values) -> str:
     """Return the place of a syntax error: that of the failure, if it is in the same file."""
-    place, line = values.get("at", ""), values.get("lineno", "")
+    place = values.get("at", "")
+    line = values.get("lineno", "")
     file = values.get("filename") or values.get("file", "")
-    is_there = place.rpartition(":")[0].endswith(
-        file.replace("\\", "/").rpartition("/")[2]
-    )
-    return place if place and is_there else f"{file}:{line}" if file and line else place
+    name = file.replace("\\", "/").rpartition("/")[2]
+    shown = place.rpartition(":")[0]
+    if file and line and not shown.endswith(name):
+        return f"{file}:{line}"
+    return place
 
 
 def _left_by(values: _Values) -> str:
-    """Return the test in whose `tmp_path` a file lies, as far as the folder's name tells."""
-    found = re.search(_OF_TMP_PATH, values.get("filename", ""))
-    return found[1] if found else ""
+    """Return the test in whose `tmp_path` a file lies, if the folder's name tells."""
+    folder = re.search(_OF_TMP_PATH, values.get("filename", ""))
+    return folder[1] if folder else ""
 
 
 def _files_of_one_name(values: _Values) -> list[str]:
     """Return the two files, from the root directory if both are below it."""
     file = values.get("nodeid", "").partition("::")[0]
-    imported, collected = (
-        values.get(name, "").replace("\\", "/") for name in ("imported", "collected")
-    )
+    imported = values.get("imported", "").replace("\\", "/")
+    collected = values.get("collected", "").replace("\\", "/")
     root = collected.removesuffix(file)
-    both = bool(file) and collected.endswith(f"/{file}") and imported.startswith(root)
-    return [imported[len(root) :], file] if both else []
+    if not file or not root.endswith("/") or not imported.startswith(root):
+        return []
+    return [imported.removeprefix(root), file]
+
+
+def _folders(values: _Values) -> str:
+    files = _files_of_one_name(values)
+    folders = [file.rpartition("/")[0] for file in files]
+    return " and ".join([folder or "." for folder in folders])
+
+
+def _missing_folder(values: _Values) -> str:
+    folder = values.get("cwd", "")
+    return folder if folder == values.get("filename") else ""
 
 
 _DERIVED: Final[Mapping[str, Callable[[_Values], str]]] = {
@@ -429,17 +521,13 @@ _DERIVED: Final[Mapping[str, Callable[[_Values], str]]] = {
     "where": _where,
     "left_by": _left_by,
     "base": lambda values: values.get("filename", "").rpartition("/")[2],
-    "first": lambda values: next(iter(_files_of_one_name(values)), ""),
+    "first": lambda values: "".join(_files_of_one_name(values)[:1]),
     "second": lambda values: values.get("nodeid", ""),
-    "folders": lambda values: " and ".join(
-        [each.rpartition("/")[0] or "." for each in _files_of_one_name(values)]
-    ),
+    "folders": _folders,
     "printed_alike": lambda values: normalize_message(
         values.get("said") or values.get("captured", "")
     ),
-    "missing_folder": lambda values: (
-        values.get("cwd", "") if values.get("cwd") == values.get("filename") else ""
-    ),
+    "missing_folder": _missing_folder,
 }
 """Values that are made of others, or looked up."""
 
@@ -460,27 +548,33 @@ def _expanded(names: Sequence[str]) -> set[str]:
     lists = _head()["names"]
     expanded: set[str] = set()
     for name in names:
-        expanded.update(lists[name[1:]] if name.startswith("@") else (name,))
+        if name.startswith("@"):
+            expanded.update(lists[name[1:]])
+        else:
+            expanded.add(name)
     return expanded
 
 
 @lru_cache(maxsize=1_000)
 def _rows_of(names: tuple[str, ...]) -> tuple[_Row, ...]:
     """Return the rows about a class with these names, in the order of the table."""
-    rows = {row.number: row for name in names for row in _rows_about(name)}
-    return tuple(rows[number] for number in sorted(rows))
+    rows = {}
+    for name in names:
+        for row in _rows_about(name):
+            rows[row.number] = row
+    return tuple([rows[number] for number in sorted(rows)])
 
 
 @cache
 def _rows_about(name: str) -> tuple[_Row, ...]:
-    """Return the rows that name a class; only those are parsed, as all of them take 20 ms."""
+    """Return the rows that name a class; only those are parsed, as all take 20 ms."""
     signs = [f'"{name}"']
     for title, names in _head()["names"].items():
         if name in names:
             signs.append(f'"@{title}"')
     rows = []
-    for number, block in enumerate(_blocks()):
-        if number and any(sign in block for sign in signs):
+    for number, block in enumerate(_blocks()[1:], start=1):
+        if any(sign in block for sign in signs):
             ((section, (given,)),) = parsed(f"[[{block}").items()
             rows.append(_Row(number, section, given))
     return tuple(rows)
@@ -502,7 +596,8 @@ def distributions_with(sort: str, name: str) -> tuple[str, ...]:
     That is one of `options`, `settings`, `fixtures` and `marks`.
     """
     plugins = packaged_table("plugins").items()
-    return tuple(sorted(each for each, added in plugins if name in added.get(sort, ())))
+    owners = [owner for owner, added in plugins if name in added.get(sort, ())]
+    return tuple(sorted(owners))
 
 
 def distributions_with_option(argument: str) -> tuple[str, ...]:
@@ -511,43 +606,44 @@ def distributions_with_option(argument: str) -> tuple[str, ...]:
     Args:
         argument: as it is typed, such as `--cov=src` or `-n4`.
     """
-    short = re.fullmatch(r"(-[a-zA-Z])(?!-).*", argument)
-    return distributions_with(
-        "options", short[1] if short else argument.partition("=")[0]
-    )
+    option = argument.partition("=")[0]
+    if not argument.startswith("--"):
+        option = argument[:2]
+    return distributions_with("options", option)
 
 
 def refused_options(said: str) -> tuple[str, ...]:
-    """Return the options that pytest has refused, by its words; none if it says something else."""
-    found = re.match(_REFUSED, said)
-    words = found["options"].split() if found else ()
-    return tuple(each for each in words if each.startswith("-"))
+    """Return the options that pytest's words refuse; none if they say something else."""
+    refusal = re.match(_REFUSED, said)
+    if refusal is None:
+        return ()
+    words = refusal["options"].split()
+    return tuple([word for word in words if word.startswith("-")])
 
 
 def which_to_install(sort: str, names: str) -> str:
-    """Return how to install the plugins that have what is missing; empty where nobody is known.
+    """Return how to install the plugins that have what is missing; empty if unknown.
 
     Args:
         sort: of what is missing; `plugins` themselves, with versions perhaps.
         names: one name, or for options and plugins several, as pytest lists them.
     """
-    wanted: dict[tuple[str, ...], None]
+    wanted: list[tuple[str, ...]]
     if sort == "options":
         options = refused_options(f"unrecognized arguments: {names}")
-        wanted = dict.fromkeys(map(distributions_with_option, options))
+        wanted = [distributions_with_option(option) for option in options]
     elif sort == "plugins":
-        wanted = {}
+        wanted = []
         for requirement in names.split(","):
             name = re.split(r"[^\w.-]", requirement.strip())[0]
             if name in packaged_table("plugins"):
-                wanted[name,] = None
+                wanted.append((name,))
     else:
-        wanted = {distributions_with(sort, names): None}
-    known = [alternatives for alternatives in wanted if alternatives]
-    if not known:
+        wanted = [distributions_with(sort, names)]
+    choices = {" or ".join(alternatives): None for alternatives in wanted}
+    choices.pop("", None)
+    if not choices:
         return ""
-    if any(len(alternatives) > 1 for alternatives in known):
-        choices = [" or ".join(alternatives) for alternatives in known]
+    if any(" or " in choice for choice in choices):
         return f"install {' and '.join(choices)}"
-    distributions = [alternatives[0] for alternatives in known]
-    return f"pip install {' '.join(distributions)}"
+    return f"pip install {' '.join(choices)}"
