@@ -1,4 +1,4 @@
-"""Values that are known to be secret: those of the environment, and those that were removed once.
+"""Values that are known to be secret: of the environment, or removed once before.
 
 They are removed from every text, in whatever form they are written.
 """
@@ -37,8 +37,9 @@ _MOST_OF_CUT: Final = 400
 _MANY: Final = 8
 """Values from which on it is faster to take a text apart than to look for each of their parts."""
 _CHARACTERS: Final = 4
-"""Characters of a value's start or end that give it away beside a cut, and by which values are
-found that may be in a text."""
+"""Characters of a value's start or end that give it away beside a cut.
+
+By them values are found that may be in a text."""
 
 _MOST_LEARNT: Final = 1_000
 """Values that are known at once."""
@@ -47,14 +48,14 @@ _SHORTEST_WRAPPED: Final = 12
 """Characters of a value that is looked for across the ends of lines."""
 
 _QUOTED: Final[tuple[Callable[[str], str], ...]] = (
-    lambda text: repr(text)[1:-1],
-    lambda text: repr(f'"{text}')[
-        2:-1
-    ],  # beside the other quote its own has a backslash
-    lambda text: ascii(text)[1:-1],
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    repr,
+    # Beside the other quote its own has a backslash.
+    lambda text: repr(f'"{text}').replace('"', "", 1),
+    ascii,
+    json.dumps,
+    lambda text: json.dumps(text, ensure_ascii=False),
 )
+"""Ways to quote a text; each puts a quote around it."""
 _QUOTED_OTHERWISE: Final = re.compile(r"[\"'\\]|[^ -~]")
 _PERCENT_CODE: Final = re.compile("%[0-9A-F]{2}")
 _PARTS: Final = re.compile(r"[\s;,\"']+")
@@ -63,7 +64,7 @@ _LINE_OF_KEY: Final = re.compile(r"[A-Za-z0-9+/=]{40,}")
 
 
 class _JoinedLines:
-    """A text without the ends of its lines, in which a value may be found that was broken there."""
+    """A text without the ends of its lines, to find values that were broken there."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -75,7 +76,8 @@ class _JoinedLines:
 
     def place(self, position: int) -> int:
         """Return where in the source a character of the joined lines stands."""
-        joined, original = self._starts[bisect_right(self._starts, (position, inf)) - 1]
+        index = bisect_right(self._starts, (position, inf))
+        joined, original = self._starts[index - 1]
         return original + position - joined
 
     @cached_property
@@ -83,9 +85,10 @@ class _JoinedLines:
         """Where each line begins in the joined lines, and in the source."""
         starts = [(0, 0)]
         removed = 0
-        for found in grammar("line_break").finditer(self._source):
-            removed += found.end() - found.start()
-            starts.append((found.end() - removed, found.end()))
+        for line_break in grammar("line_break").finditer(self._source):
+            start, end = line_break.span()
+            removed += end - start
+            starts.append((end - removed, end))
         return starts
 
 
@@ -112,6 +115,7 @@ class KnownValues:
         for name, secret in values:
             forms = forms_of(secret)
             if secret in self._forms:
+                # It becomes the newest.
                 self._forget(secret)
             else:
                 self.count += 1
@@ -120,9 +124,11 @@ class KnownValues:
             for form in forms:
                 self._names[form] = name
                 for part in _parts_of(form):
-                    self._by_part.setdefault(part, set()).add(form)
+                    forms_with_part = self._by_part.setdefault(part, set())
+                    forms_with_part.add(form)
             if len(self._forms) > self._most:
-                self._forget(next(iter(self._forms)))
+                oldest = next(iter(self._forms))
+                self._forget(oldest)
 
     def _forget(self, secret: str) -> None:
         for form in self._forms.pop(secret):
@@ -132,78 +138,75 @@ class KnownValues:
 
     def take_new(self) -> list[str]:
         """Return all forms of the values that were added since this was called last."""
-        new, self._new = self._new, []
+        new = self._new
+        self._new = []
         return new
 
     def remove(self, text: str, search: Search, *, cut: bool) -> str:
-        """Return the text without the values, in any form that they are commonly written in.
+        """Return the text without the values, in any form that is common for them.
 
         Args:
             text: any text.
             search: removes what was found.
-            cut: whether the text has places where something was cut out, perhaps of a value.
+            cut: whether the text has places where something was cut out, perhaps of a
+                value.
         """
-        forms = self._that_may_stand_in(text)
+        forms = self._possible_forms(text)
         text = search.without(text, self._whole_values(text, forms, search))
-        return (
-            search.without(text, self._cut_values(text, forms, search)) if cut else text
-        )
+        if cut:
+            text = search.without(text, self._cut_values(text, forms, search))
+        return text
 
-    def _that_may_stand_in(self, text: str) -> Iterable[str]:
+    def _possible_forms(self, text: str) -> Iterable[str]:
         """Return the forms to look for: those of which four characters are there."""
         if len(self._forms) < _MANY:
-            there = {part for part in self._by_part if part in text}
+            parts = {part for part in self._by_part if part in text}
         else:
-            there = {
-                text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)
-            }
-        return {
-            form
-            for part in self._by_part.keys() & there
-            for form in self._by_part[part]
-        }
+            parts = _pieces_of(text) & self._by_part.keys()
+        forms: set[str] = set()
+        for part in parts:
+            forms |= self._by_part[part]
+        return forms
 
     def _whole_values(
         self, text: str, forms: Iterable[str], search: Search
     ) -> Iterator[Removal]:
-        lines = _JoinedLines(text) if "\n" in text or "\\n" in text else None
+        lines = None
+        if "\n" in text or "\\n" in text:
+            lines = _JoinedLines(text)
         # Many forms begin alike, and a few characters are found faster.
         is_there = cache(text.__contains__)
         spans = []
         for form in forms:
-            spans += [(start, -end, form) for start, end in copies_in(text, form)]
+            for start, end in copies_in(text, form):
+                spans.append((start, -end, form))
+            if lines is None or len(form) < _SHORTEST_WRAPPED:
+                continue
             # A line that is broken in the first four characters isn't in the next four.
-            may_be_wrapped = len(form) >= _SHORTEST_WRAPPED and (
-                is_there(form[:_CHARACTERS])
-                or is_there(form[_CHARACTERS : 2 * _CHARACTERS])
-            )
-            if lines and may_be_wrapped:
+            first = form[:_CHARACTERS]
+            second = form[_CHARACTERS : 2 * _CHARACTERS]
+            if is_there(first) or is_there(second):
                 for start, end in copies_in(lines.text, form):
-                    spans.append((lines.place(start), -lines.place(end - 1) - 1, form))
+                    last = lines.place(end - 1)
+                    spans.append((lines.place(start), -last - 1, form))
         done = 0
         for start, minus_end, form in sorted(spans):  # the longest of a place first
             search.look(start)
-            if -minus_end > done:
-                yield Removal(max(start, done), -minus_end, self._names[form], "")
-                done = -minus_end
+            end = -minus_end
+            if end > done:
+                name = self._names[form]
+                yield Removal(max(start, done), end, name, "")
+                done = end
 
     def _cut_values(
         self, text: str, forms: Iterable[str], search: Search
     ) -> Iterator[Removal]:
         """Yield the starts of values before cuts, and their ends behind."""
-        by_edge: dict[str, list[str]] = {}
-        for start, end in cuts(text):
-            search.look(start)
-            for edge in _edges(text, start, end):
-                by_edge[edge] = []
-        for form in forms:
-            if len(form) >= _SURE_LENGTH:
-                places_in_form = range(len(form) - _CHARACTERS + 1)
-                parts = {form[place : place + _CHARACTERS] for place in places_in_form}
-                for edge in parts & by_edge.keys():
-                    by_edge[edge].append(form)
+        by_edge = self._forms_by_edge(text, forms, search)
+        if not any(by_edge.values()):
+            return
         done = 0
-        for start, end in cuts(text) if any(by_edge.values()) else ():
+        for start, end in cuts(text):
             search.look(start)
             if start < done:
                 continue
@@ -213,12 +216,30 @@ class KnownValues:
                 search.judge(start, start + len(form))
                 of_start = _length_of_start(text, done, start, form)
                 of_end = _length_of_end(text, end, form)
-                lengths.append((max(of_start, of_end), of_start, of_end, form))
+                longest = max(of_start, of_end)
+                lengths.append((longest, of_start, of_end, form))
             longest, of_start, of_end, form = max(lengths)
             if longest >= _CHARACTERS:
                 done = end + of_end
-                yield Removal(start - of_start, start, self._names[form], "")
+                name = self._names[form]
+                yield Removal(start - of_start, start, name, "")
                 yield Removal(end, done, "", "")
+
+    def _forms_by_edge(
+        self, text: str, forms: Iterable[str], search: Search
+    ) -> dict[str, list[str]]:
+        """Return the forms that have in them what stands right beside a cut, by that."""
+        by_edge: dict[str, list[str]] = {}
+        for start, end in cuts(text):
+            search.look(start)
+            before, behind = _edges(text, start, end)
+            by_edge[before] = []
+            by_edge[behind] = []
+        for form in forms:
+            if len(form) >= _SURE_LENGTH:
+                for edge in _pieces_of(form) & by_edge.keys():
+                    by_edge[edge].append(form)
+        return by_edge
 
 
 class LearntValues(KnownValues):
@@ -239,85 +260,108 @@ class LearntValues(KnownValues):
 
 
 def secret_values(name: str, text: str) -> list[str]:
-    """Return what of an environment variable is secret: all, the password of a URL, or nothing."""
-    passwords = [found for found in url_passwords(text) if not is_ordinary(found)]
+    """Return what of an environment variable is secret: all, a URL's password, or nothing."""
+    passwords = url_passwords(text)
+    secrets = [password for password in passwords if not is_ordinary(password)]
     is_secret = is_secret_variable(name) and not is_ordinary(text)
-    if grammar("telling_variable").search(
-        name
-    ):  # a word is no secret beside `KEY` alone
-        is_secret |= is_telling(text.strip())
+    # A word is no secret beside `KEY` alone.
+    if grammar("telling_variable").search(name):
+        is_secret = is_secret or is_telling(text.strip())
     if is_secret and "://" not in text:
-        passwords.append(text)
+        secrets.append(text)
         # Keys and the like are shown a line at a time, too.
-        passwords += [
-            line for line in text.split("\n") if len(line) >= 16 and line != text
-        ]
-    return [each.strip() for each in passwords]
+        lines = text.split("\n")
+        secrets += [line for line in lines if 16 <= len(line) < len(text)]
+    return [secret.strip() for secret in secrets]
 
 
 def forms_of(text: str) -> tuple[str, ...]:
     """Return the value in all forms in which it is looked for.
 
-    That is as it is, with its accents as letters of their own or not, in a URL, in HTML and quoted
-    for a shell; all of these in a repr and in JSON, and the JSON in a repr and in JSON again. Its
-    bytes in a repr, in hexadecimal digits, and in base64 with others.
+    That is as it is, with its accents as letters of their own or not, in a URL, in HTML
+    and quoted for a shell; all of these in a repr and in JSON, and the JSON in a repr and
+    in JSON again. Its bytes in a repr, in hexadecimal digits, and in base64 with others.
     """
     try:
         raw = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate of a text's own
         raw = text.encode("utf-8", "surrogatepass")
-    found = [text, repr(raw)[2:-1]]
+    # Each form once, in the order in which it was added.
+    forms = dict.fromkeys([text, repr(raw)[2:-1]])
     if not text.isascii():
-        found += [normalize("NFC", text), normalize("NFD", text)]
-    for form in tuple(found):
+        forms[normalize("NFC", text)] = None
+        forms[normalize("NFD", text)] = None
+    for form in tuple(forms):
         # A lone surrogate has no code in a URL of its own.
         form_raw = raw if form == text else form.encode("utf-8", "surrogatepass")
-        in_url = [quote(form_raw, safe=""), quote(form_raw), quote_plus(form_raw)]
-        in_html = escape(form)
-        found += in_url
-        found += [
-            _PERCENT_CODE.sub(lambda code: code.group().lower(), each)
-            for each in in_url
-        ]
-        found += [
-            in_html,
-            in_html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
-        ]
-        found += [escape(form, quote=False), form.replace("'", "'\"'\"'")]
-    for _ in range(2 if _QUOTED_OTHERWISE.search(text) else 0):
-        for form in tuple(dict.fromkeys(found)):
-            found += [quoted(form) for quoted in _QUOTED]
+        forms.update(dict.fromkeys(_forms_in_url(form_raw)))
+        forms.update(dict.fromkeys(_forms_in_html(form)))
+        forms[form.replace("'", "'\"'\"'")] = None
+    if _QUOTED_OTHERWISE.search(text):
+        for _ in range(2):
+            for form in tuple(forms):
+                for quote_form in _QUOTED:
+                    quoted = quote_form(form)
+                    forms[quoted[1:-1]] = None
     if len(raw) >= _SURE_LENGTH:
-        found += [raw.hex(), raw.hex().upper()]
+        digits = raw.hex()
+        forms[digits] = None
+        forms[digits.upper()] = None
         for encoded in base64_parts(raw):
-            found += [encoded, encoded.translate({43: "-", 47: "_"})]
-    return tuple(dict.fromkeys(found))
+            forms[encoded] = None
+            forms[encoded.replace("+", "-").replace("/", "_")] = None
+    return tuple(forms)
+
+
+def _forms_in_url(raw: bytes) -> Iterator[str]:
+    for encoded in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+        yield encoded
+        yield _PERCENT_CODE.sub(lambda code: code.group().lower(), encoded)
+
+
+def _forms_in_html(text: str) -> Iterator[str]:
+    escaped = escape(text)
+    yield escaped
+    yield escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+    yield escape(text, quote=False)
 
 
 def _parts_of(form: str) -> set[str]:
-    """Return parts of which each text has one that holds the form, perhaps cut or broken."""
-    ends = [*blocks_of(form)[1].values(), form[-_CHARACTERS:]]
+    """Return parts of which each text has one that holds the form, cut or broken or not."""
+    _, blocks = blocks_of(form)
+    ends = [*blocks.values(), form[-_CHARACTERS:]]
     return {end[:_CHARACTERS] for end in ends if len(end) >= _CHARACTERS}
+
+
+def _pieces_of(text: str) -> set[str]:
+    """Return all of four characters that stand in a text."""
+    starts = range(len(text) - _CHARACTERS + 1)
+    return {text[start : start + _CHARACTERS] for start in starts}
 
 
 def copies_in(text: str, form: str) -> Iterator[tuple[int, int]]:
     """Yield where a copy of a form begins and ends in a text, also one that was changed.
 
-    One may be yielded several times. A short form is one where no letter or digit touches it.
+    One may be yielded several times. A short form counts where no letter or digit
+    touches it.
     """
     if len(form) < _SURE_LENGTH:
         word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])")
-        yield from (found.span() for found in word.finditer(text))
+        for match in word.finditer(text):
+            yield match.span()
         return
     least, blocks = blocks_of(form)
     for begin, block in blocks.items():
         for place in places(text, block):
             before = text[max(0, place - begin) : place]
+            behind = text[place : place + len(form)]
             start = place - _common(before[::-1], form[:begin][::-1])
-            end = place + _common(text[place : place + len(form)], form[begin:])
+            end = place + _common(behind, form[begin:])
             copy = text[start:end]
-            # Half of a line may be words: a credential of several lines has names and headings.
-            if copy == form or (len(copy) >= least and " " not in copy):
+            # Half of a line may be words: a credential of several lines has names and
+            # headings.
+            is_most = len(copy) >= least and " " not in copy
+            if is_most or copy == form:
                 yield start, end
 
 
@@ -327,25 +371,28 @@ def _common(text: str, other: str) -> int:
 
 
 def _edges(text: str, start: int, end: int) -> tuple[str, str]:
-    """Return what is right before and behind a cut: a value that was cut there has them, too."""
-    return text[max(0, start - _CHARACTERS) : start], text[end : end + _CHARACTERS]
+    """Return what is right before and behind a cut: a value cut there has them, too."""
+    before = text[max(0, start - _CHARACTERS) : start]
+    behind = text[end : end + _CHARACTERS]
+    return before, behind
 
 
 def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
     """Return how many characters before `end` are the start of the value."""
     most = min(len(form) - 1, end - begin, _MOST_OF_CUT)
-    lengths = range(most, 0, -1)
-    return next(
-        (length for length in lengths if text.endswith(form[:length], begin, end)), 0
-    )
+    for length in range(most, 0, -1):
+        if text.endswith(form[:length], begin, end):
+            return length
+    return 0
 
 
 def _length_of_end(text: str, begin: int, form: str) -> int:
     """Return how many characters from `begin` on are the end of the value."""
-    lengths = range(min(len(form) - 1, _MOST_OF_CUT), 0, -1)
-    return next(
-        (length for length in lengths if text.startswith(form[-length:], begin)), 0
-    )
+    most = min(len(form) - 1, _MOST_OF_CUT)
+    for length in range(most, 0, -1):
+        if text.startswith(form[-length:], begin):
+            return length
+    return 0
 
 
 def _values_in(name: str, removed: str) -> list[str]:
