@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,6 +14,7 @@ from typing import Final
 import pytest
 
 import pytest_failure_taxonomy
+from tests.helpers.children import run_child
 
 PACKAGE: Final = "pytest_failure_taxonomy"
 SOURCE: Final = Path(pytest_failure_taxonomy.__file__).parent
@@ -169,3 +172,21 @@ def test_type_checkers_are_told_of_each_public_name_and_where_it_is(
     }
     assert told == {name: f"{package}.{home}" for name, home in module._HOMES.items()}
     assert told.keys() == set(module.__all__)
+
+
+CLASSIFY: Final = """
+import json, sys
+from pytest_failure_taxonomy.cli.main import main
+main(["classify", "x.log"])
+ours = (name for name in sys.modules if name.startswith("pytest_failure_taxonomy"))
+print(json.dumps(sorted(ours)), file=sys.stderr)
+"""
+
+
+def test_classify_imports_little(tmp_path: Path) -> None:
+    """A log is classified without the record of a run, the faces, rules and benches."""
+    (tmp_path / "x.log").write_text("E   assert 1 == 2\n1 failed in 0.1s\n", "utf-8")
+    child = run_child(tmp_path, [sys.executable, "-c", CLASSIFY])
+    modules = json.loads(child.stderr)
+    assert f"{PACKAGE}.logs.log_answer" in modules
+    assert len(modules) <= 40

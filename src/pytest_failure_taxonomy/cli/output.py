@@ -18,16 +18,9 @@ from pathlib import Path
 from shutil import get_terminal_size
 from string import Formatter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
-from pytest_failure_taxonomy.faces.terminal import Line, verdict_lines
-from pytest_failure_taxonomy.report.markup import as_table
-from pytest_failure_taxonomy.report.write import (
-    refuse_special_file,
-    replace_file,
-    write_report,
-)
 from pytest_failure_taxonomy.system.interpreter import drop_unwritten, write_words
 from pytest_failure_taxonomy.text import (
     AS_REPORTED,
@@ -35,6 +28,9 @@ from pytest_failure_taxonomy.text import (
     safe_lines,
     safe_text,
 )
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.faces.terminal import Line
 
 STDOUT: Final = "-"
 """The value of `--output` for stdout."""
@@ -105,6 +101,8 @@ def print_verdict(
         is_of_pytest: The command was a pytest. Its own closing lines are on stdout, and so are
             those that complete or correct them.
     """
+    from pytest_failure_taxonomy.faces.terminal import verdict_lines
+
     stream = sys.stdout if is_of_pytest else sys.stderr
     lines = verdict_lines(
         report, str(path), paths=paths_from_here(report), problem=problem
@@ -149,6 +147,11 @@ def answer_report(report: dict[str, Any], output: str) -> None:
     if output == STDOUT:
         answer_json(report)
     else:
+        from pytest_failure_taxonomy.report.write import (
+            refuse_special_file,
+            write_report,
+        )
+
         path = Path(output).absolute()
         with writing_to(path):
             refuse_special_file(path, what="")
@@ -172,6 +175,8 @@ def write_answer(output: str, text: str, *, is_safe: bool = False) -> None:
             text if text.endswith("\n") else f"{text}\n"
         )
         return
+    from pytest_failure_taxonomy.report.write import replace_file
+
     path = Path(output).absolute()
     with writing_to(path):
         replace_file(path, text)
@@ -272,6 +277,8 @@ def columns_of(
 
 def table_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterable[Line]:
     """Yield the lines of a table, the headings first."""
+    from pytest_failure_taxonomy.faces.terminal import Line
+
     cells = [[each.heading for each in columns]]
     cells += [
         [safe_text(each.words(row), MAX_CELL) for each in columns] for row in rows
@@ -287,6 +294,8 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterable[Line
 
 def markdown_table(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     """Return rows as a table in Markdown."""
+    from pytest_failure_taxonomy.report.markup import as_table
+
     return as_table(
         [each.heading for each in columns],
         (

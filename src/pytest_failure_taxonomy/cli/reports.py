@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import (
@@ -22,15 +22,9 @@ from pytest_failure_taxonomy.errors import (
     ReportError,
     SettingsError,
 )
-from pytest_failure_taxonomy.faces import render, terminal
-from pytest_failure_taxonomy.faces.terminal import Line
-from pytest_failure_taxonomy.option_files import STORAGE
-from pytest_failure_taxonomy.options import DEFAULT_REPORT
+from pytest_failure_taxonomy.faces import render
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
-from pytest_failure_taxonomy.report.summary import codes_of
-from pytest_failure_taxonomy.survive import complete
-from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.system.interpreter import our_command
@@ -38,6 +32,10 @@ from pytest_failure_taxonomy.taxonomy import judgement
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.words import counted
 from pytest_failure_taxonomy.text import safe_text
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.faces.terminal import Line
+    from pytest_failure_taxonomy.survive.facts import ProcessEnd
 
 _FAILED: Final = 1
 HARNESSES: Final = ("swe-bench", "terminal-bench", "harbor", "inspect")
@@ -59,6 +57,7 @@ def load(
         watchers: that may still complete it; looked for by default.
     """
     from pytest_failure_taxonomy.report.load import load_report  # slow
+    from pytest_failure_taxonomy.survive import complete
 
     complete.wait_for_watcher(path, watchers=watchers)
     return load_report(path).model_dump(mode="json", by_alias=True)
@@ -78,6 +77,8 @@ def reports_in(path: Path, problems: list[str], others: list[str]) -> Iterator[P
     if not path.is_dir():
         yield path
         return
+    from pytest_failure_taxonomy.options import DEFAULT_REPORT
+
     is_empty = True
     for place, folders, names in os.walk(
         path,
@@ -149,6 +150,8 @@ def _is_running(report: dict[str, Any]) -> bool:
 
 
 def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line]:
+    from pytest_failure_taxonomy.faces import terminal
+
     paths = output.paths_from_here(report)
     yield from terminal.verdict_lines(report, where, paths=paths)
     if _is_running(report):
@@ -156,7 +159,7 @@ def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line
             "the report is `running`: pytest still runs, or has died; if it has died, complete it "
             f"by: {our_command('finalize', where)}"
         )
-        yield Line(text=safe_text(words), color="yellow")
+        yield terminal.Line(text=safe_text(words), color="yellow")
     yield from (
         terminal.detail_lines(report, paths=paths)
         if is_all
@@ -165,6 +168,8 @@ def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line
 
 
 def _answer_retryable(report: dict[str, Any]) -> int:
+    from pytest_failure_taxonomy.report.summary import codes_of
+
     verdict = report["verdict"]
     if _is_running(report):
         words, is_worth_it = "not known: the report is `running`", False
@@ -241,6 +246,8 @@ def _render(options: argparse.Namespace) -> str:
 
 def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Return what a page shows of the cases of benches, by run id."""
+    from pytest_failure_taxonomy.option_files import STORAGE
+
     read_cases: Callable[[Any, Path], dict[str, Any]]
     read_cases = import_named(options.asks["cases"])
     if options.bench_storage is not None:
@@ -278,6 +285,7 @@ def _read(options: argparse.Namespace) -> dict[str, Any]:
 def merge(options: argparse.Namespace) -> int:
     """Merge the reports, write the result and print its verdict."""
     from pytest_failure_taxonomy.report.merging import Merger, tasks_of  # slow
+    from pytest_failure_taxonomy.survive import complete
 
     if options.by and options.output == STDOUT:
         raise SettingsError(
@@ -329,6 +337,9 @@ def _load_ended(
     path: Path, watchers: Sequence[tuple[int, list[str]]]
 ) -> dict[str, Any]:
     """Read a report, which is completed first if its pytest has died."""
+    from pytest_failure_taxonomy.survive import complete
+    from pytest_failure_taxonomy.survive.facts import ProcessEnd
+
     report = load(path, watchers)
     if report["completeness"] != "running":
         return report
@@ -344,6 +355,8 @@ _UNSEEN: Final = ProcessExit(code=None, source="finalize")
 def _complete(
     path: Path, report: dict[str, Any], end: ProcessEnd, verb: str, **given: Any
 ) -> dict[str, Any] | None:
+    from pytest_failure_taxonomy.survive import complete
+
     if report["completeness"] == "running" and complete.is_still_running(path, report):
         raise ReportError(
             f"{path}: the run is still going on; {verb} it when it has ended"
@@ -358,6 +371,9 @@ def _complete(
 
 def finalize(options: argparse.Namespace) -> int:
     """Complete the report and print its verdict."""
+    from pytest_failure_taxonomy.survive import complete
+    from pytest_failure_taxonomy.survive.facts import ProcessEnd
+
     path = Path(options.report).absolute()
     code: int | None = options.exit_code
     if code is not None and not 0 <= code <= 255:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
 from pytest_failure_taxonomy.report.build import JSONObject
-from pytest_failure_taxonomy.report.write import replace_file
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
 from pytest_failure_taxonomy.text import safe_text
 
@@ -89,6 +88,8 @@ def show_faces(
         annotate: called with each line for GitHub; `None` for the files alone.
         kept: for the HTML page, what it shows of the cases of benches, by run id.
     """
+    from pytest_failure_taxonomy.report.write import replace_file
+
     problems: list[str] = []
     family, pages = {"family": faces.junit_family}, {"kept": kept or {}}
     for name, path, options in (
