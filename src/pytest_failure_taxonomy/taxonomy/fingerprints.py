@@ -257,7 +257,7 @@ def is_test_code(path: str) -> bool:
     )
 
 
-def _place_in_title(place: evidence.Origin | None) -> str:
+def _place_in_title(place: evidence.OriginPlace | None) -> str:
     if place is None:
         return ""
     where = place.path
@@ -305,7 +305,10 @@ def group_failures(
     for failure in run.failures:
         if failure.part == "subtest":
             with_subtests.add(failure.nodeid)
-    failures = [*run.failures, *run.collection_failures]
+    failures: list[evidence.FailureAtNode] = [
+        *run.failures,
+        *run.collection_failures,
+    ]
     judgements = [*judged.failures, *judged.collection_failures]
     members: dict[str, list[_Member]] = {}
     for member in zip(failures, judgements, strict=True):
