@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.bench.kept.file import (
     ScheduledCase,
 )
 from pytest_failure_taxonomy.cli.main import main as command_line
-from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
+from pytest_failure_taxonomy.report.model import SCHEMA_VERSION
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.charges import charges
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds

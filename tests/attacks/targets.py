@@ -21,8 +21,12 @@ from pytest_failure_taxonomy.logs.harness_folders import trials_in
 from pytest_failure_taxonomy.logs.log_answer import classify_log
 from pytest_failure_taxonomy.logs.trials import Trial, report_of
 from pytest_failure_taxonomy.redaction.secrets import Secrets
-from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
-from pytest_failure_taxonomy.report.load import parse_report
+from pytest_failure_taxonomy.report.load import (
+    as_json,
+    parse_report,
+    refuse_bad_benches,
+)
+from pytest_failure_taxonomy.report.model import SCHEMA_VERSION
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.rules.files import load_rules
 from pytest_failure_taxonomy.survive.complete import complete_run, end_of_process
@@ -60,7 +64,7 @@ def report(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     with suppress(ReportError):
         model = load_report(path)
-        again = json.dumps(model.model_dump(mode="json", by_alias=True)).encode("ascii")
+        again = json.dumps(as_json(model)).encode("ascii")
         assert parse_report(again, "again") == model
         _complete(path, model.run.id, b"", b"")
 
@@ -112,7 +116,9 @@ def faces(data: bytes, folder: Path) -> None:
     """Show a report in every format: each is made of any report that can be loaded."""
     del folder
     with suppress(ReportError):
-        loaded = parse_report(data, "given").model_dump(mode="json", by_alias=True)
+        report = parse_report(data, "given")
+        refuse_bad_benches(report, "given")
+        loaded = as_json(report)
         for name in FORMATS:
             render(name, loaded)
         assert render_for_agents(loaded).startswith("format: ")

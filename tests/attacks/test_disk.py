@@ -23,7 +23,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut, own_extension
+from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut
 from pytest_failure_taxonomy.report.write import (
     MAX_NAME_BYTES,
     encode,
@@ -160,9 +160,7 @@ def hidden_in(folder: Path) -> list[str]:
 
 def faults_of(report: dict[str, Any]) -> str:
     """Return what a report says of our own faults, in one text."""
-    return "\n".join(
-        report["extensions"].get("pytest_failure_taxonomy", {}).get("faults", ())
-    )
+    return "\n".join(report["faults"])
 
 
 # A disk without room.
@@ -498,7 +496,7 @@ def test_a_report_is_cut_to_fit(size: int) -> None:
     kept = sum(failure["traceback"] is not None for failure in part["failures"])
     assert kept + part["limits"]["tracebacks_omitted"] == len(part["failures"])
     assert part["failures"] or size < 20_000
-    lacks = "; it lacks order, distributions" in own_extension(part)["faults"][0]
+    lacks = "; it lacks order, distributions" in part["faults"][0]
     assert (part["order"] is None) is lacks is (size < 10_000_000)
 
 

@@ -208,7 +208,7 @@ def test_foreign_files_in_a_record_stay(dead: Dead, loot: Path) -> None:
     (line,) = told(run)
     stays = f"{dead.record} stays: it holds what no record has (gw0/mine, gw2, gwx and 3 more)"
     assert line == f"failure-taxonomy: {stays}"
-    assert stays in dead.read()["extensions"]["pytest_failure_taxonomy"]["faults"]
+    assert stays in dead.read()["faults"]
     left = {str(path.relative_to(dead.record)) for path in dead.record.rglob("*")}
     assert left == {
         *("notes.txt", "mine", "mine/deep", "mine/deep/file", "gw0", "gw0/mine"),
@@ -596,7 +596,7 @@ def test_an_event_of_another_hand_is_left_out(dead: Dead) -> None:
         )
     report = complete_run(dead.report, dead.run_id, VANISHED)
     assert report is not None
-    faults = report["extensions"]["pytest_failure_taxonomy"]["faults"]
+    faults = report["faults"]
     assert "2 of the record's events can't be understood" in faults
     assert [failure["nodeid"] for failure in report["failures"]] == [
         "test_it.py::test_fails"
@@ -681,7 +681,7 @@ def test_any_change_of_a_record(
     if report is None or record.exists():
         # It stays where no report could be made of it, or none that is complete.
         assert record.exists()
-        assert report is None or "the record lacks" in json.dumps(report["extensions"])
+        assert report is None or "the record lacks" in json.dumps(report["faults"])
     if report is not None:
         assert report == json.loads((folder / REPORT).read_bytes())
         assert_valid_report(report)

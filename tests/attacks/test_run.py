@@ -183,7 +183,7 @@ def test_the_plugins_words_do_not_change_it_either(
     ours = shlex.join(pytest_command(SWITCH))
     conftest = tmp_path / "conftest.py"
     run = run_child(tmp_path, ["sh", "-c", f"{ours} {streams}"])
-    assert "ValueError: no" in str(run.report()["extensions"])
+    assert "ValueError: no" in str(run.report()["faults"])
     conftest.unlink()
     assert run.status == run_child(tmp_path, ["sh", "-c", f"{plain} {streams}"]).status
 
@@ -446,9 +446,7 @@ def test_it_is_told(tmp_path: Path, bare: str) -> None:
     )
     report = run.report(completeness="reconstructed")
     assert "collection.error" in report["verdict"]["ambiguous"]
-    assert report["extensions"]["pytest_failure_taxonomy"]["faults"] == [
-        line.removeprefix("failure-taxonomy: ")
-    ]
+    assert report["faults"] == [line.removeprefix("failure-taxonomy: ")]
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def write_trials(folder: Path, trials: int) -> None:
             "subtask": f"task-{number % 500}",
             "approach": f"system-{number // 500 % 4}",
         }
-        report["extensions"]["pytest_failure_taxonomy"] = {"attempt": attempt}
+        report["attempt"] = attempt
         place = folder / f"task-{number % 500}" / f"trial-{number}"
         place.mkdir(parents=True)
         (place / "failure-report.json").write_text(json.dumps(report))

@@ -14,7 +14,7 @@ import pytest
 from pytest_failure_taxonomy import FailureReason, Stage
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
-from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report import build, model
 from pytest_failure_taxonomy.survive.machine import ci_providers
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
@@ -477,8 +477,8 @@ def test_the_caps_are_documented() -> None:
 def test_the_names_and_ids_are_documented() -> None:
     """The page of the report gives the schema's id and version, and pytest's names of the codes."""
     text = read_page(REPORT_PAGE)
-    assert f"`{build.SCHEMA_ID}`" in text
-    assert f"schema version {build.SCHEMA_VERSION}." in text
+    assert f"`{model.SCHEMA_ID}`" in text
+    assert f"schema version {model.SCHEMA_VERSION}." in text
     names = ", ".join(f"`{name}`" for name, _ in PYTEST_EXIT_CODES.values() if name)
     assert names in section(text, "exit")
 

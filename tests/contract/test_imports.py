@@ -137,15 +137,15 @@ def test_what_is_allowed_is_used() -> None:
     assert used >= PURE
 
 
-def test_the_report_meets_the_bench_in_its_models() -> None:
-    """No module of the report imports another one of the bench."""
+def test_the_report_knows_no_bench() -> None:
+    """No module of the report imports one of the bench."""
     of_bench = {
         name
         for path in modules_below("report")
         for name in imports_in(path.read_text("utf-8"))
         if name.startswith(f"{PACKAGE}.bench")
     }
-    assert of_bench == {f"{PACKAGE}.bench.models"}
+    assert of_bench == set()
 
 
 @pytest.mark.parametrize("package", [PACKAGE, f"{PACKAGE}.bench"])
@@ -189,4 +189,4 @@ def test_classify_imports_little(tmp_path: Path) -> None:
     child = run_child(tmp_path, [sys.executable, "-c", CLASSIFY])
     modules = json.loads(child.stderr)
     assert f"{PACKAGE}.logs.log_answer" in modules
-    assert len(modules) <= 40
+    assert len(modules) <= 41

@@ -830,6 +830,13 @@ def _check_place(
         yield f"pytest does not show {place['path']}:{place['line']}"
 
 
+_UNUSUAL: Final = (
+    *("notes", "faults", "attributions", "attempt", "known", "trial", "merged"),
+    *("session_exit_code", "is_unannotated", "extensions"),
+)
+"""Fields that are empty in the report of an ordinary run."""
+
+
 def _check_verdict(comparison: Comparison, broken: Break | None) -> Iterator[str]:
     verdict = comparison.report["verdict"]
     lines = comparison.verdict_lines
@@ -837,14 +844,8 @@ def _check_verdict(comparison: Comparison, broken: Break | None) -> Iterator[str
         yield f"{len(lines)} lines on the terminal"
     if (verdict is None) != (comparison.ours.exit_code == 0):
         yield f"exit status {comparison.ours.exit_code}, and the verdict is {verdict}"
-    extensions = comparison.report["extensions"]
-    told = {
-        name: extensions[name]
-        for name in extensions
-        if name != "pytest_failure_taxonomy"
-    }
-    told |= extensions.get("pytest_failure_taxonomy", {})
-    told.pop("redacted", None)  # addresses in node ids, with made-up passwords
+    report = comparison.report
+    told = {name: report[name] for name in _UNUSUAL if report[name]}
     if told:
         yield f"extensions: {told}"
     if broken is None:

@@ -98,7 +98,7 @@ def counted(report: dict[str, Any]) -> dict[str, int]:
 
 def notes_of(report: dict[str, Any]) -> str:
     """Return the notes of a report, as one text."""
-    return " ".join(report["extensions"]["pytest_failure_taxonomy"]["notes"])
+    return " ".join(report["notes"])
 
 
 PYTESTS_LAST_LINE: Final = {

@@ -53,7 +53,7 @@ def reports_in(folder: Path) -> dict[str, dict[str, Any]]:
 
 def trial_of(report: dict[str, Any]) -> dict[str, Any]:
     """Return what a report says of the harness."""
-    told: dict[str, Any] = report["extensions"]["pytest_failure_taxonomy"]["trial"]
+    told: dict[str, Any] = report["trial"]
     return told
 
 
@@ -91,10 +91,9 @@ def test_trials_of_terminal_bench(tmp_path: Path, call: Callable[..., Said]) -> 
     ]
     assert failed["run"]["started_at"] == "2026-01-02T03:04:05.000Z"
     assert failed["run"]["duration_seconds"] == 60.5
-    own = failed["extensions"]["pytest_failure_taxonomy"]
     system = "terminus (anthropic/sonnet)"
-    assert own["attempt"] == {"subtask": "failed", "approach": system}
-    assert own["trial"]["told"]["failure_mode"] == "unset"
+    assert failed["attempt"] == {"subtask": "failed", "approach": system}
+    assert failed["trial"]["told"]["failure_mode"] == "unset"
     said = "2 of 3 tests failed, and the agent used up its time limit, 3 causes"
     assert reports["slow"]["verdict"]["message"] == said
     assert [held["kind"] for held in reports["slow"]["reasons"]] == [
@@ -224,7 +223,7 @@ def test_trials_of_swe_bench(tmp_path: Path, call: Callable[..., Said]) -> None:
         "nightly",
         None,
     )
-    note = reports["others-fail-1"]["extensions"]["pytest_failure_taxonomy"]["notes"]
+    note = reports["others-fail-1"]["notes"]
     assert "2 tests failed that swe-bench does not count" in note
 
 
@@ -835,9 +834,7 @@ def test_attempts_are_merged_by_task(tmp_path: Path, call: Callable[..., Said]) 
     assert second.name.startswith("b_c-")
     report = json.loads(first.read_text())
     assert_valid_report(report)
-    assert (
-        "attempt" not in report["extensions"]["pytest_failure_taxonomy"]
-    )  # they are two
+    assert report["attempt"] is None  # they are two
     shown = call("show", first).out
     assert "run, a.1-of-5.run: no failure" in shown
     said = "1 test failed: terminal-bench says that it failed, and nothing says why: test_greets"
@@ -856,9 +853,7 @@ def test_attempts_are_merged_by_task(tmp_path: Path, call: Callable[..., Said]) 
         "",
     )
     assert sorted(out.iterdir()) == [first, second]
-    runs = json.loads(first.read_text())["extensions"]["pytest_failure_taxonomy"][
-        "merged"
-    ]["runs"]
+    runs = json.loads(first.read_text())["merged"]["runs"]
     assert {each["attempt"]["trial"] for each in runs} == {
         f"a.{n}-of-5.run" for n in (1, 2, 3)
     }

@@ -63,10 +63,7 @@ def test_the_harness_solves_its_task(
     ]
     merged = json.loads((folder / "attempt-4.json").read_text())
     assert merged["verdict"] is None
-    stages = [
-        run["run"]["stage"]
-        for run in merged["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
-    ]
+    stages = [run["run"]["stage"] for run in merged["merged"]["runs"]]
     assert stages == [
         "git_clone",
         "git_checkout",

@@ -357,7 +357,7 @@ def write_trial(number: int, task: str, system: str, end: str) -> str:
     if end != "passed":
         report["verdict"]["charge_to"] = end
     attempt = {"subtask": task, "approach": system}
-    report["extensions"]["pytest_failure_taxonomy"] = {"attempt": attempt}
+    report["attempt"] = attempt
     path.write_text(json.dumps(report))
     return str(path)
 

@@ -12,12 +12,15 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.report.merging import merge_reports
+from pytest_failure_taxonomy.report.model import SCHEMA_ID
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     ProcessExit,
     SeenStall,
     Stall,
 )
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import make_failure, make_full_run, make_report, make_run
 
@@ -164,6 +167,9 @@ def test_all_of_it(shell: Shell) -> None:
         "runs": 14,
         "last_passed_commit": "abc1234",
         "distributions_changed": None,
+        "first_commit": None,
+        "flaky_failures": 0,
+        "flaky_runs": 0,
     }
     report["limits"]["failures_omitted"] = 7
     lines = shell.show(report, "--all").out.splitlines()
@@ -193,24 +199,16 @@ def test_all_of_it(shell: Shell) -> None:
 
 
 def test_the_runs_that_a_report_was_merged_from(shell: Shell) -> None:
-    """Each is told with its own verdict, also where somebody has written nonsense there."""
-    setup = {
-        "reason": "SETUP_FAILED",
-        "kind": "stage.setup_failed",
-        "message": "the setup failed",
-    }
-    runs: list[object] = [
-        {"run": {"stage": "setup"}, "verdict": setup},
-        {"run": {"shard": {"index": 2, "total": 4}}, "verdict": None},
-        {"run": {"stage": 3, "shard": []}, "verdict": HOSTILE},
-        "nothing",
-    ]
-    report = make_report()
-    extensions = report["extensions"]
-    extensions["pytest_failure_taxonomy"] = {"merged": {"runs": runs}}
+    """Each is told with its own verdict; nonsense in an old report is refused."""
+    setup = make_report(make_run(stage=Stage.SETUP))
+    setup["run"]["id"] = "a" * 32
+    report = merge_reports([setup, make_report()])
+    failed, passed = report["merged"]["runs"][::-1]
+    passed["run"]["shard"] = {"index": 2, "total": 4}
+    failed["verdict"]["message"] = HOSTILE
     out = shell.show(report).out
-    assert "setup: the setup failed [SETUP_FAILED stage.setup_failed]\n" in out
-    assert "shard 2 of 4: no failure\n" in out
+    assert f"{failed['verdict']['kind']}]\n" in out
+    assert "setup, shard 2 of 4: no failure\n" in out
     assert "\x1b" not in out
     nonsense: tuple[object, ...] = (
         *(
@@ -223,11 +221,11 @@ def test_the_runs_that_a_report_was_merged_from(shell: Shell) -> None:
         ),
         *({"attributions": 3}, {"attributions": [3, {"rule": {}, "owner": {}}]}),
     )
-    for each in nonsense:
-        extensions["pytest_failure_taxonomy"] = each
-        assert shell.show(report, "--all").code == 1
-        green = {**make_report(make_run()), "extensions": extensions}
-        assert shell.show(green, "--all").code == 0
+    versions = {"$schema": SCHEMA_ID.replace("1.3", "1.2"), "schema_version": "1.2"}
+    for own in nonsense:
+        extensions = {"extensions": {"pytest_failure_taxonomy": own}}
+        refused = shell.show({**make_report(), **extensions, **versions}, "--all").code
+        assert refused == (2 if own and isinstance(own, dict) else 1)
 
 
 def test_text_that_would_take_over_the_terminal(shell: Shell) -> None:

@@ -101,6 +101,9 @@ def one_failure() -> dict[str, Any]:
         "runs": 14,
         "last_passed_commit": "4f2a9c17d0b35e0c8a7f1122334455667788990a",
         "distributions_changed": None,
+        "first_commit": None,
+        "flaky_failures": 0,
+        "flaky_runs": 0,
     }
     return report
 
@@ -136,6 +139,9 @@ def many(failed: int = 2_000, total: int = 10_000) -> dict[str, Any]:
             "runs": 0 if state == "new" else 23,
             "last_passed_commit": None,
             "distributions_changed": None,
+            "first_commit": None,
+            "flaky_failures": 0,
+            "flaky_runs": 0,
         }
     return report
 

@@ -8,17 +8,14 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from pytest_failure_taxonomy.report.build import (
-    NO_PROOF,
-    OWN_NAME,
-    SCHEMA_ID,
-    build_report,
-)
-from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.build import NO_PROOF, build_report
+from pytest_failure_taxonomy.report.load import as_json, decode_report
+from pytest_failure_taxonomy.report.model import CODEC, SCHEMA_ID, FailureReport
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ContinuousIntegration,
@@ -32,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunError,
     RunEvidence,
+    Surroundings,
     TestFailure,
     WorkerEnd,
 )
@@ -185,26 +183,43 @@ def make_report(run: RunEvidence | None = None, **given: Any) -> dict[str, Any]:
 
 
 def extensions_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extensions of a report, without what a command that repeats its run needs."""
-    extensions = dict(report["extensions"])
-    own = dict(extensions.pop(OWN_NAME, {}))
-    own.pop("surroundings", None)
-    return {**extensions, OWN_NAME: own} if own else extensions
+    """Return what a report says that one of an ordinary run does not, by field."""
+    names = (
+        *("notes", "faults", "attributions", "repository", "attempt", "known", "trial"),
+        *("merged", "session_exit_code", "redacted", "is_unannotated"),
+    )
+    fields = {name: report[name] for name in names if report[name]}
+    return {**report["extensions"], **fields}
 
 
-def assert_valid_report(report: object) -> FailureReport:
-    """Check a report's JSON against the packaged schema and the model, which must give it back."""
+NO_SURROUNDINGS: Final[Mapping[str, Any]] = MappingProxyType(
+    CODEC.encode(Surroundings())
+)
+NO_HISTORY: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "state": "new",
+        "first_seen": None,
+        "runs": 0,
+        "last_passed_commit": None,
+        "distributions_changed": None,
+        "first_commit": None,
+        "flaky_failures": 0,
+        "flaky_runs": 0,
+    }
+)
+"""What a history says of a cause that it does not know."""
+
+
+def assert_valid_report(report: dict[str, Any]) -> FailureReport:
+    """Check a report's JSON against the packaged schema and the values, which give it back."""
     problems = [
         f"{problem.json_path}: {problem.message}"
         for problem in _validator().iter_errors(report)
     ]
     assert problems == []
-    model = FailureReport.model_validate_json(json.dumps(report))
-    again = model.model_dump(mode="json", by_alias=True)
-    assert json.dumps(again) == json.dumps(report), (
-        "the model gives back something else"
-    )
-    return model
+    loaded = decode_report(json.loads(json.dumps(report)))
+    assert json.dumps(as_json(loaded)) == json.dumps(report)
+    return loaded
 
 
 def read_report(path: Path) -> dict[str, Any]:

@@ -62,5 +62,5 @@ def test_a_rule_decides(runs: PytestRuns) -> None:
     run = runs.run("--failure-taxonomy-rules=rules.yaml")
     assert run.exit_status == 1
     assert run.report["verdict"]["charge_to"] == "environment"
-    (said,) = run.report["extensions"]["pytest_failure_taxonomy"]["attributions"]
+    (said,) = run.report["attributions"]
     assert said["charge_to"] == "environment"

@@ -244,7 +244,7 @@ def test_failures_that_a_plugin_forgives(runs: PytestRuns) -> None:
     assert [failure["nodeid"] for failure in run.report["failures"]] == [
         "test_it.py::test_it"
     ]
-    (fault,) = run.report["extensions"]["pytest_failure_taxonomy"]["faults"]
+    (fault,) = run.report["faults"]
     assert fault == (
         "pytest ended with exit code 0, so this is no verdict: "
         "assert 0: test_it (test_it.py:1) (test.failed)"

@@ -51,8 +51,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 def faults_in(report: dict[str, Any]) -> list[str]:
     """Return what the report says of faults of ours."""
-    own = report["extensions"].get("pytest_failure_taxonomy", {})
-    faults: list[str] = own.get("faults", [])
+    faults: list[str] = report["faults"]
     return faults
 
 

@@ -112,7 +112,7 @@ def test_a_fork_that_comes_back(runs: PytestRuns) -> None:
     assert run.exit_status == 0
     assert run.report["verdict"] is None
     assert run.report["summary"]["passed"] == 3
-    assert TWICE in str(run.report["extensions"])
+    assert TWICE in str(run.report["notes"])
     (said,) = [line for line in run.stdout if TWICE in line]
     # What the child prints may stand before it in the line.
     assert "failure taxonomy: no failure (3 passed); " in said
@@ -139,7 +139,7 @@ def test_a_child_that_ends_is_none(runs: PytestRuns) -> None:
     runs.write({"test_it.py": f"import os\ndef test_it(): {body}\n"})
     run = runs.run()
     assert run.exit_status == 0
-    assert "forked" not in str(run.report["extensions"])
+    assert "forked" not in str(run.report["notes"])
 
 
 def test_a_working_folder_that_a_test_deleted(runs: PytestRuns) -> None:

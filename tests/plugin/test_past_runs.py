@@ -431,10 +431,7 @@ def test_shards_of_real_runs_are_merged(
     assert [held["kind"] for held in report["reasons"]][-1] == "shard.missing"
     assert [each["nodeid"] for each in report["in_flight"]] == ["test_die.py::test_die"]
     assert report["summary"]["passed"] == 3
-    shards = [
-        run["run"]["shard"]["index"]
-        for run in report["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
-    ]
+    shards = [run["run"]["shard"]["index"] for run in report["merged"]["runs"]]
     assert shards == [1, 2]
 
 

@@ -275,12 +275,11 @@ def test_where_pytest_was_started(
 ) -> None:
     """The folder is told where it is not the root directory."""
     write(runs, "assert 0")
-    own = runs.run().report["extensions"]["pytest_failure_taxonomy"]
-    assert (own["surroundings"]["folder"], own["surroundings"]["path"]) == (None, ".")
+    around = runs.run().report["surroundings"]
+    assert (around["folder"], around["path"]) == (None, ".")
     (runs.path / "inner").mkdir()
     monkeypatch.chdir(runs.path / "inner")
     runs.run_unchecked(
         "--failure-taxonomy-report=../failure-report.json", "../test_it.py"
     )
-    own = runs.read_report()["extensions"]["pytest_failure_taxonomy"]
-    assert own["surroundings"]["folder"] == str(runs.path / "inner")
+    assert runs.read_report()["surroundings"]["folder"] == str(runs.path / "inner")

@@ -94,7 +94,7 @@ def test_no_secret_is_in_a_report(
         next(line for line in run.stdout if "why this run failed" in line)
     )
     assert secrets_in("\n".join(run.stdout[first:])) == []
-    removed = run.report["extensions"]["pytest_failure_taxonomy"]["redacted"]
+    removed = run.report["redacted"]
     assert {"github-token", "url-password", "env:OUR_API_KEY"} <= removed.keys()
     messages = [failure["exception"]["message"] for failure in run.report["failures"]]
     assert (
@@ -130,7 +130,7 @@ def test_a_secret_argument_of_its_own_goes(runs: PytestRuns, workers: int) -> No
     assert shown in args
     assert "just a word" not in json.dumps(run.report)
     assert secrets_in(json.dumps(run.report)) == []
-    removed = run.report["extensions"]["pytest_failure_taxonomy"]["redacted"]
+    removed = run.report["redacted"]
     assert removed == {"password": 1, "token": 1}
 
 
@@ -159,16 +159,13 @@ def test_what_a_hook_adds_is_searched(runs: PytestRuns) -> None:
         "    return {'ours': {'password': 'hunter2-x', 'log': 'sent ' + token, 'n': [1, token]}}\n"
     )
     runs.write({"conftest.py": hook, "test_it.py": "def test_it(): assert 0\n"})
-    extensions = runs.run().report["extensions"]
-    assert extensions["ours"] == {
+    report = runs.run().report
+    assert report["extensions"]["ours"] == {
         "password": "[REDACTED:field]",
         "log": "sent [REDACTED:github-token]",
         "n": [1, "[REDACTED:github-token]"],
     }
-    assert extensions["pytest_failure_taxonomy"]["redacted"] == {
-        "field": 1,
-        "github-token": 2,
-    }
+    assert report["redacted"] == {"field": 1, "github-token": 2}
 
 
 def test_more_secrets(runs: PytestRuns) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.build import OWN_NAME
 from tests.helpers.children import SWITCH, ChildRun, run_pytest
 from tests.helpers.reports import extensions_of
 
@@ -265,7 +264,7 @@ def test_the_coverage_threshold(tmp_path: Path, plugin: str, words: str) -> None
     assert run.told[1].endswith(f" [TESTS_FAILED {kind}]")
     assert words in run.told[1]
     uncounted = ["pytest has counted 1 failure that no test has reported"]
-    notes = {} if words.startswith("coverage") else {OWN_NAME: {"notes": uncounted}}
+    notes = {} if words.startswith("coverage") else {"notes": uncounted}
     assert extensions_of(run.report()) == notes
 
 

@@ -5,6 +5,7 @@ They are pydantic models because files and rubrics fill them. They are immutable
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -18,6 +19,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
+    ValidationError,
     model_validator,
 )
 
@@ -818,6 +820,29 @@ class BenchRunReport(ClosedModel):
     """Which part of the task class the run was; null for all of it, also where shards were joined
     to that."""
 
+
+def problems_of_report(row: Any) -> list[tuple[tuple[int | str, ...], str, Any]]:
+    """Return what is wrong with a task class's report in JSON: path, words, what stands there."""
+    try:
+        BenchRunReport.model_validate_json(json.dumps(row))
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        return [
+            (
+                problem["loc"],
+                _WORDS.get(problem["type"], problem["msg"]),
+                problem["input"],
+            )
+            for problem in problems
+        ]
+    return []
+
+
+_WORDS: Final = {
+    "missing": "is missing",
+    "extra_forbidden": "is no key of this object",
+}
+"""Our words for pydantic's sorts of errors, where its own don't fit a file."""
 
 PARTIAL: Final = "partial:"
 """How the id of a run begins in its report if the run was stopped."""

@@ -56,11 +56,17 @@ def load(
         path: of the report.
         watchers: that may still complete it; looked for by default.
     """
-    from pytest_failure_taxonomy.report.load import load_report  # slow
+    from pytest_failure_taxonomy.report.load import (
+        as_json,
+        load_report,
+        refuse_bad_benches,
+    )
     from pytest_failure_taxonomy.survive import complete
 
     complete.wait_for_watcher(path, watchers=watchers)
-    return load_report(path).model_dump(mode="json", by_alias=True)
+    report = load_report(path)
+    refuse_bad_benches(report, str(path))
+    return as_json(report)
 
 
 def reports_in(path: Path, problems: list[str], others: list[str]) -> Iterator[Path]:
@@ -120,11 +126,17 @@ def show(options: argparse.Namespace) -> int:
             "show: --format agent is one answer; leave it out with --all, --json or --retryable"
         )
     if options.report == content.STDIN:
-        from pytest_failure_taxonomy.report.load import parse_report
+        from pytest_failure_taxonomy.report.load import (
+            as_json,
+            parse_report,
+            refuse_bad_benches,
+        )
 
         with content.open_stdin(ReportError) as stdin:
             given = stdin.read(MAX_REPORT_BYTES + 1)
-        report = parse_report(given, "stdin").model_dump(mode="json", by_alias=True)
+        loaded = parse_report(given, "stdin")
+        refuse_bad_benches(loaded, "stdin")
+        report = as_json(loaded)
     else:
         report = load(Path(options.report))
     if options.retryable:

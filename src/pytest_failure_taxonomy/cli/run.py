@@ -23,7 +23,6 @@ from pytest_failure_taxonomy.errors import (
     SettingsError,
 )
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
-from pytest_failure_taxonomy.report.build import own_extension
 from pytest_failure_taxonomy.report.write import (
     refuse_special_file,
     remove_report,
@@ -254,8 +253,8 @@ def _status_behind(report: dict[str, Any]) -> int:
     """Return the status that a pytest should have ended with instead of 0; 0 if none."""
     if report["exit"]["code"] != 0 or report["run"]["stage"] == Stage.BASELINE_RUN:
         return 0
-    status = own_extension(report).get("session_exit_code")
-    if isinstance(status, int) and status:
+    status: int | None = report["session_exit_code"]
+    if status:
         tell(
             f"run: pytest's session ended with status {status}, and only its process with 0"
         )

@@ -189,21 +189,29 @@ def parse_json(data: bytes | str) -> Any:
         raise WrongError("nested too deep", _FLATTER) from None
 
 
-def parse_value(text: str, right: str = "write one JSON object a line") -> Any:
-    """Return the value of a JSON text that can be written as JSON in UTF-8 again, at any place.
+def parse_value(
+    data: bytes | str,
+    right: str = "write one JSON object a line",
+    *,
+    max_depth: int = MAX_DEPTH,
+) -> Any:
+    """Return what JSON says that can be written as JSON in UTF-8 again, at any place.
 
     Args:
-        text: The text.
+        data: The JSON; bytes are UTF-8.
         right: What would be right, for the message about what is not JSON.
+        max_depth: How deep it may be nested.
 
     Raises:
         WrongError: As `parse_json`; or it is nested too deep, or holds an unpaired surrogate.
     """
     try:
-        value = parse_json(text)
+        value = parse_json(data)
     except WrongError as error:
         raise WrongError(error.what, error.right or right) from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    text = data if isinstance(data, str) else data.decode("utf-8")
+    is_large = text.count("[") + text.count("{") > max_depth
+    if is_large and _depth(value) > max_depth:
         raise WrongError("nested too deep", _FLATTER)
     if _SURROGATE.search(text) is not None:
         try:

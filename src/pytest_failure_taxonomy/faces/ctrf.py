@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
-from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -63,15 +62,12 @@ def render(report: JSONObject) -> str:
         datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1000
     )
     tests = list(_tests(report, started_at, run_id))
-    own, lacks = (
-        build.own_extension(report),
-        [] if report["tests"] is not None else [WITHOUT_TESTS],
-    )
+    lacks = [WITHOUT_TESTS] if report["tests"] is None else []
     of_session = {  # what is true of the run as a whole and of no single test
         "stage": report["run"]["stage"],
         **{name: report[name] for name in _OF_SESSION},
-        "notes": [*build.texts_at(own, "notes"), *lacks],
-        "faults": build.texts_at(own, "faults"),
+        "notes": [*report["notes"], *lacks],
+        "faults": report["faults"],
     }
     around = report["environment"]
     git, job, shard = around["git"] or {}, around["ci"] or {}, report["run"]["shard"]
@@ -104,10 +100,8 @@ def render(report: JSONObject) -> str:
 
 def _run_id(report: JSONObject) -> str:
     """Return the id of the run; shards of one CI job and what is merged of them have the same."""
-    merged = build.objects_at(
-        build.object_at(build.own_extension(report), "merged"), "runs"
-    )
-    runs = [build.object_at(each, "run") for each in merged] or [report["run"]]
+    merged = report["merged"] or {"runs": []}
+    runs = [part["run"] for part in merged["runs"]] or [report["run"]]
     job = report["environment"]["ci"] or {}
     if job.get("run_id") is None or not all(run.get("shard") for run in runs):
         return str(report["run"]["id"])

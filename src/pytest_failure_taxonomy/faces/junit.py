@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import summary
-from pytest_failure_taxonomy.report.build import JSONObject, own_extension, texts_at
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.frames import code_of
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
@@ -158,7 +158,7 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
     }
     if report["tests"] is None:
         given["note"] = "tests that passed are counted in the report, and not listed"
-    for number, note in enumerate(texts_at(own_extension(report), "notes"), 1):
+    for number, note in enumerate(report["notes"], 1):
         given[f"note.{number}"] = note
     _fill(suite, given)
 

@@ -13,8 +13,6 @@ from pytest_failure_taxonomy.history.tables import ATTEMPTS, clean_text, started
 from pytest_failure_taxonomy.logs.log_lines import marker_in
 from pytest_failure_taxonomy.report.build import (
     baseline_commit,
-    object_at,
-    own_extension,
 )
 from pytest_failure_taxonomy.report.summary import traits_of
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
@@ -170,9 +168,9 @@ def _traits_of(
 
 def add_attempt_of(connection: Connection, report: Mapping[str, Any]) -> None:
     """Record the attempt that a run says it was, within the transaction that takes the run in."""
-    said = object_at(own_extension(report), "attempt")
-    subtask, approach = said.get("subtask"), said.get("approach")
-    if isinstance(subtask, str) and isinstance(approach, str) and subtask and approach:
+    attempt = report["attempt"]
+    if attempt is not None and attempt["subtask"] and attempt["approach"]:
+        subtask, approach = attempt["subtask"], attempt["approach"]
         _record(connection, subtask, approach, None, report)
 
 
@@ -202,7 +200,7 @@ def _record(
         if run_id is None or each.run_id != run_id
     ]
     # A harness tries one system again and again on purpose.
-    is_trial = report is not None and "trial" in own_extension(report)
+    is_trial = report is not None and report["trial"] is not None
     earlier = [] if is_trial else [each.approach for each in tried]
     failure_type = reason = None
     if not success and verdict is not None:

@@ -907,10 +907,11 @@ def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str
 
 
 def _stored_proof(text: str) -> dict[str, Any]:
-    from pytest_failure_taxonomy.report.model import Proof  # slow, and rarely needed
+    from pytest_failure_taxonomy.report.model import CODEC
+    from pytest_failure_taxonomy.taxonomy.judgement import Proof
 
     stored = {**NO_PROOF, **json.loads(text)}  # whichever version has stored it
-    proof: dict[str, Any] = Proof.model_validate(stored).model_dump(mode="json")
+    proof: dict[str, Any] = CODEC.encode(CODEC.decode(Proof, stored))
     return proof
 
 

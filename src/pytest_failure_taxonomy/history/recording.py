@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.history import VERDICT
-from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.text import safe_text
 
@@ -31,10 +30,8 @@ _SCRIPT: Final = (
 )
 _TIME_IS_OVER: Final = "Timeout ("
 """How the stacks begin that faulthandler writes when it ends a process."""
-_STATE_FIELDS: Final = (
-    *("state", "first_seen", "runs", "last_passed_commit", "distributions_changed"),
-)
-"""What `groups[].history` has; the rest goes into our own extension."""
+_MORE_OF_STATE: Final = ("first_commit", "flaky_failures", "flaky_runs")
+"""What the state of a cause has of one of its groups."""
 _NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DATAFILE")
 """Variables by which coverage would measure that process, too."""
 MAX_WORDS: Final = 500
@@ -114,6 +111,8 @@ def _what_is_known(
     require_libraries()
     from pytest_failure_taxonomy.history.database import open_history
     from pytest_failure_taxonomy.history.questions import proofs_of, states_of
+    from pytest_failure_taxonomy.report.model import CODEC
+    from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory
 
     faulthandler.dump_traceback_later(seconds, exit=True)
     rootdir = report["run"]["invocation"]["rootdir"]
@@ -124,7 +123,8 @@ def _what_is_known(
             first_seen = (
                 None if first is None else f"{first.isoformat(timespec='seconds')}Z"
             )
-            states[name] = {**to_dict(state), "first_seen": first_seen}
+            fields = {**to_dict(state), "first_seen": first_seen}
+            states[name] = {key: fields[key] for key in CODEC.keys_of(GroupHistory)}
         said = {"states": states, "proofs": proofs_of(history, report)}
         _write_answer(report, **said)
         if adds:
@@ -156,24 +156,11 @@ def _write_answer(
 def _write_states(
     report: dict[str, Any], states: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    more = {}
     for group in report["groups"]:
-        state = states.get(group["fingerprint"])
-        if state is None:
-            continue
-        group["history"] = {name: state[name] for name in _STATE_FIELDS}
-        rest = {
-            name: each
-            for name, each in state.items()
-            if name not in _STATE_FIELDS and each
-        }
-        if rest:
-            more[group["fingerprint"]] = rest
-    if VERDICT in states:
-        more[VERDICT] = {name: each for name, each in states[VERDICT].items() if each}
-    if more:
-        report["extensions"].setdefault(OWN_NAME, {})["history"] = more
-    if report["verdict"] is not None:
+        group["history"] = states.get(group["fingerprint"], group["history"])
+    verdict = report["verdict"]
+    if verdict is not None:
+        verdict["history"] = states.get(VERDICT)
         _write_states_of_causes(report, states.get(VERDICT))
 
 
@@ -193,7 +180,7 @@ def _write_states_of_causes(
         if states:
             cause["history"] = _state_of_all(states)
         elif of_verdict is not None and cause["kind"] == verdict["kind"]:
-            cause["history"] = {name: of_verdict[name] for name in _STATE_FIELDS}
+            cause["history"] = dict(of_verdict)
         if (cause["history"] or {}).get("state") == "flaky":
             # A failed assertion fails again, unless its test is known to pass now and then.
             cause["retryable"] = True
@@ -210,6 +197,12 @@ def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = min(
         (each["first_seen"] for each in states if each["first_seen"]), default=None
     )
+    # The first one of which more is known.
+    known = next(
+        (each for each in states if each["first_commit"] or each["flaky_runs"]),
+        states[0],
+    )
+    more = {name: known[name] for name in _MORE_OF_STATE}
     return {
         "state": state,
         "first_seen": None if state == "new" else first,
@@ -225,4 +218,5 @@ def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             ),
             None,
         ),
+        **more,
     }

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from pytest_failure_taxonomy.report.build import object_at, own_extension
 from pytest_failure_taxonomy.text import bench_name
 
 METADATA: Final = sa.MetaData()
@@ -373,10 +372,8 @@ def project_of(report: Mapping[str, Any]) -> str:
     trial of a harness is of its task: tests and failures of two tasks have nothing in common, even
     where they are called the same.
     """
-    own = own_extension(report)
-    named = object_at(own, "trial").get("task") or object_at(own, "git").get(
-        "repository"
-    )
+    trial, repository = report["trial"] or {}, report["repository"] or {}
+    named = trial.get("task") or repository.get("name")
     rootdir = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/")
     name = named or rootdir.rstrip("/").rpartition("/")[2] or "unknown"
     return str(clean_text(str(name), _MAX_PROJECT))
@@ -457,7 +454,7 @@ class _Addition:
     ) -> None:
         self._connection = connection
         self._report = report
-        self._source = TRIAL if "trial" in own_extension(report) else source
+        self._source = source if report["trial"] is None else TRIAL
         self._at = started_at(report)
         self._project = _id_of_project(connection, report)
         self._number = 0
@@ -508,6 +505,7 @@ class _Addition:
         )
         shard, environment = run["shard"] or {}, report["environment"]
         git, ci = environment["git"] or {}, environment["ci"] or {}
+        repository = report["repository"] or {}
         storm, tests = storm_of(report)
         return self._insert(
             RUNS,
@@ -531,9 +529,7 @@ class _Addition:
             commit_id=clean_text(git.get("commit") or ci.get("commit"), 64),
             branch=clean_text(branch_of(report)),
             dirty=git.get("dirty"),
-            merge_base=clean_text(
-                object_at(own_extension(report), "git").get("merge_base"), 64
-            ),
+            merge_base=clean_text(repository.get("merge_base"), 64),
             ci_provider=clean_text(ci.get("provider"), 32),
             ci_run_id=clean_text(ci.get("run_id")),
             ci_job=clean_text(ci.get("job")),

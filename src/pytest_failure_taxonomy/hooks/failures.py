@@ -352,11 +352,12 @@ class ExceptionMemory:
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         self._received = None
         if sent is not None:
-            from pytest_failure_taxonomy.survive.reader import parse
+            from pytest_failure_taxonomy.report.codec import RECORD
 
             try:
                 found = json.loads(sent)
-                self._received = report, parse(Described, found["described"])
+                described = RECORD.decode(Described, found["described"])
+                self._received = report, described
                 self._learn(found["environment"])
             except Exception as error:  # noqa: BLE001 - the failure counts without it
                 self._faults.add("the description that a worker has sent", error)

@@ -491,10 +491,9 @@ class Run:
         removed = Counter(removed_from(json.dumps(extensions)))
         removed.subtract(before)
         if +removed:
-            own = extensions.setdefault(OWN_NAME, {})
-            own["redacted"] = dict(Counter(own.get("redacted", {})) + removed)
+            report["redacted"] = dict(Counter(report["redacted"]) + removed)
         if self.faults.messages:
-            extensions.setdefault(OWN_NAME, {})["faults"] = list(self.faults.messages)
+            report["faults"] = list(self.faults.messages)
 
     def _show(
         self, seen: evidence.RunEvidence, report: dict[str, Any], problem: str | None
@@ -760,9 +759,8 @@ def _search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
         "extensions": foreign,
     }  # numbers hold none but by chance
     report |= change_texts(report, redact, CLOSED_FIELDS) | kept
-    own = report["extensions"].setdefault(OWN_NAME, {})
-    own.pop("redacted", None)
-    own["redacted"] = dict(Counter(removed_from(json.dumps(report))))
+    report["redacted"] = {}
+    report["redacted"] = dict(Counter(removed_from(json.dumps(report))))
 
 
 def _coverage_shortfall(plugin: Any) -> str:

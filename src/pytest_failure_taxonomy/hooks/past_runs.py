@@ -11,7 +11,6 @@ from pytest_failure_taxonomy.faces.terminal import Line, notice
 from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.hooks.settings import Settings
 from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
-from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
@@ -83,7 +82,7 @@ class PastRuns:
     def add_to(self, report: dict[str, Any]) -> None:
         """Write into a report what is known of its failures, and record it in the history."""
         if self._known is not None:
-            report["extensions"].setdefault(OWN_NAME, {})["known"] = self._known
+            report["known"] = self._known
         if self._settings.history is not None and self._why_not is None:
             self._why_not = record_run(report, self._settings.history)
 

@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.documents.content import (
 )
 from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -153,9 +153,7 @@ def report_of(
     report = build.build_report(
         run, judge(run), context, completeness="reconstructed", redaction=redaction
     )
-    if told.notes:
-        own = report["extensions"].setdefault(OWN_NAME, {})
-        own["notes"] = [*own.get("notes", ()), *told.notes]
+    report["notes"] = [*report["notes"], *told.notes]
     return report
 
 

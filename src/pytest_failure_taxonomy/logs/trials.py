@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_failure_taxonomy.logs import foreign
 from pytest_failure_taxonomy.logs.log_answer import evidence_of_log
 from pytest_failure_taxonomy.logs.log_lines import open_log
-from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
+from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.causes import gather_causes
@@ -164,7 +164,7 @@ def report_of(
         redaction=redaction,
     )
     about = {name: getattr(trial, name) for name in _KEPT} | {"told": dict(trial.told)}
-    report["extensions"][OWN_NAME]["trial"] = change_texts(
+    report["trial"] = change_texts(
         about, lambda text: cap(encodable(redaction.redact(text)), MAX_TOLD)
     )
     return report, [*_differences(trial, seen, alone, report)]

@@ -35,7 +35,6 @@ from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.commands import lines_of, worded
 from pytest_failure_taxonomy.redaction.secrets import Secrets
-from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -385,7 +384,7 @@ class _Asked:
             lines = past.get(number) or filter(None, of_report)
             head = f"{number}. {cause.count:,} x {cause.text}"
             entries.append([head, f"key: {cause.key}", *lines])
-        known = build.object_at(build.own_extension(report), "known")
+        known = report["known"] or {}
         if words := accepted_words(report):
             notes.append(words)
         elif count := known.get("unknown_count"):

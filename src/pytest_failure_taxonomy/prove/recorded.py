@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Victim,
 )
 from pytest_failure_taxonomy.prove.rates import Count
-from pytest_failure_taxonomy.report.build import REDACTED, object_at, own_extension
+from pytest_failure_taxonomy.report.build import REDACTED
 from pytest_failure_taxonomy.report.reproduce import start_of_python
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
@@ -54,7 +54,7 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
         raise ExperimentError(
             "it does not say how pytest was called; give one that pytest wrote"
         )
-    around = object_at(own_extension(report), "surroundings")
+    around = report["surroundings"] or {}
     args = tuple(_without_ours(invocation["args"]))
     secret = next((each for each in args if REDACTED in each), None)
     if secret is not None:

@@ -70,13 +70,10 @@ def amend_report(
             if row["what"] == "shutdown"
         ),
     )
-    extensions = report["extensions"]
-    if end.code == 0:
-        own = {**build.own_extension(report), "session_exit_code": before}
-        extensions = {**extensions, build.OWN_NAME: own}
+    session_code = before if end.code == 0 else report["session_exit_code"]
     return {
         **build.with_stalls_at_end(report, stalls),
-        "extensions": extensions,
+        "session_exit_code": session_code,
         **judge_again([report], evidence, build.Limits()),
     }
 

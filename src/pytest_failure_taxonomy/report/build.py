@@ -1,8 +1,4 @@
-"""Build the report's JSON object, schema version 1.2, from evidence and judgement.
-
-This is plain data on purpose: the model in `model.py` says the same shape for readers, and the
-tests hold the two together, but importing pydantic would cost each run 50 ms or more.
-"""
+"""Build the report's JSON object from evidence and judgement."""
 
 from __future__ import annotations
 
@@ -13,6 +9,11 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy import VERSION
+from pytest_failure_taxonomy.report.model import (
+    PUBLISHED,
+    SCHEMA_ID,
+    SCHEMA_VERSION,
+)
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judgement import (
     PYTEST_EXIT_CODES,
@@ -20,7 +21,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Stage,
     Verdict,
 )
-from pytest_failure_taxonomy.taxonomy.values import to_dict, to_told
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 from pytest_failure_taxonomy.text import (
     CLOSED_FIELDS,
@@ -37,12 +38,7 @@ JSONObject = dict[str, Any]
 _T = TypeVar("_T")
 
 OWN_NAME: Final = "pytest_failure_taxonomy"
-"""Our own key among the `extensions`."""
-
-
-def own_extension(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what our own extension holds; in a report of anybody's it may be of any type."""
-    return object_at(report["extensions"], OWN_NAME)
+"""Our own key where other formats have room for extensions."""
 
 
 def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -76,11 +72,11 @@ def baseline_commit(report: Mapping[str, Any]) -> str | None:
 
     An attempt is a report that was merged from its stages.
     """
-    for run in objects_at(object_at(own_extension(report), "merged"), "runs"):
-        is_baseline = object_at(run, "run").get("stage") == Stage.BASELINE_RUN
-        commit = run.get("commit")
-        if is_baseline and run.get("verdict") is None and isinstance(commit, str):
-            return commit
+    merged = report["merged"] or {"runs": []}
+    for run in merged["runs"]:
+        is_baseline = run["run"]["stage"] == Stage.BASELINE_RUN
+        if is_baseline and run["verdict"] is None and run["commit"] is not None:
+            return str(run["commit"])
     return None
 
 
@@ -117,11 +113,6 @@ MAX_TRACEBACKS: Final = 4_000_000
 _MESSAGES: Final = frozenset({"message", "detail", "title", "what", "children"})
 _TRACEBACKS: Final = frozenset({"traceback", "stack"})
 """Names of fields whose texts are capped, in whichever object they stand."""
-_SHOWN: Final[Mapping[type, tuple[str, ...]]] = {
-    ev.RaisedException: ("type", "module", "message"),
-    ev.Stall: ("state", "seconds", "where", "stack", "children"),
-}
-"""What a report has of values of which it has not all."""
 
 
 def removed_from(text: str) -> list[str]:
@@ -154,14 +145,15 @@ class Limits:
         """The field `limits`."""
         self._characters_left = MAX_TRACEBACKS
 
-    def fields(self, found: Any, *names: str) -> JSONObject:
+    def fields(self, found: Any, *chosen: str) -> JSONObject:
         """Return fields of a value by their names as JSON, each capped as its name says.
 
         Args:
             found: the value.
-            names: of the fields, in the order of the report; without any, those that it shows.
+            chosen: names of the fields, in the order of the report; without any, those
+                that it shows.
         """
-        names = names or _SHOWN.get(type(found)) or found.__slots__
+        names = chosen or PUBLISHED.get(type(found)) or found.__slots__
         return {name: self.as_json(getattr(found, name), name) for name in names}
 
     def as_json(self, found: Any, name: str = "") -> Any:
@@ -295,14 +287,10 @@ def cut_to_fit(
         size: bytes.
         size_of: how many bytes a report takes.
     """
-    # Left out first is what has no cap: other plugins' extensions and the cases of a bench. So is
-    # what experiments alone need, if it is large.
-    extensions = report["extensions"]
-    own = own_extension(report)
-    left_out = [
-        *sorted(extensions.keys() - {OWN_NAME}),
-        *(["bench"] if report["bench"] else []),
-    ]
+    # Left out first is what has no cap: extensions and the cases of a bench. So is what
+    # experiments alone need, if it is large.
+    left_out = sorted(report["extensions"])
+    left_out += ["bench"] if report["bench"] else []
     environment = report["environment"]
     of_experiments = {
         "order": report["order"],
@@ -310,14 +298,11 @@ def cut_to_fit(
     }
     if size_of(of_experiments) > size // 8:
         left_out += of_experiments
-        report = {
-            **report,
-            "order": None,
-            "environment": {**environment, "distributions": None},
-        }
+        environment = {**environment, "distributions": None}
+        report = {**report, "order": None, "environment": environment}
     fault = f"{CUT}; it lacks {', '.join(left_out)}" if left_out else CUT
-    own = {**own, "faults": [*own.get("faults", ()), fault]}
-    report = {**report, "bench": [], "extensions": {OWN_NAME: own}}
+    faults = [*report["faults"], fault]
+    report = {**report, "bench": [], "faults": faults, "extensions": {}}
     for tracebacks, entries in (
         *((kept, None) for kept in (None, *_KEPT)),
         *((0, kept) for kept in _KEPT),
@@ -330,9 +315,7 @@ def cut_to_fit(
 
 def is_cut(report: JSONObject) -> bool:
     """Tell whether a report is one that was cut to fit."""
-    return any(
-        fault.startswith(CUT) for fault in own_extension(report).get("faults", ())
-    )
+    return any(fault.startswith(CUT) for fault in report["faults"])
 
 
 def _with_fewer(
@@ -387,8 +370,6 @@ def fit_benches(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return fitted
 
 
-SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.2"
-SCHEMA_VERSION: Final = "1.2"
 HEAD: Final[Mapping[str, Any]] = {
     "$schema": SCHEMA_ID,
     "schema_version": SCHEMA_VERSION,
@@ -396,7 +377,7 @@ HEAD: Final[Mapping[str, Any]] = {
 }
 """The first fields of every report that this version writes."""
 MAX_ATTRIBUTIONS: Final = 100
-"""How many attributions `extensions` lists."""
+"""How many attributions a report lists."""
 
 
 def build_report(
@@ -419,8 +400,15 @@ def build_report(
         redaction: removes secrets from every text.
     """
     limits = Limits(redaction, run.unrecorded)
-    counts = to_dict(run.counts)
-    warnings = counts.pop("warnings")
+    lost_files = run.unrecorded.collection_failures
+    summary = replace(
+        run.counts,
+        timed_out=sum(failure.timed_out for failure in judgement.failures),
+        crashed=sum(failure.crashed for failure in run.failures),
+        in_flight=len(run.in_flight),
+        not_run=len(run.not_run),
+        collection_errors=len(run.collection_failures) + lost_files,
+    )
     report: JSONObject = {
         "run": {
             **limits.fields(context, "id", "started_at", "duration_seconds"),
@@ -432,16 +420,7 @@ def build_report(
         "exit": exit_as_json(run, judgement),
         "verdict": verdict_as_json(judgement.verdict, limits),
         "reasons": reasons_as_json(judgement, limits),
-        "summary": {
-            **counts,
-            "timed_out": sum(each.timed_out for each in judgement.failures),
-            "crashed": sum(failure.crashed for failure in run.failures),
-            "in_flight": len(run.in_flight),
-            "not_run": len(run.not_run),
-            "collection_errors": len(run.collection_failures)
-            + run.unrecorded.collection_failures,
-            "warnings": warnings,
-        },
+        "summary": to_dict(summary),
         "failures": [
             {
                 **limits.fields(failure, "nodeid", "phase"),
@@ -458,8 +437,7 @@ def build_report(
             )
         ],
         "groups": [
-            {**limits.fields(group), "history": None}
-            for group in limits.listed("groups", judgement.groups)
+            limits.fields(group) for group in limits.listed("groups", judgement.groups)
         ],
         "causes": causes_as_json(judgement, limits),
         "collection_errors": [
@@ -510,7 +488,8 @@ def build_report(
         "bench": [],
         "environment": limits.as_json(context.environment),
         "limits": None,
-        "extensions": _own_extensions(run, judgement, context, faults, limits),
+        **_other_fields(run, judgement, context, faults, limits),
+        "extensions": {},
     }
     if run.mismatch is not None:
         from pytest_failure_taxonomy.taxonomy import mismatch
@@ -522,8 +501,7 @@ def build_report(
         }
         report["internal_errors"].append(error)
     report = limits.fit(report)
-    if limits.redacted:
-        report["extensions"].setdefault(OWN_NAME, {})["redacted"] = limits.redacted
+    report["redacted"] = limits.redacted
     if run.order is not None and (judgement.causes or run.failures):
         # After the search for secrets, which may stand among the numbers by chance.
         report["order"] = to_dict(run.order)
@@ -547,8 +525,7 @@ def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | Non
     """Return the field `verdict`."""
     if verdict is None:
         return None
-    codes = limits.fields(verdict, "reason", "kind")
-    return {**codes, "precedence": verdict.reason.precedence, **limits.fields(verdict)}
+    return limits.fields(verdict)
 
 
 def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
@@ -656,40 +633,36 @@ def _raised(
     }
 
 
-def _own_extensions(
+def _other_fields(
     run: ev.RunEvidence,
     judgement: Judgement,
     context: ev.RunContext,
     faults: Sequence[str],
     limits: Limits,
 ) -> JSONObject:
-    """Return what has no field of its own, under our own name; nothing in an ordinary run."""
-    repository = context.repository
-    counted = Counter(
-        [
-            failure.attributed
-            for failure in run.failures
-            if failure.attributed is not None
-        ]
-    )
+    """Return the fields that say nothing of an ordinary run."""
+    said = (failure.attributed for failure in run.failures)
+    counts = Counter(attributed for attributed in said if attributed is not None)
+    attributions = [
+        replace(attributed, count=count)
+        for attributed, count in counts.most_common(MAX_ATTRIBUTIONS)
+    ]
+    session_code = run.exit.session_code if run.exit.code == 0 else None
+    is_ordinary = context.surroundings == ev.Surroundings()
     own = {
-        "notes": list(judgement.notes),
-        "faults": [*faults, *judgement.faults],
-        "attributions": [  # each once with its count, most frequent first
-            {**to_told(said), "count": count}
-            for said, count in counted.most_common(MAX_ATTRIBUTIONS)
-        ],
-        "git": None
-        if repository is None
-        else {"repository": repository.name, "merge_base": repository.merge_base},
-        "attempt": limits.as_json(context.attempt),
-        "surroundings": limits.as_json(context.surroundings)
-        if context.surroundings != ev.Surroundings()
-        else None,
-        "session_exit_code": run.exit.session_code if run.exit.code == 0 else None,
+        "notes": judgement.notes,
+        "faults": (*faults, *judgement.faults),
+        "attributions": tuple(attributions),
+        "repository": context.repository,
+        "attempt": context.attempt,
+        "known": None,
+        "trial": None,
+        "merged": None,
+        "surroundings": None if is_ordinary else context.surroundings,
+        "session_exit_code": session_code or None,
     }
-    said = {name: each for name, each in own.items() if each}
-    return {OWN_NAME: said} if said else {}
+    fields = {name: limits.as_json(content) for name, content in own.items()}
+    return {**fields, "redacted": {}, "is_unannotated": False}
 
 
 def _seconds(value: float | None) -> float | None:

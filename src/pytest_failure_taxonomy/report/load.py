@@ -1,62 +1,99 @@
-"""Read a report from a file that anybody may have written, and refuse all else.
-
-The standard library parses first, because it refuses what pydantic's parser lets pass.
-"""
+"""Read a report of any version from a file that anybody may have written."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Sequence
+from importlib import import_module
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-from pydantic import ValidationError
+from typing import Any, Final
 
 from pytest_failure_taxonomy.documents.content import (
     MAX_WORD,
-    parse_json,
+    parse_value,
     path_words,
     read_input,
     refusal,
 )
 from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS, WrongError
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report import codec
 from pytest_failure_taxonomy.report.amend import causes_of_groups
-from pytest_failure_taxonomy.report.build import (
-    MAX_REPORT_BYTES,
+from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.codec import Codec, DecodeError, Fields, Problem
+from pytest_failure_taxonomy.report.model import (
+    CODEC,
+    PUBLISHED,
     SCHEMA_ID,
     SCHEMA_VERSION,
+    CollectionError,
+    Failure,
+    FailureReport,
+    JSONObject,
+    Limits,
+    MergedRun,
+    Run,
+    Worker,
 )
-from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
+    Environment,
+    InFlightTest,
+    Surroundings,
+)
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Cause,
+    Group,
+    GroupHistory,
+    Proof,
+    Verdict,
+)
+from pytest_failure_taxonomy.taxonomy.values import defaults_of, replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 from pytest_failure_taxonomy.text import safe_text
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-_OLD_VERSIONS: Final = ("1.0", "1.1")
+_OLD_VERSIONS: Final = ("1.0", "1.1", "1.2")
 _SCHEMA: Final = SCHEMA_ID.removesuffix(SCHEMA_VERSION)
-_NEW_FIELDS: Final[dict[str, dict[str, Any]]] = {
-    "run": {"shard": None},
-    "verdict": {"owner": None},
-    "failures": {"origin": None},
-    "groups": {"owner": None, "history": None},
-    "collection_errors": {"origin": None},
-    "in_flight": dict.fromkeys(("stall", "output", "stack", "location")),
-    "workers": {"peak_rss_bytes": None},
-    "environment": dict.fromkeys(("watcher", "memory", "git", "distributions")),
-}
-"""The fields that versions 1.1 and 1.2 added, by the object, or the list of them, that has them."""
-
-_RIGHT: Final = "give the path of a report, the JSON file that `pytest --why` writes"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})")
+_MAX_DEPTH: Final = 200
+"""How deep what anybody has added to a report may be nested."""
+_WITHOUT_VALUE: Final = frozenset({"is missing", "is no key of this object"})
+"""Problems that do not lie in what stands at a place."""
+_RIGHT: Final = "give the path of a report, the JSON file that `pytest --why` writes"
 
-_OWN_WORDS: Final = {
-    "missing": "is missing",
-    "extra_forbidden": "is no key of this object",
+_ADDED: Final[Fields] = {
+    Run: ("shard",),
+    Verdict: ("owner", "charge_to", "history"),
+    Failure: ("origin",),
+    Group: ("owner", "history"),
+    Proof: ("commit",),
+    GroupHistory: (
+        *("distributions_changed", "first_commit", "flaky_failures", "flaky_runs"),
+    ),
+    CollectionError: ("origin",),
+    InFlightTest: ("stall", "output", "stack", "location"),
+    Worker: ("peak_rss_bytes",),
+    Environment: ("watcher", "memory", "git", "distributions"),
+    Limits: ("causes_omitted",),
+    Attribution: (
+        *("rule", "detail", "severity", "retryable", "owner", "link", "charge_to"),
+    ),
+    Surroundings: tuple(defaults_of(Surroundings)),
+    MergedRun: ("causes", "bench_shards", "name", "surroundings", "is_from_top"),
+    FailureReport: tuple(defaults_of(FailureReport)),
 }
-"""Our words for pydantic's sorts of errors, where its own don't fit a file."""
+"""The fields that versions after 1.0 have added, with the class that has them."""
+_OLD_CODEC: Final = Codec(published=PUBLISHED, optional=_ADDED, biggest=inf)
+_OWN_FIELDS: Final = (
+    *("notes", "faults", "attributions", "attempt", "known", "trial", "merged"),
+    *("surroundings", "session_exit_code", "redacted"),
+)
+"""Fields that stood there and have kept their name."""
+_OWN_NAME: Final = "pytest_failure_taxonomy"
+"""The key in `extensions` that had fields of ours until version 1.2."""
 
 
 def load_report(path: str | os.PathLike[str]) -> FailureReport:
@@ -72,7 +109,7 @@ def load_report(path: str | os.PathLike[str]) -> FailureReport:
 
 
 def parse_report(data: bytes, where: str) -> FailureReport:
-    """Turn the bytes of a report into its model.
+    """Return the report that bytes are.
 
     Args:
         data: JSON in UTF-8.
@@ -85,73 +122,120 @@ def parse_report(data: bytes, where: str) -> FailureReport:
     if len(data) > MAX_REPORT_BYTES:
         raise refusal(where, f"bigger than {MAX_REPORT_BYTES // 1024**2} MiB", _RIGHT)
     try:
-        content = parse_json(data)
+        content = parse_value(data, right=_RIGHT, max_depth=_MAX_DEPTH)
     except WrongError as error:
         raise refusal(where, error.what, _RIGHT) from None
     if not isinstance(content, dict):
         raise refusal(where, "it is no JSON object", _RIGHT)
     version = content.get("schema_version")
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    numbers = _VERSION.fullmatch(version) if isinstance(version, str) else None
     newest = tuple(int(part) for part in SCHEMA_VERSION.split("."))
-    if found is not None and (int(found[1]), int(found[2])) > newest:
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) > newest:
         raise ReportError(
             f"{where}: schema version {version} is newer than this program reads"
             f" ({SCHEMA_VERSION}); upgrade pytest-failure-taxonomy"
         )
     try:
-        report = FailureReport.model_validate_json(_brought_up_to_date(content, data))
-        if "causes" not in content:  # of an older schema version; its groups tell them
-            older = report.model_dump(mode="json", by_alias=True)
-            report = FailureReport.model_validate(
-                {**older, "causes": causes_of_groups(older)}
-            )
-        return report
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
-    # What the standard library takes and pydantic does not: half a surrogate pair, 200 levels.
-    if problems[0]["type"] == "json_invalid":
-        raise refusal(where, safe_text(problems[0]["msg"]), _RIGHT)
-    raise ReportError(_list_problems(problems, where))
+        return decode_report(content)
+    except DecodeError as error:
+        raise ReportError(list_problems(error.problems, where)) from None
 
 
-def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
-    """Return a report of an older schema version as one whose new fields are null or empty.
+def decode_report(content: dict[str, Any]) -> FailureReport:
+    """Return the report that a JSON object of any version is.
 
-    The bytes of any other are returned as they are, so that what is wrong with them is found there.
+    Raises:
+        DecodeError: it is none.
     """
     version = str(content.get("schema_version"))
-    if version not in _OLD_VERSIONS or content.get("$schema") != f"{_SCHEMA}{version}":
-        return data
-    new_fields: dict[str, Any] = {
-        "stalls": [],
-        "tests": None,
-        "causes": [],
-        "order": None,
-    }
+    is_old = version in _OLD_VERSIONS and content.get("$schema") == _SCHEMA + version
+    if not is_old:
+        return CODEC.decode(FailureReport, content)
+    report = _OLD_CODEC.decode(FailureReport, _bring_up_to_date(content))
+    if "causes" in content:
+        return report
+    causes = causes_of_groups(as_json(report))
+    return replace(report, causes=CODEC.decode(_Causes, {"causes": causes}).causes)
+
+
+def as_json(report: FailureReport) -> dict[str, Any]:
+    """Return a report as the JSON object of the present schema version."""
+    content: dict[str, Any] = CODEC.encode(report)
+    return content
+
+
+@value
+class _Causes:
+    """What the reports of the first versions lack."""
+
+    causes: tuple[Cause, ...]
+
+
+def _bring_up_to_date(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a report of an older version with the fields that had another place there."""
+    extensions = content.get("extensions")
     versions = {"$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
-    content = new_fields | content | versions
-    for field, new in _NEW_FIELDS.items():
-        old = content.get(field)
-        if isinstance(old, list):
-            content[field] = [
-                {**new, **each} if isinstance(each, dict) else each for each in old
-            ]
-        elif isinstance(old, dict):
-            content[field] = {**new, **old}
-    return json.dumps(content).encode("ascii")
+    content = {**content, **versions}
+    if not isinstance(extensions, dict) or _OWN_NAME not in extensions:
+        return content
+    content["extensions"] = {
+        name: added for name, added in extensions.items() if name != _OWN_NAME
+    }
+    own = extensions[_OWN_NAME]
+    if not isinstance(own, dict):
+        return content
+    fields = {name: own[name] for name in _OWN_FIELDS if own.get(name)}
+    git = own.get("git")
+    if isinstance(git, dict):
+        repository = {"name": git.get("repository"), **git}
+        repository.pop("repository", None)
+        fields["repository"] = repository
+    fields["is_unannotated"] = own.get("unannotated") is True
+    return {**content, **fields}
 
 
-def _list_problems(problems: list[ErrorDetails], where: str) -> str:
+def refuse_bad_benches(report: FailureReport, where: str) -> None:
+    """Have the bench check its section of a report that anybody may have written.
+
+    Raises:
+        ReportError: it would not have written that; the message lists every problem.
+    """
+    sections: dict[codec.Path, Sequence[JSONObject]] = {("bench",): report.bench}
+    for number, part in enumerate(report.merged.runs if report.merged else ()):
+        sections["merged", "runs", number, "bench_shards"] = part.bench_shards
+    rows = [
+        ((*path, number), row)
+        for path, section in sections.items()
+        for number, row in enumerate(section)
+    ]
+    if not rows:
+        return
+    # By name, and where there is one: the core imports no neighbour.
+    check = import_module("pytest_failure_taxonomy.bench.models").problems_of_report
+    problems = [
+        Problem((*path, *problem.path), problem.words, problem.sent)
+        for path, row in rows
+        for problem in map(Problem._make, check(row))
+    ]
+    if problems:
+        raise ReportError(list_problems(problems, safe_text(where)))
+
+
+def list_problems(problems: Sequence[Problem], where: str) -> str:
+    """Return the message of an error that lists the problems of a report."""
     count = counted(len(problems), "problem")
     head = f"{where}: not a report of schema version {SCHEMA_VERSION}, {count};"
     lines = [f"{head} `failure-taxonomy schema` prints what would be right"]
     for problem in problems[:MAX_PROBLEMS]:
-        words, found = _OWN_WORDS.get(problem["type"]), problem["input"]
-        if words is None:
-            words = safe_text(problem["msg"])
-            if not isinstance(found, dict | list):
-                words += f", found {safe_text(json.dumps(found, ensure_ascii=False), MAX_WORD)}"
-        lines.append(f"  {safe_text(path_words(problem['loc']))}: {words}")
+        words = safe_text(problem.words)
+        if problem.words not in _WITHOUT_VALUE and not _is_container(problem.sent):
+            sent = json.dumps(problem.sent, ensure_ascii=False)
+            words += f", found {safe_text(sent, MAX_WORD)}"
+        lines.append(f"  {safe_text(path_words(problem.path))}: {words}")
     if more := and_more(len(problems) - MAX_PROBLEMS):
         lines.append(f"  ...{more}")
     return "\n".join(lines)
+
+
+def _is_container(sent: Any) -> bool:
+    return isinstance(sent, dict | list)

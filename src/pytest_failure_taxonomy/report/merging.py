@@ -1,7 +1,7 @@
 """Merge reports: of shards of one run, of reruns, and of the stages of one attempt.
 
 A merged report is a function of the set of its runs, each told by its id. It keeps a summary of
-each run under `extensions.pytest_failure_taxonomy.merged`, and its lists are those of the runs one
+each run under `merged`, and its lists are those of the runs one
 after another, cut at the same length as those of any report. So a merged report can be taken apart
 again, and it does not matter in which order, in how many steps or how often reports are merged.
 """
@@ -18,12 +18,16 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.report import amend, build
 from pytest_failure_taxonomy.report.build import MAX_FAILURES, MAX_NODEIDS, JSONObject
-from pytest_failure_taxonomy.report.model import FailureReport, Merged, MergedRun
+from pytest_failure_taxonomy.report.codec import DecodeError
+from pytest_failure_taxonomy.report.model import (
+    CODEC,
+    FailureReport,
+    Merged,
+    MergedRun,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Finding,
@@ -98,7 +102,8 @@ class _Part:
     @property
     def root(self) -> str | None:
         """The path of its root directory in the repository; None where that is not known."""
-        return _text(self.about["surroundings"], "root")
+        around = self.about["surroundings"] or {}
+        return around.get("root")
 
     @property
     def rootdir(self) -> str:
@@ -318,59 +323,66 @@ class Merger:
             "bench": [*lists["bench"], *joined],
             "environment": next(filter(None, (each.environment for each in parts))),
             "limits": _limits(failing, limits),
-            "extensions": {build.OWN_NAME: self._extension(runs)},
+            **self._other_fields(runs),
+            "extensions": {},
         }
-        published = [
-            field.alias or name for name, field in FailureReport.model_fields.items()
-        ]
-        merged = {name: fields[name] for name in published}
+        merged = {name: fields[name] for name in CODEC.keys_of(FailureReport)}
         if verdict is not None and build.baseline_commit(merged) is not None:
             amend.recommend_again(merged)
         return merged
 
-    def _extension(self, runs: Sequence[JSONObject]) -> JSONObject:
+    def _other_fields(self, runs: Sequence[JSONObject]) -> JSONObject:
         notes = dict.fromkeys(note for run in runs for note in run["notes"])
         repository = next((run for run in runs if run["repository"]), None)
         failed = [run["surroundings"] for run in runs if run["verdict"]]
         attempts = [run["attempt"] for run in runs if run["attempt"]]
         is_one = bool(attempts) and all(each == attempts[0] for each in attempts)
-        own = {
+        attempt = None  # of several attempts
+        if is_one:
+            attempt = {name: attempts[0][name] for name in ("subtask", "approach")}
+        # A command that repeats a failure starts pytest as all runs did that have one.
+        is_alike = bool(failed) and failed.count(failed[0]) == len(failed)
+        merge_base = repository and repository["merge_base"]
+        return {
             "notes": list(notes)[:MAX_NOTES],
-            "git": repository
-            and {name: repository[name] for name in ("repository", "merge_base")},
-            "attempt": attempts[0] if is_one else None,  # else it was several
-            # A command that repeats a failure starts pytest as all runs did that have one.
-            "surroundings": failed[0]
-            if failed and failed.count(failed[0]) == len(failed)
-            else {},
+            "faults": [],
+            "attributions": [],
+            "repository": repository
+            and {"name": repository["repository"], "merge_base": merge_base},
+            "attempt": attempt,
+            "known": None,
+            "trial": None,
             "merged": {"runs": runs, "reruns": self.reruns, "expect": self.expect},
+            "surroundings": failed[0] if is_alike else None,
+            "session_exit_code": None,
+            "redacted": {},
+            "is_unannotated": False,
         }
-        return {name: each for name, each in own.items() if each}
 
 
 def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
-    merged = build.own_extension(report).get("merged")
+    merged: JSONObject | None = report["merged"]
     if merged is None:
         return None
     try:
-        merged = Merged.model_validate(merged).model_dump(mode="json")
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        CODEC.decode(Merged, merged)
+    except DecodeError as error:
         raise ReportError(
             f"run {report['run']['id']}: what it says of its runs is damaged: "
-            f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
+            f"{safe_text(str(error))}; merge the reports of its runs again"
         ) from None
-    for run in merged["runs"]:
-        run["causes"] = run["causes"] or amend.causes_of_groups(run)
-    return merged
+    runs = [
+        {**run, "causes": run["causes"] or amend.causes_of_groups(run)}
+        for run in merged["runs"]
+    ]
+    return {**merged, "runs": runs}
 
 
 def tasks_of(report: Mapping[str, Any]) -> set[str]:
     """Return the tasks at which a report's run, or those that it was merged from, were attempts."""
-    own = build.own_extension(report)
-    runs = build.objects_at(build.object_at(own, "merged"), "runs") or [own]
-    return {task for run in runs if (task := _text(run.get("attempt"), "subtask"))}
+    runs = report["merged"]["runs"] if report["merged"] else [report]
+    attempts = [run["attempt"] for run in runs if run["attempt"] is not None]
+    return {attempt["subtask"] for attempt in attempts if attempt.get("subtask")}
 
 
 def _part_of(report: Mapping[str, Any], file: str | None) -> _Part:
@@ -380,13 +392,11 @@ def _part_of(report: Mapping[str, Any], file: str | None) -> _Part:
             f"run {report['run']['id']}: it is still running, or was never completed; "
             "complete its report by: failure-taxonomy finalize REPORT"
         )
-    own = build.own_extension(report)
     environment, lists = report["environment"], _lists_of(report)
-    attempt = {
-        name: _text(own.get("attempt"), name) for name in ("subtask", "approach")
-    }
-    trial = _text(own.get("trial"), "name")
-    named = attempt if trial is None else {**attempt, "trial": trial}
+    attempt = report["attempt"]
+    if attempt is not None and report["trial"] is not None:
+        attempt = {**attempt, "trial": report["trial"]["name"]}
+    repository = report["repository"] or {}
     git, ci = environment["git"] or {}, environment["ci"] or {}
     limits = dict(report["limits"])
     groupings = {}
@@ -399,26 +409,22 @@ def _part_of(report: Mapping[str, Any], file: str | None) -> _Part:
         **report,
         **groupings,
         "commit": git.get("commit") or ci.get("commit"),
-        "repository": _text(own.get("git"), "repository"),
-        "merge_base": _text(own.get("git"), "merge_base"),
+        "repository": repository.get("name"),
+        "merge_base": repository.get("merge_base"),
         "reasons": build.with_nodeids(report["reasons"], MAX_NODEIDS_OF_RUN),
         "limits": limits,
         "not_run": report["not_run"]["count"],
-        "notes": [
-            note
-            for name in ("notes", "faults")
-            for note in build.texts_at(own, name)[:MAX_NOTES]
-        ],
-        "attempt": None if None in attempt.values() else named,
+        "notes": [*report["notes"][:MAX_NOTES], *report["faults"][:MAX_NOTES]],
+        "attempt": attempt,
         "name": None if report["run"]["shard"] else file,
-        "surroundings": build.object_at(own, "surroundings"),
+        "surroundings": report["surroundings"],
         "is_from_top": False,
         "counts": {name: len(entries) for name, entries in lists.items()},
         "kept": {},
         "has_tests": report["tests"] is not None,
         "bench_shards": [],
     }
-    about = {name: about[name] for name in MergedRun.model_fields}
+    about = {name: about[name] for name in CODEC.keys_of(MergedRun)}
     return _Part(about=about, lists=lists, environment=environment)
 
 
@@ -428,11 +434,6 @@ def _lists_of(report: Mapping[str, Any]) -> dict[str, list[Any]]:
         "tests": list(report["tests"] or ()),
         "not_run": list(report["not_run"]["nodeids"]),
     }
-
-
-def _text(found: Any, name: str) -> str | None:
-    text = found.get(name) if isinstance(found, dict) else None
-    return text if isinstance(text, str) else None
 
 
 def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:

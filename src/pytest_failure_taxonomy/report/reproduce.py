@@ -58,7 +58,7 @@ class Reproduction:
 def reproduction_of(report: build.JSONObject) -> Reproduction:
     """Return how to run the tests of a report again."""
     invocation = report["run"]["invocation"]
-    around = build.object_at(build.own_extension(report), "surroundings")
+    around = report["surroundings"] or {}
     is_recorded = report["environment"]["pytest"] != "unknown"
     args = invocation["args"] if is_recorded else []
     is_other = not is_recorded and not any(map(_IS_PYTEST.search, invocation["args"]))
@@ -114,7 +114,7 @@ def start_of_python(report: Mapping[str, Any]) -> tuple[list[str], str | None]:
 
     A report may be anybody's, so that only options that run no code are taken.
     """
-    around = build.object_at(build.own_extension(report), "surroundings")
+    around = report["surroundings"] or {}
     path = around.get("path")
     is_path = isinstance(path, str) and _can_be_given(path)
     return python_options(

@@ -203,7 +203,7 @@ def summarise(
         paths: shows the paths in it.
         most: how many causes are told, the first ones; there may be a thousand.
     """
-    verdict, own = report["verdict"], build.own_extension(report)
+    verdict = report["verdict"]
     listed = report["causes"]
     if verdict is None:
         groups = report["groups"] if accepted_words(report) else ()
@@ -230,7 +230,7 @@ def summarise(
         see=see,
         advice=_advice(report, told),
         left=_left(report, paths),
-        notes=(*build.texts_at(own, "notes"), *build.texts_at(own, "faults")),
+        notes=(*report["notes"], *report["faults"]),
     )
 
 
@@ -306,21 +306,18 @@ def other_kinds(verdict: Mapping[str, Any]) -> list[str]:
 
 def accepted_words(report: JSONObject) -> str:
     """Say that failures are known, where that has made a run end with exit code 0."""
-    known = build.object_at(build.own_extension(report), "known")
-    if known.get("accepted") is not True:
+    known = report["known"]
+    if known is None or not known["accepted"]:
         return ""
-    count = known.get("failures")
+    count = known["failures"]
     failures = (
         "1 failure, which is" if count == 1 else f"{count} failures, which are all"
     )
-    return f"{failures} known ({known.get('by')}), so the exit status is 0"
+    return f"{failures} known ({known['by']}), so the exit status is 0"
 
 
 def _success(report: JSONObject) -> str:
-    summary, notes = (
-        report["summary"],
-        build.texts_at(build.own_extension(report), "notes"),
-    )
+    summary, notes = report["summary"], report["notes"]
     counts, failed = counts_in_words(summary, COUNTED), summary["failed"]
     if report["run"]["stage"] == Stage.BASELINE_RUN:
         # Its tests failed, as those of an unsolved task must.
@@ -360,19 +357,14 @@ def _causes(
     report: JSONObject, paths: ShownPaths, told: _Told
 ) -> Iterator[CauseSummary]:
     """Yield causes in words."""
-    own = build.own_extension(report)
     attributions: dict[object, str] = {}
-    for said in build.objects_at(own, "attributions"):
-        words = [
-            said[name] for name in ("owner", "link") if isinstance(said.get(name), str)
-        ]
-        if words and isinstance(said.get("rule"), str):
+    for said in report["attributions"]:
+        words = [said[name] for name in ("owner", "link") if said[name] is not None]
+        if words and said["rule"] is not None:
             attributions[said["rule"]] = ", ".join(words)
-    states = build.object_at(own, "history")
     for cause, failures in told:
         history, proof = cause["history"], cause["proof"]
         command = (proof or {}).get("command") or ""
-        kept = (build.object_at(states, each) for each in cause["fingerprints"])
         rules = (
             [attributions.get(each.get("rule")) for each in failures]
             if attributions
@@ -388,9 +380,7 @@ def _causes(
             text=paths.words(first_line(cause["what"]), named),
             codes=f"[{cause['reason']} {cause['kind']}]",
             about=next(filter(None, rules), ""),
-            history=state_words({**next(filter(None, kept), {}), **history})
-            if history
-            else "",
+            history=state_words(history) if history else "",
             state=history["state"] if history else None,
             last_passed_commit=history["last_passed_commit"] if history else None,
             distributions_changed=tuple(
@@ -455,13 +445,8 @@ def _named(
 
 def _history(report: JSONObject, causes: Sequence[CauseSummary], headline: str) -> str:
     """Return what the history says of all causes: `: 1 new, 7 known`."""
-    own = build.object_at(build.own_extension(report), "history")
-    of_verdict = {
-        "runs": 0,
-        "first_seen": None,
-        **build.object_at(own, "verdict"),
-    }
-    if isinstance(of_verdict.get("state"), str):  # of a verdict without a failure
+    of_verdict = report["verdict"]["history"]
+    if of_verdict is not None:  # of a verdict without a failure
         return f" [{state_words(of_verdict)}]"
     if len(report["causes"]) == 1:
         return f" [{causes[0].history}]" if causes[0].history else ""
@@ -706,28 +691,20 @@ def stall_words(stall: Mapping[str, Any]) -> str:
 
 
 def merged_runs(report: JSONObject) -> Iterator[str]:
-    """Yield which runs a report was merged from, and how each ended, whatever its fields hold."""
-    for run in build.objects_at(
-        build.object_at(build.own_extension(report), "merged"), "runs"
-    ):
-        about, verdict = build.object_at(run, "run"), run.get("verdict")
-        shard = build.object_at(about, "shard")
-        names = [
-            name
-            for name in (about.get("stage"), run.get("name"))
-            if isinstance(name, str)
-        ]
-        if shard:
-            names.append(f"shard {shard.get('index')} of {shard.get('total')}")
-        attempt = build.object_at(run, "attempt")
+    """Yield which runs a report was merged from, and how each ended."""
+    merged = report["merged"] or {"runs": []}
+    for part in merged["runs"]:
+        run, verdict, attempt = part["run"], part["verdict"], part["attempt"] or {}
+        names = [run["stage"], part["name"]]
+        if run["shard"]:
+            names.append(f"shard {run['shard']['index']} of {run['shard']['total']}")
         if "trial" in attempt:  # of which all have one stage
-            names = [str(attempt.get("approach")), str(attempt["trial"])]
-        words = verdict if isinstance(verdict, str) else "no failure"
-        if isinstance(verdict, dict):
-            words = f"[{verdict.get('reason')} {verdict.get('kind')}]"
-            if isinstance(verdict.get("message"), str):
-                words = f"{first_line(verdict['message'])} {words}"
-        yield f"{', '.join(names) or about.get('id', 'a run')}: {words}"
+            names = [attempt.get("approach"), attempt["trial"]]
+        words = "no failure"
+        if verdict is not None:
+            codes = f"[{verdict['reason']} {verdict['kind']}]"
+            words = f"{first_line(verdict['message'])} {codes}"
+        yield f"{', '.join(filter(None, names))}: {words}"
 
 
 def raised_words(raised: Mapping[str, Any]) -> str:

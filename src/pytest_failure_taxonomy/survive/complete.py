@@ -81,9 +81,6 @@ sys.path.insert(0, sys.argv.pop(1))
 from pytest_failure_taxonomy.bench.kept.file import main
 main(*sys.argv[1:])
 """
-_UNANNOTATED: Final = "unannotated"
-"""The key of our extension which says that nobody could print the annotations of a run."""
-
 _COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
 _SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
     "run": dict,
@@ -220,7 +217,7 @@ def _completed(
         faults = show_faces(made, context.faces, annotate)
         if annotate is None and context.faces.github:
             # The watcher has nowhere to print them: what it held open is closed.
-            made["extensions"].setdefault(build.OWN_NAME, {})[_UNANNOTATED] = True
+            made["is_unannotated"] = True
         if faults:
             _add_faults(made, faults)
     return made, not run.is_lost
@@ -284,14 +281,14 @@ def _filled_up(
         return report, run.is_reported
     lists = (
         *("failures", "groups", "causes", "collection_errors", "internal_errors"),
-        *("not_run", "order", "limits", "extensions"),
+        *("not_run", "order", "limits", "notes", "faults", "attributions"),
+        *("session_exit_code", "redacted", "extensions"),
     )
     return {**report, **{name: made[name] for name in lists}}, not run.is_lost
 
 
 def _add_faults(report: dict[str, Any], faults: list[str]) -> None:
-    own = report["extensions"].setdefault(build.OWN_NAME, {})
-    own["faults"] = [*own.get("faults", ()), *faults]
+    report["faults"] = [*report["faults"], *faults]
 
 
 def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> None:
@@ -301,8 +298,10 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
         report: the report's JSON object.
         annotate: called with each line.
     """
-    is_unannotated = build.own_extension(report).get(_UNANNOTATED) is True
-    if not is_unannotated or os.environ.get("GITHUB_ACTIONS") != "true":
+    if (
+        report.get("is_unannotated") is not True
+        or os.environ.get("GITHUB_ACTIONS") != "true"
+    ):
         return
     from pytest_failure_taxonomy.faces import show_faces
 

@@ -11,9 +11,10 @@ import os
 from contextlib import suppress
 from typing import Final
 
+from pytest_failure_taxonomy.report.codec import RECORD
 from pytest_failure_taxonomy.survive.facts import Observed, ProcessEnd
 from pytest_failure_taxonomy.survive.layout import MEMORY, OBSERVED, OBSERVED_NEW
-from pytest_failure_taxonomy.survive.reader import RecordedRun, parse
+from pytest_failure_taxonomy.survive.reader import RecordedRun
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
 from pytest_failure_taxonomy.taxonomy import evidence
@@ -70,7 +71,7 @@ def read_observed(folder: Folder) -> Observed:
 def parse_observed(content: bytes) -> Observed:
     """Parse the contents of the file; nothing comes of what can't be understood."""
     with suppress(ValueError, TypeError, RecursionError):
-        return parse(Observed, json.loads(content), ignores_unknown=True)
+        return RECORD.decode_known(Observed, json.loads(content))
     return Observed()
 
 
@@ -104,7 +105,7 @@ def read_memory(folder: Folder) -> evidence.MemorySeen | None:
 def parse_memory(content: bytes) -> evidence.MemorySeen | None:
     """Return what was seen, from JSON; `None` for what can't be understood."""
     with suppress(ValueError, TypeError, RecursionError):
-        seen = parse(evidence.MemorySeen, json.loads(content))
+        seen = RECORD.decode(evidence.MemorySeen, json.loads(content))
         numbers = [each for each in to_dict(seen).values() if isinstance(each, int)]
         numbers += [each.peak_rss_bytes for each in seen.processes]
         return seen if min(numbers) >= 0 else None

@@ -6,29 +6,15 @@ import errno
 import json
 import math
 import os
-import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from datetime import datetime
-from enum import Enum
-from functools import cache, partial
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import (
-    Any,
-    Final,
-    Literal,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Final, TypeVar
 
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.codec import RECORD
 from pytest_failure_taxonomy.survive import layout
 from pytest_failure_taxonomy.survive.facts import (
     EnclosingLimit,
@@ -46,7 +32,7 @@ from pytest_failure_taxonomy.system.files import (
     whole_lines,
 )
 from pytest_failure_taxonomy.taxonomy import evidence
-from pytest_failure_taxonomy.taxonomy.judgement import KIND_PATTERN, Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.order import MAIN, MAX_STARTS, Plan
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
@@ -54,164 +40,6 @@ from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.text import safe_text
 
 T = TypeVar("T")
-
-_Parser = Callable[[Any], Any]
-
-_MOST: Final = 1 << 63
-"""Larger than any number in a record; the largest are times in ns."""
-
-_PLAIN: Final[Mapping[Any, tuple[str, Callable[[Any], bool]]]] = {
-    bool: ("true or false", lambda sent: type(sent) is bool),
-    int: ("a whole number", lambda sent: type(sent) is int and -_MOST <= sent < _MOST),
-    float: ("a number", lambda sent: type(sent) in (int, float) and abs(sent) < _MOST),
-    str: ("a text", lambda sent: type(sent) is str),
-}
-"""What plain values are called, and how they are told from others."""
-
-_TIME: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z"
-)
-
-
-def _is_time(text: str) -> bool:
-    with suppress(ValueError):
-        return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
-    return False
-
-
-def _is_kind(text: str) -> bool:
-    return re.fullmatch(KIND_PATTERN, text) is not None and not text.endswith("\n")
-
-
-_SOUND: Final[dict[type, Callable[[Any], bool]]] = {
-    evidence.Attribution: lambda one: _is_kind(one.kind),
-    Plan: lambda one: (
-        re.fullmatch(
-            "[0-9a-f]{16},[a-z]{1,20}", f"{one.digest},{one.distribution or 'no'}"
-        )
-        is not None
-    ),
-    CollectionMismatch: lambda one: bool(one.workers and one.variants),
-    evidence.Location: lambda one: one.line is None or one.line >= 1,
-    Rule: lambda one: _is_kind(one.kind),
-    evidence.RaisingFrame: lambda one: one.line is None or one.line >= 1,
-    evidence.RunContext: lambda one: _is_time(one.started_at),
-    evidence.TestFailure: lambda one: (
-        one.attempts >= 1 and (one.duration_seconds or 0) >= 0
-    ),
-    evidence.WorkerEnd: lambda one: one.tests >= 0 and (one.peak_rss_bytes or 0) >= 0,
-}
-"""Checks that annotations can't express."""
-
-
-class ParseError(ValueError):
-    """JSON does not match the annotations of a class."""
-
-
-def parse(kind: Callable[..., T], sent: Any, *, ignores_unknown: bool = False) -> T:
-    """Return a value of a class.
-
-    Args:
-        kind: a class that `taxonomy.values.value` has made.
-        sent: anything that `json.loads` returns.
-        ignores_unknown: ignore fields that the class does not have.
-
-    Raises:
-        ParseError: if `sent` does not match the class; the message says where and why.
-    """
-    if ignores_unknown and isinstance(sent, dict):
-        names = frozenset(_hints(kind))
-        sent = {name: each for name, each in sent.items() if name in names}
-    parsed: T = _parser(kind)(sent)
-    return parsed
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-@cache
-def _parser(kind: Any) -> _Parser:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        parsers = [_parser(each) for each in arguments if each is not NoneType]
-        return partial(_parse_either, parsers, NoneType in arguments)
-    if origin is Literal:
-        what = f"none of {', '.join(arguments)}"
-        return partial(
-            _parse_plain, lambda sent: isinstance(sent, str) and sent in arguments, what
-        )
-    if origin is tuple:
-        return partial(_parse_list, _parser(arguments[0]))
-    if kind in _PLAIN:
-        what, is_one = _PLAIN[kind]
-        return partial(_parse_plain, is_one, f"not {what}")
-    if issubclass(kind, Enum):
-        return partial(_parse_member, kind)
-    return partial(
-        _parse_value, kind, {name: _parser(hint) for name, hint in _hints(kind).items()}
-    )
-
-
-def _parse_plain(is_one: Callable[[Any], bool], what: str, sent: Any) -> Any:
-    if is_one(sent):
-        return sent
-    raise ParseError(f"is {what}")
-
-
-def _parse_either(parsers: list[_Parser], has_none: bool, sent: Any) -> Any:  # noqa: FBT001 - by position
-    if sent is None and has_none:
-        return None
-    for parser in parsers[:-1]:
-        try:
-            return parser(sent)
-        except ParseError:
-            pass
-    return parsers[-1](sent)
-
-
-def _parse_list(parser: _Parser, sent: Any) -> Any:
-    if not isinstance(sent, list):
-        raise ParseError("is not a list")
-    return tuple(map(parser, sent))
-
-
-def _parse_member(kind: type[Enum], sent: Any) -> Any:
-    try:
-        return kind(sent)
-    except (ValueError, TypeError):
-        raise ParseError(f"is no {kind.__name__}") from None
-
-
-def _parse_value(kind: Any, parsers: dict[str, _Parser], sent: Any) -> Any:
-    if not isinstance(sent, dict):
-        raise ParseError("is not an object")
-    fields = {}
-    for name, each in sent.items():
-        if name not in parsers:
-            raise ParseError("has a field that is unknown")
-        try:
-            fields[name] = parsers[name](each)
-        except ParseError as error:
-            raise ParseError(_within(name, str(error))) from None
-    try:
-        made = kind(**fields)
-    except TypeError as error:
-        raise ParseError(f"lacks something ({error})") from None
-    if not _SOUND.get(kind, bool)(made):
-        raise ParseError("has a field that is out of its range")
-    return made
-
-
-def _within(name: str, words: str) -> str:
-    """Put the name of a field before a message, with a dot if the message begins with a field."""
-    return (
-        f"{name} {words}"
-        if words.startswith(("is ", "has ", "lacks "))
-        else f"{name}.{words}"
-    )
-
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Longer events are not read: parsed, they take a multiple of this."""
@@ -441,7 +269,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         )
     header = _parse_header(parsed[0][1], run_id, where)
     nodeids: list[str] = []
-    rest = []
+    rest: list[tuple[str, Any]] = []
     unknown = 0
     for name, fields in parsed[1:]:
         if (
@@ -454,9 +282,8 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         elif name in _EVENTS:
             field, kind = _EVENTS[name]
             try:
-                rest.append(
-                    (name, parse(kind, fields if field is None else fields[field]))
-                )
+                content = fields if field is None else fields[field]
+                rest.append((name, RECORD.decode(kind, content)))
             except (ValueError, KeyError):
                 unknown += 1
     if unknown:
@@ -627,7 +454,7 @@ def _parse_header(fields: dict[str, Any], run_id: str, where: str) -> Header:
         found = safe_text(str(fields.get("run_id")), _MAX_WORD)
         raise ReportError(f"{where}: the record is of run {found}, not of {run_id}")
     try:
-        header = parse(Header, fields, ignores_unknown=True)
+        header = RECORD.decode_known(Header, fields)
         if not 0 < header.process.pid < _MAX_PROCESS_ID:
             raise ValueError("process.pid is no process's")
         if header.context.id != run_id:

@@ -10,9 +10,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner, FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    CodeOwner,
+    FailureReason,
+    KindName,
+    Stage,
+)
 from pytest_failure_taxonomy.taxonomy.order import Order
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import (
+    Count,
+    Positive,
+    Seconds,
+    Time,
+    value,
+)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
@@ -62,15 +73,19 @@ class RaisingFrame:
     """
 
     owner: CodeOwner
+    """Whose code it is: a test module's, a conftest file's, another of the project's,
+    an installed package's, pytest's, a plugin's or Python's own."""
     package: str | None
-    """Name and version of the distribution, such as `requests 2.32.5`; `None` for the project's."""
+    """Name and version of the distribution, such as `requests 2.32.5`; `None` for the
+    project's."""
     module: str
+    """Dotted name of the module."""
     function: str
-    """Qualified name; `<module>` outside of any function."""
+    """Qualified name of the function; `<module>` outside of any."""
     path: str
     """Relative to the root directory, or to the `site-packages` that it lies in."""
-    line: int | None
-    """Counted from 1."""
+    line: Positive | None
+    """Number of the line, counted from 1; `None` if it is not known."""
 
 
 @value
@@ -112,11 +127,11 @@ class RaisedException:
     """Describe an exception without holding on to it."""
 
     type: str
-    """The class's qualified name, such as `AssertionError`."""
+    """Qualified name of its class, such as `AssertionError`."""
     module: str
-    """The module that the class says it is from, such as `builtins`."""
+    """The module that its class says it is from, such as `builtins`."""
     message: str
-    """`str()` of it, capped; a placeholder where `__str__` itself failed."""
+    """`str()` of it, or a placeholder where that failed; capped."""
     bases: tuple[str, ...] = ()
     """Dotted names of its classes, itself first, in method resolution order, without `object`."""
     raised_in: str = ""
@@ -157,9 +172,9 @@ class Location:
     """Point to a place in a file."""
 
     path: str
-    """Relative to the root directory with forward slashes where it lies below it."""
-    line: int | None
-    """Counted from 1."""
+    """Relative to the root directory, with forward slashes, where it lies below it."""
+    line: Positive | None
+    """Number of the line, counted from 1; `None` if it is not known."""
 
 
 @value
@@ -186,7 +201,9 @@ class Attribution:
     """The reason of a failure as a test, a hook or a rule gives it."""
 
     reason: FailureReason
-    kind: str
+    """The reason."""
+    kind: KindName
+    """What refines the reason."""
     source: str
     """Who says it: `test`, `hook`, `rule` (the user's) or `library` (the packaged table)."""
     rule: str | None = None
@@ -194,12 +211,17 @@ class Attribution:
     detail: str | None = None
     """What else the test had to say."""
     severity: str | None = None
+    """How bad it is, as a rule has it."""
     retryable: bool | None = None
-    """`None` where the kind decides."""
+    """Whether a retry helps; `None` where the kind decides."""
     owner: str | None = None
+    """Who has to fix it, as a rule has it."""
     link: str | None = None
+    """Where more is to be read."""
     charge_to: str | None = None
-    """`None` where the table decides."""
+    """Whom it is charged to; `None` where the table decides."""
+    count: Positive = 1
+    """Of how many failures a report says it; 1 for that of one failure."""
 
 
 @value
@@ -239,8 +261,8 @@ class TestFailure:
     location: Location | None = None
     traceback: str | None = None
     traceback_truncated: bool = False
-    duration_seconds: float | None = None
-    attempts: int = 1
+    duration_seconds: Seconds | None = None
+    attempts: Positive = 1
     worker: str | None = None
 
 
@@ -333,14 +355,19 @@ class Stall:
     """Something that has made no progress for longer than its limit."""
 
     state: StallState
-    seconds: float
-    """Since when it has made none."""
+    """`blocked` if it used no CPU time, `frozen` if Python ran nothing or the process
+    was stopped, `polling` if it only looked around now and then, `busy` if it used CPU
+    time."""
+    seconds: Seconds
+    """How long it had made no progress."""
     where: str | None
-    """The innermost place that says something, such as `acquire (tests/test_x.py:6)`."""
+    """The innermost place that says something, such as `acquire (tests/test_x.py:6)`;
+    `None` if it can't be read."""
     stack: str | None
-    """What the threads are at, the one that stalls first; `None` where it can't be read."""
+    """What the threads were at, the one that stalled first; `None` if it can't be read;
+    capped."""
     children: tuple[str, ...] = ()
-    """The command lines of the child processes."""
+    """The command lines of the child processes, by process id."""
     location: Location | None = None
     """The innermost line of the user's own code."""
     others_move: bool = False
@@ -386,12 +413,13 @@ class SeenStall:
 class MemoryUse:
     """How much memory a run has used, in bytes; `None` where that is not known."""
 
-    limit_bytes: int | None = None
-    """What its control group allows."""
-    cgroup_peak_bytes: int | None = None
-    """The most that its control group was seen to use."""
-    peak_rss_bytes: int | None = None
-    """The most resident memory of the pytest process."""
+    limit_bytes: Count | None = None
+    """What its control group allows; `None` if there is no limit or it can't be read.
+    """
+    cgroup_peak_bytes: Count | None = None
+    """The most that its control group was seen to use; `None` if that can't be read."""
+    peak_rss_bytes: Count | None = None
+    """The most resident memory of the pytest process; `None` if that can't be read."""
 
 
 @value
@@ -466,18 +494,23 @@ class InFlightTest:
     """A test that had started and not finished when the run ended."""
 
     nodeid: str
+    """Node id of the test."""
     phase: Phase
+    """The phase that it was in."""
     worker: str | None = None
-    elapsed_seconds: float | None
-    """`None` where the time of the end can't be known."""
+    """Id of the xdist worker that ran it; `None` without xdist."""
+    elapsed_seconds: Seconds | None
+    """How long it had been running; `None` where the time of the end can't be known."""
     stall: Stall | None = None
-    """Set where it had made no progress for longer than the limit."""
+    """What it was stalled at; `None` if it made progress, or nobody looked."""
     output: str | None = None
-    """The last that it wrote to its captured standard output and error."""
+    """The last that it wrote to its captured standard output and error; `None` if it
+    wrote nothing or that is not known."""
     stack: str | None = None
-    """The frames of the thread that crashed, the deepest first."""
+    """The frames of the thread that crashed, the deepest first; `None` if none did."""
     location: Location | None = None
-    """The innermost of those frames that is the user's own code."""
+    """The innermost of those frames that is the user's own code; `None` if there is
+    none."""
 
 
 @value
@@ -487,12 +520,16 @@ class TestRun:
     __test__ = False
 
     nodeid: str
+    """Node id of the test."""
     outcome: TestOutcome
-    start_seconds: float | None
-    """After the start of the run; `None` where that is not known."""
-    duration_seconds: float | None
-    """Of setup, call and teardown together; `None` where that is not known."""
+    """How it ended: `error` in its setup or teardown, `flaky` if it passed after it had
+    failed."""
+    start_seconds: Seconds | None
+    """When it started, after the start of the run; `None` if it is not known."""
+    duration_seconds: Seconds | None
+    """Of setup, call and teardown together; `None` if it is not known."""
     worker: str | None = None
+    """Id of the xdist worker that ran it; `None` without xdist."""
 
 
 @value
@@ -500,7 +537,7 @@ class WorkerEnd:
     """How an xdist worker ended."""
 
     id: str
-    tests: int
+    tests: Count
     """Tests that it started."""
     exit_code: int | None = None
     signal: str | None = None
@@ -517,7 +554,7 @@ class WorkerEnd:
     """The cgroup's count of processes that the OOM killer ended rose until its death."""
     stall: Stall | None = None
     """What its test was stalled at, where that is why it was ended."""
-    peak_rss_bytes: int | None = None
+    peak_rss_bytes: Count | None = None
     """The most resident memory that it was seen to use."""
     process_id: int | None = None
     """`None` where it runs on another machine."""
@@ -531,23 +568,45 @@ class WorkerEnd:
 
 @value
 class Counts:
-    """Whole numbers of a run, in the words of pytest's last line.
+    """Counts of a run, in the words of pytest's last line.
 
     `flaky`, `timed_out`, `crashed` and `collection_errors` count tests and nodes that are in
-    `passed`, `failed` or `errors` already.
+    `passed`, `failed` or `errors` already. The judge needs none of them but `flaky`; they
+    are counted for the report, as are `in_flight` and `not_run`.
     """
 
-    collected: int = 0
-    deselected: int = 0
-    passed: int = 0
-    failed: int = 0
-    errors: int = 0
-    skipped: int = 0
-    xfailed: int = 0
-    xpassed: int = 0
-    rerun: int = 0
-    flaky: int = 0
-    warnings: int = 0
+    collected: Count = 0
+    """Tests selected to run."""
+    deselected: Count = 0
+    """Tests found and not selected."""
+    passed: Count = 0
+    """Tests that passed."""
+    failed: Count = 0
+    """Tests that failed in their call, and subtests that failed."""
+    errors: Count = 0
+    """Tests whose setup or teardown failed, and nodes that could not be collected."""
+    skipped: Count = 0
+    """Tests and collectors that were skipped."""
+    xfailed: Count = 0
+    """Tests that failed as expected."""
+    xpassed: Count = 0
+    """Tests that passed against expectation, not strictly."""
+    rerun: Count = 0
+    """Attempts that were followed by another attempt of the same test."""
+    flaky: Count = 0
+    """Tests that passed after they had failed; also counted in `passed`."""
+    timed_out: Count = 0
+    """Tests that a time limit ended; also counted in `failed` or `errors`."""
+    crashed: Count = 0
+    """Tests during which an xdist worker died; also counted in `failed`."""
+    in_flight: Count = 0
+    """Tests that had started and not finished."""
+    not_run: Count = 0
+    """Tests selected and never started."""
+    collection_errors: Count = 0
+    """Nodes that could not be collected; also counted in `errors`."""
+    warnings: Count = 0
+    """Warnings that pytest reported."""
 
     @property
     def ran(self) -> int:
@@ -752,10 +811,12 @@ class GitState:
     """The commit that was tested."""
 
     commit: str | None = None
+    """Its full hash; `None` if it is not known."""
     branch: str | None = None
-    """`None` where no branch is checked out and no CI system says which one it is."""
+    """The branch; `None` if none is checked out and no CI system says which one it is.
+    """
     dirty: bool | None = None
-    """Files have been changed since; `None` where nobody has looked."""
+    """Whether files have been changed since; `None` if nobody has looked."""
 
 
 @value
@@ -773,7 +834,9 @@ class Attempt:
     """An agent's attempt at a subtask, of which a run is a part."""
 
     subtask: str
+    """What it tries to solve."""
     approach: str
+    """How it tries to, in words."""
 
 
 _HARMLESS: Final = re.compile(r"(?:-[bBdEIOqRsSuv]+ |-[XW] ?[\w=:]+ )*")
@@ -809,9 +872,10 @@ class Surroundings:
 class Shard:
     """Which part of a suite that is spread over several jobs a run is."""
 
-    index: int
-    """Counted from 1."""
-    total: int
+    index: Positive
+    """Number of the shard, counted from 1."""
+    total: Positive
+    """How many shards there are."""
 
 
 @value
@@ -819,10 +883,15 @@ class ContinuousIntegration:
     """The CI job that a run is part of, from the variables that its provider documents."""
 
     provider: str
+    """Name of the CI system."""
     run_id: str | None = None
+    """What the provider calls the run; `None` if it does not say."""
     job: str | None = None
+    """What the provider calls the job; `None` if it does not say."""
     commit: str | None = None
+    """The commit that was tested; `None` if the provider does not say."""
     ref: str | None = None
+    """The branch or tag that was tested; `None` if the provider does not say."""
 
 
 @value
@@ -830,8 +899,9 @@ class WatcherState:
     """Whether a second process was there to see pytest end."""
 
     active: bool
+    """Whether it was there, from the start of the run to its end."""
     why_not: str | None = None
-    """`None` where it was."""
+    """Why it was not; `None` where it was."""
 
 
 @value
@@ -839,19 +909,26 @@ class Environment:
     """What the run ran on."""
 
     python: str
+    """Version of Python."""
     platform: str
+    """The operating system, as Python words it."""
     pytest: str
+    """Version of pytest."""
     plugins: tuple[str, ...] = ()
     """`name-version` of each distribution that brought a plugin, sorted."""
     ci: ContinuousIntegration | None = None
+    """The CI job; `None` outside of the CI systems that are known."""
     watcher: WatcherState | None = None
-    """`None` where there is none by design."""
+    """The watcher; `None` where there is none by design: it is switched off,
+    `failure-taxonomy run` sees the end, pytest only collects, is process 1 or runs
+    inside of another run, or the system is not Linux."""
     memory: MemoryUse | None = None
-    """`None` where nothing of it was seen."""
+    """Memory of the run; `None` if nothing of it was seen."""
     git: GitState | None = None
-    """`None` outside of a repository."""
+    """The commit that was tested; `None` outside of a repository."""
     distributions: tuple[str, ...] | None = None
-    """`name-version` of each one that is installed, sorted; `None` where nobody has looked."""
+    """`name-version` of every installed distribution, sorted; `None` if nothing failed,
+    or that was not recorded."""
 
 
 @value
@@ -878,7 +955,7 @@ class RunContext:
 
     id: str
     """32 hexadecimal digits, new for each run."""
-    started_at: str
+    started_at: Time
     """RFC 3339, UTC."""
     duration_seconds: float | None
     """`None` while the run goes on."""

@@ -296,6 +296,7 @@ def _verdict(
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,
+        precedence=primary.reason.precedence,
         confidence="likely" if run.unrecorded else first.confidence,
         failure_type=failure_type,
         recovery_action=action,

@@ -14,10 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
 from pytest_failure_taxonomy.taxonomy import packaged, packaged_table
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import (
+    Bounds,
+    Count,
+    Pattern,
+    Positive,
+    Share,
+    Time,
+    value,
+)
 from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
@@ -240,7 +248,7 @@ def validate_marker(name: str, known: Iterable[str] = ()) -> str:
 
 KIND_PATTERN: Final = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
 """What a kind's name looks like, whoever gives it."""
-
+KindName = Annotated[str, Pattern(KIND_PATTERN)]
 
 KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType(
     {
@@ -578,21 +586,106 @@ class FailureJudgement:
 
 
 @value
+class GroupHistory:
+    """What earlier runs say of a group of failures, or of a cause."""
+
+    state: Literal["new", "came_back", "known", "flaky"]
+    """`new` if no earlier run had it, `came_back` if it was gone in a run between, `known`
+    if the last run had it, `flaky` if its tests pass and fail on one commit or change
+    their minds."""
+    first_seen: Time | None
+    """The start of the first run that had it; `None` for a new one."""
+    runs: Count
+    """How many earlier runs had it."""
+    last_passed_commit: str | None
+    """The last commit at which its tests passed; `None` if that is not known."""
+    distributions_changed: tuple[str, ...] | None = None
+    """What is installed in other versions than then: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`,
+    `- old 1.0`; the first four and how many more. `None` if that is not known."""
+    first_commit: str | None = None
+    """The commit of the first run that had it; `None` if that is not known."""
+    flaky_failures: Count = 0
+    """In how many of `flaky_runs` the flakiest of its tests failed."""
+    flaky_runs: Count = 0
+    """Of how many runs that test's outcome is known."""
+
+
+@value
+class Interval:
+    """Bounds of a share, of 0 to 1."""
+
+    low: Share
+    """The lower bound."""
+    high: Share
+    """The upper bound."""
+
+
+@value
+class Counterfactual:
+    """The same experiment without what the proof names, which shows that nothing else decides."""
+
+    runs: Count
+    """How many runs it took."""
+    failed: Count
+    """How many of them failed with the same fingerprint."""
+    state: str | None
+    """What was different, such as the other hash seed; `None` where the type says it."""
+
+
+@value
+class Proof:
+    """What an experiment says of a cause."""
+
+    type: ProofType
+    """What was tried."""
+    status: Literal["proven", "refuted", "suspected", "undecided"]
+    """What came of it."""
+    nodeids: tuple[str, ...]
+    """Node ids of the tests that it names besides the one that fails: those that leave
+    something behind, or that set up what it needs; in their order."""
+    state: str | None
+    """What differs where it fails, or the commit since which it does; where nothing was
+    decided, why; `None` where there is no more to say."""
+    runs: Count
+    """How many runs it took under the conditions in which it fails."""
+    failed: Count
+    """How many of them failed with the same fingerprint."""
+    without: Counterfactual | None
+    """The same where it passes; `None` where that was not tried."""
+    interval: Interval | None
+    """The exact 95 % interval of the share of `runs` that fails; `None` without a share."""
+    command: str | None
+    """What repeats it; `None` where nothing does."""
+    suspicions: tuple[str, ...]
+    """What was seen besides and is not proven, in words, in the order in which it was
+    tried."""
+    commit: str | None = None
+    """The commit since which it fails so, in words, where that was proven besides;
+    `None` else."""
+    known_since: Time | None
+    """When an earlier run's experiment said it; `None` if one on this run did."""
+
+
+@value
 class Group:
     """Failures that are one and the same, as far as that can be told."""
 
     fingerprint: str
+    """What its failures have in common."""
     reason: FailureReason
-    """Of most of them, like the kind."""
-    kind: str
+    """The reason of its failures."""
+    kind: KindName
+    """What refines the reason."""
     title: str
-    """One line, of the first of them."""
-    count: int
-    """Failures; a test can fail twice, in call and teardown or in subtests."""
+    """What failed, in one line."""
+    count: Positive
+    """How many failures it has."""
     nodeids: tuple[str, ...]
-    """Each once, in the order of the failures."""
+    """Node ids of its tests, each once, in order of occurrence."""
     owner: CodeOwner | None = None
-    """Of most of them; `None` where that is not known."""
+    """Whose code most of its failures were raised in; `None` if that is not known."""
+    history: GroupHistory | None = None
+    """What earlier runs say of it; `None` if the run keeps no history."""
 
 
 @value
@@ -672,7 +765,9 @@ class Evidence:
     """Quote one thing that was seen, and where."""
 
     source: str
+    """Where it was seen, such as `test report`."""
     detail: str
+    """What was seen, in words."""
 
 
 @value
@@ -680,13 +775,15 @@ class HeldReason:
     """A reason that holds, with all findings of one kind."""
 
     reason: FailureReason
-    kind: str
-    findings: tuple[Finding, ...]
+    """The reason."""
+    kind: KindName
+    """What refines the reason."""
+    findings: tuple[Finding, ...] = ()
     """In the order of the evidence."""
     nodeids: tuple[str, ...]
-    """Node ids that it was found on, each once, in the order of the evidence."""
-    count: int
-    """On how many tests it was found, each counted once; what is of no test counts by itself."""
+    """Node ids that it was found on, each once, in order of occurrence."""
+    count: Positive
+    """How often it was found."""
 
 
 CauseOwner = Literal[CodeOwner, "environment"]
@@ -701,31 +798,41 @@ class Cause:
     """Failures and endings that are mended by one and the same change."""
 
     key: str
-    """16 hexadecimal digits, the same in any run that has this cause."""
+    """The same in any run that has this cause; 16 hexadecimal digits."""
     what: str
-    """One line: what is wrong, and with what."""
+    """What is wrong and with what, in one line."""
     fix: str | None
-    """A command or an edit; `None` where none is known for sure."""
+    """A command or an edit that mends it; `None` where none is known for sure."""
     reason: FailureReason
-    """Of most of them, like the kind."""
-    kind: str
+    """The reason of most of it."""
+    kind: KindName
+    """What refines the reason."""
     owner: CauseOwner | None
+    """Who has to mend it: whose code most of it was raised in, or `environment`, who
+    runs the machine and its services; `None` if that is not known."""
     retryable: bool | None
-    failure_type: FailureType
-    count: int
-    """Failures, files that could not be collected and endings of the run, together."""
+    """Whether the same run again could end differently; `None` if nothing speaks either
+    way."""
+    failure_type: FailureType = FailureType.UNKNOWN
+    count: Positive
+    """How many failures and endings it has."""
     nodeids: tuple[str, ...]
-    """Each once, in the order of the evidence."""
-    tests: tuple[str, ...]
+    """Node ids of its tests and collectors, each once, in order of occurrence."""
+    tests: tuple[str, ...] = ()
     """Those of tests that failed."""
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
     """Those of what could not be collected, empty ones of what has none."""
     fingerprints: tuple[str, ...]
-    """Of its failures, each once."""
+    """Of its failures, each once, in order of occurrence."""
     unnamed: int = 0
     """How many more tests failed whose node ids are not known."""
     charge_to: ChargedTo | None = None
-    """`None` where that was not asked, as in reports of earlier versions."""
+    """Whom a score of a harness charges it to: what is judged, the environment, or what
+    verifies; `None` where that was not asked."""
+    history: GroupHistory | None = None
+    """What earlier runs say of it; `None` if the run keeps no history."""
+    proof: Proof | None = None
+    """What an experiment says of it; `None` without one."""
 
 
 @value
@@ -733,19 +840,37 @@ class Verdict:
     """The primary reason of a run, with what speaks for it."""
 
     reason: FailureReason
-    kind: str
+    """The reason of the lowest precedence number among those that hold."""
+    kind: KindName
+    """What refines the reason: lower-case words with dots between them, an open
+    list."""
+    precedence: Annotated[int, Bounds(low=1, high=15)]
+    """Rank of the reason, 1 (most telling) to 15 (catch-all)."""
     confidence: Confidence
-    failure_type: FailureType
-    recovery_action: RecoveryAction
+    """`certain` if it was seen, `likely` if it was inferred."""
+    failure_type: FailureType | None
+    """What sort of recovery it takes; `None` if that was not asked."""
+    recovery_action: RecoveryAction | None
+    """The recommended next step; `None` if that was not asked."""
     retryable: bool | None
+    """Whether the same run again could end differently; `None` if nothing speaks either
+    way."""
     message: str
+    """What happened, in one sentence."""
     nodeid: str | None
+    """Node id of the first test or collector concerned; `None` if none is."""
     evidence: tuple[Evidence, ...]
+    """What speaks for it, in order of occurrence; the first ten pieces."""
     ambiguous: tuple[str, ...] = ()
+    """What else it may have been and can't be told apart, in the order documented for
+    the kind."""
     owner: CodeOwner | None = None
-    """Whose code most of its failures were raised in."""
+    """Whose code most of its failures were raised in; `None` if that is not known."""
     charge_to: ChargedTo | None = None
-    """Of the first cause of its kind."""
+    """Whom a score of a harness charges it to: what the first cause of its kind is;
+    `None` where that was not asked."""
+    history: GroupHistory | None = None
+    """What earlier runs say of a verdict that is no group's; `None` for others."""
 
 
 @value

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import Bounds, value
 from pytest_failure_taxonomy.taxonomy.words import counted, enumerated
 
 MismatchSort = Literal["parameters", "membership", "order"]
@@ -70,11 +70,11 @@ class CollectedVariant:
 class CollectionMismatch:
     """Workers that did not collect the same tests."""
 
-    workers: tuple[str, ...]
+    workers: Annotated[tuple[str, ...], Bounds(low=1)]
     """The first worker, and those that agree with it."""
     tests: int
     """How many tests these collected."""
-    variants: tuple[CollectedVariant, ...]
+    variants: Annotated[tuple[CollectedVariant, ...], Bounds(low=1)]
     """The other lists, in order of arrival; at most `MAX_VARIANTS`."""
     variants_omitted: int = 0
     workers_omitted: int = 0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2s
-from typing import Final
+from typing import Annotated, Final
 
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import Count, Pattern, value
 
 MAX_STARTS: Final = 100_000
 """Starts in one report; a shuffled order of so many takes 690 KB."""
@@ -22,6 +22,8 @@ INDEX_BITS: Final = 24
 LAST_WORKER: Final = 255
 """Stands for all workers from this number on, whose order is not kept."""
 
+Ranges = Annotated[str, Pattern("^[0-9]+(-[0-9]+)?( [0-9]+(-[0-9]+)?)*$")]
+
 
 @value
 class Plan:
@@ -29,7 +31,7 @@ class Plan:
 
     tests: int = 0
     """How many it has."""
-    digest: str = ""
+    digest: Annotated[str, Pattern("^[0-9a-f]{16}$")] = ""
     """Of their node ids."""
     hash: int | None = None
     """The value of `PYTHONHASHSEED`; `None` if it is not set to a number."""
@@ -37,7 +39,7 @@ class Plan:
     """The seed of pytest-randomly."""
     random_order: int | None = None
     """The seed of pytest-random-order, if it reorders."""
-    distribution: str | None = None
+    distribution: Annotated[str, Pattern("^[a-z]{1,20}$")] | None = None
     """The value of xdist's `--dist`; `None` without workers."""
 
 
@@ -45,12 +47,22 @@ class Plan:
 class Order:
     """In which order each worker started its tests; its fields are those of the report."""
 
-    workers: Mapping[str, str]
-    tests: int
-    digest: str
+    workers: Mapping[str, Ranges]
+    """By worker, `main` without xdist: the numbers of its tests in the order of their
+    starts, such as `0-41 60`. They are places in the list that pytest was about to run,
+    after all plugins had reordered it, from 0 on. A test that was run again has its
+    first place."""
+    tests: Count
+    """How many tests that list has."""
+    digest: Annotated[str, Pattern("^[0-9a-f]{16}$")]
+    """BLAKE2s of its node ids with null characters between them, in 8 bytes."""
     seeds: Mapping[str, int]
+    """Seeds that are known, by what they are of: `hash` (`PYTHONHASHSEED`), `randomly`
+    (pytest-randomly) and `random_order` (pytest-random-order)."""
     distribution: str | None
+    """The value of xdist's option `--dist`; `None` without workers."""
     truncated: bool
+    """Whether later starts were left out."""
 
 
 def as_ranges(numbers: Iterable[int]) -> str:

@@ -28,7 +28,7 @@ class Rule:
 
     name: str
     reason: judgement.FailureReason
-    kind: str
+    kind: judgement.KindName
     exception: str | None = None
     """The name of a class: its last part, or dotted."""
     message: str | None = None

@@ -7,9 +7,10 @@ package; see docs/decisions/0007-values.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from operator import attrgetter, methodcaller
-from typing import Any, Final, TypeVar, dataclass_transform
+from typing import Annotated, Any, Final, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -62,6 +63,12 @@ def to_dict(one: Any) -> dict[str, Any]:
     """Return the fields of a value by their names, as they are."""
     fields = one._read(one)  # noqa: SLF001 - put there above
     return dict(zip(one.__slots__, fields, strict=True))
+
+
+def defaults_of(cls: Any) -> Mapping[str, Any]:
+    """Return the defaults of a class's fields that have one, by name."""
+    defaults: Mapping[str, Any] = cls._defaults
+    return defaults
 
 
 to_told: Final = methodcaller("_told")
@@ -174,3 +181,43 @@ _METHODS = {
     "__repr__": _represent,
     "__reduce__": _reduce,
 }
+
+
+@value
+class Bounds:
+    """How small and how big a number may be, or how long a list."""
+
+    low: float
+    high: float | None = None
+
+
+class Pattern(str):
+    """A regular expression that all of a text has to match."""
+
+    __slots__ = ()
+
+
+class Key(str):
+    """The key of a field in JSON, where that is no name in Python."""
+
+    __slots__ = ()
+
+
+DATE_TIME: Final = "date-time"
+"""Marks a text as a time of the calendar."""
+
+Count = Annotated[int, Bounds(low=0)]
+Positive = Annotated[int, Bounds(low=1)]
+"""A number of a line, or of things of which there is at least one."""
+Seconds = Annotated[float, Bounds(low=0)]
+Share = Annotated[float, Bounds(low=0, high=1)]
+Time = Annotated[
+    str,
+    Pattern(
+        "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+        "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+        r"(\.[0-9]{1,9})?(Z|\+00:00)$"
+    ),
+    DATE_TIME,
+]
+"""RFC 3339 in UTC, without leap seconds, which no clock of a computer tells."""

@@ -29,7 +29,7 @@ def add(
     if end != "passed":
         report["verdict"]["charge_to"] = end
     attempt = {"subtask": task, "approach": system}
-    report["extensions"]["pytest_failure_taxonomy"] = {"attempt": attempt}
+    report["attempt"] = attempt
     history.add(report)
 
 

@@ -11,6 +11,7 @@ from pytest_failure_taxonomy.history.recording import _write_states
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import Interruption, RaisedException
 from tests.helpers.reports import (
+    NO_HISTORY,
     assert_valid_report,
     make_failure,
     make_report,
@@ -36,8 +37,7 @@ def a_report(*names: str, **seen: Any) -> dict[str, Any]:
 def a_state(state: str, runs: int = 1) -> dict[str, Any]:
     """Return what a history says of one group."""
     first_seen = None if state == "new" else f"2026-11-0{runs}T00:00:00Z"
-    last = {"last_passed_commit": None, "distributions_changed": None}
-    return {"state": state, "first_seen": first_seen, "runs": runs, **last}
+    return {**NO_HISTORY, "state": state, "first_seen": first_seen, "runs": runs}
 
 
 def told(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.faces.agent import MAX_WEIGHT, SECTIONS, render
-from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     GitState,
@@ -277,8 +277,11 @@ def test_what_changed() -> None:
         "runs": 4,
         "last_passed_commit": "a" * 40,
         "distributions_changed": None,
+        "first_commit": None,
+        "flaky_failures": 0,
+        "flaky_runs": 0,
     }
-    FailureReport.model_validate(report)
+    decode_report(report)
     answer = read_answer(report)
     assert answer["changed"] == [
         "1 came back",
@@ -384,6 +387,9 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
             "runs": 10**18,
             "last_passed_commit": draw(TEXTS),
             "distributions_changed": draw(st.none() | st.lists(TEXTS, max_size=5)),
+            "first_commit": None,
+            "flaky_failures": 0,
+            "flaky_runs": 0,
         }
         cause["proof"] = {
             **A_PROOF,

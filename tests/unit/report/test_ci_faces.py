@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.faces import (
     render,
     show_faces,
 )
-from pytest_failure_taxonomy.report.build import OWN_NAME
+from pytest_failure_taxonomy.report.merging import merge_reports
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Faces,
     InFlightTest,
@@ -40,6 +40,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import CLOSED_FIELDS, change_texts
 from tests.helpers.reports import (
     A_PROOF,
+    NO_HISTORY,
     assert_valid_report,
     make_context,
     make_failure,
@@ -137,12 +138,13 @@ def everything() -> dict[str, Any]:
         "runs": 3,
         "last_passed_commit": "0123456789abcdef",
         "distributions_changed": None,
+        "first_commit": None,
+        "flaky_failures": 0,
+        "flaky_runs": 0,
     }
     report["causes"][-1]["proof"] = A_PROOF
-    report["extensions"][OWN_NAME] = {
-        "notes": ["a note"],
-        "merged": {"runs": [{"run": {"stage": "setup"}}]},
-    }
+    report["notes"] = ["a note"]
+    report["merged"] = merge_reports([make_report()])["merged"]
     assert_valid_report(report)
     return report
 
@@ -283,9 +285,7 @@ def test_accepted_failures_are_notices() -> None:
     report = make_report(make_run(failures=(make_failure(),)))
     report["verdict"] = None
     assert commands(report) == []
-    report["extensions"][OWN_NAME] = {
-        "known": {"accepted": True, "failures": 1, "by": "known.yaml"}
-    }
+    report["known"] = {"accepted": True, "failures": 1, "by": "known.yaml"}
     ((level, where, _),) = commands(report)
     assert (level, where["title"]) == ("notice", "known: AssertionError: assert 3 == 4")
 
@@ -658,7 +658,7 @@ def test_a_run_that_says_what_is_gone() -> None:
         assert not is_whole(change)
     known = {"accepted": True, "failures": 1, "by": "known.yaml"}
     accepted = json.loads(json.dumps(make_report(make_run(failures=(make_failure(),)))))
-    accepted |= {"verdict": None, "extensions": {OWN_NAME: {"known": known}}}
+    accepted |= {"verdict": None, "known": known}
     assert json.loads(render("issue", accepted)) == {
         "is_whole_run": False,
         "issues": [],
@@ -785,19 +785,14 @@ def test_a_face_is_the_same_each_time(name: str) -> None:
         pytest.param(lambda report: report.update(reasons=[]), id="no-reasons"),
         pytest.param(lambda report: report.update(failures=[]), id="no-failures"),
         pytest.param(
-            lambda report: report.update(extensions={OWN_NAME: 7}),
-            id="an-odd-extension",
+            lambda report: report.update(extensions={"x": 7}), id="an-odd-extension"
         ),
         pytest.param(
             lambda report: report["verdict"].update(nodeid=None), id="no-node-id"
         ),
         pytest.param(
-            lambda report: report.update(
-                extensions={
-                    OWN_NAME: {
-                        "history": {"verdict": {"state": "flaky", "flaky_runs": 3}}
-                    }
-                }
+            lambda report: report["verdict"].update(
+                history={**NO_HISTORY, "state": "flaky", "flaky_runs": 3}
             ),
             id="an-odd-history",
         ),

@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from base64 import b64encode
+from contextlib import suppress
 from hashlib import sha256
 from html import unescape
 from html.parser import HTMLParser
@@ -23,7 +24,10 @@ from pytest_failure_taxonomy.bench.comparing import (
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.faces.html import render
 from pytest_failure_taxonomy.faces.html.rows import timing_of
+from pytest_failure_taxonomy.report.codec import DecodeError
 from pytest_failure_taxonomy.report.frames import code_of, line_class
+from pytest_failure_taxonomy.report.load import as_json, decode_report
+from pytest_failure_taxonomy.report.model import SCHEMA_ID
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -397,9 +401,13 @@ _ANY_JSON: Final = st.recursive(
 @settings(deadline=None, max_examples=15)
 @given(own=st.dictionaries(_OWN_KEYS, _ANY_JSON, max_size=6))
 def test_extensions_of_any_type_make_a_page(own: dict[str, Any]) -> None:
-    """Extensions are open, so ours may hold anything in a report of anybody's."""
+    """Extensions are open; what an old report has under our own key is read or refused."""
     report = {**one_failure(), "extensions": {"pytest_failure_taxonomy": own}}
     assert "1 of 61 tests failed" in render(report)
+    versions = {"$schema": SCHEMA_ID.replace("1.3", "1.2"), "schema_version": "1.2"}
+    with suppress(DecodeError):
+        loaded = as_json(decode_report({**report, **versions}))
+        assert "1 of 61 tests failed" in render(loaded)
 
 
 def test_control_characters_are_shown_as_escapes() -> None:

@@ -16,6 +16,8 @@ from pytest_failure_taxonomy import merge_reports
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.amend import judge_causes_again
+from pytest_failure_taxonomy.report.load import as_json, decode_report
+from pytest_failure_taxonomy.report.model import SCHEMA_ID
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import advice_of, merged_runs
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -32,6 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import (
+    NO_SURROUNDINGS,
     assert_valid_report,
     make_context,
     make_failure,
@@ -160,11 +163,15 @@ def test_lists_are_cut_in_the_same_way_in_any_order() -> None:
 
 def test_a_report_merged_by_an_older_version() -> None:
     """It lacks fields that came later, and can be merged again all the same."""
-    older = merge_reports(SAMPLES[:2])
-    for run in older["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]:
+    older = json.loads(json.dumps(merge_reports(SAMPLES[:2])))
+    own = {"merged": older.pop("merged"), "notes": older.pop("notes")}
+    for run in own["merged"]["runs"]:
         del run["bench_shards"], run["causes"], run["limits"]["causes_omitted"]
         del run["name"], run["surroundings"], run["is_from_top"]
-    report, expected = merge_reports([older, SAMPLES[2]]), merge_reports(SAMPLES[:3])
+    older["extensions"] = {"pytest_failure_taxonomy": own}
+    older |= {"$schema": SCHEMA_ID.replace("1.3", "1.2"), "schema_version": "1.2"}
+    loaded = as_json(decode_report(older))
+    report, expected = merge_reports([loaded, SAMPLES[2]]), merge_reports(SAMPLES[:3])
     assert_valid_report(report)
     # Nobody had asked it whom its failures are charged to.
     assert report["verdict"] == {**expected["verdict"], "charge_to": None}
@@ -324,7 +331,7 @@ def test_stages_of_one_attempt(
     report = merged(*reports)
     found = reason_of(report)
     assert (found and found[0]) == (expected and expected[0])
-    runs = report["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
+    runs = report["merged"]["runs"]
     assert [run["run"]["stage"] for run in runs] == list(stages)
     assert [run["verdict"] is not None for run in runs] == [
         code != 0 for code in stages.values()
@@ -404,8 +411,7 @@ def a_package(
     """Return the report of a root directory, which may lie in a repository."""
     report = a_run(number, failing(*names) if names else None, **given)
     report["run"]["invocation"]["rootdir"] = rootdir
-    around: dict[str, Any] = {"root": root, "path": "."}
-    report["extensions"] = {"pytest_failure_taxonomy": {"surroundings": around}}
+    report["surroundings"] = {**NO_SURROUNDINGS, "root": root, "path": "."}
     return report
 
 
@@ -518,27 +524,14 @@ def test_stages_that_run_no_test_have_no_root() -> None:
         ),
         (
             [
-                a_run(
-                    1,
-                    extensions={
-                        "pytest_failure_taxonomy": {"git": {"repository": "a/b"}}
-                    },
-                ),
-                a_run(
-                    2,
-                    extensions={
-                        "pytest_failure_taxonomy": {"git": {"repository": "a/c"}}
-                    },
-                ),
+                a_run(1, repository={"name": "a/b", "merge_base": None}),
+                a_run(2, repository={"name": "a/c", "merge_base": None}),
             ],
             "several repositories: a/b, a/c",
         ),
         (
             [
-                a_run(
-                    1,
-                    extensions={"pytest_failure_taxonomy": {"merged": {"runs": [{}]}}},
-                )
+                a_run(1, merged={"runs": [{}], "reruns": False, "expect": None}),
             ],
             "what it says of its runs is damaged",
         ),

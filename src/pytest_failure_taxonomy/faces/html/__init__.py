@@ -19,7 +19,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.faces.html import rows
-from pytest_failure_taxonomy.report.build import OWN_NAME, own_extension
 from pytest_failure_taxonomy.report.frames import classed_lines, code_of
 from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count, seconds_words
@@ -64,8 +63,7 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     )
-    # Of the extensions only our own is shown.
-    report = rows.shown({**report, "extensions": {OWN_NAME: own_extension(report)}})
+    report = rows.shown({**report, "extensions": {}})
     summary, timing = summarise(report), rows.timing_of(report)
     made = rows.Rows(report, summary)
     # It has nothing but what the headline says, and can stand below it.
