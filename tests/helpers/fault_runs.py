@@ -155,13 +155,15 @@ class Outcome:
 def run_fault(folder: Path, fault: Fault, configuration: Configuration) -> Outcome:
     """Run a fault in a configuration, again with more time where a limit came too early."""
     for budget in BUDGETS:
-        outcome = _Cell(folder / str(budget), fault, configuration, budget).run()
+        outcome = Cell(folder / str(budget), fault, configuration, budget).run()
         if outcome.begun or BUDGET not in fault.around:
             break
     return outcome
 
 
-class _Cell:
+class Cell:
+    """One run of a fault, in a folder of its own."""
+
     def __init__(
         self, folder: Path, fault: Fault, configuration: Configuration, budget: int
     ) -> None:
@@ -177,6 +179,7 @@ class _Cell:
         self._streams = folder / "stdout", folder / "stderr"
 
     def run(self) -> Outcome:
+        """Bring the death about, and return what came of it."""
         self._write_project()
         try:
             self._fault.prepare(self._folder)
