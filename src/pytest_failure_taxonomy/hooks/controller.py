@@ -106,7 +106,23 @@ class TracesOfWorkers(Protocol):
 
 
 class ControllerRecorder:
-    """A plugin that records what the workers of an xdist run do."""
+    """A plugin that records what the workers of an xdist run do.
+
+    What a worker does arrives late: it sends an event, and the controller's loop calls the
+    hooks when it comes to that. So at any moment a worker may be some events ahead, and
+    three ends need more than the reports:
+
+    - A worker that dies takes the reports with it that it had not sent. xdist then makes up
+      a failed report for the test that it takes to have been running, with a phase of its
+      own (`when` is `???`). Which test and phase it really was stands in the worker's state
+      file, as does what it had counted.
+    - A controller that is interrupted reads no more events. `catch_up` asks the state files
+      instead.
+    - A worker that dies after its session sends nothing: `ends` looks at all of them.
+
+    With `--dist each`, or after `--reruns`, a test starts more than once, so a report
+    belongs to the attempt of its own worker.
+    """
 
     def __init__(
         self,

@@ -197,7 +197,26 @@ class EventLog:
 
 
 class ExceptionMemory:
-    """Keep exceptions until their reports come by."""
+    """Match each failed report with the exception behind it.
+
+    pytest passes the two to different hooks, in an order that depends on who runs the test:
+
+        plain          makereport, logreport(failed), exception_interact
+        rerunfailures  makereport, exception_interact, logreport(rerun or failed)
+        collector      exception_interact, collectreport
+        worker         makereport, logreport: described there, sent with the report
+        controller     logreport or collectreport alone, with what the worker has sent
+
+    Where the report comes first, it waits (`SessionRecorder._awaiting`) until the next hook
+    of any kind: either that brings its exception, or there was none, as for a test that
+    passed and was expected to fail. Where the exception comes first, it waits here: a test's
+    until its next report, a collector's until its own.
+
+    A worker can't wait for `exception_interact`: xdist sends the report away in
+    `logreport`. So it keeps each call at `makereport`, and describes the exception while
+    the report passes. The controller takes the description off again before another plugin
+    sees the report.
+    """
 
     def __init__(
         self,

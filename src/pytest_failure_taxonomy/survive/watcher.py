@@ -33,7 +33,6 @@ _PIDFD_INFO = struct.Struct("=QQ11Ii8x")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 _STATUS_TRIES = 50
 _STATUS_SECONDS = 0.002
-"""Who reaps a process may do so between our look at `/proc` and the one at the pidfd."""
 
 
 def watch(
@@ -266,9 +265,18 @@ class Stalls:
 
 
 def _wait_status(pidfd: int, process_id: int) -> int | None:
-    """Return the status of a process that is no child, as `waitpid` would; `None` if unknown.
+    """Return the status of a process that is no child, as `waitpid` would.
 
-    While it is a zombie, `/proc` has the status. After it was reaped, the pidfd has it.
+    Only a parent may wait for a process, and the watcher is nobody's. But the kernel keeps
+    the status in two places, one after the other. From the end until the parent has waited
+    the process is a zombie, and `/proc` shows its status. From then on `/proc` has forgotten
+    it, and another process may have the number; the pidfd still means the dead one, and has
+    its status since Linux 6.15. The poll of a pidfd returns before either is certain, hence
+    the tries.
+
+    Returns:
+        `None` if the status is unknown. It is never guessed: 137 might be a SIGKILL or an
+        exit code.
     """
     import fcntl
 

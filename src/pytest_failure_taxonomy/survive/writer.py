@@ -235,9 +235,25 @@ class Record:
 class DiskRecord(Record):
     """A record that outlives its process.
 
-    The state file is mapped and its descriptor closed. The descriptor of the events has a number
-    so high that programs don't get it, and is checked before each write: a test may have closed it
-    and opened a file of its own under that number. What a test truncates is written again.
+    The state file is mapped and its descriptor closed. A store into the map is in the page
+    cache at once, which outlives the process whatever ends it, and costs a quarter of a system
+    call. It has three dangers:
+
+    - A store beyond the end of the file is a SIGBUS, which would kill the run, and a test may
+      truncate any file. So the file has one more page, which goes first when it is cut;
+      `_check` asks the kernel for that page without touching it, and what it raises is an
+      ordinary error. Then the file is made again from the numbers in memory.
+    - The disk may be full when a page is first written to, which is a SIGBUS, too. So all
+      blocks are allocated before the file is mapped.
+    - The process may die between two stores. So what makes other bytes valid is stored
+      last: a start time before its state, a name before its length.
+
+    Each number is stored twice, in memory and in the map: nothing is ever read back from a
+    file that a test may have filled with something else.
+
+    The events are appended by a descriptor. It has a number so high that programs don't get
+    it, and is checked before each write: a test may have closed it and opened a file of its
+    own under that number. What a test truncates is written again.
     """
 
     _disk: Numbers

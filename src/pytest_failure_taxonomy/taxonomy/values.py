@@ -3,6 +3,13 @@
 They could be frozen dataclasses, but those compile their methods at each start of
 Python, and took half of the time that a pytest with the option on needs to load this
 package; see docs/decisions/0007-values.md.
+
+So a class begins with methods that all classes share, which read the names of the fields
+at each call. That is slow for an object and free for a class, and most classes have few
+objects or none in a run. A class whose twentieth object is made gets an `__init__` and a
+`_told` of its own, compiled from source as a dataclass would do at once
+(`_compile_methods`). Objects made before are the same: they have the same slots, and
+methods are looked up in the class.
 """
 
 from __future__ import annotations
@@ -98,8 +105,10 @@ def _begin(self: Any, **fields: Any) -> None:
 def _compile_methods(cls: Any) -> None:
     """Give a class methods of its own, which take a quarter of the time of those for all.
 
-    While its fields are set, the object is of a class that doesn't refuse to change:
-    to set them by `object.__setattr__` takes three times as long.
+    A frozen dataclass calls `object.__setattr__` for each field, which takes three times as
+    long. Here the object is of a twin class with the same slots, and without the refusal to
+    change, until its fields are set: an object may change between classes whose layout is
+    the same.
     """
     parameters = []
     assignments = []
