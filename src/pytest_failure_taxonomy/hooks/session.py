@@ -249,14 +249,13 @@ class SessionRecorder:
         traces = None if death is None else death.traces
         text = place = None
         if len(self.log.failures) < evidence.MAX_LISTED:
-            text = exceptions.shown_text(shown)
-            head = (
-                getattr(report, "head_line", None) if bare.part == "subtest" else None
-            )
-            text = f"{head}\n\n{text}" if head else text
+            parts = [exceptions.shown_text(shown)]
+            if bare.part == "subtest":
+                parts.insert(0, getattr(report, "head_line", None))
             if traces is not None:
-                text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
+                parts += traces.stack, traces.output
                 place = traces.location
+            text = "\n\n".join(filter(None, parts)) or None
             place = place or exceptions.shown_place(shown, self._rootdir)
             place = place or _defined_at(report, described.exception)
         return replace(

@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 import select
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.survive.layout import (
     CRASH,
+    CRASH_FILE,
     MAX_DUMP_BYTES,
-    MAX_OUTPUT_BYTES,
+    STDERR,
+    STDOUT,
 )
 from pytest_failure_taxonomy.system.files import READ, Folder, move_high
 from pytest_failure_taxonomy.taxonomy.evidence import Left, ProcessExit, Traces
@@ -29,6 +31,8 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_OUTPUT_CHARACTERS: Final = 4 * 1024
+MAX_OUTPUT_BYTES: Final = 64 * 1024
+"""How much is searched for secrets, so that none is cut in two before it is found."""
 MAX_STACK_CHARACTERS: Final = 5_500
 """With the output it fits into one traceback of the report."""
 SHOWN_SECONDS: Final = 1.0
@@ -36,6 +40,22 @@ SHOWN_SECONDS: Final = 1.0
 
 _PIPE_BYTES: Final = 4096
 """A pipe or terminal that can be written to takes so many bytes at once (PIPE_BUF)."""
+
+
+def read_left(descriptors: Iterable[tuple[str, int | None]]) -> Left:
+    """Read what a process has left, and close the descriptors of it.
+
+    Args:
+        descriptors: each behind its letter, as in `layout`.
+    """
+    contents = {
+        letter: read_and_close(descriptor) for letter, descriptor in descriptors
+    }
+    return Left(
+        dump=contents.get(CRASH_FILE, b"").rstrip(b"\0"),
+        stdout=contents.get(STDOUT, b""),
+        stderr=contents.get(STDERR, b""),
+    )
 
 
 def read_traces(
@@ -83,14 +103,16 @@ def last_output(
     for name, content in (("stdout", stdout), ("stderr", stderr)):
         text = content[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
         texts[f"captured {name}:\n"] = redact(text).rstrip("\n") if text else ""
-    half = (MAX_OUTPUT_CHARACTERS - sum(len(title) + 1 for title in texts)) // 2
-    # What one of them does not need is for the other.
-    spare = {title: max(0, half - len(text)) for title, text in texts.items()}
-    blocks = [
-        title + _end_of(text, half + sum(spare.values()) - spare[title])
-        for title, text in texts.items()
-        if text.strip()
-    ]
+    titles = sum(len(title) + 1 for title in texts)
+    room = MAX_OUTPUT_CHARACTERS - titles
+    blocks = []
+    for title, text in texts.items():
+        if not text.strip():
+            continue
+        # What one of them does not need is for the other.
+        others = sum(map(len, texts.values())) - len(text)
+        block = _end_of(text, max(room // 2, room // 2 * 2 - others))
+        blocks.append(title + block)
     return "\n".join(blocks) or None
 
 
@@ -125,7 +147,7 @@ class LeftByWorkers:
         self._rootdir = rootdir
         self._redact = redact
         self._terminal = terminal
-        self._files: dict[str, tuple[int | None, ...]] = {}
+        self._files: dict[str, dict[str, int | None]] = {}
 
     def follow(
         self, worker: str, process_id: int, folder: Folder, capture: tuple[int, int]
@@ -138,23 +160,22 @@ class LeftByWorkers:
             folder: with its record.
             capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
         """
-        dump = None
+        stdout, stderr = capture
+        files = {
+            STDOUT: _open_captured(process_id, stdout),
+            STDERR: _open_captured(process_id, stderr),
+        }
         if self.shows_crashes:
             with suppress(OSError):
-                dump = move_high(folder.open_file(CRASH, os.O_RDONLY))
-        self._files[worker] = (
-            dump,
-            *(_open_captured(process_id, each) for each in capture),
-        )
+                files[CRASH_FILE] = move_high(folder.open_file(CRASH, os.O_RDONLY))
+        self._files[worker] = files
 
     def read(self, worker: str, end: ProcessExit) -> Traces | None:
         """Return the traces of a worker that died, and show the stacks of its crash to the user."""
-        files = self._files.pop(worker, ())
-        if not files:
+        if worker not in self._files:
             return None
-        dump, stdout, stderr = map(read_and_close, files)
-        left = Left(dump=dump.rstrip(b"\0"), stdout=stdout, stderr=stderr)
-        if left.dump and self._terminal is not None:
+        left = read_left(self._files.pop(worker).items())
+        if self._terminal is not None:
             show_dump(left.dump, self._terminal)
         return read_traces(left, end, self._rootdir, self._redact)
 

@@ -65,6 +65,9 @@ MAGIC: Final = b"PFTREC03"
 PAGE: Final = 4096
 """Size in bytes of the numbers before the states of the tests."""
 
+NUMBER: Final = struct.Struct("<I")
+"""32 bits, as most numbers have."""
+
 HEAD: Final = struct.Struct("<8sIIII")
 """Magic, whether the session has ended, its exit code (32 bits on Windows), how many tests
 are selected, and whether the whole report is written."""
@@ -162,9 +165,6 @@ STDERR: Final = "e"
 `crash`, the user's stderr, and what is captured."""
 MAX_DUMP_BYTES: Final = 1024 * 1024
 """What is read of stacks. faulthandler writes a hundred frames of a hundred threads."""
-MAX_OUTPUT_BYTES: Final = 64 * 1024
-"""How much of the end of what is captured is read and searched for secrets: more than is
-shown, so that none is cut in two before it is found."""
 
 CURRENT_AT: Final = 256
 CURRENT_STATE_AT: Final = CURRENT_AT + 8
@@ -219,6 +219,11 @@ def is_reported(head: bytes, status: int | None) -> bool:
         return False
     _, _, code, _, is_written = HEAD.unpack_from(head)
     return bool(is_written) and status in (None, code << 8)
+
+
+def numbers_at(state: bytes, place: int, count: int) -> tuple[int, ...]:
+    """Return numbers of 32 bits that stand one after the other."""
+    return struct.unpack_from(f"<{count}I", state, place)
 
 
 def starts_offset(tests: int) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.survive import layout
-from pytest_failure_taxonomy.survive.crash_output import read_and_close
+from pytest_failure_taxonomy.survive.crash_output import read_left
 from pytest_failure_taxonomy.survive.folder import RUN_ID
 from pytest_failure_taxonomy.system.files import (
     CAREFUL,
@@ -233,17 +233,8 @@ class Mailbox:
                     ":"
                 )
                 if is_left and sender == self.run_id:
-                    sent = {
-                        letter: read_and_close(descriptor)
-                        for letter, descriptor in zip(
-                            letters.ljust(len(descriptors)), descriptors, strict=False
-                        )
-                    }
-                    self.left = Left(
-                        dump=sent.get(layout.CRASH_FILE, b"").rstrip(b"\0"),
-                        stdout=sent.get(layout.STDOUT, b""),
-                        stderr=sent.get(layout.STDERR, b""),
-                    )
+                    padded = letters.ljust(len(descriptors))
+                    self.left = read_left(zip(padded, descriptors, strict=False))
                     continue
                 # Unbuffered: a test may have sent one, and opening that must not read from it.
                 files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115

@@ -31,26 +31,33 @@ _WORDS: Final[dict[evidence.Activity, str]] = {
     "shutdown": "the interpreter's end",
     "controller": "xdist's controller",
 }
+_VERBS: Final[dict[evidence.StallState, str]] = {
+    "polling": "polling for",
+    "busy": "still running",
+}
+"""What is done by something that does anything."""
 
 
 def words_of_subject(stall: evidence.SeenStall) -> str:
     """Name what is stalled: a test, and its phase if that is not the call; a hook, a worker."""
     if stall.what == "test":
-        phase = "" if stall.phase in ("call", None) else f" ({stall.phase})"
-        return f"{stall.nodeid}{phase}"
-    worker = f" ({stall.worker})" if stall.worker else ""
-    return f"{stall.name or _WORDS[stall.what]}{worker}"
+        phase = stall.phase or "call"
+        return f"{stall.nodeid}" if phase == "call" else f"{stall.nodeid} ({phase})"
+    name = stall.name or _WORDS[stall.what]
+    return f"{name} ({stall.worker})" if stall.worker else name
 
 
 def words_of_stall(stall: evidence.SeenStall) -> str:
     """Return the line that tells of what makes no progress."""
-    state, seconds = stall.stall.state, stall.stall.seconds
-    what, at = words_of_subject(stall), f", {stall.place}" if stall.place else ""
-    if state == "polling":
-        return f"polling for {seconds:.0f} s: {what}{at}"
-    if state == "busy":
-        return f"still running {seconds:.0f} s: {what}{at}"
-    return f"stalled {seconds:.0f} s: {what} {words_at(state, stall.stall.where)}"
+    state = stall.stall.state
+    what = words_of_subject(stall)
+    verb = _VERBS.get(state)
+    if verb is None:
+        verb = "stalled"
+        what = f"{what} {words_at(state, stall.stall.where)}"
+    elif stall.place:
+        what = f"{what}, {stall.place}"
+    return f"{verb} {stall.stall.seconds:.0f} s: {what}"
 
 
 def times_of_limit(stall: evidence.SeenStall, limit_seconds: float) -> int:
@@ -106,8 +113,9 @@ def parse_memory(content: bytes) -> evidence.MemorySeen | None:
     """Return what was seen, from JSON; `None` for what can't be understood."""
     with suppress(ValueError, TypeError, RecursionError):
         seen = RECORD.decode(evidence.MemorySeen, json.loads(content))
-        numbers = [each for each in to_dict(seen).values() if isinstance(each, int)]
-        numbers += [each.peak_rss_bytes for each in seen.processes]
+        fields = to_dict(seen).values()
+        numbers = [number for number in fields if isinstance(number, int)]
+        numbers += [process.peak_rss_bytes for process in seen.processes]
         return seen if min(numbers) >= 0 else None
     return None
 
@@ -124,28 +132,33 @@ def oom_kill_of(
 
 def context_of(run: RecordedRun, end: ProcessEnd) -> evidence.RunContext:
     """Return the context of a run, with its duration if the time of its end is known."""
-    since = run.header.started_ns
-    duration = None if end.ended_ns is None else max(0, end.ended_ns - since) / 1e9
-    environment = run.header.context.environment
-    for watcher in run.named(
-        "watcher"
-    ):  # the watcher starts after the header is written
-        environment = replace(environment, watcher=watcher)
-    if (memory := end.exit.memory) is not None:
-        kill = end.exit.oom_kill
-        # All of the group was used, if a process was killed for that.
-        is_full = kill is not None and kill.limit_bytes == memory.limit_bytes
-        last = 0 if kill is None else kill.rss_bytes
-        use = evidence.MemoryUse(
-            limit_bytes=memory.limit_bytes,
-            cgroup_peak_bytes=memory.limit_bytes
-            if is_full
-            else memory.cgroup_peak_bytes,
-            peak_rss_bytes=max(memory.peak_of(run.header.process.pid) or 0, last)
-            or None,
-        )
+    header, memory = run.header, end.exit.memory
+    environment = header.context.environment
+    duration = None
+    if end.ended_ns is not None:
+        duration = max(0, end.ended_ns - header.started_ns) / 1e9
+    # The watcher starts after the header is written.
+    watcher = run.last_of("watcher", environment.watcher)
+    environment = replace(environment, watcher=watcher)
+    if memory is not None:
+        use = _describe_memory(memory, end.exit.oom_kill, header.process.pid)
         if use != evidence.MemoryUse():
             environment = replace(environment, memory=use)
-    return replace(
-        run.header.context, duration_seconds=duration, environment=environment
+    return replace(header.context, duration_seconds=duration, environment=environment)
+
+
+def _describe_memory(
+    memory: evidence.MemorySeen, kill: evidence.OomKill | None, process_id: int
+) -> evidence.MemoryUse:
+    group_peak = memory.cgroup_peak_bytes
+    own_peak = memory.peak_of(process_id) or 0
+    if kill is not None:
+        own_peak = max(own_peak, kill.rss_bytes)
+        # All of the group was used, if a process was killed for that.
+        if kill.limit_bytes == memory.limit_bytes:
+            group_peak = memory.limit_bytes
+    return evidence.MemoryUse(
+        limit_bytes=memory.limit_bytes,
+        cgroup_peak_bytes=group_peak,
+        peak_rss_bytes=own_peak or None,
     )

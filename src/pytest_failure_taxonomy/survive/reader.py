@@ -6,7 +6,7 @@ import errno
 import json
 import math
 import os
-import struct
+import re
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
@@ -326,12 +326,12 @@ def read_worker(folder: Folder, worker: str) -> WorkerState:
 
 def parse_worker(state: bytes) -> WorkerState:
     """Read a worker's state file, or what pytest's own has of the same."""
-    if len(state) < PAGE or state[: len(layout.MAGIC)] != layout.MAGIC:
+    if len(state) < PAGE or not state.startswith(layout.MAGIC):
         return WorkerState()
     start_ns, at, length = layout.CURRENT.unpack_from(state, layout.CURRENT_AT)
-    written = state[layout.NAME_AT : PAGE][: min(length, PAGE)]
-    name = written.decode("utf-8", "replace")
-    test = activity = timer = None
+    name_bytes = state[layout.NAME_AT : PAGE][: min(length, PAGE)]
+    name = name_bytes.decode("utf-8", "replace")
+    test = activity = None
     if at in layout.PHASES:
         test = StartedTest(nodeid=name, phase=layout.PHASES[at], start_ns=start_ns)
     elif at in layout.ACTIVITIES:
@@ -339,24 +339,32 @@ def parse_worker(state: bytes) -> WorkerState:
         activity = evidence.RunningActivity(
             what=what, name=name or None, is_hook=is_hook
         )
-    armed_ns, budget, method = layout.TIMER.unpack_from(state, layout.TIMER_AT)
-    if 0 < method < len(layout.TIMER_METHODS) and math.isfinite(budget):
-        method_name = layout.TIMER_METHODS[method]
-        timer = Timer(armed_ns=armed_ns, budget_seconds=budget, method=method_name)
-    (started,) = struct.unpack_from(
-        "<I", state, layout.COUNTERS_AT + 4 * layout.STARTED
-    )
-    process_id, stdout, stderr = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
-    (count,) = struct.unpack_from("<I", state, layout.COUNT_AT)
+    process_id, *capture = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
+    stdout, stderr = capture
+    (tests,) = layout.numbers_at(state, layout.COUNT_AT, 1)
     return WorkerState(
         test=test,
         activity=activity,
-        timer=timer,
+        timer=_parse_timer(state),
         process_id=process_id,
         capture=(stdout, stderr),
-        tests=started,
-        endings=state[PAGE : PAGE + count],
+        tests=_counters_in(state)["started"],
+        endings=state[PAGE : PAGE + tests],
     )
+
+
+def _parse_timer(state: bytes) -> Timer | None:
+    armed_ns, budget, method = layout.TIMER.unpack_from(state, layout.TIMER_AT)
+    if not 0 < method < len(layout.TIMER_METHODS) or not math.isfinite(budget):
+        return None
+    name = layout.TIMER_METHODS[method]
+    return Timer(armed_ns=armed_ns, budget_seconds=budget, method=name)
+
+
+def _counters_in(state: bytes) -> dict[str, int]:
+    names = layout.COUNTERS
+    counters = layout.numbers_at(state, layout.COUNTERS_AT, len(names))
+    return dict(zip(names, counters, strict=True))
 
 
 def _parse_state(
@@ -373,55 +381,59 @@ def _parse_state(
         state = layout.MAGIC.ljust(PAGE, b"\0")
     magic, finished, code, count, written = layout.HEAD.unpack_from(state)
     if magic != layout.MAGIC:
-        if magic[:6] != layout.MAGIC[:6]:
-            raise ReportError(f"{where}: {layout.STATE} is no record of a run")
-        version = ascii(magic[6:].decode("ascii", "replace"))[1:-1]
-        raise ReportError(
-            f"{where}: the record has layout {version}, this program reads "
-            f"{layout.MAGIC[6:].decode()}; use the version of pytest-failure-taxonomy that wrote it"
-        )
+        raise ReportError(f"{where}: {_why_unreadable(magic)}")
     tests = count
     if tests and (tests != len(nodeids) or len(state) < layout.file_size(tests)):
         notes.append(
             f"the record says that {tests} tests were selected and names {len(nodeids)}"
         )
         tests = min(tests, len(nodeids), len(state) - PAGE)
+    starts_at = layout.starts_offset(count)
     in_flight, not_run = [], []
     for index, at in enumerate(state[PAGE : PAGE + tests]):
         if at == layout.NOT_STARTED:
             not_run.append(nodeids[index])
         elif at in layout.PHASES:
-            offset = layout.starts_offset(count) + 4 * index
-            ms = int.from_bytes(state[offset : offset + 4], "little")
-            in_flight.append(
-                StartedTest(
-                    nodeid=nodeids[index],
-                    phase=layout.PHASES[at],
-                    start_ns=started_ns + 1_000_000 * ms,
-                )
+            place = starts_at + 4 * index
+            # Less than four bytes are left of a file that was cut.
+            start_ms = int.from_bytes(state[place : place + 4], "little")
+            test = StartedTest(
+                nodeid=nodeids[index],
+                phase=layout.PHASES[at],
+                start_ns=started_ns + 1_000_000 * start_ms,
             )
-    order = b""
-    if count:
-        first = layout.order_offset(count)
-        order = state[
-            first : min(layout.file_size(count), first + 4 * (MAX_STARTS + 1))
-        ]
+            in_flight.append(test)
+    order_at = layout.order_offset(count)
+    order_bytes = min(layout.file_size(count), len(state)) - order_at if count else 0
+    starts = min(max(0, order_bytes // 4), MAX_STARTS + 1)
     own = parse_worker(state[:PAGE])
-    names, counted = layout.COUNTERS[: layout.STARTED], layout.COUNTED_EVENTS
-    counters = struct.unpack_from(f"<{len(names)}I", state, layout.COUNTERS_AT)
-    (loss,) = struct.unpack_from("<I", state, layout.LOSS_AT)
+    counters = _counters_in(state)
+    del counters["started"]
+    (loss,) = layout.numbers_at(state, layout.LOSS_AT, 1)
     fields = {
-        "counters": dict(zip(names, counters, strict=True)),
+        "counters": counters,
         "exit_code": code if finished else None,
         "in_flight": tuple(in_flight),
         "not_run": (*not_run, *nodeids[count:]) if has_numbers else (),
-        "starts": struct.unpack_from(f"<{len(order) // 4}I", order),
+        "starts": layout.numbers_at(state, order_at, starts) if starts else (),
         "timer": own.timer,
         "activity": own.activity,
         "is_reported": bool(written),
     }
-    counts = struct.unpack_from(f"<{len(counted)}I", state, layout.COUNTED_AT)
-    return fields, dict(zip(counted, counts, strict=True)), loss
+    names = layout.COUNTED_EVENTS
+    counts = layout.numbers_at(state, layout.COUNTED_AT, len(names))
+    return fields, dict(zip(names, counts, strict=True)), loss
+
+
+def _why_unreadable(magic: bytes) -> str:
+    """Say why a state file with such a beginning can't be read."""
+    if magic[:6] != layout.MAGIC[:6]:
+        return f"{layout.STATE} is no record of a run"
+    version = ascii(magic[6:].decode("ascii", "replace"))[1:-1]
+    return (
+        f"the record has layout {version}, this program reads {layout.MAGIC[6:].decode()}; "
+        "use the version of pytest-failure-taxonomy that wrote it"
+    )
 
 
 def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:

@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.survive.stalls.detect import Standstill
     from pytest_failure_taxonomy.system.process import MemorySampler
+    from pytest_failure_taxonomy.taxonomy.evidence import Left
 
 _MAX_SECONDS = 120
 """The time for all work after pytest's end; half a million tests take a twentieth of it."""
@@ -79,7 +80,7 @@ def watch(
     if options.get("completes") == "0":
         return
     status = _wait_status(pidfd, process_id)  # first: it may be reaped at any time
-    dump, stdout, stderr = _read_what_is_left(channel)
+    left = _read_what_is_left(channel)
     if layout.is_reported(_read(files[0], layout.HEAD.size), status):
         return
     from pathlib import Path
@@ -98,7 +99,7 @@ def watch(
         end,
         exit=replace(end.exit, memory=parse_memory(memory.seen())),
         observed=parse_observed(observed) if observed else None,
-        left=Left(dump=dump, stdout=stdout, stderr=stderr),
+        left=left or Left(),
         contents=[_read(files[0]), events],
     )
     complete_run(Path(report), run_id, end)
@@ -137,29 +138,24 @@ def _wait_for_end(
                 look.due = _NEVER
 
 
-def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
-    """Return the stacks of a crash and the end of both outputs; print the stacks.
+def _read_what_is_left(channel: int) -> Left | None:
+    """Return what the process has left, and print the stacks of its crash.
 
     All descriptors are closed then: who reads pytest's stderr through a pipe waits for
     its end.
     """
-    from pytest_failure_taxonomy.survive import layout
-
     sent = _receive(channel)
-    dump = b""
-    if layout.CRASH_FILE in sent:
-        dump = _read(sent[layout.CRASH_FILE], layout.MAX_DUMP_BYTES).rstrip(b"\0")
-    if dump and layout.TERMINAL in sent:
-        from pytest_failure_taxonomy.survive.crash_output import show_dump
+    if not sent:
+        return None
+    from pytest_failure_taxonomy.survive.crash_output import read_left, show_dump
+    from pytest_failure_taxonomy.survive.layout import TERMINAL
 
-        show_dump(dump, sent[layout.TERMINAL])
-    stdout, stderr = (
-        _read(sent.get(name, -1), layout.MAX_OUTPUT_BYTES, is_end=True)
-        for name in (layout.STDOUT, layout.STDERR)
-    )
-    for descriptor in sent.values():
-        os.close(descriptor)
-    return dump, stdout, stderr
+    terminal = sent.pop(TERMINAL, None)
+    left = read_left(sent.items())
+    if terminal is not None:
+        show_dump(left.dump, terminal)
+        os.close(terminal)
+    return left
 
 
 def _receive(channel: int) -> dict[str, int]:
@@ -309,18 +305,15 @@ def _end_in_time() -> None:
     signal.alarm(_MAX_SECONDS)
 
 
-def _read(
-    descriptor: int, max_bytes: int | None = None, *, is_end: bool = False
-) -> bytes:
-    """Return the beginning or the end of a file."""
+def _read(descriptor: int, max_bytes: int | None = None) -> bytes:
+    """Return the beginning of a file; nothing if it can't be read."""
     if max_bytes is None:
         from pytest_failure_taxonomy.survive.layout import MAX_EVENTS_BYTES
 
         max_bytes = MAX_EVENTS_BYTES
     try:
         size = os.fstat(descriptor).st_size
-        begin = max(0, size - max_bytes) if is_end else 0
-        return os.pread(descriptor, min(size, max_bytes), begin)
+        return os.pread(descriptor, min(size, max_bytes), 0)
     except OSError:
         return b""
 

@@ -46,7 +46,6 @@ _PLACES: Final = {
     event: layout.COUNTED_AT + 4 * index
     for index, event in enumerate(layout.COUNTED_EVENTS)
 }
-_NUMBER: Final = struct.Struct("<I")
 
 Check = Callable[[], object]
 """Raises OSError if a store into a mapped file would end this process by SIGBUS."""
@@ -288,7 +287,7 @@ class DiskRecord(Record):
         layout.PROCESS.pack_into(
             self.numbers.page, layout.PROCESS_AT, started, self._process_id
         )
-        self._pack(_NUMBER, layout.THREAD_AT, get_native_id())
+        self._pack(layout.NUMBER, layout.THREAD_AT, get_native_id())
 
     def keep(
         self, index: int = 0, place: int | None = None, *, is_checked: bool = False
@@ -333,7 +332,7 @@ class DiskRecord(Record):
             self._use_disk(without_arrays)
             self._lose(error)
         else:
-            self._pack(_NUMBER, layout.COUNT_AT, tests)
+            self._pack(layout.NUMBER, layout.COUNT_AT, tests)
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event by one system call, so that a death can't leave half of it.
@@ -343,8 +342,8 @@ class DiskRecord(Record):
         if os.getpid() != self._process_id:
             return
         if event in _PLACES:
-            (count,) = _NUMBER.unpack_from(self.numbers.page, _PLACES[event])
-            self._pack(_NUMBER, _PLACES[event], count + 1)
+            (count,) = layout.NUMBER.unpack_from(self.numbers.page, _PLACES[event])
+            self._pack(layout.NUMBER, _PLACES[event], count + 1)
         self._written.append((event, fields))
         self._append(_line_of(event, fields))
 
@@ -457,7 +456,7 @@ class DiskRecord(Record):
             self.lost = (
                 f"the record in {self.folder} is not whole: {error.strerror or error}"
             )
-            self._pack(_NUMBER, layout.LOSS_AT, error.errno or errno.EIO)
+            self._pack(layout.NUMBER, layout.LOSS_AT, error.errno or errno.EIO)
 
 
 # Files with allocated blocks, mapped into memory without an open descriptor.

@@ -35,7 +35,8 @@ MAX_TESTS = 10_000_000
 MAX_THREADS = 100
 """The threads and the children of a process that are looked at."""
 
-_STATES = ("blocked", "polling", "busy")
+_RANKS = {"blocked": 0, "polling": 1, "busy": 2}
+"""The states, from the one that is least like progress."""
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
@@ -73,17 +74,15 @@ def state_of(seen: list[Movement]) -> str:
         work: CPU time or bytes, its own or a child's.
     """
     first, last = seen[0], seen[-1]
-    allowed = max(1.0, (last.at_ns - first.at_ns) / 1e9 * _TICKS_A_SECOND * IDLE_SHARE)
-    if (
-        last.ticks - first.ticks > allowed
-        or last.child_ticks - first.child_ticks > allowed
-        or last.written > first.written
-        or any(
-            count > first.child_written.get(at, 0)
-            for at, count in last.child_written.items()
-        )
-        or all(each.runs for each in seen)
-    ):
+    seconds = (last.at_ns - first.at_ns) / 1e9
+    idle_ticks = max(1.0, seconds * _TICKS_A_SECOND * IDLE_SHARE)
+    ticks = max(last.ticks - first.ticks, last.child_ticks - first.child_ticks)
+    if ticks > idle_ticks or last.written > first.written:
+        return "busy"
+    for child, count in last.child_written.items():
+        if count > first.child_written.get(child, 0):
+            return "busy"
+    if all(movement.runs for movement in seen):
         return "busy"
     if last.wakes != first.wakes:
         return "polling"
@@ -135,20 +134,21 @@ class Unit:
             lasts_ns: how long it has to be at work after it was told as stalled.
         """
         now_ns = movement.at_ns
-        self.movements.append(movement)
-        while len(self.movements) > 1 and now_ns - self.movements[1].at_ns >= window_ns:
-            del self.movements[0]
-        first = self.movements[0]
+        movements = self.movements
+        movements.append(movement)
+        while len(movements) > 1 and now_ns - movements[1].at_ns >= window_ns:
+            del movements[0]
+        first = movements[0]
         if now_ns - first.at_ns < window_ns * 3 // 4:
             return
-        state = state_of(self.movements)
+        state = state_of(movements)
         self.others_move = movement.others != first.others
         if state != self.state:
-            self.state, self.state_since_ns = state, now_ns
-        is_worse = self.settled is not None and _STATES.index(state) < _STATES.index(
-            self.settled
-        )
-        if self.told is None or is_worse or now_ns - self.state_since_ns >= lasts_ns:
+            self.state = state
+            self.state_since_ns = now_ns
+        is_worse = _RANKS[state] < _RANKS.get(self.settled or state, 0)
+        lasts = now_ns - self.state_since_ns >= lasts_ns
+        if self.told is None or is_worse or lasts:
             self.settled = state
 
 
@@ -192,14 +192,14 @@ class Standstill:
         self._see(main, page, now_ns)
         are_at_work = self._look_at_workers(now_ns)
         is_waiting = are_at_work or (len(page) >= PAGE and page[DEBUGGER_AT] != 0)
-        found = False
+        is_due = False
         for unit in self.units:
             if unit is main and is_waiting:
                 unit.begin(unit.seen, now_ns)
             elif self._is_due(unit, now_ns):
-                found = True
+                is_due = True
         stalled = {(unit.name, unit.began_ns) for unit in self.units if unit.told}
-        return self._has_ended(stalled, now_ns) or found
+        return self._has_ended(stalled, now_ns) or is_due
 
     def pass_time(self, now_ns: int) -> bool:
         """Let time go by up to now; tell whether the run could make progress.
@@ -237,9 +237,9 @@ class Standstill:
         """Return what has made no progress for the whole time."""
         limit_ns = self._limit_ns
         return [
-            each
-            for each in self.units
-            if each.settled and now_ns - each.since_ns >= limit_ns
+            unit
+            for unit in self.units
+            if unit.settled and now_ns - unit.since_ns >= limit_ns
         ]
 
     def _read_main(self) -> bytes:
@@ -289,17 +289,18 @@ class Standstill:
         """Note whether a process has made progress, and what it does if not."""
         if hash(page) != unit.seen:
             unit.begin(hash(page), now_ns)
-        elif now_ns - unit.since_ns >= self._limit_ns // 4:
-            unit.thread_id = 0
-            if len(page) >= PAGE and not layout.has_ended(page):
-                number = page[layout.THREAD_AT : layout.THREAD_AT + 4]
-                unit.thread_id = int.from_bytes(number, "little")
-            try:
-                movement = unit.look(now_ns)
-            except OSError:  # the process has ended
-                return
-            lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
-            unit.note(movement, self._limit_ns // 2, lasts_ns)
+            return
+        if now_ns - unit.since_ns < self._limit_ns // 4:
+            return
+        unit.thread_id = 0
+        if len(page) >= PAGE and not layout.has_ended(page):
+            (unit.thread_id,) = layout.NUMBER.unpack_from(page, layout.THREAD_AT)
+        try:
+            movement = unit.look(now_ns)
+        except OSError:  # the process has ended
+            return
+        lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
+        unit.note(movement, self._limit_ns // 2, lasts_ns)
 
     def _is_due(self, unit: Unit, now_ns: int) -> bool:
         """Tell whether to look at a process closely.
@@ -310,16 +311,16 @@ class Standstill:
         still_ns = now_ns - unit.since_ns
         if unit.settled is None or still_ns < self._limit_ns:
             return False
-        is_due = unit.settled != unit.told or now_ns >= unit.next_ns
-        if is_due:
-            times = 2
-            while still_ns >= times * self._limit_ns:
-                times *= 2
-            if still_ns < POLLING_LIMITS * self._limit_ns:
-                times = min(times, POLLING_LIMITS)
-            unit.next_ns = unit.since_ns + times * self._limit_ns
-            unit.told = unit.settled
-        return is_due
+        if unit.settled == unit.told and now_ns < unit.next_ns:
+            return False
+        times = 2
+        while still_ns >= times * self._limit_ns:
+            times *= 2
+        if still_ns < POLLING_LIMITS * self._limit_ns:
+            times = min(times, POLLING_LIMITS)
+        unit.next_ns = unit.since_ns + times * self._limit_ns
+        unit.told = unit.settled
+        return True
 
 
 def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
@@ -333,48 +334,60 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
     Raises:
         OSError: if the process is gone.
     """
-    threads = [
-        f"{process_id}/task/{name}" for name in os.listdir(f"/proc/{process_id}/task")
-    ]
-    running = f"{process_id}/task/{thread_id}"
+    folder = f"{process_id}/task"
+    threads = [f"{folder}/{name}" for name in os.listdir(f"/proc/{folder}")]
+    running = f"{folder}/{thread_id}"
     own = [running] if running in threads else threads[:MAX_THREADS]
+    movement = Movement(at_ns=now_ns, wakes={}, child_written={}, others={})
+    for thread in own:
+        fields = fields_of(thread)
+        movement.runs = movement.runs or fields[:1] == [b"R"]
+        movement.ticks += _sum_of(fields[11:13])
+        movement.written += _written_by(thread)
+        waits, preemptions = _switches_of(thread)
+        movement.wakes[thread] = waits
+        movement.preempted += preemptions
+    for thread in threads[:MAX_THREADS]:
+        if thread not in own:
+            movement.others[thread], _ = _switches_of(thread)
+    # Of children that have ended and were waited for.
+    movement.child_ticks = _sum_of(fields_of(process_id)[13:15])
+    for child in _descendants_of(process_id):
+        movement.child_ticks += _sum_of(fields_of(child)[11:15])
+        movement.child_written[child] = _written_by(child)
+        movement.wakes[str(child)], _ = _switches_of(child)
+    return movement
+
+
+def _descendants_of(process_id: int) -> list[int]:
+    """Return the children of a process, and theirs, without this one."""
     family = [process_id]
     for parent in family:  # which grows meanwhile
-        family += [each for each in children_of(parent) if each != os.getpid()]
+        family += [child for child in children_of(parent) if child != os.getpid()]
         del family[MAX_THREADS:]
-    children = family[1:]
-    seen = [fields_of(each) for each in own]
-    of_children = [
-        fields_of(process_id)[13:15],
-        *(fields_of(child)[11:15] for child in children),
-    ]
-    return Movement(
-        at_ns=now_ns,
-        wakes={each: _switches_of(each)[0] for each in [*own, *map(str, children)]},
-        preempted=sum(_switches_of(each)[1] for each in own),
-        ticks=sum(int(each) for fields in seen for each in fields[11:13]),
-        written=sum(map(_written_by, own)),
-        child_ticks=sum(int(each) for fields in of_children for each in fields),
-        child_written={child: _written_by(child) for child in children},
-        others={
-            each: _switches_of(each)[0]
-            for each in threads[:MAX_THREADS]
-            if each not in own
-        },
-        runs=any(fields[:1] == [b"R"] for fields in seen),
-    )
+    return family[1:]
 
 
-def _switches_of(process: str) -> tuple[int, int]:
+def _sum_of(fields: list[bytes]) -> int:
+    return sum(map(int, fields))
+
+
+def _switches_of(process: int | str) -> tuple[int, int]:
     """Return how often a thread has given up its core: to wait, and because it had to."""
     status = read(f"/proc/{process}/status", PAGE)
-    words = status.partition(b"\nvoluntary_ctxt_switches:")[2].split()
-    return (int(words[0]), int(words[2])) if len(words) > 2 else (0, 0)
+    _, _, rest = status.partition(b"\nvoluntary_ctxt_switches:")
+    words = rest.split()
+    if len(words) < 3:
+        return 0, 0
+    waits, _, preemptions = words[:3]
+    return int(waits), int(preemptions)
 
 
 def _written_by(process: int | str) -> int:
     """Return how many bytes a thread or a process has written."""
-    words = read(f"/proc/{process}/io", PAGE).partition(b"wchar:")[2].split(None, 1)
+    content = read(f"/proc/{process}/io", PAGE)
+    _, _, rest = content.partition(b"wchar:")
+    words = rest.split(None, 1)
     return int(words[0]) if words else 0
 
 
@@ -385,7 +398,7 @@ def is_suspended(process_id: int) -> bool:
     none.
     """
     fields = fields_of(process_id)
-    if len(fields) < 22 or fields[0] != b"T":
+    if len(fields) < 22:
         return False
-    group, terminal, foreground = fields[2], fields[4], fields[5]
-    return terminal != b"0" and foreground != group
+    state, _, group, _, terminal, foreground, *_ = fields
+    return state == b"T" and terminal != b"0" and foreground != group

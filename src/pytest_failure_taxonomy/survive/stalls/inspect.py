@@ -80,6 +80,10 @@ def _key(stall: SeenStall) -> tuple[object, ...]:
     return stall.what, stall.worker, stall.nodeid, stall.phase
 
 
+def _as_ended(stall: SeenStall) -> SeenStall:
+    return replace(stall, stall=replace(stall.stall, is_ended=True))
+
+
 class StallInspection:
     """One close look at a run."""
 
@@ -123,17 +127,20 @@ class StallInspection:
             keeps: what was observed before stays so: it may not have ended, but have been
                 interrupted.
         """
-        subjects = [(unit, self._subject_of(unit)) for unit in units]
-        seen = [self._stall(unit, each) for unit, each in subjects if each is not None]
+        found = []
+        for unit in units:
+            subject = self._subject_of(unit)
+            stall = None if subject is None else self._stall(unit, subject)
+            if stall is not None:
+                found.append(stall)
         if not self._is_alive():  # what was seen last is what it died of
             raise ProcessLookupError(self._main)
-        stalls = found = [each for each in seen if each is not None]
+        stalls = found
         if keeps or self._run.named("interruption"):
-            known = {_key(each) for each in self._before.stalls}
-            stalls = [
-                *self._before.stalls,
-                *(each for each in found if _key(each) not in known),
-            ]
+            before = self._before.stalls
+            known = set(map(_key, before))
+            new = [stall for stall in found if _key(stall) not in known]
+            stalls = [*before, *new]
         self._keep(stalls)
         stalls = [self._tell(each) for each in stalls]
         self._keep(stalls, writes_report=False)
@@ -202,42 +209,34 @@ class StallInspection:
         self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]
     ) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
-        by_worker = {
-            worker_of(unit.name) if unit.name else None: unit for unit in units
-        }
-        keys = {
-            _key(each)
-            for each in found
-            if self._is_to_end(each, by_worker[each.worker])
-        }
-        mine = [each for each in stalls if _key(each) in keys]
+        by_worker: dict[str | None, Unit] = {}
+        for unit in units:
+            by_worker[worker_of(unit.name) if unit.name else None] = unit
+        keys = set()
+        for stall in found:
+            if self._is_to_end(stall, by_worker[stall.worker]):
+                keys.add(_key(stall))
+        mine = [stall for stall in stalls if _key(stall) in keys]
         if not mine:
             return
-        others = [each for each in stalls if _key(each) not in keys]
-        ended = [
-            replace(each, stall=replace(each.stall, is_ended=True)) for each in mine
-        ]
+        others = [stall for stall in stalls if stall not in mine]
+        ended = [_as_ended(stall) for stall in mine]
         self._keep([*others, *ended])
-        for each in mine:
-            self._print(
-                f"ended: {observed.words_of_subject(each)} (--failure-taxonomy-end-stalled)"
-            )
-        tests = [
-            each for each in mine if each.worker is not None and each.what == "test"
-        ]
-        for each in tests:
-            send_signal(by_worker[each.worker].identity, signal.SIGKILL)
-        others = [each for each in mine if each not in tests]
-        if any(each.worker is None and each.what == "session" for each in others) and (
-            self._end_workers()
-        ):
+        of_run = []
+        for stall in mine:
+            words = observed.words_of_subject(stall)
+            self._print(f"ended: {words} (--failure-taxonomy-end-stalled)")
+            if stall.worker is not None and stall.what == "test":
+                send_signal(by_worker[stall.worker].identity, signal.SIGKILL)
+            else:
+                of_run.append(stall)
+        own = [stall for stall in of_run if stall.worker is None]
+        if any(stall.what == "session" for stall in own) and self._end_workers():
             return  # it waits for them, and goes on now
-        if others:
+        if of_run:
             # xdist would start a new worker for one that hangs outside of a test, and that one
             # would hang, too.
-            is_frozen = any(
-                each.worker is None and each.stall.state == "frozen" for each in others
-            )
+            is_frozen = any(stall.stall.state == "frozen" for stall in own)
             self._end_run(is_frozen=is_frozen)
             self._end_workers()
 
@@ -257,21 +256,20 @@ class StallInspection:
             timer=parse_worker(self._page_of(unit.name)).timer,
             faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
         )
-        if stall.what == "test" and any(
-            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS
-            for each in limits
-        ):
-            return False
+        for limit in limits if stall.what == "test" else ():
+            elapsed_seconds = limit.elapsed_seconds or 0.0
+            if elapsed_seconds < limit.budget_seconds + GRACE_SECONDS:
+                return False
+        if state != "polling":
+            return True
         before = self._seen_before(stall)
-        return state != "polling" or (
-            before is not None
-            and before.stall.where == stall.stall.where
-            and stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
-        )
+        is_at_one_place = before is not None and before.stall.where == stall.stall.where
+        lasts = stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
+        return is_at_one_place and lasts
 
     def _end_workers(self) -> bool:
         """End all xdist workers that still run; tell whether there were any."""
-        found = []
+        identities = []
         for name in self._workers():
             page = self._page_of(name)
             if len(page) == layout.PAGE:
@@ -279,10 +277,10 @@ class StallInspection:
                     page, layout.PROCESS_AT
                 )
                 if start_of(process_id) == started:
-                    found.append((process_id, started))
-        for identity in found:
+                    identities.append((process_id, started))
+        for identity in identities:
             send_signal(identity, signal.SIGKILL)
-        return bool(found)
+        return bool(identities)
 
     def _end_run(self, *, is_frozen: bool) -> None:
         """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
