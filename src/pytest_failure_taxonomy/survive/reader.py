@@ -291,12 +291,8 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     numbers, counted, loss = _parse_state(
         state, nodeids, header.started_ns, where, notes
     )
-    there = Counter(name for name, _ in rest)
-    missing = {
-        name: count - there[name]
-        for name, count in counted.items()
-        if count > there[name]
-    }
+    # The difference of two counters has no counts below 1.
+    missing = Counter(counted) - Counter(name for name, _ in rest)
     if missing or loss:
         words = layout.COUNTED_EVENTS
         names = ", ".join(

@@ -23,7 +23,7 @@ import pytest
 
 from pytest_failure_taxonomy.survive import layout
 from pytest_failure_taxonomy.survive.folder import record_folder
-from pytest_failure_taxonomy.survive.writer import Record
+from pytest_failure_taxonomy.survive.writer import Record, handle_free_signal
 from pytest_failure_taxonomy.system.files import READ, KeptDescriptor, move_high
 from pytest_failure_taxonomy.system.process import command_of
 
@@ -265,11 +265,8 @@ class StalledRun:
                 record.set_terminal(os.fstat(number), number, flags)
         if ends and threading.current_thread() is threading.main_thread():
             # The signal by which the watcher ends a stalled session.
-            with suppress(OSError, ValueError, AttributeError):
-                number = int(signal.SIGRTMIN) + layout.END_SIGNAL
-                if signal.getsignal(number) == signal.SIG_DFL:
-                    signal.signal(number, self._end)
-                    record.set_byte(layout.END_SIGNAL_AT, number)
+            place = layout.END_SIGNAL_AT
+            handle_free_signal(record, layout.END_SIGNAL, place, self._end)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -628,15 +628,12 @@ class StackDump:
         """
         if self._signal is None or "asyncio" not in sys.modules:
             return
-        with suppress(
-            OSError, ValueError, AttributeError
-        ):  # not in the main thread, say
-            number = int(signal.SIGRTMIN) + layout.TASKS_SIGNAL
-            if signal.getsignal(number) == signal.SIG_DFL:
-                signal.signal(number, self._write_tasks)
-                signal.siginterrupt(number, False)  # noqa: FBT003 - positional only
-                self._tasks_signal = number
-                record.set_byte(layout.TASKS_SIGNAL_AT, number)
+        number = handle_free_signal(
+            record, layout.TASKS_SIGNAL, layout.TASKS_SIGNAL_AT, self._write_tasks
+        )
+        if number:
+            signal.siginterrupt(number, False)  # noqa: FBT003 - positional only
+            self._tasks_signal = number
 
     def _write_tasks(self, _: int, frame: FrameType | None) -> None:
         if self._descriptor >= 0:
@@ -672,6 +669,32 @@ class StackDump:
             with suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = -1
+
+
+def handle_free_signal(
+    record: Record,
+    offset: int,
+    place: int,
+    handler: Callable[[int, FrameType | None], None],
+) -> int:
+    """Handle a real-time signal that the program has no use for, and record its number.
+
+    Args:
+        record: of the run.
+        offset: of the signal, from SIGRTMIN on.
+        place: where its number is recorded.
+        handler: called in the main thread.
+
+    Returns:
+        The number; 0 where the program uses it, or this is not the main thread, say.
+    """
+    with suppress(OSError, ValueError, AttributeError):
+        number = int(signal.SIGRTMIN) + offset
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, handler)
+            record.set_byte(place, number)
+            return number
+    return 0
 
 
 def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | None:

@@ -191,7 +191,7 @@ class Standstill:
         page = self._read_main()
         self._see(main, page, now_ns)
         are_at_work = self._look_at_workers(now_ns)
-        is_waiting = are_at_work or (len(page) >= PAGE and page[DEBUGGER_AT] != 0)
+        is_waiting = are_at_work or page[DEBUGGER_AT] != 0
         is_due = False
         for unit in self.units:
             if unit is main and is_waiting:
@@ -246,13 +246,13 @@ class Standstill:
         """Return what changes when the run makes progress: its numbers and the tests' states."""
         try:
             page = os.pread(self._state, PAGE, 0)
-            if len(page) < PAGE:
-                return b""
-            _, _, _, tests, _ = layout.HEAD.unpack_from(page)
-            states = os.pread(self._state, min(tests, MAX_TESTS) + 1, PAGE)
+            if len(page) == PAGE:
+                _, _, _, tests, _ = layout.HEAD.unpack_from(page)
+                states = min(tests, MAX_TESTS) + 1
+                return page + os.pread(self._state, states, PAGE)
         except OSError:
-            return b""
-        return page + states
+            pass
+        return bytes(PAGE)
 
     def _look_at_workers(self, now_ns: int) -> bool:
         """Look at the workers; tell whether one of them is at work."""
@@ -293,7 +293,7 @@ class Standstill:
         if now_ns - unit.since_ns < self._limit_ns // 4:
             return
         unit.thread_id = 0
-        if len(page) >= PAGE and not layout.has_ended(page):
+        if not layout.has_ended(page):
             (unit.thread_id,) = layout.NUMBER.unpack_from(page, layout.THREAD_AT)
         try:
             movement = unit.look(now_ns)

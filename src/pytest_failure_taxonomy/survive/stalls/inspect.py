@@ -272,12 +272,9 @@ class StallInspection:
         identities = []
         for name in self._workers():
             page = self._page_of(name)
-            if len(page) == layout.PAGE:
-                started, process_id = layout.PROCESS.unpack_from(
-                    page, layout.PROCESS_AT
-                )
-                if start_of(process_id) == started:
-                    identities.append((process_id, started))
+            started, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)
+            if process_id and start_of(process_id) == started:
+                identities.append((process_id, started))
         for identity in identities:
             send_signal(identity, signal.SIGKILL)
         return bool(identities)
@@ -339,8 +336,12 @@ class StallInspection:
         )
 
     def _page_of(self, worker: str = "") -> bytes:
-        """Return the numbers of a worker's record, by the name of its folder, or of pytest's."""
-        return read(str(self._folder / worker / layout.STATE), layout.PAGE)
+        """Return the numbers of a worker's record, by the name of its folder, or of pytest's.
+
+        They are all 0 if they can't be read.
+        """
+        page = read(str(self._folder / worker / layout.STATE), layout.PAGE)
+        return page.ljust(layout.PAGE, b"\0")
 
     def _workers(self) -> list[str]:
         """Return the names of the workers' folders."""
@@ -403,11 +404,10 @@ class StallInspection:
         rootdir = self._rootdir
         where = place = stack = location = None
         if stacks is not None:
-            where, stack = stacks.where(rootdir), stacks.text(MAX_TRACEBACK)
-            place, location = (
-                stacks.own_call(rootdir) or where,
-                stacks.main.own_place(rootdir),
-            )
+            where = stacks.where(rootdir)
+            stack = stacks.text(MAX_TRACEBACK)
+            place = stacks.own_call(rootdir) or where
+            location = stacks.main.own_place(rootdir)
         if subject.what == "shutdown":
             # The thread that keeps the interpreter from ending, and what it was last seen at.
             for thread in self._run.named("thread"):
@@ -419,9 +419,8 @@ class StallInspection:
         where, place, stack = (
             text and self._secrets.redact(text) for text in (where, place, stack)
         )
-        return place, replace(
-            subject.stall, where=where, stack=stack, location=location
-        )
+        stall = replace(subject.stall, where=where, stack=stack, location=location)
+        return place, stall
 
     def _seen_before(self, subject: SeenStall) -> SeenStall | None:
         wanted = subject.what, subject.worker, subject.began_ns
@@ -432,12 +431,12 @@ class StallInspection:
 
     def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
         page = self._page_of(unit.name)
-        number = page[layout.DUMP_SIGNAL_AT] if len(page) == layout.PAGE and asks else 0
+        number = page[layout.DUMP_SIGNAL_AT] if asks else 0
         dump = self._folder / unit.name / layout.ASKED
         process_id = unit.identity[0]
         try:
             stacks = stack_reading.read_stacks(process_id, dump, number)
-            if asks and stacks.is_in_loop and len(page) == layout.PAGE:
+            if asks and stacks.is_in_loop:
                 number = page[layout.TASKS_SIGNAL_AT]
                 tasks = stack_reading.read_tasks(process_id, dump, number)
                 if tasks is not None:
