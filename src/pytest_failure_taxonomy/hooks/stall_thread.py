@@ -148,6 +148,7 @@ class StallThread(StalledRun):
             parse_worker,
             read_contents,
         )
+        from pytest_failure_taxonomy.survive.stalls.detect import times_of_limit
         from pytest_failure_taxonomy.survive.stalls.inspect import line_of_its_own
         from pytest_failure_taxonomy.survive.stalls.stacks import current_frames_stacks
         from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall
@@ -186,7 +187,7 @@ class StallThread(StalledRun):
             name=None if activity is None else activity.name,
             told=0 if last is None else last.told,
         )
-        times = observed.times_of_limit(seen, self._seconds)
+        times = times_of_limit(seen.stall.seconds, self._seconds)
         is_news = state != "busy" and seen.told < times
         stalls = (replace(seen, told=times) if is_news else seen,)
         self._observed = Observed(stalls=stalls)

@@ -160,11 +160,7 @@ class LeftByWorkers:
             folder: with its record.
             capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
         """
-        stdout, stderr = capture
-        files = {
-            STDOUT: _open_captured(process_id, stdout),
-            STDERR: _open_captured(process_id, stderr),
-        }
+        files = _open_streams(process_id, capture)
         if self.shows_crashes:
             with suppress(OSError):
                 files[CRASH_FILE] = move_high(folder.open_file(CRASH, os.O_RDONLY))
@@ -190,10 +186,8 @@ def output_of_process(
         capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
         redact: removes secrets from a text.
     """
-    stdout, stderr = (
-        read_and_close(_open_captured(process_id, each)) for each in capture
-    )
-    return last_output(stdout, stderr, redact)
+    left = read_left(_open_streams(process_id, capture).items())
+    return last_output(left.stdout, left.stderr, redact)
 
 
 def read_and_close(descriptor: int | None) -> bytes:
@@ -207,6 +201,14 @@ def read_and_close(descriptor: int | None) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def _open_streams(process_id: int, capture: tuple[int, int]) -> dict[str, int | None]:
+    stdout, stderr = capture
+    return {
+        STDOUT: _open_captured(process_id, stdout),
+        STDERR: _open_captured(process_id, stderr),
+    }
 
 
 def _open_captured(process_id: int, descriptor: int) -> int | None:

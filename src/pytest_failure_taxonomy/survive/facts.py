@@ -178,7 +178,7 @@ def facts_of(
     code, source = end.exit.code, end.exit.source
     if code is None and snapshot.session_code is not None:
         code, source = snapshot.session_code, "record"
-    limits = _find_limits(snapshot, end.ended_ns, in_flight, has_workers=bool(workers))
+    limits = _find_limits(snapshot, end.ended_ns, in_flight, workers)
     process_exit = replace(
         end.exit,
         code=code,
@@ -240,21 +240,19 @@ def _find_tests_in_flight(
             if state.test is not None and worker not in ended
         ]
     started.sort(key=lambda test: test.start_ns)
-    return tuple([_describe_in_flight(test, ended_ns) for test in started])
-
-
-def _describe_in_flight(
-    test: StartedTest, ended_ns: int | None
-) -> evidence.InFlightTest:
-    elapsed_seconds = None
-    if ended_ns is not None:
-        elapsed_seconds = max(0, ended_ns - test.start_ns) / 1e9
-    return evidence.InFlightTest(
-        nodeid=test.nodeid,
-        phase=test.phase,
-        worker=test.worker,
-        elapsed_seconds=elapsed_seconds,
-    )
+    in_flight = []
+    for test in started:
+        elapsed_seconds = None
+        if ended_ns is not None:
+            elapsed_seconds = max(0, ended_ns - test.start_ns) / 1e9
+        described = evidence.InFlightTest(
+            nodeid=test.nodeid,
+            phase=test.phase,
+            worker=test.worker,
+            elapsed_seconds=elapsed_seconds,
+        )
+        in_flight.append(described)
+    return tuple(in_flight)
 
 
 def _add_last_moments(
@@ -394,11 +392,10 @@ def _find_limits(
     snapshot: Snapshot,
     ended_ns: int | None,
     in_flight: tuple[evidence.InFlightTest, ...],
-    *,
-    has_workers: bool,
+    workers: Mapping[str, WorkerState],
 ) -> Iterator[evidence.TimeLimit]:
     """Yield the limits that were running when the process ended, the tests' first."""
-    if ended_ns is not None and not has_workers and in_flight:
+    if ended_ns is not None and not workers and in_flight:
         test = in_flight[0]
         yield from limits_of_test(
             test.nodeid,

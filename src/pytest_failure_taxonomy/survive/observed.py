@@ -60,14 +60,6 @@ def words_of_stall(stall: evidence.SeenStall) -> str:
     return f"{verb} {stall.stall.seconds:.0f} s: {what}"
 
 
-def times_of_limit(stall: evidence.SeenStall, limit_seconds: float) -> int:
-    """Return after how many limits it was to be told lately, which is 1, 2, 4, 8 and so on."""
-    times = 1
-    while stall.stall.seconds >= 2 * times * limit_seconds:
-        times *= 2
-    return times
-
-
 def read_observed(folder: Folder) -> Observed:
     """Return what the record in a folder has of it; nothing if it can't be read."""
     with suppress(OSError):

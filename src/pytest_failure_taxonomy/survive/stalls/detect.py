@@ -45,6 +45,14 @@ def period_of(seconds: float) -> float:
     return min(max(seconds / LOOKS_A_LIMIT, SHORTEST_SECONDS), LONGEST_SECONDS)
 
 
+def times_of_limit(lasts: float, limit: float) -> int:
+    """Return 1, 2, 4, 8 ...: the last such multiple of a limit that has passed."""
+    times = 1
+    while lasts >= 2 * times * limit:
+        times *= 2
+    return times
+
+
 class Movement(SimpleNamespace):
     """What a process has done so far: the thread that runs the tests, its children, the others."""
 
@@ -313,9 +321,7 @@ class Standstill:
             return False
         if unit.settled == unit.told and now_ns < unit.next_ns:
             return False
-        times = 2
-        while still_ns >= times * self._limit_ns:
-            times *= 2
+        times = 2 * times_of_limit(still_ns, self._limit_ns)
         if still_ns < POLLING_LIMITS * self._limit_ns:
             times = min(times, POLLING_LIMITS)
         unit.next_ns = unit.since_ns + times * self._limit_ns

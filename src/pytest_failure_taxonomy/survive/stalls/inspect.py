@@ -31,7 +31,12 @@ from pytest_failure_taxonomy.survive.folder import record_folder, worker_of
 from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
 from pytest_failure_taxonomy.survive.reader import parse_record, parse_worker
 from pytest_failure_taxonomy.survive.stalls import stacks as stack_reading
-from pytest_failure_taxonomy.survive.stalls.detect import POLLING_LIMITS, Unit, state_of
+from pytest_failure_taxonomy.survive.stalls.detect import (
+    POLLING_LIMITS,
+    Unit,
+    state_of,
+    times_of_limit,
+)
 from pytest_failure_taxonomy.survive.stalls.stacks import Stacks
 from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.files import (
@@ -195,7 +200,7 @@ class StallInspection:
         What works is told from twice the limit on, where that is wanted.
         """
         works = stall.stall.state == "busy"
-        times = observed.times_of_limit(stall, self._limit_seconds)
+        times = times_of_limit(stall.stall.seconds, self._limit_seconds)
         if stall.told >= times or (works and (times == 1 or not self._tells_work)):
             return stall
         self._print(observed.words_of_stall(stall))
@@ -537,11 +542,8 @@ def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
 
 def line_of_its_own(line: str, *, is_coloured: bool) -> bytes:
     """Return what prints a line by itself, even if pytest has written half of one."""
-    return (
-        f"\n{_YELLOW}{line}{_PLAIN}\n".encode()
-        if is_coloured
-        else f"\n{line}\n".encode()
-    )
+    shown = f"{_YELLOW}{line}{_PLAIN}" if is_coloured else line
+    return f"\n{shown}\n".encode()
 
 
 def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -> int:
