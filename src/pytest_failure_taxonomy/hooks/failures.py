@@ -265,16 +265,25 @@ class ExceptionMemory:
 
     def take_test(self, report: pytest.TestReport) -> Described:
         """Return the exception of a failed test and its attribution, and forget them."""
-        if self._received is not None and self._received[0] is report:
-            return self._received[1]
-        if not self._raised:
+        described = self._find_received(report)
+        if described is not None:
+            return described
+        key = report.nodeid, str(report.when)
+        if key not in self._raised:
             return NOTHING
-        node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
+        node, call = self._raised.pop(key)
         # pytest-forked puts a text there, of a process that has ended.
-        error = None if call is None else getattr(call.excinfo, "value", None)
-        if node is None or error is None:
+        error = getattr(call.excinfo, "value", None)
+        if error is None:
             return NOTHING
         return self.explain_test(node, error, report)
+
+    def _find_received(self, report: Report) -> Described | None:
+        """Return what a worker has sent with a report, if it has."""
+        if self._received is None:
+            return None
+        received, described = self._received
+        return described if received is report else None
 
     def explain_test(
         self, node: pytest.Item, error: BaseException, report: pytest.TestReport
@@ -291,15 +300,12 @@ class ExceptionMemory:
         if raised.message.startswith(_ASYNC_TEST):
             # The plugin that would run it if it were marked for it, where one is loaded.
             is_loaded = node.config.pluginmanager.has_plugin
-            names = [
-                name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin)
-            ]
-            raised = replace(
-                raised,
-                facts=tuple(
-                    evidence.Fact(name="plugin", text=name) for name in names[:1]
-                ),
-            )
+            facts: tuple[evidence.Fact, ...] = ()
+            for plugin, name in _PLUGINS_FOR_ASYNC.items():
+                if is_loaded(plugin):
+                    facts = (evidence.Fact(name="plugin", text=name),)
+                    break
+            raised = replace(raised, facts=facts)
         attributed = ask_user(self._classify, self._faults, node, error, report.when)
         return Described(exception=raised, attributed=attributed)
 
@@ -350,8 +356,9 @@ class ExceptionMemory:
 
     def take_collector(self, report: pytest.CollectReport) -> Described:
         """Return exception and place of a node that could not be collected, and forget them."""
-        if self._received is not None and self._received[0] is report:
-            return self._received[1]
+        described = self._find_received(report)
+        if described is not None:
+            return described
         return self._collecting.pop(report.nodeid, NOTHING)
 
     def send_with(self, report: Report) -> None:
@@ -410,10 +417,11 @@ class ExceptionMemory:
             return "other"
         if place == (entries[-1].tb_frame.f_code, entries[-1].tb_lineno):
             return difference
-        found = map(
-            comparisons.compare_in_unittest, (each.tb_frame for each in entries)
-        )
-        return next((each for each in found if each != "other"), "other")
+        for entry in entries:
+            difference = comparisons.compare_in_unittest(entry.tb_frame)
+            if difference != "other":
+                return difference
+        return "other"
 
 
 def _missing_fixtures_beside(error: BaseException) -> list[str]:
