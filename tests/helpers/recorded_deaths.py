@@ -234,7 +234,7 @@ def _returncode(status: int, expected: End) -> int:
     return 128 - code if code > 128 else code
 
 
-def _keep_record(record: Path, kept: Path, project: Path) -> None:
+def _keep_record(record: Path, folder: Path, project: Path) -> None:
     """Copy the files that have something in them, without what is of one machine."""
     for path in sorted(record.rglob("*")):
         if path.name not in _COPIED:
@@ -247,7 +247,7 @@ def _keep_record(record: Path, kept: Path, project: Path) -> None:
         if path == record / EVENTS:
             content = _with_plain_header(content)
         if content:
-            target = kept / path.relative_to(record)
+            target = folder / path.relative_to(record)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 

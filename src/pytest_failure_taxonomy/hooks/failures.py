@@ -165,11 +165,11 @@ class EventLog:
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event to the record, without the secrets in its node ids."""
-        for name, each in fields.items():
-            if isinstance(each, str):
-                fields[name] = self._nodeids.shown(each)
-            elif each is not None:
-                fields[name] = self._nodeids.named(each)
+        for name, fact in fields.items():
+            if isinstance(fact, str):
+                fields[name] = self._nodeids.shown(fact)
+            elif fact is not None:
+                fields[name] = self._nodeids.named(fact)
         self._record.write(event, **fields)
 
     def _complete(self, bare: T, describe: Callable[[], T] | None) -> T:
@@ -293,10 +293,10 @@ class ExceptionMemory:
             self._reserve.close()
             self._reserve = None
         raised = self._describe(node, error, report)
-        said = exceptions.words_for_people(report.longrepr)
-        if said:
+        words = exceptions.words_for_people(report.longrepr)
+        if words:
             others = _missing_fixtures_beside(error)
-            raised = replace(raised, message="; ".join([said, *others]))
+            raised = replace(raised, message="; ".join([words, *others]))
         if raised.message.startswith(_ASYNC_TEST):
             # The plugin that would run it if it were marked for it, where one is loaded.
             is_loaded = node.config.pluginmanager.has_plugin
@@ -345,12 +345,13 @@ class ExceptionMemory:
         error = exceptions.cause_of(refusal)
         described = self._describe(node, error, report)
         if issubclass(type(refusal), pytest.Collector.CollectError):
-            said = next(iter(inspection.field_of(refusal, BaseException, "args")), "")
+            arguments = inspection.field_of(refusal, BaseException, "args")
+            words = next(iter(arguments), "")
             if (
-                type(said) is str and "\nTraceback:\n" not in said
+                type(words) is str and "\nTraceback:\n" not in words
             ):  # that of a failed import
-                said = cap_between_words(said.strip(), exceptions.MAX_MESSAGE)
-                described = replace(described, message=said or described.message)
+                words = cap_between_words(words.strip(), exceptions.MAX_MESSAGE)
+                described = replace(described, message=words or described.message)
         place = place_of(error, self._rootdir)
         self._collecting[node.nodeid] = Described(exception=described, place=place)
 
@@ -381,10 +382,10 @@ class ExceptionMemory:
             from pytest_failure_taxonomy.report.codec import RECORD
 
             try:
-                found = json.loads(sent)
-                described = RECORD.decode(Described, found["described"])
+                content = json.loads(sent)
+                described = RECORD.decode(Described, content["described"])
                 self._received = report, described
-                self._learn(found["environment"])
+                self._learn(content["environment"])
             except Exception as error:  # noqa: BLE001 - the failure counts without it
                 self._faults.add("the description that a worker has sent", error)
 

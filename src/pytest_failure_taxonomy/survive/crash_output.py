@@ -99,10 +99,10 @@ def last_output(
     stdout: bytes, stderr: bytes, redact: Callable[[str], str]
 ) -> str | None:
     """Return the last that was captured of both streams, each below a line with its name."""
-    texts = {}
-    for name, content in (("stdout", stdout), ("stderr", stderr)):
-        text = content[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
-        texts[f"captured {name}:\n"] = redact(text).rstrip("\n") if text else ""
+    texts = {
+        "captured stdout:\n": _clean_end(stdout, redact),
+        "captured stderr:\n": _clean_end(stderr, redact),
+    }
     titles = sum(len(title) + 1 for title in texts)
     room = MAX_OUTPUT_CHARACTERS - titles
     blocks = []
@@ -114,6 +114,11 @@ def last_output(
         block = _end_of(text, max(room // 2, room // 2 * 2 - others))
         blocks.append(title + block)
     return "\n".join(blocks) or None
+
+
+def _clean_end(content: bytes, redact: Callable[[str], str]) -> str:
+    text = content[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
+    return redact(text).rstrip("\n") if text else ""
 
 
 def _end_of(text: str, characters: int) -> str:

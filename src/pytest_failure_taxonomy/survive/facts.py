@@ -326,8 +326,12 @@ def _count_unrecorded(
     snapshot: Snapshot, counts: evidence.Counts
 ) -> evidence.Unrecorded:
     """Count what is missing: a process may die between counting a failure and writing it."""
-    calls = sum(each.phase == "call" or each.crashed for each in snapshot.failures)
-    unwritten = counts.failed - calls + counts.errors - snapshot.counters["errors"]
+    # Those of setup and teardown are counted as errors.
+    listed = 0
+    for failure in snapshot.failures:
+        listed += failure.phase == "call" or failure.crashed
+    unheard_errors = counts.errors - snapshot.counters["errors"]
+    unwritten = counts.failed - listed + unheard_errors
     missing = snapshot.missing
     return evidence.Unrecorded(
         failures=max(missing.get("failure", 0), unwritten),

@@ -60,8 +60,8 @@ def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:
         return why_it_stays(folder.path, error)
     if not left:
         return None
-    told = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
-    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told})"
+    names = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
+    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({names})"
 
 
 def why_it_stays(folder: Path, error: OSError) -> str:
@@ -80,7 +80,7 @@ def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
             elif has_workers and worker_of(name) is not None:
                 with folder.open_folder(name) as inner:
                     left_inside = _left_of(inner, has_workers=False, removes=removes)
-                    left += [f"{name}/{each}" for each in left_inside]
+                    left += [f"{name}/{inside}" for inside in left_inside]
                     if removes and not left_inside:
                         inner.rmdir()
             else:

@@ -6,7 +6,6 @@ import errno
 import json
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO

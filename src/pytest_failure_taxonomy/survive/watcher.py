@@ -195,7 +195,7 @@ class Stalls:
         self.run_id = run_id
         self.settings = options
         self._child = 0
-        self.said = -1
+        self.observations = -1
         """A descriptor with what the children have seen."""
         self._standstill: Standstill | None = None
         self.due = _NEVER
@@ -223,8 +223,8 @@ class Stalls:
         if self._child and not self._has_child_ended():
             standstill.pass_time(now_ns)
         elif standstill.look(now_ns):
-            if self.said < 0:
-                self.said = os.memfd_create("observed")
+            if self.observations < 0:
+                self.observations = os.memfd_create("observed")
             self._child = os.fork()
             if self._child == 0:
                 try:
@@ -252,7 +252,7 @@ class Stalls:
 
     def observed(self) -> bytes:
         """Return what the children have seen."""
-        return b"" if self.said < 0 else _read(self.said)
+        return b"" if self.observations < 0 else _read(self.observations)
 
     def _has_child_ended(self) -> bool:
         if os.waitpid(self._child, os.WNOHANG)[0]:
@@ -325,9 +325,10 @@ if __name__ == "__main__":
     os.setsid()
     os.chdir("/")
     descriptors = [int(word) for word in sys.argv[1].split(",")]
-    kept = sorted(descriptors)
-    for low, high in zip([2, *kept], [*kept, 1 << 16], strict=True):
-        os.closerange(low + 1, high)
+    first = 3
+    for descriptor in [*sorted(descriptors), 1 << 16]:
+        os.closerange(first, descriptor)
+        first = descriptor + 1
     watch(
         descriptors[0],
         descriptors[1:3],

@@ -102,10 +102,10 @@ class StallInspection:
         """
         self._state, events = contents
         run = parse_record(self._state, events, stalls.run_id, "the record")
-        said = self._said = stalls.said
-        self._before = observed.parse_observed(
-            os.pread(said, os.fstat(said).st_size, 0)
-        )
+        self._observations = stalls.observations
+        size = os.fstat(self._observations).st_size
+        before = os.pread(self._observations, size, 0)
+        self._before = observed.parse_observed(before)
         self._notes: list[str] = []
         self._now_ns = now_ns
         self._settings = settings = stalls.settings
@@ -159,8 +159,8 @@ class StallInspection:
         )
         seen = replace(self._before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
         encoded = observed.encode_observed(seen)
-        os.ftruncate(self._said, 0)
-        os.pwrite(self._said, encoded, 0)
+        os.ftruncate(self._observations, 0)
+        os.pwrite(self._observations, encoded, 0)
         if self._run.exit_code is None:
             with (
                 suppress(OSError, ReportError),
