@@ -459,7 +459,7 @@ def evaluate_against_baseline(
     else:
         report = report.model_copy(update={"baseline": found})
         if found.interval_95.low is None:
-            why_not = found.interval_95.method.removeprefix("none: ")
+            why_not = found.interval_95.why_none
         elif found.finding == "worse":
             verdict = "FAIL"
             reason = f"worse than the baseline: the mean {difference_words(found)}"

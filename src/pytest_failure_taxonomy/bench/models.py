@@ -54,6 +54,11 @@ class LowerBound(ClosedModel):
     clusters: _Count | None = None
     """Clusters of cases that were its units; null where each case was one."""
 
+    @property
+    def why_none(self) -> str:
+        """Why there is no bound, where there is none."""
+        return self.method.removeprefix("none: ")
+
 
 class DifferenceInterval(ClosedModel):
     """The two-sided 95 % confidence interval of a mean of paired differences."""
@@ -70,6 +75,11 @@ class DifferenceInterval(ClosedModel):
     """Clusters of pairs that were its units; null where each pair was one."""
     p_value: _Share | None = None
     """Two-sided p value of equality; below 0.05 where 0 is outside of the interval."""
+
+    @property
+    def why_none(self) -> str:
+        """Why there is no interval, where there is none."""
+        return self.method.removeprefix("none: ")
 
 
 class ReducedScore(ClosedModel):
@@ -293,6 +303,11 @@ class BenchScore(ClosedModel):
     def counted_score(self) -> float:
         """The score as every average counts it: 0 for a case that did not pass."""
         return self.score if self.passed else 0.0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a failure mode is of severity `block`."""
+        return any(mode.severity == "block" for mode in self.failure_modes)
 
 
 class BenchCase(ClosedModel):
@@ -819,6 +834,12 @@ class BenchRunReport(ClosedModel):
     shard: BenchShard | None = None
     """Which part of the task class the run was; null for all of it, also where shards were joined
     to that."""
+
+    @property
+    def name(self) -> str:
+        """The name of the class, with the label of the system if there are several."""
+        label = self.system_label
+        return f"{self.task_class}[{label}]" if label else self.task_class
 
 
 def problems_of_report(row: Any) -> list[tuple[tuple[int | str, ...], str, Any]]:

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import (
@@ -78,6 +78,13 @@ class DistinctCase:
         return sum(run.passed for run in self.runs) / len(self.runs)
 
 
+class _Proven(NamedTuple):
+    """What a mean proves."""
+
+    standard_error: float | None
+    bound: models.LowerBound
+
+
 def is_reducer(name: str) -> bool:
     """Return whether there is a reducer of that name."""
     return _NAME.fullmatch(name) is not None
@@ -89,10 +96,10 @@ def needed_runs(name: str) -> int:
     Raises:
         ValueError: There is no such reducer.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise ValueError(f"there is no reducer {name!r}; {RIGHT_REDUCERS}")
-    return int(found[2] or 1)
+    return int(match[2] or 1)
 
 
 def reduce_case(name: str, runs: Sequence[models.BenchScore]) -> float:
@@ -102,7 +109,9 @@ def reduce_case(name: str, runs: Sequence[models.BenchScore]) -> float:
         name: The reducer, such as `pass@3`.
         runs: At least as many as the reducer needs.
     """
-    k, n, passed = needed_runs(name), len(runs), sum(run.passed for run in runs)
+    k = needed_runs(name)
+    n = len(runs)
+    passed = sum(run.passed for run in runs)
     scores = sorted(run.counted_score for run in runs)
     if name == "majority":
         return float(2 * passed > n)
@@ -112,7 +121,10 @@ def reduce_case(name: str, runs: Sequence[models.BenchScore]) -> float:
     if name.startswith("pass^"):
         return math.comb(passed, k) / subsets
     if name.startswith("best@"):
-        terms = (math.comb(i, k - 1) / subsets * each for i, each in enumerate(scores))
+        terms = (
+            math.comb(rank, k - 1) / subsets * score
+            for rank, score in enumerate(scores)
+        )
         return min(1.0, math.fsum(terms))
     return math.fsum(scores) / n
 
@@ -129,41 +141,48 @@ def reduce_runs(
         cases: The distinct cases that were started.
         why_none: Why the cases are no sample; there is no bound then.
     """
-    reduced = []
-    for name in names:
-        k, n, mean = needed_runs(name), len(cases), None
-        short = sum(len(case.runs) < k for case in cases)
-        if short or not cases:
-            why = (
-                f"{short} of {n} cases ran fewer than {k} times"
-                if cases
-                else "no case ran"
-            )
-            bound = models.LowerBound(value=None, method=f"none: {why}", n=n)
-            proven: dict[str, Any] = {"lower_bound_95": bound}
-        else:
-            values = [reduce_case(name, case.runs) for case in cases]
-            mean, proven = math.fsum(values) / n, _proven_by(cases, why_none, values)
-        reduced.append(models.ReducedScore(name=name, value=mean, **proven))
-    return tuple(reduced)
+    return tuple(_reduce_all(name, cases, why_none) for name in names)
 
 
-def _proven_by(
+def _reduce_all(
+    name: str, cases: Sequence[DistinctCase], why_none: str
+) -> models.ReducedScore:
+    n = len(cases)
+    needed = needed_runs(name)
+    short = sum(len(case.runs) < needed for case in cases)
+    why_unknown = ""
+    if not cases:
+        why_unknown = "no case ran"
+    elif short:
+        why_unknown = f"{short} of {n} cases ran fewer than {needed} times"
+    if why_unknown:
+        bound = models.LowerBound(value=None, method=f"none: {why_unknown}", n=n)
+        return models.ReducedScore(name=name, value=None, lower_bound_95=bound)
+    values = [reduce_case(name, case.runs) for case in cases]
+    proven = _prove(cases, why_none, values)
+    return models.ReducedScore(
+        name=name,
+        value=math.fsum(values) / n,
+        standard_error=proven.standard_error,
+        lower_bound_95=proven.bound,
+    )
+
+
+def _prove(
     cases: Sequence[DistinctCase], why_none: str, values: Sequence[float] | None = None
-) -> dict[str, Any]:
-    """Return standard error and lower bound of a mean, by the names that all reports have for them.
+) -> _Proven:
+    """Return standard error and lower bound of a mean.
 
     Args:
         cases: The distinct cases: repetitions of a case are not independent.
         why_none: Why the cases are no sample.
         values: A number for each case; by default, its mean score.
     """
-    values = [case.mean for case in cases] if values is None else values
+    if values is None:
+        values = [case.mean for case in cases]
     clusters = [case.cluster for case in cases]
-    return {
-        "standard_error": None if why_none else standard_error(values, clusters),
-        "lower_bound_95": lower_bound_95(values, why_none, clusters),
-    }
+    error = None if why_none else standard_error(values, clusters)
+    return _Proven(error, lower_bound_95(values, why_none, clusters))
 
 
 def scores_by_tag(
@@ -179,19 +198,22 @@ def scores_by_tag(
     for case in cases:
         for tag in case.tags:
             by_tag.setdefault(tag, []).append(case)
-    found = []
+    scores = []
     for tag, tagged in sorted(by_tag.items()):
         runs = [run for case in tagged for run in case.runs]
-        found.append(
+        mean = statistics.fmean(run.counted_score for run in runs)
+        proven = _prove(tagged, why_none)
+        scores.append(
             models.TagScores(
                 tag=tag,
                 n=len(runs),
                 passed=sum(run.passed for run in runs),
-                mean_score=statistics.fmean(run.counted_score for run in runs),
-                **_proven_by(tagged, why_none),
+                mean_score=mean,
+                standard_error=proven.standard_error,
+                lower_bound_95=proven.bound,
             )
         )
-    return tuple(found)
+    return tuple(scores)
 
 
 def scores_by_key(
@@ -207,31 +229,29 @@ def scores_by_key(
         cases: The distinct cases that were started.
         why_none: Why the cases are no sample; there is no standard error then.
     """
+    runs = []
     # Repetitions of a case are alike, as the cases of a cluster are.
-    of_cases = units_of([case.cluster for case in cases])
-    runs = [
-        (unit, run)
-        for unit, case in zip(of_cases, cases, strict=True)
-        for run in case.runs
-    ]
-    found = []
+    units_of_cases = units_of([case.cluster for case in cases])
+    for unit, case in zip(units_of_cases, cases, strict=True):
+        runs += [(unit, run) for run in case.runs]
+    scores = []
     for key in sorted({key for _, run in runs for key in run.breakdown}):
-        given = [
+        counting = [
             (unit, run.breakdown.get(key, 0.0))
             for unit, run in runs
             if key in run.breakdown or not (run.breakdown or run.passed)
         ]
-        units, numbers = zip(*given, strict=True)
-        found.append(
+        units, parts = zip(*counting, strict=True)
+        scores.append(
             models.KeyScores(
                 key=key,
-                n=len(given),
-                mean=statistics.fmean(numbers),
-                standard_error=None if why_none else standard_error(numbers, units),
-                least=min(numbers),
+                n=len(parts),
+                mean=statistics.fmean(parts),
+                standard_error=None if why_none else standard_error(parts, units),
+                least=min(parts),
             )
         )
-    return tuple(found)
+    return tuple(scores)
 
 
 def aggregate(
@@ -272,38 +292,29 @@ def aggregate(
     Raises:
         ValueError: A case is not part of the plan, or has two scores.
     """
-    unsorted: dict[str, models.BenchScore] = {}
-    for case_id, score in per_case:
-        if case_id in unsorted:
-            raise ValueError(f"two scores for the case {case_id!r}; a case has one")
-        unsorted[case_id] = score
-    scores = dict(sorted(unsorted.items()))
+    scores = _sort_scores(per_case)
     begun = sorted({*(started or ()), *scores})
     unknown = sorted(set(begun) - {case.case_id for case in plan.cases})
     if unknown:
-        raise ValueError(
-            f"no case of the plan has the id {', '.join(map(repr, unknown))}"
-        )
-    runs = {key: scores.get(key, _LOST) for key in begun}
+        names = ", ".join(map(repr, unknown))
+        raise ValueError(f"no case of the plan has the id {names}")
+    runs = {case_id: scores.get(case_id, _LOST) for case_id in begun}
+    groups = _group_runs(plan.cases, runs)
+    distinct = list(groups.values())
+    clusters = {
+        name: case.cluster for name, case in groups.items() if case.cluster is not None
+    }
+    is_complete = len(scores) == len(plan.cases) and not is_part
+    why_none = "" if is_complete else INCOMPLETE
+    if plan.is_selection:
+        why_none = BY_HAND
     passed = sum(run.passed for run in runs.values())
     values = [run.counted_score for run in runs.values()]
-    is_repeated = any(case.repetition > 1 for case in plan.cases)
-    groups: dict[str, DistinctCase] = {}
-    for case in plan.cases:
-        key = case.case_id
-        if key in runs:
-            name = key.removesuffix(f"#{case.repetition}") if is_repeated else key
-            new = DistinctCase(runs=[], tags=case.tags, cluster=case.cluster)
-            groups.setdefault(name, new).runs.append(runs[key])
-    distinct = list(groups.values())
+    proven = _prove(distinct, why_none)
+    costs = [score.cost_usd for score in scores.values()]
     modes = [mode for score in scores.values() for mode in score.failure_modes]
-    losses = Counter(kind for key, kind in lost_to.items() if key in scores)
-    usage: dict[str, float] = {}
-    for amounts in usages:
-        for name, amount in amounts.items():
-            usage[name] = usage.get(name, 0.0) + amount
-    is_complete = len(scores) == len(plan.cases) and not is_part
-    why_none = BY_HAND if plan.is_selection else "" if is_complete else INCOMPLETE
+    blocking = {mode.code for mode in modes if mode.severity == "block"}
+    losses = Counter(kind for case_id, kind in lost_to.items() if case_id in scores)
     report = models.BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
@@ -318,55 +329,100 @@ def aggregate(
             not_run=len(plan.cases) - len(begun),
         ),
         mean_score=statistics.fmean(values) if values else None,
-        **_proven_by(distinct, why_none),
+        standard_error=proven.standard_error,
+        lower_bound_95=proven.bound,
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
         passed_count=passed,
-        total_cost_usd=math.fsum(
-            [lost_cost_usd, *(score.cost_usd for score in scores.values())]
-        ),
-        usage=usage,
+        total_cost_usd=math.fsum([lost_cost_usd, *costs]),
+        usage=_sum_usages(usages),
         stopped=stopped,
-        lost_to_provider=tuple(
-            models.ProviderLoss(kind=kind, cases=count)
-            for kind, count in sorted(losses.items())
-        ),
-        block_severity_failure_modes=tuple(
-            sorted({mode.code for mode in modes if mode.severity == "block"})
-        ),
+        lost_to_provider=provider_losses(losses),
+        block_severity_failure_modes=tuple(sorted(blocking)),
         gate=None,
         reduced=reduce_runs(plan.task_class.settings.reducers, distinct, why_none),
         by_tag=scores_by_tag(distinct, why_none),
         by_breakdown_key=scores_by_key(distinct, why_none),
-        clusters={
-            name: each.cluster
-            for name, each in groups.items()
-            if each.cluster is not None
-        },
+        clusters=clusters,
         digests=digests,
         system=system,
-        shard=None
-        if plan.shard is None
-        else models.BenchShard(
-            **plan.shard.model_dump(),
-            scheduled=tuple(
-                models.ShardCase(
-                    case_id=case.case_id, repetition=case.repetition, tags=case.tags
-                )
-                for case in plan.cases
-            ),
-            unscored=tuple(case_id for case_id in begun if case_id not in scores),
-            lost_cost_usd=lost_cost_usd,
-            is_selection=plan.is_selection,
-            gate=plan.gate,
-            reducers=plan.task_class.settings.reducers,
-        ),
+        shard=_report_shard(plan, begun, scores, lost_cost_usd),
         system_label=system_label,
     )
     if plan.gate is None:
         return report
     result = evaluate_gate(report, plan.gate, is_selection=plan.is_selection)
     return report.model_copy(update={"gate": result})
+
+
+def _sort_scores(
+    per_case: Iterable[tuple[str, models.BenchScore]],
+) -> dict[str, models.BenchScore]:
+    scores: dict[str, models.BenchScore] = {}
+    for case_id, score in per_case:
+        if case_id in scores:
+            raise ValueError(f"two scores for the case {case_id!r}; a case has one")
+        scores[case_id] = score
+    return dict(sorted(scores.items()))
+
+
+def _group_runs(
+    cases: Sequence[models.BenchCase], runs: Mapping[str, models.BenchScore]
+) -> dict[str, DistinctCase]:
+    """Return the distinct cases among those that ran, by their ids."""
+    is_repeated = any(case.repetition > 1 for case in cases)
+    groups: dict[str, DistinctCase] = {}
+    for case in cases:
+        name = case.case_id
+        if name not in runs:
+            continue
+        if is_repeated:
+            name = name.removesuffix(f"#{case.repetition}")
+        if name not in groups:
+            groups[name] = DistinctCase(runs=[], tags=case.tags, cluster=case.cluster)
+        groups[name].runs.append(runs[case.case_id])
+    return groups
+
+
+def _sum_usages(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for usage in usages:
+        for name, amount in usage.items():
+            sums[name] = sums.get(name, 0.0) + amount
+    return sums
+
+
+def provider_losses(counts: Mapping[str, int]) -> tuple[models.ProviderLoss, ...]:
+    """Return how many cases were lost to each kind of failure, sorted by kind."""
+    return tuple(
+        models.ProviderLoss(kind=kind, cases=count)
+        for kind, count in sorted(counts.items())
+    )
+
+
+def _report_shard(
+    plan: models.RunPlan,
+    begun: Iterable[str],
+    scores: Collection[str],
+    lost_cost_usd: float,
+) -> models.BenchShard | None:
+    if plan.shard is None:
+        return None
+    scheduled = [
+        models.ShardCase(
+            case_id=case.case_id, repetition=case.repetition, tags=case.tags
+        )
+        for case in plan.cases
+    ]
+    return models.BenchShard(
+        **plan.shard.model_dump(),
+        scheduled=tuple(scheduled),
+        unscored=tuple(case_id for case_id in begun if case_id not in scores),
+        lost_cost_usd=lost_cost_usd,
+        is_selection=plan.is_selection,
+        gate=plan.gate,
+        reducers=plan.task_class.settings.reducers,
+    )
 
 
 _REPETITION: Final = re.compile(r"#[0-9]+\Z")
@@ -404,22 +460,18 @@ def evaluate_gate(
     missing = _missing(report)
     settings = settings or models.GateSettings()
     if is_selection:
-        settings = (
-            models.GateSettings()
-        )  # what the class has to reach, some of its cases have not
+        # What the class has to reach, some of its cases have not.
+        settings = models.GateSettings()
     elif missing:
-        settings = settings.model_copy(
-            update={"lower_bound_95": None}
-        )  # there is no bound
+        # There is no bound.
+        settings = settings.model_copy(update={"lower_bound_95": None})
     failing = tuple(_failures(report, settings))
     if report.shard is not None:
-        part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
+        part = f"{_shard_words(report.shard)} of the class; merge the reports"
         missing = (part, *missing)
     elif is_selection:
-        missing = (
-            "not all cases of the class were selected; a gate needs them all",
-            *missing,
-        )
+        picked = "not all cases of the class were selected; a gate needs them all"
+        missing = (picked, *missing)
     elif report.block_severity_failure_modes:
         return models.GateResult(verdict="FAIL", reasons=(*failing, *missing))
     if missing:
@@ -431,34 +483,31 @@ def _failures(
     report: models.BenchRunReport, settings: models.GateSettings
 ) -> Iterator[str]:
     """Yield why the cases that ran are not good enough, the most important reason first."""
+    scores = report.per_case
     if report.block_severity_failure_modes:
-        blocked = sum(
-            any(mode.severity == "block" for mode in score.failure_modes)
-            for _, score in report.per_case
-        )
+        blocked = sum(score.is_blocked for _, score in scores)
         of_all = f"{blocked} of {counted(report.counts.scheduled, 'case')}"
         codes = _codes_words(report, "block")
         yield f"{of_all} ended with a failure mode of severity block: {codes}"
-    asked, bound = settings.lower_bound_95, report.lower_bound_95
-    if asked is not None and bound.value is None:
-        why = bound.method.removeprefix("none: ")
-        yield f"there is no lower bound to compare with {asked:g}: {why}"
-    elif asked is not None and bound.value is not None and bound.value < asked:
-        yield f"the lower bound {cut_share(bound.value)} is below {asked:g}"
+    asked = settings.lower_bound_95
+    bound = report.lower_bound_95
+    fewest = settings.min_passed_cases or 1
+    if asked is not None:
+        fewest = max(fewest, FEWEST_SCORES)
+        if bound.value is None:
+            why = bound.why_none
+            yield f"there is no lower bound to compare with {asked:g}: {why}"
+        elif bound.value < asked:
+            yield f"the lower bound {cut_share(bound.value)} is below {asked:g}"
     # Cases that failed don't count: otherwise a class with one case too few would pass as soon as
-    # it got another one that fails.
-    needed = max(settings.min_passed_cases or 1, 1 if asked is None else FEWEST_SCORES)
-    name_of = distinct_name_of(
-        report
-    )  # repetitions count once, where other counts have each
+    # it got another one that fails. Repetitions count once, where other counts have each.
+    name_of = distinct_name_of(report)
     unit = "case" if name_of is str else "distinct case"
-    passed = len(
-        {name_of(case_id) for case_id, score in report.per_case if score.passed}
-    )
-    if passed < needed == 1:
+    passed = len({name_of(case_id) for case_id, score in scores if score.passed})
+    if passed < fewest == 1:
         yield "no case passed"
-    elif passed < needed:
-        yield f"{counted(passed, unit)} passed; at least {needed} are needed"
+    elif passed < fewest:
+        yield f"{counted(passed, unit)} passed; at least {fewest} are needed"
 
 
 def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
@@ -471,11 +520,12 @@ def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
     if counts.lost:
         reasons.append(f"{counts.lost} {of_all} started and left no score")
     if counts.not_run:
-        # As older reports say it.
-        capped = models.COST_CAP if report.run_id.startswith(models.PARTIAL) else ""
-        why = f": {why}" if (why := report.stopped or capped) else ""
+        why = report.stopped
+        if not why and report.run_id.startswith(models.PARTIAL):
+            why = models.COST_CAP  # as older reports say it
         verb = "was" if counts.not_run == 1 else "were"
-        reasons.append(f"{counts.not_run} {of_all} {verb} not run{why}")
+        words = f"{counts.not_run} {of_all} {verb} not run"
+        reasons.append(f"{words}: {why}" if why else words)
     if not reasons and not report.complete:
         reasons.append("the run is not complete")
     return tuple(reasons)
@@ -483,14 +533,11 @@ def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
 
 def _codes_words(report: models.BenchRunReport, severity: str) -> str:
     """Return the codes of a severity with their number of cases, the most frequent first."""
-    found = Counter(
-        code
-        for _, score in report.per_case
-        for code in {
-            mode.code for mode in score.failure_modes if mode.severity == severity
-        }
-    )
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    cases: Counter[str] = Counter()
+    for _, score in report.per_case:
+        modes = score.failure_modes
+        cases.update({mode.code for mode in modes if mode.severity == severity})
+    ranked = sorted(cases.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{code} ({count})" for code, count in ranked)
 
 
@@ -528,21 +575,28 @@ def summary_lines(
         test: The test that ran it; empty for the items of the class.
         detail: Whether to list failure modes of severity `warn` and `info`, too.
     """
-    counts, part = report.counts, ""
-    outcome = ", ".join(
-        [f"{counts.passed} of {counts.scheduled} passed", *_missing_words(report)]
-    )
+    counts = report.counts
+    passed = f"{counts.passed} of {counts.scheduled} passed"
+    outcome = ", ".join([passed, *_missing_words(report)])
     if report.mean_score is not None:
-        # What a stop has left over says nothing of the whole class.
-        of = "" if report.complete else f" of the {counts.started} that were started"
         mean = mean_words(report.mean_score, report.standard_error)
-        outcome += f"; mean {mean}{of}; {_bound(report.lower_bound_95)}"
+        if not report.complete:
+            # What a stop has left over says nothing of the whole class.
+            mean += f" of the {counts.started} that were started"
+        outcome += f"; mean {mean}; {_bound(report.lower_bound_95)}"
+    head = _head_words(report.name, test)
     if report.shard is not None:
-        part = f", shard {report.shard.index} of {report.shard.total}"
-    return [
-        f"bench {name_with_system(report)}{test and f' in {test}'}{part}: {outcome}",
-        *(f"  {line}" for line in _facts(report, detail=detail)),
-    ]
+        head += f", {_shard_words(report.shard)}"
+    facts = _facts(report, detail=detail)
+    return [f"{head}: {outcome}", *(f"  {line}" for line in facts)]
+
+
+def _head_words(name: str, test: str) -> str:
+    return f"bench {name} in {test}" if test else f"bench {name}"
+
+
+def _shard_words(shard: models.RunShard) -> str:
+    return f"shard {shard.index} of {shard.total}"
 
 
 def table_of_systems(
@@ -556,33 +610,40 @@ def table_of_systems(
         has_pairs: Whether to say below it how the systems differ, too.
     """
     rows = [("system", "passed", "mean", "at least", "cost", "time of a case", "gate")]
-    for report in reports:
-        counts, bound = report.counts, report.lower_bound_95.value
-        measured = [score.system_ms for _, score in report.per_case if score.system_ms]
-        cells = (
-            report.system_label,
-            f"{counts.passed} of {counts.scheduled}",
-            "-"
-            if report.mean_score is None
-            else mean_words(report.mean_score, report.standard_error)
-            + (f" of {counts.started}" if counts.not_run else ""),
-            "-" if bound is None else cut_share(bound),
-            cost_words(report.total_cost_usd),
-            seconds_words(math.fsum(measured) / len(measured) / 1_000)
-            if measured
-            else "",
-            "" if report.gate is None else report.gate.verdict,
-        )
-        rows.append(cells)
+    rows += map(_row_of_system, reports)
+    columns = list(zip(*rows, strict=True))
     # What no system has, such as a cost, needs no column.
-    used = [n for n, column in enumerate(zip(*rows, strict=True)) if any(column[1:])]
-    widths = {n: max(len(row[n]) for row in rows) for n in used}
-    title = (
-        f"bench {reports[0].task_class}{test and f' in {test}'}: {len(reports)} systems"
+    used = [number for number, column in enumerate(columns) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    title = f"{_head_words(reports[0].task_class, test)}: {len(reports)} systems"
+    lines = [title]
+    for row in rows:
+        line = "  ".join(row[number].ljust(widths[number]) for number in used)
+        lines.append(f"  {line.rstrip()}")
+    if has_pairs:
+        lines += _lines_of_pairs(reports)
+    return lines
+
+
+def _row_of_system(report: models.BenchRunReport) -> tuple[str, ...]:
+    counts = report.counts
+    bound = report.lower_bound_95.value
+    mean = "-"
+    if report.mean_score is not None:
+        mean = mean_words(report.mean_score, report.standard_error)
+        if counts.not_run:
+            mean += f" of {counts.started}"
+    times_ms = [score.system_ms for _, score in report.per_case if score.system_ms]
+    seconds = math.fsum(times_ms) / len(times_ms) / 1_000 if times_ms else None
+    return (
+        report.system_label,
+        f"{counts.passed} of {counts.scheduled}",
+        mean,
+        "-" if bound is None else cut_share(bound),
+        cost_words(report.total_cost_usd),
+        seconds_words(seconds),
+        "" if report.gate is None else report.gate.verdict,
     )
-    lines = ("  ".join(row[n].ljust(widths[n]) for n in used) for row in rows)
-    pairs = _lines_of_pairs(reports) if has_pairs else ()
-    return [title, *(f"  {line.rstrip()}" for line in lines), *pairs]
 
 
 def lines_of_system(
@@ -595,36 +656,39 @@ def lines_of_system(
         detail: Whether to list failure modes of severity `warn` and `info`, too.
         brief: Whether to say only why it is not good enough, in a single line; none if it is.
     """
+    head = f"  {report.system_label}:"
     if brief:
-        why = (
-            "; ".join(report.gate.reasons)
-            if report.gate is not None
-            else report.stopped
-        )
-        return [f"  {report.system_label}: {why}"] if why else []
+        gate = report.gate
+        why = report.stopped if gate is None else "; ".join(gate.reasons)
+        return [f"{head} {why}"] if why else []
+    lines = []
+    missing = ", ".join(_missing_words(report))
+    if missing:
+        lines.append(f"cases: {missing}")
     bound = report.lower_bound_95
-    lines = (
-        [f"cases: {', '.join(missing)}"] if (missing := _missing_words(report)) else []
-    )
     if bound.value is None and report.mean_score is not None:
         lines.append(_bound(bound))
     lines += _facts(report, detail=detail, has_cost=False)
-    return [f"  {report.system_label}:", *(f"    {line}" for line in lines)]
+    return [head, *(f"    {line}" for line in lines)]
 
 
 def _lines_of_pairs(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
     """Yield how the systems of one task class differ, those pairs first that do beyond doubt."""
-    pairs = [each for report in reports for each in report.other_systems]
-    pairs.sort(key=lambda found: found.finding == "undecided")
-    for found in pairs[:_MAX_PAIRS]:
-        words = f"{difference_words(found)}, {found.finding}{adjusted_words(found)}"
-        # The table's means count cases without a score; this difference can't.
-        is_whole = found.interval_95.low is not None
-        both = "" if is_whole else f" ({counted(found.n, 'case')} with both scores)"
-        yield f"  {found.old_system_label} -> {found.new_system_label}{both}: {words}"
+    pairs = [pair for report in reports for pair in report.other_systems]
+    pairs.sort(key=lambda pair: pair.finding == "undecided")
+    for pair in pairs[:_MAX_PAIRS]:
+        systems = f"{pair.old_system_label} -> {pair.new_system_label}"
+        if pair.interval_95.low is None:
+            # The table's means count cases without a score; this difference can't.
+            systems += f" ({counted(pair.n, 'case')} with both scores)"
+        yield f"  {systems}: {_finding_words(pair)}"
     if len(pairs) > _MAX_PAIRS:
-        proven = sum(found.finding != "undecided" for found in pairs)
+        proven = sum(pair.finding != "undecided" for pair in pairs)
         yield f"  {proven} of {len(pairs)} pairs of systems differ beyond doubt; the report has all"
+
+
+def _finding_words(found: models.BenchComparison) -> str:
+    return f"{difference_words(found)}, {found.finding}{adjusted_words(found)}"
 
 
 def adjusted_words(found: models.BenchComparison) -> str:
@@ -634,90 +698,95 @@ def adjusted_words(found: models.BenchComparison) -> str:
     return f" (Holm's p = {found.adjusted_p:.2g} for {found.comparisons} comparisons)"
 
 
-def name_with_system(report: models.BenchRunReport) -> str:
-    """Return the name of a run's class, with the label of its system if there are several."""
-    return report.task_class + (
-        f"[{report.system_label}]" if report.system_label else ""
-    )
-
-
 def _facts(
     report: models.BenchRunReport, *, detail: bool, has_cost: bool = True
 ) -> list[str]:
     """Return the other facts of a run, a line for each, which begins with its name."""
-    severities = ("block", "warn", "info") if detail else ("block",)
-    facts = [(severity, _codes_words(report, severity)) for severity in severities]
-    for reduced in report.reduced:
-        if reduced.value is None:
-            words = f"not known: {reduced.lower_bound_95.method.removeprefix('none: ')}"
-        else:
-            mean = mean_words(reduced.value, reduced.standard_error)
-            words = f"{mean}; {_bound(reduced.lower_bound_95)}"
-        facts.append((reduced.name, words))
-    for tag in report.by_tag if detail else ():
-        mean = mean_words(tag.mean_score, tag.standard_error)
-        words = (
-            f"{tag.passed} of {tag.n} passed; mean {mean}; {_bound(tag.lower_bound_95)}"
-        )
-        facts.append((f"tag {tag.tag}", words))
-    for key in report.by_breakdown_key if detail else ():
-        mean = mean_words(key.mean, key.standard_error)
-        facts.append(
-            (f"key {key.key}", f"mean {mean}, least {key.least:.3f}, n={key.n}")
-        )
+    facts = [("block", _codes_words(report, "block"))]
+    if detail:
+        facts += [(name, _codes_words(report, name)) for name in ("warn", "info")]
+    facts += [(reduced.name, _reduced_words(reduced)) for reduced in report.reduced]
+    if detail:
+        facts += [(f"tag {tag.tag}", _tag_words(tag)) for tag in report.by_tag]
+        facts += [(f"key {k.key}", _key_words(k)) for k in report.by_breakdown_key]
     facts.append(("partial credit", _partial_words(report)))
     facts.append(("judge", _agreement_words(report.rubric_agreement)))
-    times_ms = {
-        case_id: score.system_ms
-        for case_id, score in report.per_case
-        if score.system_ms
-    }
-    slowest = sorted(times_ms, key=lambda case_id: (-times_ms[case_id], case_id))[
-        :_SLOWEST
-    ]
-    times = (
-        f"{case_id} {seconds_words(times_ms[case_id] / 1_000)}" for case_id in slowest
-    )
-    facts.append(("slowest", ", ".join(times)))
+    facts.append(("slowest", _slowest_words(report)))
     facts.append(("stopped", report.stopped or ""))
-    facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
+    if has_cost:
+        facts.append(("cost", cost_words(report.total_cost_usd)))
     usage = (f"{shown(name)} {amount:,.12g}" for name, amount in report.usage.items())
     facts.append(("usage", ", ".join(usage)))
-    if report.baseline is not None:
-        found = report.baseline
-        said = [
-            f"mean {difference_words(found)}, {found.finding}{adjusted_words(found)}"
-        ]
-        for flip, verb in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
-            names = [each.case_id for each in found.changes if each.flip == flip]
-            if names:
-                verbs = f"{verb}es" if len(names) == 1 else verb
-                said.append(f"{len(names)} {verbs}: {listed(names, _MAX_FLIPS)}")
-        facts.append(("baseline", "; ".join(said)))
-    if report.gate is not None:
-        reasons = "; ".join(report.gate.reasons)
-        facts.append(
-            ("gate", report.gate.verdict + (f": {reasons}" if reasons else ""))
-        )
-    elif blocked := sum(
-        score.passed and any(mode.severity == "block" for mode in score.failure_modes)
-        for _, score in report.per_case
-    ):
-        passed = "1 case passed" if blocked == 1 else f"{blocked} cases passed"
-        facts.append(
-            ("no gate", f"{passed} with a code of severity block; a gate would fail")
-        )
+    facts.append(("baseline", _baseline_words(report.baseline)))
+    facts.append(_gate_fact(report))
     return [f"{name}: {words}" for name, words in facts if words]
+
+
+def _reduced_words(reduced: models.ReducedScore) -> str:
+    bound = reduced.lower_bound_95
+    if reduced.value is None:
+        return f"not known: {bound.why_none}"
+    return f"{mean_words(reduced.value, reduced.standard_error)}; {_bound(bound)}"
+
+
+def _tag_words(tag: models.TagScores) -> str:
+    mean = mean_words(tag.mean_score, tag.standard_error)
+    return f"{tag.passed} of {tag.n} passed; mean {mean}; {_bound(tag.lower_bound_95)}"
+
+
+def _key_words(key: models.KeyScores) -> str:
+    mean = mean_words(key.mean, key.standard_error)
+    return f"mean {mean}, least {key.least:.3f}, n={key.n}"
+
+
+def _slowest_words(report: models.BenchRunReport) -> str:
+    """Return the cases for which the system took longest."""
+    times_ms = [
+        (-score.system_ms, case_id)
+        for case_id, score in report.per_case
+        if score.system_ms
+    ]
+    return ", ".join(
+        f"{case_id} {seconds_words(-time_ms / 1_000)}"
+        for time_ms, case_id in sorted(times_ms)[:_SLOWEST]
+    )
+
+
+def _baseline_words(found: models.BenchComparison | None) -> str:
+    """Return how a run differs from its baseline; '' without one."""
+    if found is None:
+        return ""
+    parts = [f"mean {_finding_words(found)}"]
+    verbs = {
+        "now_fails": ("no longer passes", "no longer pass"),
+        "now_passes": ("now passes", "now pass"),
+    }
+    for flip, (singular, plural) in verbs.items():
+        names = [case.case_id for case in found.changes if case.flip == flip]
+        if names:
+            verb = singular if len(names) == 1 else plural
+            parts.append(f"{len(names)} {verb}: {listed(names, _MAX_FLIPS)}")
+    return "; ".join(parts)
+
+
+def _gate_fact(report: models.BenchRunReport) -> tuple[str, str]:
+    """Return what the gate says, or that one would fail."""
+    gate = report.gate
+    if gate is not None:
+        return "gate", ": ".join(filter(None, (gate.verdict, "; ".join(gate.reasons))))
+    blocked = sum(score.passed and score.is_blocked for _, score in report.per_case)
+    if not blocked:
+        return "no gate", ""
+    cases = counted(blocked, "case")
+    return "no gate", f"{cases} passed with a code of severity block; a gate would fail"
 
 
 def _partial_words(report: models.BenchRunReport) -> str:
     """Return how many scores count 0 because their cases failed; '' where there are none."""
     scored = sum(score.score > score.counted_score for _, score in report.per_case)
-    return (
-        f"{counted(scored, 'failed case')} scored above 0; each counts 0"
-        if scored
-        else ""
-    )
+    if not scored:
+        return ""
+    return f"{counted(scored, 'failed case')} scored above 0; each counts 0"
 
 
 def _agreement_words(found: models.RubricAgreement | None) -> str:
@@ -726,28 +795,28 @@ def _agreement_words(found: models.RubricAgreement | None) -> str:
         return ""
     if found.is_stale:
         return f"stale: the rubric has changed since {found.measured_at}; run bench judge again"
-    words = f"agrees with {found.agreement.value:.3f} of {found.agreement.n} labels"
-    rates = {
-        "kappa": found.kappa,
-        "true positive rate": found.true_positive_rate
-        and found.true_positive_rate.value,
-        "true negative rate": found.true_negative_rate
-        and found.true_negative_rate.value,
-    }
-    parts = (f"{name} {each:.3f}" for name, each in rates.items() if each is not None)
-    return ", ".join([words, *parts])
+    parts = [f"agrees with {found.agreement.value:.3f} of {found.agreement.n} labels"]
+    if found.kappa is not None:
+        parts.append(f"kappa {found.kappa:.3f}")
+    if found.true_positive_rate is not None:
+        parts.append(f"true positive rate {found.true_positive_rate.value:.3f}")
+    if found.true_negative_rate is not None:
+        parts.append(f"true negative rate {found.true_negative_rate.value:.3f}")
+    return ", ".join(parts)
 
 
 def _missing_words(report: models.BenchRunReport) -> list[str]:
     """Return how many cases have no score, and how many never got through to the provider."""
-    counts, words = report.counts, []
+    counts = report.counts
+    words = []
     if counts.lost:
         words.append(f"{counts.lost} lost")
     if counts.not_run:
         words.append(f"{counts.not_run} not run")
-    if report.lost_to_provider:
-        cases = sum(each.cases for each in report.lost_to_provider)
-        kinds = ", ".join(each.kind for each in report.lost_to_provider)
+    losses = report.lost_to_provider
+    if losses:
+        cases = sum(loss.cases for loss in losses)
+        kinds = ", ".join(loss.kind for loss in losses)
         words.append(f"{cases} of {counts.scheduled} lost to the provider ({kinds})")
     return words
 
@@ -755,15 +824,15 @@ def _missing_words(report: models.BenchRunReport) -> list[str]:
 def _bound(bound: models.LowerBound) -> str:
     """Return the lower bound with its method, or why there is none."""
     if bound.value is None:
-        return f"no lower bound: {bound.method.removeprefix('none: ')}"
+        return f"no lower bound: {bound.why_none}"
     return f"at least {cut_share(bound.value)} (95 %, {bound.method}, {_units(bound)})"
 
 
 def _units(found: models.LowerBound | models.DifferenceInterval) -> str:
     """Return how many cases a figure is computed from, and their clusters if they have some."""
-    return f"n={found.n}" + (
-        f" in {found.clusters} clusters" if found.clusters is not None else ""
-    )
+    if found.clusters is None:
+        return f"n={found.n}"
+    return f"n={found.n} in {found.clusters} clusters"
 
 
 def difference_words(found: models.BenchComparison) -> str:
@@ -771,11 +840,9 @@ def difference_words(found: models.BenchComparison) -> str:
     difference = f"changed by {signed(found.difference)}"
     interval = found.interval_95
     if interval.low is None or interval.high is None:
-        return f"{difference} (no interval: {interval.method.removeprefix('none: ')})"
-    return (
-        f"{difference} (95 % between {signed(interval.low)} and {signed(interval.high)},"
-        f" {_units(interval)})"
-    )
+        return f"{difference} (no interval: {interval.why_none})"
+    ends = f"{signed(interval.low)} and {signed(interval.high)}"
+    return f"{difference} (95 % between {ends}, {_units(interval)})"
 
 
 def signed(number: float) -> str:

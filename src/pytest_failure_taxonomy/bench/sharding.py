@@ -20,7 +20,11 @@ from typing import Any, Final
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.load.folder import RUBRICS
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchDigests, TaskClass
-from pytest_failure_taxonomy.bench.report import aggregate, distinct_name_of
+from pytest_failure_taxonomy.bench.report import (
+    aggregate,
+    distinct_name_of,
+    provider_losses,
+)
 from pytest_failure_taxonomy.errors import BenchError
 
 _NO_PART_OF_A_RUBRIC: Final = ("conftest.py", "breakdown_keys.py", "cases.py")
@@ -318,13 +322,12 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     lost: Counter[str] = Counter()
     for each in (loss for report in reports for loss in report.lost_to_provider):
         lost[each.kind] += each.cases
-    losses = tuple(
-        models.ProviderLoss(kind=kind, cases=count)
-        for kind, count in sorted(lost.items())
-    )
     agreements = (
         each.rubric_agreement for each in reports if each.rubric_agreement is not None
     )
     return joined.model_copy(
-        update={"lost_to_provider": losses, "rubric_agreement": next(agreements, None)}
+        update={
+            "lost_to_provider": provider_losses(lost),
+            "rubric_agreement": next(agreements, None),
+        }
     )

@@ -35,7 +35,6 @@ from pytest_failure_taxonomy.bench.plugin.items import (
 from pytest_failure_taxonomy.bench.plugin.live_line import LiveLine
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.storage import Source
-from pytest_failure_taxonomy.bench.report import name_with_system
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError
 from pytest_failure_taxonomy.bench.run.runner import CaseLostError, Runner
@@ -493,7 +492,7 @@ class BenchSession:
 
     def _why_gate_failed(self) -> Iterator[str]:
         failed = {
-            name_with_system(each): each.gate.reasons[0]
+            each.name: each.gate.reasons[0]
             for each in self.reports()
             if each.gate is not None and each.gate.verdict == "FAIL"
         }
@@ -505,7 +504,7 @@ class BenchSession:
                 missing = counts.scheduled - counts.graded
                 where = f" in {test}" if test else ""
                 yield (
-                    f"bench {name_with_system(report)}{where} is incomplete: {missing} of "
+                    f"bench {report.name}{where} is incomplete: {missing} of "
                     f"{counts.scheduled} cases {'has' if missing == 1 else 'have'} no score"
                 )
         if self._baseline is not None:

@@ -655,8 +655,7 @@ class Baseline:
                 digests = {each.case_id: case_digest(each) for each in cases}
                 found[number] = comparing.compare_with_baseline(report, runs, digests)
             elif not test:
-                name = run_report.name_with_system(report)
-                self.notes.append(f"bench {name}: the baseline has {self.has}")
+                self.notes.append(f"bench {report.name}: the baseline has {self.has}")
         compared = {
             number: each for number, each in found.items() if not isinstance(each, str)
         }
@@ -670,9 +669,9 @@ class Baseline:
             judged[number] = reports[number]._replace(report=report)
             keep(judged[number], each)
             if problem:
-                name = run_report.name_with_system(report)
                 # In one line, which the gate's reason goes on from.
-                self.problems.append(f"bench {name}: {problem.partition('; ')[0]}")
+                reason = problem.partition("; ")[0]
+                self.problems.append(f"bench {report.name}: {reason}")
         return judged
 
 
