@@ -599,6 +599,17 @@ def _shard_words(shard: models.RunShard) -> str:
     return f"shard {shard.index} of {shard.total}"
 
 
+_COLUMNS: Final = (
+    "system",
+    "passed",
+    "mean",
+    "at least",
+    "cost",
+    "time of a case",
+    "gate",
+)
+
+
 def table_of_systems(
     reports: Sequence[models.BenchRunReport], *, test: str = "", has_pairs: bool = True
 ) -> list[str]:
@@ -609,7 +620,7 @@ def table_of_systems(
         test: The test that ran it; empty for the items of the class.
         has_pairs: Whether to say below it how the systems differ, too.
     """
-    rows = [("system", "passed", "mean", "at least", "cost", "time of a case", "gate")]
+    rows: list[tuple[str, ...]] = [_COLUMNS]
     rows += map(_row_of_system, reports)
     columns = list(zip(*rows, strict=True))
     # What no system has, such as a cost, needs no column.

@@ -237,12 +237,12 @@ def test_lines_that_are_added_while_it_is_read(tmp_path: Path) -> None:
     """A reader goes on where it stopped, and leaves a line alone that has no end yet."""
     file = new_file(tmp_path)
     reader = LineReader(file.path)
-    assert [each["record"] for each in reader.new()] == ["run", "cases"]
+    assert [each["record"] for each in reader.records()] == ["run", "cases"]
     file.note_start("a", 1)
     with file.path.open("ab") as raw:
         raw.write(b'{"record":"started","case_id":"b"')
         raw.flush()
-        assert [each["case_id"] for each in reader.new()] == ["a"]
+        assert [each["case_id"] for each in reader.records()] == ["a"]
         raw.write(b',"attempt":1}\n')
-    assert [each["case_id"] for each in reader.new()] == ["b"]
+    assert [each["case_id"] for each in reader.records()] == ["b"]
     assert reader.problems == []

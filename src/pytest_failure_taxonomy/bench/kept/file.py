@@ -141,6 +141,83 @@ class RunHeader(ClosedModel):
     """The run whose outputs were graded again; its system was not called for this one."""
 
 
+class _Line(ClosedModel, extra="ignore"):
+    """A line of the file; a newer program may have written more into it."""
+
+
+class CasesLine(_Line):
+    """The cases to run."""
+
+    record: Literal["cases"] = "cases"
+    cases: models.Listed[ScheduledCase]
+
+
+class ResumedLine(_Line):
+    """Another pytest continues the run."""
+
+    record: Literal["resumed"] = "resumed"
+    session: str
+    """The name of that pytest session."""
+    at: str = ""
+    """When, as RFC 3339 in UTC."""
+    commit: str | None = None
+    """The commit that is checked out."""
+    cases_in_class: Annotated[int, Field(ge=0)] | None = None
+    """How many cases the class has by now."""
+
+
+class StartedLine(_Line):
+    """The system is about to be called for a case."""
+
+    record: Literal["started"] = "started"
+    case_id: str
+    """The case."""
+    attempt: int = 1
+    """The number of the call."""
+    worker: str = ""
+    """The process that makes it, by its name among those of the run."""
+    pid: int = 0
+    """The same by its number; 0: not known."""
+    at: float = 0.0
+    """When, in seconds since the epoch."""
+    max_cost_usd: Annotated[float, Field(ge=0)] | None = None
+    """The most that the case can cost, if that is known."""
+    nodeid: str | None = None
+    """The test that waits for it, if that is known."""
+
+
+class SpentLine(_Line):
+    """The system has just spent something."""
+
+    record: Literal["spent"] = "spent"
+    case_id: str
+    """The case."""
+    attempt: int
+    """The number of the call."""
+    cost_usd: Annotated[float, Field(ge=0)]
+    """The amount."""
+
+
+class StoppedLine(_Line):
+    """No more cases are started."""
+
+    record: Literal["stopped"] = "stopped"
+    reason: str
+    """Why."""
+    cause: str = ""
+    """The fingerprint of the cause that many cases failed with, if that is why."""
+    at: float = 0.0
+    """When, in seconds since the epoch."""
+
+
+class BaselineLine(_Line):
+    """The run was compared with an earlier one."""
+
+    record: Literal["baseline"] = "baseline"
+    found: models.BenchComparison | str
+    """How it differs, or why that is not known."""
+
+
 class KeptAttempt(CaseAttempt):
     """A call of the system for a case, as a run's file holds it."""
 
@@ -183,6 +260,28 @@ class KeptAttempt(CaseAttempt):
         return self.gave_output and "output" not in self.truncated
 
 
+Line = (
+    CasesLine
+    | ResumedLine
+    | StartedLine
+    | SpentLine
+    | KeptAttempt
+    | StoppedLine
+    | BaselineLine
+)
+_LINES: Final[Mapping[str, type[Line]]] = {
+    "cases": CasesLine,
+    "resumed": ResumedLine,
+    "started": StartedLine,
+    "spent": SpentLine,
+    "attempt": KeptAttempt,
+    "stopped": StoppedLine,
+    "baseline": BaselineLine,
+}
+_Record = dict[str, Any]
+"""A JSON object that a line holds, with a text as `record`; anybody may have written it."""
+
+
 def scheduled(case: models.BenchCase) -> ScheduledCase:
     """Return a case as a run's file lists it."""
     return ScheduledCase(
@@ -221,18 +320,40 @@ _BEGIN: Final = b'{"record":"'
 class LineReader:
     """Reads the lines that were added to a run's file since it was last asked."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, has_outputs: bool = True) -> None:
+        """Begin at the first line.
+
+        Args:
+            path: The file.
+            has_outputs: Whether to keep outputs and transcripts of calls.
+        """
         self._path = path
+        self._has_outputs = has_outputs
         self._offset = 0
         self._line = 0
         self.problems: list[str] = []
         """The lines that could not be read, in words."""
 
-    def new(self, wanted: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the new records.
+    def new(self, wanted: Collection[str] = _LINES.keys()) -> Iterator[Line]:
+        """Yield the new lines of which the records are wanted; all by default.
 
-        Args:
-            wanted: The records to yield; all by default.
+        Raises:
+            OSError: The file can't be read, or is none.
+        """
+        for record in self.records():
+            name = record["record"]
+            if name not in wanted:
+                continue
+            if not self._has_outputs:
+                record.pop("output", None)
+                record.pop("transcript", None)
+            try:
+                yield _LINES[name].model_validate(record)
+            except ValidationError:
+                self.problems.append(f"{self._path}: a line of {name!r} was skipped")
+
+    def records(self) -> Iterator[_Record]:
+        """Yield what new lines hold, unchecked.
 
         Raises:
             OSError: The file can't be read, or is none.
@@ -242,10 +363,8 @@ class LineReader:
             for offset, line in whole_lines(file, self._offset):
                 self._offset = offset + len(line)
                 self._line += 1
-                record = self._record(line)
-                if record is not None and (
-                    wanted is None or record["record"] in wanted
-                ):
+                record = self._parse(line)
+                if record is not None:
                     yield record
 
     def end(self) -> None:
@@ -253,16 +372,16 @@ class LineReader:
         if self._offset < os.stat(self._path).st_size:
             self._note(self._line + 1)
 
-    def _record(self, line: bytes) -> dict[str, Any] | None:
+    def _parse(self, line: bytes) -> _Record | None:
         if line == b"\n":
             return None
-        found = _parsed(line)
-        if found is None:
+        record = _parse_record(line)
+        if record is None:
             self._note(self._line)
             # Another process may have appended to a line that was cut off.
             begin = line.rfind(_BEGIN)
-            found = _parsed(line[begin:]) if begin > 0 else None
-        return found
+            record = _parse_record(line[begin:]) if begin > 0 else None
+        return record
 
     def _note(self, line: int) -> None:
         self.problems.append(
@@ -270,19 +389,22 @@ class LineReader:
         )
 
 
-def _lines(path: Path, wanted: str) -> Iterator[dict[str, Any]]:
-    """Yield the records of one sort in a file; of one that can't be read, none."""
+def _read_records(path: Path, name: str) -> Iterator[_Record]:
+    """Yield the records of one name in a file; of one that can't be read, none."""
     with suppress(OSError):
-        yield from LineReader(path).new([wanted])
+        for record in LineReader(path).records():
+            if record["record"] == name:
+                yield record
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse_record(line: bytes) -> _Record | None:
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    is_record = isinstance(found, dict) and isinstance(found.get("record"), str)
-    return found if is_record else None
+    if isinstance(record, dict) and isinstance(record.get("record"), str):
+        return record
+    return None
 
 
 try:
@@ -387,9 +509,8 @@ class RunFile:
     def create(self, header: RunHeader) -> None:
         """Create the file with its first two lines, unless another process has done so."""
         try:
-            create_file(
-                self.path, _line(header.model_dump(mode="json")) + self._line_of_cases()
-            )
+            first = _encode_record(header.model_dump(mode="json"))
+            create_file(self.path, first + self._line_of_cases())
         except OSError as error:
             self._note_problem(error)
 
@@ -403,20 +524,16 @@ class RunFile:
         """
         self.is_resumed = True
         with self.locked():
-            if session not in {
-                each.get("session") for each in _lines(self.path, "resumed")
-            }:
-                if self._journal is not None:
-                    with suppress(OSError):
-                        self._journal.end_line()
-                said = {
-                    "record": "resumed",
-                    "session": session,
-                    "at": now(),
-                    "commit": commit,
-                    "cases_in_class": cases_in_class,
-                }
-                self._append(_line(said) + self._line_of_cases())
+            resumed = _read_records(self.path, "resumed")
+            if session in [record.get("session") for record in resumed]:
+                return
+            if self._journal is not None:
+                with suppress(OSError):
+                    self._journal.end_line()
+            line = ResumedLine(
+                session=session, at=now(), commit=commit, cases_in_class=cases_in_class
+            )
+            self._append(_encode_line(line) + self._line_of_cases())
 
     def note_start(
         self,
@@ -433,8 +550,7 @@ class RunFile:
             max_cost_usd: The most that the case can cost, if that is known.
             nodeid: The test that waits for it.
         """
-        self._note(
-            "started",
+        line = StartedLine(
             case_id=case_id,
             attempt=attempt,
             worker=self._worker,
@@ -443,14 +559,16 @@ class RunFile:
             max_cost_usd=max_cost_usd,
             nodeid=nodeid,
         )
+        self._append(_encode_line(line))
 
     def note_spent(self, case_id: str, attempt: int, cost_usd: float) -> None:
         """Write what a call of a system says it has just spent."""
-        self._note("spent", case_id=case_id, attempt=attempt, cost_usd=cost_usd)
+        line = SpentLine(case_id=case_id, attempt=attempt, cost_usd=cost_usd)
+        self._append(_encode_line(line))
 
     def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
         """Write a call of the system without a score; another one follows unless that is lost."""
-        self._append(_line(self._call(case_id, attempt)))
+        self._append(_encode_record(self._record_call(case_id, attempt)))
 
     def note_outcome(self, outcome: CaseOutcome) -> None:
         """Write the last call of a case, with the score.
@@ -458,30 +576,29 @@ class RunFile:
         If another run has kept the call, what was removed from its output then is still missing.
         """
         score = outcome.score
-        system_usd = sum(each.cost_usd for each in outcome.attempts)
         last = outcome.attempts[-1]
-        said = self._call(outcome.case_id, last)
-        said["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
-        said["input_digest"] = self._digest(outcome.case_id)
-        said["score"] = self._redact(score.model_dump(mode="json"))
-        for name, value in (
-            ("output", outcome.output),
-            ("transcript", outcome.transcript),
-            ("printed", outcome.printed[-_MAX_TEXT:] or None),
-        ):
-            said[name] = value if value is None else self._redact(value)
-        former = last if isinstance(last, KeptAttempt) else None
-        cut = [each for each in former.truncated if each != "printed"] if former else []
-        said["truncated"] = cut
-        is_redacted = said["output"] != outcome.output
-        said["is_redacted"] = is_redacted or (former is not None and former.is_redacted)
-        line = _line(said)
+        system_usd = sum(call.cost_usd for call in outcome.attempts)
+        record = self._record_call(outcome.case_id, last)
+        record["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
+        record["input_digest"] = self._digest(outcome.case_id)
+        record["score"] = self._redact(score.model_dump(mode="json"))
+        record["output"] = self._redact(outcome.output)
+        record["transcript"] = self._redact(outcome.transcript)
+        record["printed"] = self._redact(outcome.printed[-_MAX_TEXT:]) or None
+        cut: list[str] = []
+        is_redacted = record["output"] != outcome.output
+        if isinstance(last, KeptAttempt):
+            cut += [name for name in last.truncated if name != "printed"]
+            is_redacted = is_redacted or last.is_redacted
+        record["truncated"] = cut
+        record["is_redacted"] = is_redacted
+        line = _encode_record(record)
         if len(line) > min(_LIMITS.values()):  # otherwise no part of it can be longer
             for name, limit in _LIMITS.items():
-                if said[name] is not None and len(_encode(said[name])) > limit:
+                if record[name] is not None and len(_encode(record[name])) > limit:
                     cut.append(name)
-                    said[name] = None
-            line = _line(said)
+                    record[name] = None
+            line = _encode_record(record)
         self._append(line)
 
     def note_stop(self, reason: str, cause: str = "") -> None:
@@ -491,14 +608,17 @@ class RunFile:
             reason: In words.
             cause: The fingerprint of the cause that many cases failed with, if that is why.
         """
-        self._note("stopped", reason=reason, cause=cause, at=time.time())
+        line = StoppedLine(reason=reason, cause=cause, at=time.time())
+        self._append(_encode_line(line))
 
     def note_baseline(self, found: models.BenchComparison | str) -> None:
         """Write how the run differs from its baseline, or why they could not be compared."""
-        said = found if isinstance(found, str) else found.model_dump(mode="json")
-        self._note("baseline", found=said)
+        self._append(_encode_line(BaselineLine(found=found)))
 
-    def _call(self, case_id: str, attempt: CaseAttempt) -> dict[str, Any]:
+    def _record_call(self, case_id: str, attempt: CaseAttempt) -> _Record:
+        digest = self._digest(case_id)
+        if isinstance(attempt, KeptAttempt):
+            digest = attempt.input_digest
         return {
             "record": "attempt",
             "case_id": case_id,
@@ -506,18 +626,15 @@ class RunFile:
             **attempt.model_dump(include=_OF_CALL),
             "started_at": round(attempt.started_at, 6),
             "seconds": round(attempt.seconds, 6),
-            "ended": self._redact(attempt.ended) if attempt.ended else "",
-            "input_digest": attempt.input_digest
-            if isinstance(attempt, KeptAttempt)
-            else self._digest(case_id),
+            "ended": self._redact(attempt.ended),
+            "input_digest": digest,
         }
 
     def _digest(self, case_id: str) -> str:
         return self._cases[case_id].digest if case_id in self._cases else ""
 
     def _line_of_cases(self) -> bytes:
-        listed = [case.model_dump(mode="json") for case in self._cases.values()]
-        return _line({"record": "cases", "cases": listed})
+        return _encode_line(CasesLine(cases=tuple(self._cases.values())))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -553,10 +670,6 @@ class RunFile:
                 self._note_problem(error)
         return self._journal
 
-    def _note(self, record: str, **said: Any) -> None:
-        known = {name: each for name, each in said.items() if each is not None}
-        self._append(_line({"record": record, **known}))
-
     def _append(self, line: bytes) -> None:
         with self._lock:
             journal = self._open()
@@ -576,7 +689,14 @@ class RunFile:
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
+def _encode_line(line: Line) -> bytes:
+    fields = line.model_dump(mode="json")
+    return _encode_record(
+        {name: value for name, value in fields.items() if value is not None}
+    )
+
+
+def _encode_record(record: _Record) -> bytes:
     return f"{_encode(record)}\n".encode("ascii")
 
 
@@ -605,6 +725,12 @@ class KeptCase:
         """What calls have told that they spent, by number, if they have not ended."""
         self._late_cost_usd = 0.0
         """What calls have spent after they were given up."""
+
+    def begin(self, line: StartedLine) -> None:
+        """Take in that a call begins."""
+        self.begun = max(self.begun, line.attempt)
+        self.begun_by = line.worker
+        self.nodeid = line.nodeid or self.nodeid
 
     def spend(self, number: int, cost_usd: float) -> None:
         """Take in what a call has spent."""
@@ -680,8 +806,7 @@ class KeptRun:
             BenchError: The file can't be read or is no run's.
         """
         self.path = path
-        self._has_outputs = has_outputs
-        self._lines = LineReader(path)
+        self._lines = LineReader(path, has_outputs=has_outputs)
         self.problems = self._lines.problems
         """Lines that could not be read, in words."""
         self.known: dict[str, KeptCase] = {}
@@ -696,7 +821,10 @@ class KeptRun:
         """How it differs from its baseline, or why that is not known; `None` without one."""
         self.sessions: list[str] = []
         """The pytest sessions that continued the run."""
-        first = next(self._records(), None)
+        try:
+            first = next(self._lines.records(), None)
+        except OSError as error:
+            raise self._unreadable(error) from None
         if first is None:
             raise BenchError(f"{path}: holds no run; {_RIGHT}")
         version = first.get("schema_version")
@@ -724,74 +852,60 @@ class KeptRun:
         Raises:
             BenchError: The file can't be read.
         """
-        for record in self._records(is_over=is_over):
-            if not self._has_outputs:
-                record.pop("output", None)
-                record.pop("transcript", None)
-            try:
-                self._add(record)
-            except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
-                self.problems.append(
-                    f"{self.path}: a line of {record['record']!r} was skipped"
-                )
-        return self
-
-    def _records(self, *, is_over: bool = False) -> Iterator[dict[str, Any]]:
         try:
-            yield from self._lines.new()
+            for line in self._lines.new():
+                self._add(line)
             if is_over:
                 self._lines.end()
         except OSError as error:
-            why = f"can't be read ({error.strerror or error})"
-            raise BenchError(f"{self.path}: {why}; name a run's file") from None
+            raise self._unreadable(error) from None
+        return self
 
-    def _case(self, record: Mapping[str, Any]) -> KeptCase:
-        case_id = str(record["case_id"])
+    def _unreadable(self, error: OSError) -> BenchError:
+        why = f"can't be read ({error.strerror or error})"
+        return BenchError(f"{self.path}: {why}; name a run's file")
+
+    def _case(self, case_id: str) -> KeptCase:
         return self.known.setdefault(case_id, KeptCase(case_id))
 
-    def _add(self, record: Mapping[str, Any]) -> None:  # noqa: C901 - a case for each record
-        match record["record"]:
-            case "attempt":
-                attempt = KeptAttempt.model_validate(record)
-                self._case(record).end(attempt)
-            case "started":
-                case = self._case(record)
-                case.begun = max(case.begun, int(record.get("attempt", 1)))
-                case.begun_by = str(record.get("worker", ""))
-                case.nodeid = str(record.get("nodeid", case.nodeid))
-            case "spent":
-                number, cost_usd = int(record["attempt"]), float(record["cost_usd"])
-                self._case(record).spend(number, cost_usd)
-            case "cases":
-                listed = [
-                    ScheduledCase.model_validate(each) for each in record["cases"]
-                ]
-                for case in self.cases.values():
-                    case.scheduled = None
-                self.cases = {each.case_id: self._case(vars(each)) for each in listed}
-                for each in listed:
-                    self.cases[each.case_id].scheduled = each
-            case "resumed":
-                self.sessions.append(str(record["session"]))
-                self.stopped, self.baseline = "", None
-                now_in_class = int(
-                    record.get("cases_in_class", self.header.cases_in_class)
-                )
-                self.header = self.header.model_copy(
-                    update={"cases_in_class": now_in_class}
-                )
-                for case in self.known.values():
-                    case.begun_by, case.done_before = None, case.last
-            case "stopped":
-                self.stopped = str(record["reason"])
-                if record.get("cause"):
-                    self.stop_causes.add(str(record["cause"]))
-            case "baseline":
-                found = record["found"]
-                is_told = isinstance(found, str)
-                self.baseline = (
-                    found if is_told else models.BenchComparison.model_validate(found)
-                )
+    def _add(self, line: Line) -> None:
+        match line:
+            case KeptAttempt():
+                self._case(line.case_id).end(line)
+            case StartedLine():
+                self._case(line.case_id).begin(line)
+            case SpentLine():
+                self._case(line.case_id).spend(line.attempt, line.cost_usd)
+            case CasesLine():
+                self._schedule(line.cases)
+            case ResumedLine():
+                self._continue(line)
+            case StoppedLine():
+                self.stopped = line.reason
+                if line.cause:
+                    self.stop_causes.add(line.cause)
+            case BaselineLine():
+                self.baseline = line.found
+
+    def _schedule(self, cases: Iterable[ScheduledCase]) -> None:
+        for case in self.cases.values():
+            case.scheduled = None
+        self.cases = {}
+        for scheduled_case in cases:
+            case = self._case(scheduled_case.case_id)
+            case.scheduled = scheduled_case
+            self.cases[case.case_id] = case
+
+    def _continue(self, line: ResumedLine) -> None:
+        self.sessions.append(line.session)
+        self.stopped = ""
+        self.baseline = None
+        if line.cases_in_class is not None:
+            changes = {"cases_in_class": line.cases_in_class}
+            self.header = self.header.model_copy(update=changes)
+        for case in self.known.values():
+            case.begun_by = None
+            case.done_before = case.last
 
     def settles(self, call: KeptAttempt) -> bool:
         """Return whether a call with a score is the last one that its case needs.
@@ -849,7 +963,7 @@ def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:
         path: The file of the run.
         case_ids: The cases.
     """
-    for record in _lines(path, "attempt"):
+    for record in _read_records(path, "attempt"):
         case_id = record.get("case_id")
         if isinstance(case_id, str) and case_id in case_ids:
             with suppress(ValidationError):
@@ -906,7 +1020,7 @@ def find_runs(given: str, paths: Sequence[Path]) -> list[Path]:
 
 def _has_begun(path: Path) -> bool:
     """Return whether a file says what was run: one that was cut off may be empty."""
-    return next(_lines(path, "run"), None) is not None
+    return next(_read_records(path, "run"), None) is not None
 
 
 def find_run(given: str, storage: Path) -> Path:

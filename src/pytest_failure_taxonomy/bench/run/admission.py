@@ -9,12 +9,20 @@ over xdist's workers, over those that crashed, and when another pytest continues
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from pytest_failure_taxonomy.bench.kept.file import LineReader, RunFile
+from pytest_failure_taxonomy.bench.kept.file import (
+    KeptAttempt,
+    Line,
+    LineReader,
+    ResumedLine,
+    RunFile,
+    SpentLine,
+    StartedLine,
+    StoppedLine,
+)
 from pytest_failure_taxonomy.bench.models import COST_CAP, BenchCase, RunPlan
 from pytest_failure_taxonomy.system.process import has_process
 from pytest_failure_taxonomy.taxonomy.words import cost_words
@@ -72,7 +80,7 @@ class Admission:
         self._last_cause = ""
         self._same_in_a_row = 0
         self._run = run
-        self._reader = None if run is None else LineReader(run.path)
+        self._reader = None if run is None else LineReader(run.path, has_outputs=False)
         self._is_stop_written = False
 
     def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
@@ -87,11 +95,8 @@ class Admission:
         run, reader = self._run, self._reader
         with nullcontext() if run is None else run.locked():
             with suppress(OSError):
-                for record in () if reader is None else reader.new(_READ):
-                    with suppress(
-                        KeyError, TypeError, ValueError, ArithmeticError
-                    ):  # not our line
-                        self._take(record)
+                for line in () if reader is None else reader.new(_READ):
+                    self._take(line)
             answer = self._decide(case)
             if answer == "go":
                 if run is not None:
@@ -201,39 +206,36 @@ class Admission:
         flight = self._in_flight.pop(case_id)
         self._spent += self._claim(flight)
 
-    def _take(self, record: Mapping[str, Any]) -> None:
+    def _take(self, line: Line) -> None:
         """Take in a line of the file."""
-        match record["record"]:
-            case "started":
-                process_id, attempt = int(record["pid"]), int(record["attempt"])
-                self._begin(
-                    record["case_id"], record.get("max_cost_usd"), attempt, process_id
-                )
-            case "spent":
-                attempt, cost_usd = int(record["attempt"]), float(record["cost_usd"])
-                self._spend(record["case_id"], attempt, cost_usd)
-            case "attempt":
-                case_id, cost_usd = record["case_id"], float(record["cost_usd"])
-                flight = self._in_flight.get(case_id)
-                if record.get("score") is not None or record.get("is_lost") is True:
-                    if flight is not None:
-                        self._spent += flight.ended
-                    # Without the last digits of what was added up.
-                    cost_usd = round(
-                        cost_usd + float(record.get("rubric_cost_usd", 0.0)), 12
-                    )
-                    self._settle(case_id, cost_usd, str(record.get("fingerprint", "")))
-                elif flight is not None:
-                    flight.ended += exact(cost_usd)
-            case "stopped":
-                self.stop_reason = str(record["reason"])
+        match line:
+            case StartedLine() if line.pid:
+                bound = line.max_cost_usd
+                self._begin(line.case_id, bound, line.attempt, line.pid)
+            case SpentLine():
+                self._spend(line.case_id, line.attempt, line.cost_usd)
+            case KeptAttempt():
+                self._end_call(line)
+            case StoppedLine():
+                self.stop_reason = line.reason
                 self._is_stop_written = True
-            case "resumed":
+            case ResumedLine():
                 self._is_stop_written = False
                 self.stop_reason = self.stop_cause = ""
                 self._same_in_a_row = 0
                 for case_id in list(self._in_flight):
                     self._lose(case_id)
+
+    def _end_call(self, call: KeptAttempt) -> None:
+        flight = self._in_flight.get(call.case_id)
+        if call.score is not None or call.is_lost:
+            if flight is not None:
+                self._spent += flight.ended
+            # Without the last digits of what was added up.
+            cost_usd = round(call.cost_usd + call.rubric_cost_usd, 12)
+            self._settle(call.case_id, cost_usd, call.fingerprint)
+        elif flight is not None:
+            flight.ended += exact(call.cost_usd)
 
 
 def exact(amount: float) -> Decimal:
