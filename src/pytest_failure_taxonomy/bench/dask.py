@@ -57,7 +57,7 @@ class Reply:
     cost_usd: float
     usage: dict[str, float]
     seconds: float | None
-    outcome: Answer | dict[str, Any] | None = None
+    outcome: Answer | user_code.ErrorFacts | None = None
 
     def count_for(self, case: BenchCase) -> None:
         """Count what the call has spent, and how long it took."""
@@ -183,7 +183,7 @@ async def call_system(target: str, case: BenchCase, token: str, limit: float) ->
     spending = Spending()
     call = asyncio.create_task(_system(target)(case.spending_to(spending)))
     _calls_by_token[token] = (call, spending)
-    outcome: Answer | dict[str, Any] | None = None
+    outcome: Answer | user_code.ErrorFacts | None = None
     try:
         outcome = await asyncio.wait_for(call, limit + _SPARE_SECONDS)
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - sent back

@@ -396,11 +396,9 @@ class BenchCase(ClosedModel):
         fields = {
             name: given for name, given in self.fields.items() if name not in hidden
         }
-        update: dict[str, Any] = {"fields": deepcopy(fields)}
-        if self.input is self.fields.get("input"):
-            update["input"] = update["fields"].get("input")
-        else:
-            update["input"] = deepcopy(self.input)
+        # One copy for both, so that what is one object stays one.
+        own_fields, own_input = deepcopy((fields, self.input))
+        update = {"fields": own_fields, "input": own_input}
         if hidden:
             own = BenchCase.model_fields
             update |= {

@@ -32,7 +32,13 @@ from pytest_failure_taxonomy.bench.models import (
     FailureMode,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.user_code import ToldError, Traceback, describe, safe
+from pytest_failure_taxonomy.bench.user_code import (
+    Grade,
+    ToldError,
+    Traceback,
+    describe,
+    safe,
+)
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.redaction.names import declare_secret_variables
@@ -521,13 +527,10 @@ def combine(
     )
 
 
-Grade = Callable[[dict[str, Any], object], dict[str, Any]]
-
-
 def grade_in_process(
     grades: Mapping[str, Grade],
     task_class: TaskClass,
-    case: dict[str, Any],
+    case: Mapping[str, object],
     output: object,
 ) -> Verdict:
     """Return the answer of some of a class's rubrics in this process; what they raise is raised.
@@ -538,7 +541,7 @@ def grade_in_process(
     answers = {}
     for name, grade in sorted(grades.items()):
         try:
-            answers[name] = read_answer(grade(case, output))
+            answers[name] = read_answer(grade({**case}, output))
         except RubricError as error:
             if len(grades) == 1:
                 raise

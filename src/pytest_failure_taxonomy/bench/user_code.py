@@ -13,7 +13,7 @@ import math
 import random
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.classification import classify_exception
@@ -63,9 +63,11 @@ def import_callable(target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]  # callable() says no more of it
 
 
-def load_rubric(
-    path: Path, name: str
-) -> Callable[[dict[str, Any], object], dict[str, Any]]:
+Grade = Callable[[dict[str, Any], object], dict[str, Any]]
+"""The function `grade` of a rubric: takes the fields of a case and an output."""
+
+
+def load_rubric(path: Path, name: str) -> Grade:
     """Return the function `grade` of a rubric, loaded into this process.
 
     The rubric is not isolated here, and is loaded again at each call.
@@ -366,20 +368,37 @@ class ToldError(Exception):
             return ""
         return fingerprint(code, str(self), self.full_name or type(self).__name__)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ErrorFacts:
         """Return what `raised_elsewhere` makes an equal exception of."""
         return {
-            **{name: getattr(self, name) for name in FACTS},
             "type": type(self).__name__,
             "message": str(self),
             "traceback": self.traceback.text(),
+            "full_name": self.full_name,
+            "failure_kind": self.failure_kind,
+            "retry_after": self.retry_after,
+            "is_systemic": self.is_systemic,
+            "is_lost": self.is_lost,
         }
 
 
-FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic", "is_lost")
+class ErrorFacts(TypedDict, total=False):
+    """What is known of an exception, as it goes from one process to another."""
+
+    type: str
+    message: str
+    traceback: str | Traceback
+    full_name: str
+    failure_kind: str | None
+    retry_after: float | None
+    is_systemic: bool
+    is_lost: bool
 
 
-def facts_of(error: BaseException) -> dict[str, Any]:
+_FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic", "is_lost")
+
+
+def facts_of(error: BaseException) -> ErrorFacts:
     """Return as plain data what is to be known of an exception besides its text and traceback."""
     kind: type[BaseException] = type(error)
     return {
@@ -398,23 +417,24 @@ def told(error: BaseException) -> ToldError:
     name = type.__dict__["__name__"].__get__(
         type(error)
     )  # past a metaclass that has its own
-    said: dict[str, Any] = {"type": name, "message": _message_of(error)}
+    facts: ErrorFacts = {"type": name, "message": _message_of(error)}
     with suppress(BaseException):
-        said.update(facts_of(error))
-    return raised_elsewhere({**said, "traceback": Traceback.of(error)})
+        facts |= facts_of(error)
+    facts["traceback"] = Traceback.of(error)
+    return raised_elsewhere(facts)
 
 
-def raised_elsewhere(said: Mapping[str, Any], printed: str = "") -> ToldError:
+def raised_elsewhere(facts: ErrorFacts, printed: str = "") -> ToldError:
     """Return what is known of an exception that was raised elsewhere.
 
     Args:
-        said: Its `type`, `message` and `traceback`, and maybe its `facts_of`.
+        facts: Its `type`, `message` and `traceback`, and maybe its `facts_of`.
         printed: What its process printed.
     """
-    kind = type(said["type"], (ToldError,), {"__module__": __name__})
+    kind = type(facts["type"], (ToldError,), {"__module__": __name__})
     error: ToldError = kind(
-        said["message"], traceback=said["traceback"], printed=printed
+        facts["message"], traceback=facts["traceback"], printed=printed
     )
-    for name in said.keys() & FACTS:
-        setattr(error, name, said[name])
+    known = {name: fact for name, fact in facts.items() if name in _FACTS}
+    vars(error).update(known)
     return error

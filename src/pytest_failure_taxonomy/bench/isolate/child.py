@@ -80,7 +80,8 @@ def capture() -> Printed:
     return printed
 
 
-FactsOf = Callable[[BaseException], dict[str, Any]]
+FactsOf = Callable[[BaseException], Any]
+"""Returns a mapping that JSON can represent."""
 
 
 class NotUsableError(Exception):

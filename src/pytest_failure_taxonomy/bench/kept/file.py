@@ -293,20 +293,26 @@ def scheduled(case: models.BenchCase) -> ScheduledCase:
     )
 
 
-def facts_of_class(task_class: models.TaskClass) -> dict[str, Any]:
-    """Return the fields of a `RunHeader` that are about its class as it is now, and the time."""
+def begin_header(
+    task_class: models.TaskClass, *, run_id: str, folder: str, system: SystemGiven
+) -> RunHeader:
+    """Return the first line of a run that begins now, of its class as it is."""
     settings = task_class.settings
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "taxonomy": dict(task_class.failure_mode_taxonomy),
-        "breakdown_keys": tuple(sorted(task_class.breakdown_keys)),
-        "cases_in_class": len(task_class.cases),
-        "gate": settings.gate,
-        "settings": settings.model_dump(mode="json", exclude={"gate"}),
-        "digests": digests_of(task_class),
-        "started_at": now(),
-        "generator": f"pytest-failure-taxonomy {VERSION}",
-    }
+    return RunHeader(
+        schema_version=SCHEMA_VERSION,
+        run_id=run_id,
+        task_class=task_class.name,
+        folder=folder,
+        system=system,
+        taxonomy=dict(task_class.failure_mode_taxonomy),
+        breakdown_keys=tuple(sorted(task_class.breakdown_keys)),
+        cases_in_class=len(task_class.cases),
+        gate=settings.gate,
+        settings=settings.model_dump(mode="json", exclude={"gate"}),
+        digests=digests_of(task_class),
+        started_at=now(),
+        generator=f"pytest-failure-taxonomy {VERSION}",
+    )
 
 
 def now() -> str:
@@ -1155,22 +1161,20 @@ def main(folder: str, session: str) -> None:
     These are the runs that the session has begun or continued, the oldest first, and the cases that
     have begun and have no score, with the tests that waited for them.
     """
-    found: list[dict[str, Any]] = []
+    runs = []
     for path in run_paths(Path(folder)):
         try:
             run = read_run(path, has_outputs=False)
         except BenchError:
             continue
         if path.name.startswith(session) or session in run.sessions:
+            cases = run.known.values()
             lost = [
-                (key, case.nodeid)
-                for key, case in run.known.items()
-                if case.state == "lost"
+                (case.case_id, case.nodeid) for case in cases if case.state == "lost"
             ]
-            found.append(
-                {"report": report_of(run).model_dump(mode="json"), "lost": lost}
-            )
-    json.dump(found, sys.stdout)
+            report = report_of(run).model_dump(mode="json")
+            runs.append({"report": report, "lost": lost})
+    json.dump(runs, sys.stdout)
 
 
 if __name__ == "__main__":

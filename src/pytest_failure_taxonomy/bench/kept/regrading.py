@@ -155,14 +155,21 @@ def _fate(case: KeptCase, *, is_left_out: bool) -> Fate:
 def new_header(plan: Regrading) -> RunHeader:
     """Return the first line of the new run's file: the same system, the class as it is now."""
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    begun = _BEGIN_OF_ID.match(plan.run.header.run_id)
-    source = plan.run.header.run_id[begun.end() :] if begun else "regraded"
-    return plan.run.header.model_copy(
+    old = plan.run.header
+    begun = _BEGIN_OF_ID.match(old.run_id)
+    source = old.run_id[begun.end() :] if begun else "regraded"
+    new = run_file.begin_header(
+        plan.task_class,
+        run_id=f"{at}-{secrets.token_hex(3)}-{source}",
+        folder=old.folder,
+        system=old.system,
+    )
+    return new.model_copy(
         update={
-            **run_file.facts_of_class(plan.task_class),
-            "run_id": f"{at}-{secrets.token_hex(3)}-{source}",
-            "regraded_from": plan.run.header.run_id,
-            "not_resumed": None,
+            "test": old.test,
+            "commit": old.commit,
+            "shard": old.shard,
+            "regraded_from": old.run_id,
         }
     )
 
@@ -205,12 +212,14 @@ async def regrade(plan: Regrading, file: RunFile) -> None:
         fingerprint = outcome.attempts[-1].fingerprint
         calls[-1] = calls[-1].model_copy(update={"fingerprint": fingerprint})
         spent = math.fsum(call.cost_usd for call in calls)
-        changed: dict[str, Any] = {
-            "cost_usd": min(outcome.score.cost_usd + spent, MOST_COST_USD),
-            "wall_clock_ms": outcome.score.wall_clock_ms + calls[-1].seconds * 1000,
-            "system_ms": None if before is None else before.system_ms,
-        }
-        score = outcome.score.model_copy(update=changed)
+        system_ms = calls[-1].seconds * 1000
+        score = outcome.score.model_copy(
+            update={
+                "cost_usd": min(outcome.score.cost_usd + spent, MOST_COST_USD),
+                "wall_clock_ms": outcome.score.wall_clock_ms + system_ms,
+                "system_ms": None if before is None else before.system_ms,
+            }
+        )
         write(outcome.case_id, calls, replace(outcome, score=score))
 
     to_grade = [cases[case_id] for case_id in cases if plan.fates[case_id] == "graded"]

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from pytest_failure_taxonomy.bench.kept.file import (
     KeptAttempt,
+    KeptCase,
     KeptRun,
     read_calls,
     read_run,
@@ -100,8 +101,60 @@ MAX_CHARACTERS: Final = 1_000_000
 """Of all cases of a run together; the first case is there in any case."""
 _MAX_CALLS: Final = 20
 
-PageRun = dict[str, Any]
-"""Has `run_id`, `cases`, and `left_out`: how many more cases could be shown."""
+
+class Text(TypedDict):
+    """The beginning of a text."""
+
+    text: str
+    of: int | None
+    """How many characters the whole text has, if there are more."""
+
+
+class PageMessage(TypedDict):
+    """A message of a transcript."""
+
+    role: str
+    text: Text
+
+
+class PageCall(TypedDict):
+    """A call of a case's system."""
+
+    number: int
+    began: str
+    seconds: float
+    cost_usd: float
+    usage: str
+    ended: str
+    kind: str
+
+
+class _Content(TypedDict):
+    """What the last call of a case left behind."""
+
+    notes: list[str]
+    output: Text | None
+    messages: list[PageMessage]
+    transcript: Text | None
+    printed: Text | None
+
+
+class PageCase(_Content):
+    """A case of a run."""
+
+    case_id: str
+    state: str
+    calls: list[PageCall]
+    calls_left_out: int
+
+
+class PageRun(TypedDict):
+    """What a page shows of a run."""
+
+    run_id: str
+    cases: list[PageCase]
+    left_out: int
+    """How many more cases could be shown."""
 
 
 def page_runs(
@@ -113,7 +166,7 @@ def page_runs(
         benches: The field `bench` of a report.
         storage: Where runs are kept. Runs that are not there or can't be read are left out.
     """
-    found = {}
+    pages = {}
     for bench in benches:
         reported = str(bench["run_id"])
         name = reported.removeprefix(PARTIAL)
@@ -124,57 +177,56 @@ def page_runs(
             run = read_run(storage / f"{name}{RUN_SUFFIX}", has_outputs=False)
         except BenchError:
             continue
-        if run.header.run_id == name and run.header.task_class == bench["task_class"]:
-            found[reported] = page_run(run)
-    return found
+        header = run.header
+        if header.run_id == name and header.task_class == bench["task_class"]:
+            pages[reported] = page_run(run)
+    return pages
 
 
 def page_run(run: KeptRun) -> PageRun:
     """Return what a page shows of a run, which may have been read without its outputs."""
-    is_small = len(run.cases) <= SMALL_RUN
-    wanted = [
-        case
-        for case in run.cases.values()
-        if case.state in ("failed", "lost") or (is_small and case.state == "passed")
-    ]
-    kept = read_calls(run.path, frozenset(case.case_id for case in wanted[:MAX_CASES]))
-    contents = {call.case_id: _content(call) for call in kept if call.score is not None}
-    shown: list[dict[str, Any]] = []
+    states = {"failed", "lost"}
+    if len(run.cases) <= SMALL_RUN:
+        states.add("passed")
+    wanted = [case for case in run.cases.values() if case.state in states]
+    first = wanted[:MAX_CASES]
+    contents = {}
+    for call in read_calls(run.path, {case.case_id for case in first}):
+        if call.score is not None:
+            contents[call.case_id] = _content(call)
+    cases: list[PageCase] = []
     room = MAX_CHARACTERS
-    for each in wanted[:MAX_CASES]:
-        case = {
-            "case_id": each.case_id,
-            "state": each.state,
-            "calls": [_call(call) for call in each.calls[-_MAX_CALLS:]],
-            "calls_left_out": max(0, len(each.calls) - _MAX_CALLS),
-            **(contents.get(each.case_id) or _content(_NO_CALL)),
-        }
-        texts = [case["output"], case["transcript"], case["printed"]]
-        texts += [message["text"] for message in case["messages"]]
+    for case in first:
+        content = contents.get(case.case_id) or _content(_NO_CALL)
+        texts = [content["output"], content["transcript"], content["printed"]]
+        texts += [message["text"] for message in content["messages"]]
         room -= sum(len(text["text"]) for text in texts if text is not None)
-        if room < 0 and shown:
+        if room < 0 and cases:
             break
-        shown.append(case)
-    return {
-        "run_id": run.header.run_id,
-        "cases": shown,
-        "left_out": len(wanted) - len(shown),
-    }
+        cases.append(
+            {
+                "case_id": case.case_id,
+                "state": case.state,
+                "calls": [_page_call(call) for call in case.calls[-_MAX_CALLS:]],
+                "calls_left_out": max(0, len(case.calls) - _MAX_CALLS),
+                **content,
+            }
+        )
+    left_out = len(wanted) - len(cases)
+    return {"run_id": run.header.run_id, "cases": cases, "left_out": left_out}
 
 
 def began_words(call: KeptAttempt) -> str:
     """Return when a call began; nothing for a time that no calendar has."""
     with suppress(ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(call.started_at, UTC).strftime(
-            "%Y-%m-%d %H:%M:%SZ"
-        )
+        began = datetime.fromtimestamp(call.started_at, UTC)
+        return began.strftime("%Y-%m-%d %H:%M:%SZ")
     return ""
 
 
-def _call(call: KeptAttempt) -> dict[str, Any]:
-    usage = ", ".join(
-        f"{name} {amount:g}" for name, amount in list(call.usage.items())[:_MAX_CALLS]
-    )
+def _page_call(call: KeptAttempt) -> PageCall:
+    amounts = list(call.usage.items())[:_MAX_CALLS]
+    usage = ", ".join(f"{name} {amount:g}" for name, amount in amounts)
     return {
         "number": call.attempt,
         "began": began_words(call),
@@ -189,42 +241,36 @@ def _call(call: KeptAttempt) -> dict[str, Any]:
 _NO_CALL: Final = KeptAttempt(case_id="", attempt=1, started_at=0.0, seconds=0.0)
 
 
-def _content(last: KeptAttempt) -> dict[str, Any]:
+def _content(last: KeptAttempt) -> _Content:
     messages = messages_of(last.transcript)
     raw = last.transcript if messages is None else None
+    messages = messages or []
     notes = [f"{name}: was too long to be kept" for name in last.truncated]
     if last.is_redacted:
         notes.append("secrets were removed")
-    if len(messages or ()) > MAX_MESSAGES:
-        notes.append(
-            f"the first {MAX_MESSAGES} of {len(messages or ())} messages are shown"
-        )
+    if len(messages) > MAX_MESSAGES:
+        of_all = f"the first {MAX_MESSAGES} of {len(messages)}"
+        notes.append(f"{of_all} messages are shown")
     return {
         "notes": notes,
         "output": _cut(text_of(last.output), MAX_TEXT) if last.has_output else None,
-        "messages": [
-            {
-                "role": each.role[:100],
-                "text": _cut(
-                    "\n".join(filter(None, (each.text, each.rest))), MAX_MESSAGE
-                ),
-            }
-            for each in (messages or ())[:MAX_MESSAGES]
-        ],
+        "messages": [_page_message(message) for message in messages[:MAX_MESSAGES]],
         "transcript": None if raw is None else _cut(text_of(raw), MAX_TEXT),
         "printed": _cut(last.printed, MAX_TEXT) if last.printed else None,
     }
 
 
-def _cut(text: str, limit: int) -> dict[str, Any]:
-    """Return the beginning of a text, and how many characters it has if there are more."""
+def _page_message(message: Message) -> PageMessage:
+    text = "\n".join(filter(None, (message.text, message.rest)))
+    return {"role": message.role[:100], "text": _cut(text, MAX_MESSAGE)}
+
+
+def _cut(text: str, limit: int) -> Text:
     return {"text": text[:limit], "of": len(text) if len(text) > limit else None}
 
 
-_OF_CALL: Final = (
-    *("attempt", "started_at", "seconds", "worker", "cost_usd"),
-    *("usage", "ended", "kind", "fingerprint"),
-)
+_OF_CALL: Final = ("attempt", "started_at", "seconds", "worker", "cost_usd")
+_OF_END: Final = ("ended", "kind", "fingerprint")
 _OF_CONTENT: Final = ("output", "transcript", "printed")
 Row = dict[str, Any]
 
@@ -236,43 +282,48 @@ def rows_of(run: KeptRun) -> list[Row]:
     without an `attempt`.
     """
     rows: list[Row] = []
-    header = run.header
     # The cases to run come first.
     for case in {**run.cases, **run.known}.values():
         calls: list[KeptAttempt | None] = [*case.calls]
         if not calls and case.scheduled is not None:
             calls = [None]
         last = case.last or (calls[-1] if calls else None)
-        for call in calls:
-            score = None if call is None else call.score
-            row = {
-                "run_id": header.run_id,
-                "task_class": header.task_class,
-                "system": header.system.name,
-                "system_version": header.system.version,
-                "system_label": header.system.label,
-                "case_id": case.case_id,
-                "repetition": case.scheduled and case.scheduled.repetition,
-                "tags": list(case.scheduled.tags) if case.scheduled else [],
-                "is_last": call is last,
-                "result": case.state if call is last else "repeated",
-                **{name: getattr(call, name, None) for name in _OF_CALL},
-                "passed": None if score is None else score.passed,
-                "score": None if score is None else score.score,
-                "breakdown": {} if score is None else score.breakdown,
-                "failure_modes": [
-                    each.model_dump() for each in (score.failure_modes if score else ())
-                ],
-                "case_cost_usd": None if score is None else score.cost_usd,
-                "rubric_cost_usd": None
-                if score is None or call is None
-                else call.rubric_cost_usd,
-                "wall_clock_ms": None if score is None else score.wall_clock_ms,
-                "has_output": call is not None and call.has_output,
-                **{name: getattr(call, name, None) for name in _OF_CONTENT},
-                "truncated": [] if call is None else list(call.truncated),
-                "is_redacted": call is not None and call.is_redacted,
-            }
-            row["usage"] = row["usage"] or {}
-            rows.append(row)
+        rows += [_row_of(run, case, call, is_last=call is last) for call in calls]
     return rows
+
+
+def _row_of(
+    run: KeptRun, case: KeptCase, call: KeptAttempt | None, *, is_last: bool
+) -> Row:
+    header = run.header
+    scheduled = case.scheduled
+    score = None if call is None else call.score
+    modes = () if score is None else score.failure_modes
+    # What is not known is null, or empty.
+    known = call or _NO_CALL
+    return {
+        "run_id": header.run_id,
+        "task_class": header.task_class,
+        "system": header.system.name,
+        "system_version": header.system.version,
+        "system_label": header.system.label,
+        "case_id": case.case_id,
+        "repetition": scheduled and scheduled.repetition,
+        "tags": list(scheduled.tags) if scheduled else [],
+        "is_last": is_last,
+        "result": case.state if is_last else "repeated",
+        **{name: getattr(call, name, None) for name in _OF_CALL},
+        "usage": known.usage,
+        **{name: getattr(call, name, None) for name in _OF_END},
+        "passed": getattr(score, "passed", None),
+        "score": getattr(score, "score", None),
+        "breakdown": {} if score is None else score.breakdown,
+        "failure_modes": [mode.model_dump() for mode in modes],
+        "case_cost_usd": getattr(score, "cost_usd", None),
+        "rubric_cost_usd": None if score is None else known.rubric_cost_usd,
+        "wall_clock_ms": getattr(score, "wall_clock_ms", None),
+        "has_output": known.has_output,
+        **{name: getattr(call, name, None) for name in _OF_CONTENT},
+        "truncated": list(known.truncated),
+        "is_redacted": known.is_redacted,
+    }

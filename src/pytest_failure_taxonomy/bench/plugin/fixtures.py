@@ -30,7 +30,7 @@ from pytest_failure_taxonomy.bench.scores import (
     graded_score,
 )
 from pytest_failure_taxonomy.bench.sharding import digests_of
-from pytest_failure_taxonomy.bench.user_code import load_rubric
+from pytest_failure_taxonomy.bench.user_code import Grade, load_rubric
 from pytest_failure_taxonomy.documents.problems import right_words
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -183,7 +183,7 @@ class BenchRubric:
         return BenchRubric(self.task_class, name)
 
     @property
-    def grade(self) -> Callable[[dict[str, Any], object], dict[str, Any]]:
+    def grade(self) -> Grade:
         """The function `grade` of the rubric.
 
         Raises:
@@ -211,7 +211,7 @@ class BenchRubric:
         """
         if isinstance(case, str):
             case = _chosen(self.task_class, [case])[0]
-        fields = dict(case.fields if isinstance(case, BenchCase) else case)
+        fields = case.fields if isinstance(case, BenchCase) else case
         answer = grade_in_process(self._grades, self.task_class, fields, output)
         return graded_score(answer, self.task_class, wall_clock_ms=0.0)
 

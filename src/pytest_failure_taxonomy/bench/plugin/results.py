@@ -352,16 +352,15 @@ class Results:
         """
         if not self._storage.folder:
             return None
-        header = RunHeader(
-            **run_file.facts_of_class(task_class),
+        header = run_file.begin_header(
+            task_class,
             run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
-            task_class=task_class.name,
             folder=relative(self._rootdir, source.folder),
-            test=source.test,
             system=system,
-            commit=_commit(self._rootdir),
-            shard=shard,
         )
+        commit = _commit(self._rootdir)
+        own = {"test": source.test, "commit": commit, "shard": shard}
+        header = header.model_copy(update=own)
         if cases is None:
             cases = self._scheduled_cases(source, task_class)
         listed = [run_file.scheduled(case) for case in cases]
@@ -385,7 +384,7 @@ class Results:
             file = RunFile(earlier.path, whole, self._redact, self.worker)
             self._files.append(file)
             file.hold(self._storage.name)
-            file.resume(self._storage.name, header.commit, header.cases_in_class)
+            file.resume(self._storage.name, commit, header.cases_in_class)
         else:
             path = self._make_folder() / f"{header.run_id}{RUN_SUFFIX}"
             file = RunFile(path, listed, self._redact, self.worker)

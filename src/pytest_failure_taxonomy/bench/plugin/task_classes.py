@@ -162,12 +162,14 @@ class TaskClasses:
         settings = self.settings(task_class)
         chosen = None if cases is None else tuple(cases)
         plan = RunPlan.of(task_class.model_copy(update={"settings": settings}), chosen)
-        changes: dict[str, Any] = {"concurrency": share_of(plan.concurrency, workers)}
+        concurrency = share_of(plan.concurrency, workers)
+        plan = plan.model_copy(update={"concurrency": concurrency})
         of_shard = self._shard_of(task_class)
-        if of_shard is not None and cases is not None:
-            changes["shard"], ids = of_shard
-            changes["is_selection"] = len(plan.cases) < len(ids)
-        return plan.model_copy(update=changes)
+        if of_shard is None or cases is None:
+            return plan
+        shard, ids = of_shard
+        is_selection = len(plan.cases) < len(ids)
+        return plan.model_copy(update={"shard": shard, "is_selection": is_selection})
 
     def units(
         self, cases: Iterable[tuple[Path, str, str]], workers: int
