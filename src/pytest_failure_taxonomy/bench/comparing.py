@@ -9,7 +9,7 @@ import math
 import os
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -81,7 +81,13 @@ class ComparedRun:
     @property
     def name(self) -> str:
         """The name of the class, with the label of the system if there is one."""
-        return self.task_class + (f"[{self.system}]" if self.system else "")
+        return models.name_with_system(self.task_class, self.system)
+
+    @property
+    def missing_words(self) -> str:
+        """How many runs have no score."""
+        cases = "case has" if self.missing == 1 else "cases have"
+        return f"{self.missing} {cases} no score"
 
 
 def compared_run(
@@ -96,25 +102,21 @@ def compared_run(
     """
     counts = report.counts
     name_of = distinct_name_of(report)
-    digest_of = {
-        name_of(case_id): digest for case_id, digest in (digests or {}).items()
-    }
-    groups: dict[str, list[models.BenchScore]] = {}
+    digests = {name_of(case_id): digest for case_id, digest in (digests or {}).items()}
+    runs: dict[str, list[models.BenchScore]] = {}
     for case_id, score in report.per_case:
-        groups.setdefault(name_of(case_id), []).append(score)
+        runs.setdefault(name_of(case_id), []).append(score)
+    cases = {}
+    for name, scores in sorted(runs.items()):
+        cluster = report.clusters.get(name)
+        digest = digests.get(name)
+        cases[name] = DistinctCase(runs=scores, digest=digest, cluster=cluster)
     return ComparedRun(
         where=where,
         run_id=report.run_id,
         task_class=report.task_class,
         system=report.system_label,
-        cases={
-            name: DistinctCase(
-                runs=scores,
-                digest=digest_of.get(name),
-                cluster=report.clusters.get(name),
-            )
-            for name, scores in sorted(groups.items())
-        },
+        cases=cases,
         missing=counts.scheduled - counts.graded,
         was_picked=report.lower_bound_95.method == BY_HAND,
         digests=report.digests or _UNKNOWN,
@@ -190,45 +192,48 @@ def refusals(
     """
     where = f"{new.where}: {shown(new.name)}"
     reasons = []
-    for what in ("taxonomy", "rubric"):
-        before, now = getattr(old.digests, what), getattr(new.digests, what)
+    for name in ("taxonomy", "rubric"):
+        before, now = getattr(old.digests, name), getattr(new.digests, name)
         if before is not None and now is not None and before != now:
-            reasons.append(
-                f"{where}: the {what} is not that of {old.where}; grade both runs with one {what}"
-            )
-    changed = [
-        case_id
-        for case_id, case in new.cases.items()
-        if case_id in old.cases
-        and None not in (case.digest, before := old.cases[case_id].digest)
-        and case.digest != before
-    ]
-    if changed or (
-        _have_comparable_digests(old, new) and old.digests.cases != new.digests.cases
-    ):
-        what = f"{_cases(changed) if changed else 'cases'} {'was' if len(changed) == 1 else 'were'}"
-        what += f" changed since {old.where}"
+            what = f"the {name} is not that of {old.where}"
+            reasons.append(f"{where}: {what}; grade both runs with one {name}")
+    if what := _changed_cases(old, new):
         reasons.append(f"{where}: {what}; run both with the same cases")
-    common = old.cases.keys() & new.cases.keys()
-    if not common:
-        reasons.append(
-            f"{where}: no case is in {old.where}, too; give two runs of the same cases"
-        )
-    elif not only_common:  # the mean of the other cases is no mean of the class
-        incomplete = [
-            f"{run.where}: {shown(run.name)}: is not complete, {run.missing}"
-            f" {'case has' if run.missing == 1 else 'cases have'} no score; {right}"
-            for run in (old, new)
-            if run.missing
-        ]
-        reasons += incomplete
-        if (only_old := old.cases.keys() - new.cases.keys()) and not incomplete:
+    only_old = old.cases.keys() - new.cases.keys()
+    only_new = new.cases.keys() - old.cases.keys()
+    incomplete = [run for run in (old, new) if run.missing]
+    if len(only_new) == len(new.cases):
+        what = f"no case is in {old.where}, too"
+        reasons.append(f"{where}: {what}; give two runs of the same cases")
+    elif only_common:
+        pass
+    elif incomplete:
+        # The mean of the other cases is no mean of the class.
+        for run in incomplete:
+            what = f"is not complete, {run.missing_words}"
+            reasons.append(f"{run.where}: {shown(run.name)}: {what}; {right}")
+    else:
+        if only_old:
             reasons.append(f"{where}: lacks {_cases(only_old)} of {old.where}; {right}")
-        if (only_new := new.cases.keys() - old.cases.keys()) and not incomplete:
-            reasons.append(
-                f"{where}: has {_cases(only_new)} that {old.where} lacks; {right}"
-            )
+        if only_new:
+            what = f"has {_cases(only_new)} that {old.where} lacks"
+            reasons.append(f"{where}: {what}; {right}")
     return reasons
+
+
+def _changed_cases(old: ComparedRun, new: ComparedRun) -> str:
+    """Return which cases both runs have and asked otherwise, in words; '' for none."""
+    changed = []
+    for case_id in new.cases.keys() & old.cases.keys():
+        digests = {new.cases[case_id].digest, old.cases[case_id].digest}
+        if None not in digests and len(digests) > 1:
+            changed.append(case_id)
+    if changed:
+        verb = "was" if len(changed) == 1 else "were"
+        return f"{_cases(changed)} {verb} changed since {old.where}"
+    if _have_comparable_digests(old, new) and old.digests.cases != new.digests.cases:
+        return f"cases were changed since {old.where}"
+    return ""
 
 
 def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
@@ -240,9 +245,10 @@ def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
     return is_known and have_same_ids
 
 
-def _cases(names: Iterable[str]) -> str:
-    listed = list(names)
-    return f"{'the case' if len(listed) == 1 else f'{len(listed)} cases'} {names_in_words(listed)}"
+def _cases(names: Collection[str]) -> str:
+    count = len(names)
+    cases = "the case" if count == 1 else f"{count} cases"
+    return f"{cases} {names_in_words(names)}"
 
 
 def names_in_words(names: Iterable[str]) -> str:
@@ -262,6 +268,7 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
     pairs = [(old.cases[name], new.cases[name]) for name in names]
     old_scores = [score for one, _ in pairs for score in one.runs]
     new_scores = [score for _, two in pairs for score in two.runs]
+    differences = [two.mean - one.mean for one, two in pairs]
     flips = [(two.passed > 1 / 2) - (one.passed > 1 / 2) for one, two in pairs]
     changes = [
         models.CaseChange(
@@ -282,9 +289,7 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         why = NOT_COMPLETE
     # Those of the newer run: the class may name clusters since.
     clusters = [two.cluster or one.cluster for one, two in pairs]
-    interval = difference_interval_95(
-        [two.mean - one.mean for one, two in pairs], why, clusters
-    )
+    interval = difference_interval_95(differences, why, clusters)
     # Of a cluster that has several flips, most of them count, once.
     net: Counter[object] = Counter()
     for unit, flip in zip(units_of(clusters), flips, strict=True):
@@ -309,7 +314,7 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         not_checked=tuple(name for name, is_unknown in unknown.items() if is_unknown),
         old_mean=fmean(one.mean for one, _ in pairs),
         new_mean=fmean(two.mean for _, two in pairs),
-        difference=fmean(two.mean - one.mean for one, two in pairs),
+        difference=fmean(differences),
         interval_95=interval,
         adjusted_p=interval.p_value,
         finding=_finding(interval, interval.p_value),
@@ -333,16 +338,13 @@ def _mean_system_ms(scores: Sequence[models.BenchScore]) -> float | None:
 def _finding(
     interval: models.DifferenceInterval, adjusted_p: float | None
 ) -> models.Finding:
-    if (
-        interval.low is None
-        or interval.high is None
-        or adjusted_p is None
-        or adjusted_p >= ALPHA
-    ):
+    if interval.low is None or interval.high is None:
         return "undecided"
-    return (
-        "worse" if interval.high < 0 else "better" if interval.low > 0 else "undecided"
-    )
+    if adjusted_p is None or adjusted_p >= ALPHA:
+        return "undecided"
+    if interval.high < 0:
+        return "worse"
+    return "better" if interval.low > 0 else "undecided"
 
 
 def adjusted(found: Sequence[models.BenchComparison]) -> list[models.BenchComparison]:
@@ -351,20 +353,21 @@ def adjusted(found: Sequence[models.BenchComparison]) -> list[models.BenchCompar
     The more there are, the likelier is a chance finding: the pairs of five equal systems gave one
     in 18 % of runs. The intervals stay, each for itself.
     """
-    changed = list(found)
-    tested = [
-        number
-        for number, each in enumerate(found)
-        if each.interval_95.p_value is not None
-    ]
-    p_values = holm([found[number].interval_95.p_value or 0.0 for number in tested])
-    for number, p_value in zip(tested, p_values, strict=True):
+    intervals = [comparison.interval_95 for comparison in found]
+    tested = [each.p_value for each in intervals if each.p_value is not None]
+    adjusted_ps = iter(holm(tested))
+    changed = []
+    for comparison, interval in zip(found, intervals, strict=True):
+        if interval.p_value is None:
+            changed.append(comparison)
+            continue
+        p_value = next(adjusted_ps)
         changes = {
             "comparisons": len(tested),
             "adjusted_p": p_value,
-            "finding": _finding(found[number].interval_95, p_value),
+            "finding": _finding(interval, p_value),
         }
-        changed[number] = found[number].model_copy(update=changes)
+        changed.append(comparison.model_copy(update=changes))
     return changed
 
 
@@ -423,10 +426,7 @@ def compare_with_baseline(
     if new.was_picked:
         return PICKED
     if new.missing:
-        cases = (
-            f"{new.missing} {'case has' if new.missing == 1 else 'cases have'} no score"
-        )
-        return f"this run is not complete: {cases}"
+        return f"this run is not complete: {new.missing_words}"
     if reasons := repeated_classes(baseline) or refusals(
         baseline[0], new, right=_NEW_BASELINE
     ):

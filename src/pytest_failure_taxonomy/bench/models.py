@@ -836,8 +836,12 @@ class BenchRunReport(ClosedModel):
     @property
     def name(self) -> str:
         """The name of the class, with the label of the system if there are several."""
-        label = self.system_label
-        return f"{self.task_class}[{label}]" if label else self.task_class
+        return name_with_system(self.task_class, self.system_label)
+
+
+def name_with_system(task_class: str, label: str) -> str:
+    """Return the name of a class, with the label of a system if there is one."""
+    return f"{task_class}[{label}]" if label else task_class
 
 
 def problems_of_report(row: Any) -> list[tuple[tuple[int | str, ...], str, Any]]:

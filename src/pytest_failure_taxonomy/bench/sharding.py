@@ -51,11 +51,8 @@ def case_digest(case: BenchCase) -> str:
     """Return the digest of everything that a case's file says of it."""
     try:
         text = json.dumps(case.fields, sort_keys=True, default=str)
-    except (
-        TypeError,
-        ValueError,
-        RecursionError,
-    ):  # keys of several types, for example
+    except (TypeError, ValueError, RecursionError):
+        # Keys of several types, for example.
         text = repr(case.fields)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -91,13 +88,10 @@ def taxonomy_digest(task_class: TaskClass) -> str:
 
     Their order and their descriptions don't matter.
     """
-    content: list[Any] = [
-        sorted(task_class.failure_mode_taxonomy.items()),
-        sorted(task_class.breakdown_keys),
-    ]
-    if (
-        task_class.breakdown_ranges
-    ):  # the digests of classes without stay what they were
+    codes = sorted(task_class.failure_mode_taxonomy.items())
+    content: list[Any] = [codes, sorted(task_class.breakdown_keys)]
+    if task_class.breakdown_ranges:
+        # The digests of classes without stay what they were.
         content.append(sorted(task_class.breakdown_ranges.items()))
     return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()
 
@@ -111,28 +105,25 @@ def rubric_digest(task_class: TaskClass) -> str | None:
     Returns:
         `None` for a class without a rubric of its own.
     """
-    rubrics = {
-        *task_class.rubrics.values(),
-        *([task_class.rubric] if task_class.rubric else []),
-    }
+    rubrics = set(task_class.rubrics.values())
+    if task_class.rubric:
+        rubrics.add(task_class.rubric)
     if not rubrics:
         return None
+    settings = task_class.settings
     digest = hashlib.sha256()
-    weights = sorted((task_class.settings.rubrics or {}).items())
+    weights = sorted((settings.rubrics or {}).items())
     digest.update(json.dumps(weights).encode("ascii"))
-    version = os.path.expandvars(task_class.settings.rubric_version or "")
+    version = os.path.expandvars(settings.rubric_version or "")
     digest.update(version.encode("utf-8", "surrogateescape"))
     try:
         for path in _files_of(rubrics):
             content = path.read_bytes()
-            name = (
-                f"{path.parent.name}/{path.name}"
-                if path.parent.name == RUBRICS
-                else path.name
-            )
-            digest.update(
-                f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape")
-            )
+            name = path.name
+            if path.parent.name == RUBRICS:
+                name = f"{RUBRICS}/{name}"
+            head = f"{name}\0{len(content)}\0"
+            digest.update(head.encode("utf-8", "surrogateescape"))
             digest.update(content)
     except OSError:
         return None
@@ -140,18 +131,17 @@ def rubric_digest(task_class: TaskClass) -> str | None:
 
 
 def _files_of(rubrics: Iterable[Path]) -> list[Path]:
-    found = set(rubrics)
-    for folder in {rubric.parent for rubric in found}:
+    files = set(rubrics)
+    for folder in {rubric.parent for rubric in files}:
         with suppress(OSError):
-            found |= {
-                path
-                for path in folder.glob("*.py")
-                if path.name not in _NO_PART_OF_A_RUBRIC
-                and not path.name.startswith("test_")
-                and not path.stem.endswith("_test")
-                and path.is_file()
-            }
-    return sorted(found)
+            files.update(filter(_may_be_imported, folder.glob("*.py")))
+    return sorted(files)
+
+
+def _may_be_imported(path: Path) -> bool:
+    if path.name in _NO_PART_OF_A_RUBRIC or path.name.startswith("test_"):
+        return False
+    return not path.stem.endswith("_test") and path.is_file()
 
 
 _SHARD: Final = re.compile(r"([0-9]{1,5})/([0-9]{1,5})", re.ASCII)
@@ -225,9 +215,9 @@ def join_shards(reports: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Raises:
         BenchError: Reports of one class don't belong together; a line for each problem.
     """
-    by_source: dict[str, list[tuple[models.BenchShard, models.BenchRunReport]]] = {}
-    for each in reports:
-        report = models.BenchRunReport.model_validate(each)
+    by_source: dict[str, list[_Part]] = {}
+    for fields in reports:
+        report = models.BenchRunReport.model_validate(fields)
         if report.shard is None:
             raise ValueError(
                 f"the report of {report.task_class} is not that of a shard"
@@ -248,86 +238,99 @@ def _problems(parts: Sequence[_Part]) -> Iterator[str]:
     """Yield why reports of one source are not the shards of one run."""
     shards, reports = zip(*parts, strict=True)
     where = f"bench {shards[0].source}"
-    totals = sorted({each.total for each in shards})
+    totals = sorted({shard.total for shard in shards})
     if len(totals) > 1:
         counts = " and ".join(map(str, totals))
         yield f"{where}: these are shards of {counts}; merge those of one run"
         return
-    indexes = [each.index for each in shards]
-    for twice in sorted({each for each in indexes if indexes.count(each) > 1}):
-        yield f"{where}: shard {twice} of {totals[0]} is there twice; merge one report of each"
+    indexes = Counter(shard.index for shard in shards)
+    for index, count in sorted(indexes.items()):
+        if count > 1:
+            what = f"shard {index} of {totals[0]} is there twice"
+            yield f"{where}: {what}; merge one report of each"
     for name in ("cases", "rubric", "taxonomy"):
-        if len({getattr(each, f"{name}_digest") for each in shards}) > 1:
-            yield f"{where}: the shards differ in their {name}; merge those of one commit"
-    if len({report.system for report in reports}) > 1:
+        digests = {getattr(shard, f"{name}_digest") for shard in shards}
+        if len(digests) > 1:
+            what = f"the shards differ in their {name}"
+            yield f"{where}: {what}; merge those of one commit"
+    if any(report.system != reports[0].system for report in reports):
         yield f"{where}: the shards differ in their system; merge those of one version"
-    if any(each.gate != shards[0].gate for each in shards):
+    if any(shard.gate != shards[0].gate for shard in shards):
         yield f"{where}: the shards differ in their gate; merge those of one commit"
 
 
 def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     """Return the report of the run that shards are parts of."""
     shards, reports = zip(*sorted(parts, key=lambda part: part[0].index), strict=True)
-    missing = sorted(
-        set(range(1, shards[0].total + 1)) - {each.index for each in shards}
-    )
-    away = [f"shard {index} of {shards[0].total} is missing" for index in missing]
+    first = reports[0]
+    total = shards[0].total
+    present = {shard.index for shard in shards}
+    missing = [index for index in range(1, total + 1) if index not in present]
+    stopped = [f"shard {index} of {total} is missing" for index in missing]
+    stopped += [report.stopped for report in reports if report.stopped][:1]
     scores = [scored for report in reports for scored in report.per_case]
-    unscored = {case_id for each in shards for case_id in each.unscored}
-    stopped = [report.stopped for report in reports if report.stopped]
-    digests = reports[0].digests
-    if digests is not None:
-        known = (
-            None if (each := run.digests) is None else each.cases for run in reports
-        )
-        digests = digests.model_copy(update={"cases": joined_cases_digest(known)})
+    started = {case_id for case_id, _ in scores}
+    started.update(*(shard.unscored for shard in shards))
     # The same for the same runs.
     ids = "".join(report.run_id for report in reports)
     run_id = blake2b(ids.encode(), digest_size=16).hexdigest()
     is_partial = any(report.run_id.startswith(models.PARTIAL) for report in reports)
-    clusters = {
-        case_id: name for report in reports for case_id, name in report.clusters.items()
-    }
-    cases = tuple(
-        models.BenchCase(
-            **vars(case), cluster=clusters.get(distinct_name_of(report)(case.case_id))
-        )
-        for report, each in zip(reports, shards, strict=True)
-        for case in each.scheduled
-    )
-    # A report of an earlier version has neither.
-    reducers = next((each.reducers for each in shards if each.reducers), ())
+    cases = tuple(_scheduled_cases(parts))
+    # A report of an earlier version has none.
+    reducers = next((shard.reducers for shard in shards if shard.reducers), ())
+    settings = models.BenchSettings(reducers=reducers)
     joined = aggregate(
         models.RunPlan(
             task_class=models.TaskClass(
-                name=reports[0].task_class,
-                cases=cases,
-                settings=models.BenchSettings(reducers=reducers),
+                name=first.task_class, cases=cases, settings=settings
             ),
             cases=cases,
             gate=shards[0].gate,
-            is_selection=any(each.is_selection for each in shards),
+            is_selection=any(shard.is_selection for shard in shards),
         ),
         scores,
         run_id=models.id_of_run(run_id, is_partial),
-        started=unscored | {case_id for case_id, _ in scores},
-        stopped="; ".join([*away, *stopped[:1]]) or None,
-        digests=digests,
-        system=reports[0].system,
-        system_label=reports[0].system_label,
-        lost_cost_usd=math.fsum(each.lost_cost_usd for each in shards),
-        usages=[each.usage for each in reports],
-        is_part=bool(away),
+        started=started,
+        stopped="; ".join(stopped) or None,
+        digests=_join_digests(reports),
+        system=first.system,
+        system_label=first.system_label,
+        lost_cost_usd=math.fsum(shard.lost_cost_usd for shard in shards),
+        usages=[report.usage for report in reports],
+        is_part=bool(missing),
     )
-    lost: Counter[str] = Counter()
-    for each in (loss for report in reports for loss in report.lost_to_provider):
-        lost[each.kind] += each.cases
-    agreements = (
-        each.rubric_agreement for each in reports if each.rubric_agreement is not None
-    )
+    losses: Counter[str] = Counter()
+    for report in reports:
+        for loss in report.lost_to_provider:
+            losses[loss.kind] += loss.cases
+    agreements = (report.rubric_agreement for report in reports)
     return joined.model_copy(
         update={
-            "lost_to_provider": provider_losses(lost),
-            "rubric_agreement": next(agreements, None),
+            "lost_to_provider": provider_losses(losses),
+            "rubric_agreement": next(filter(None, agreements), None),
         }
     )
+
+
+def _scheduled_cases(parts: Iterable[_Part]) -> Iterator[models.BenchCase]:
+    clusters: dict[str, str] = {}
+    for _, report in parts:
+        clusters |= report.clusters
+    for shard, report in sorted(parts, key=lambda part: part[0].index):
+        name_of = distinct_name_of(report)
+        for case in shard.scheduled:
+            cluster = clusters.get(name_of(case.case_id))
+            yield models.BenchCase(**vars(case), cluster=cluster)
+
+
+def _join_digests(
+    reports: Sequence[models.BenchRunReport],
+) -> models.BenchDigests | None:
+    first = reports[0].digests
+    if first is None:
+        return None
+    digests = [report.digests for report in reports if report.digests is not None]
+    cases: str | None = None
+    if len(digests) == len(reports):
+        cases = joined_cases_digest(each.cases for each in digests)
+    return first.model_copy(update={"cases": cases})
