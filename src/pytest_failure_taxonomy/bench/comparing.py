@@ -61,7 +61,7 @@ _UNKNOWN: Final = models.BenchDigests(taxonomy=None, rubric=None)
 
 @value
 class ComparedRun:
-    """A run of a task class as a comparison needs it, whatever file it was read from."""
+    """A run of a task class as a comparison needs it, from any kind of file."""
 
     where: str
     """The file, for messages."""
@@ -129,14 +129,15 @@ def compared_run(
 def compare(
     old: Sequence[ComparedRun], new: Sequence[ComparedRun], *, only_common: bool = False
 ) -> list[models.BenchComparison]:
-    """Return how the runs of each task class and system differ, in the order of the newer ones.
+    """Return how the runs of each class and system differ, in the order of the newer.
 
     Where both have a single run of a class, these are compared, whatever their systems.
 
     Args:
         old: The earlier runs, of at least one task class.
         new: The later ones.
-        only_common: Compare the cases that both runs of a class have, and leave out the others.
+        only_common: Compare the cases that both runs of a class have, and leave out the
+            others.
 
     Raises:
         BenchError: Runs must not be compared; the message has a line for each reason.
@@ -166,13 +167,14 @@ def compare(
 
 
 def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
-    """Return which classes have several runs of a system: none is the one to compare."""
+    """Return which classes have several runs of one system."""
     counts = Counter(run.name for run in runs)
-    return [
-        f"{runs[0].where}: has {count} runs of {shown(name)}; give a file with one of them"
-        for name, count in counts.items()
-        if count > 1
-    ]
+    problems = []
+    for name, count in counts.items():
+        if count > 1:
+            what = f"has {count} runs of {shown(name)}"
+            problems.append(f"{runs[0].where}: {what}; give a file with one of them")
+    return problems
 
 
 def refusals(
@@ -182,7 +184,7 @@ def refusals(
     only_common: bool = False,
     right: str = _ONLY_COMMON,
 ) -> list[str]:
-    """Return why two runs of a class must not be compared; an empty list if they may be.
+    """Return why two runs of a class must not be compared; empty if they may be.
 
     Args:
         old: The earlier run.
@@ -237,7 +239,7 @@ def _changed_cases(old: ComparedRun, new: ComparedRun) -> str:
 
 
 def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
-    """Return whether the digests of all cases can only differ where a case was changed."""
+    """Return whether the runs' digests differ only if a case was changed."""
     is_known = None not in (old.digests.cases, new.digests.cases)
     have_same_ids = (
         not old.missing and not new.missing and old.cases.keys() == new.cases.keys()
@@ -283,7 +285,8 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         if abs(two.mean - one.mean) > _SAME or abs(two.passed - one.passed) > _SAME
     ]
     changes.sort(key=lambda each: (each.new_score - each.old_score, each.case_id))
-    # Cases that were picked by hand, or left over by a cap or a crash, prove nothing of others.
+    # Cases that were picked by hand, or left over by a cap or a crash, prove nothing of
+    # others.
     why = BY_HAND if old.was_picked or new.was_picked else ""
     if old.missing or new.missing:
         why = NOT_COMPLETE
@@ -350,8 +353,8 @@ def _finding(
 def adjusted(found: Sequence[models.BenchComparison]) -> list[models.BenchComparison]:
     """Return comparisons that are made together, with what they prove together.
 
-    The more there are, the likelier is a chance finding: the pairs of five equal systems gave one
-    in 18 % of runs. The intervals stay, each for itself.
+    The more there are, the likelier is a chance finding: the pairs of five equal
+    systems gave one in 18 % of runs. The intervals stay, each for itself.
     """
     intervals = [comparison.interval_95 for comparison in found]
     tested = [each.p_value for each in intervals if each.p_value is not None]
@@ -378,7 +381,8 @@ def compare_systems(
 
     Args:
         reports: The reports.
-        classes: What the reports are of; equal for those of one class, `None` for one by itself.
+        classes: What the reports are of; equal for those of one class, `None` for one
+            by itself.
     """
     pairs = [
         (before, now)
@@ -440,16 +444,19 @@ def evaluate_against_baseline(
 ) -> tuple[BenchRunReport, str]:
     """Return a report whose gate asks for no loss against an earlier run, too.
 
-    With it comes why nothing could be compared, though the user chose no cases, or ''; the gate has
-    it, too.
+    With it comes why nothing could be compared, though the user chose no cases, or '';
+    the gate has it, too.
 
-    The gate fails where a loss was found. Where there is nothing to compare, a loss could not be
-    seen: it is `INCOMPLETE`, unless it fails for another reason. No baseline makes a gate pass that
+    The gate fails where a loss was found. Where there is nothing to compare, a loss
+    could not be
+    seen: it is `INCOMPLETE`, unless it fails for another reason. No baseline makes a
+        gate pass that
     would not pass without it.
 
     Args:
         report: The report of the newer run.
-        found: What `compare_with_baseline` says, adjusted for the other runs of the pytest run.
+        found: What `compare_with_baseline` says, adjusted for the other runs of the
+            pytest run.
     """
     verdict, reason, why_not = "PASS", "", ""
     if found == PICKED:
@@ -493,9 +500,10 @@ def read_earlier_runs(
     """Return the runs of task classes that a user names, in their order, at least one.
 
     Args:
-        given: The path of what `--bench-json` has written, of the report of a pytest run, whose
-            field `bench` is read, or of a kept run's file. Or the id of a kept run, its beginning,
-            or `latest`; where one pytest run has kept several runs, these stand for all of them.
+        given: The path of what `--bench-json` has written, of the report of a pytest
+            run, whose field `bench` is read, or of a kept run's file. Or the id of a
+            kept run, its beginning, or `latest`; where one pytest run has kept several
+            runs, these stand for all of them.
         storage: Where runs are kept.
         folder: What a path is relative to; by default, the current folder.
 
@@ -517,7 +525,8 @@ def read_earlier_runs(
         run_file.find_run(given, storage)  # which says what is wrong
     if found:
         kept = [run_file.read_run(each, has_outputs=False) for each in found]
-        # What tests have run by themselves is in question only where they have run everything.
+        # What tests have run by themselves is in question only where they have run
+        # everything.
         items = [run for run in kept if not run.header.test]
         return [_compared_kept(run) for run in items or kept]
     where = shown(os.fspath(path))
@@ -544,7 +553,7 @@ def read_earlier_runs(
 
 
 def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
-    """Return the one run that a user names, as `read_earlier_runs` does, if it is a sample.
+    """Return the one run that a user names, which has to be a sample.
 
     Args:
         given: What names it.
@@ -552,7 +561,8 @@ def read_earlier_run(given: str, storage: Path, name: str = "") -> ComparedRun:
         name: The task class; by default, the only one.
 
     Raises:
-        BenchError: There is no such run, or there are several, or cases of its class are missing.
+        BenchError: There is no such run, or there are several, or cases of its class
+            are missing.
     """
     runs = read_earlier_runs(given, storage)
     runs = [run for run in runs if name in ("", run.task_class)]
@@ -576,7 +586,7 @@ def scores_of_units(run: ComparedRun) -> list[float]:
 
 
 def differences_of_units(old: ComparedRun, new: ComparedRun) -> list[float]:
-    """Return the newer score less the older one of the cases that both runs have, by units.
+    """Return by how much the score of each unit that both runs have has changed.
 
     Raises:
         BenchError: They must not be compared.
@@ -596,10 +606,11 @@ def _compared_kept(run: run_file.KeptRun) -> ComparedRun:
 
 
 def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[ComparedRun]]:
-    """Return what finds the latest kept run of a report's class and system that can be a baseline.
+    """Return what finds the latest kept run that can be a report's baseline.
 
-    It is in a list, which is empty for none. Runs that are not complete and those of picked cases
-    are passed over, and so is the report's own run, which may have been continued.
+    It is in a list, which is empty for none. Runs that are not complete and those of
+    picked cases are passed over, and so is the report's own run, which may have been
+    continued.
 
     Args:
         paths: The files of the runs, the oldest first.

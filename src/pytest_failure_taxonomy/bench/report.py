@@ -1,6 +1,7 @@
 """The report of a run: its figures, its gate, and both in words.
 
-The repetitions of a case are reduced to one number by unbiased estimators of what k runs would do:
+The repetitions of a case are reduced to one number by unbiased estimators of what k
+runs would do:
 
 | reducer  | of a case with c passes in n runs               | computed as              |
 |----------|-------------------------------------------------|--------------------------|
@@ -10,10 +11,11 @@ The repetitions of a case are reduced to one number by unbiased estimators of wh
 | pass^k   | the chance that all of k runs pass              | C(c, k) / C(n, k)        |
 | best@k   | the expected best score of k runs               | mean best of all subsets |
 
-pass@k is from Chen et al., "Evaluating Large Language Models Trained on Code" (arXiv:2107.03374);
-pass^k from Yao et al., "tau-bench" (arXiv:2406.12045). best@k extends pass@k to scores: of n sorted
-scores the i-th is the best in C(i-1, k-1) of the C(n, k) subsets. Each is the mean over all subsets
-of k runs, which is why it has no bias (Hoeffding's U-statistics).
+pass@k is from Chen et al., "Evaluating Large Language Models Trained on Code"
+(arXiv:2107.03374); pass^k from Yao et al., "tau-bench" (arXiv:2406.12045). best@k
+extends pass@k to scores: of n sorted scores the i-th is the best in C(i-1, k-1) of the
+C(n, k) subsets. Each is the mean over all subsets of k runs, which is why it has no
+bias (Hoeffding's U-statistics).
 """
 
 from __future__ import annotations
@@ -134,7 +136,8 @@ def reduce_runs(
 ) -> tuple[models.ReducedScore, ...]:
     """Return the mean of each reducer over distinct cases, with what it proves.
 
-    The runs of a case stay together: the bound is over one number for each distinct case.
+    The runs of a case stay together: the bound is over one number for each distinct
+    case.
 
     Args:
         names: The reducers.
@@ -221,9 +224,10 @@ def scores_by_key(
 ) -> tuple[models.KeyScores, ...]:
     """Return the scores on each key, sorted by key.
 
-    A case that failed without any breakdown, because the system gave no answer or none that could
-    be read, counts as 0 on each key: else the figures would be best where most answers are useless.
-    A key that the rubric left out of a breakdown doesn't count, since that case has no such part.
+    A case that failed without any breakdown, because the system gave no answer or none
+    that could be read, counts as 0 on each key: else the figures would be best where
+    most answers are useless. A key that the rubric left out of a breakdown doesn't
+    count, since that case has no such part.
 
     Args:
         cases: The distinct cases that were started.
@@ -271,17 +275,19 @@ def aggregate(
 ) -> models.BenchRunReport:
     """Return the report of a run; the order of the scores doesn't matter.
 
-    A case that failed counts as 0, and so does a case that was started and has no score because its
-    process was lost. A case that was never started counts in no average, and makes the report
-    incomplete.
+    A case that failed counts as 0, and so does a case that was started and has no score
+    because its process was lost. A case that was never started counts in no average,
+    and makes the report incomplete.
 
     Args:
         plan: The plan of the run; its gate, if any, is evaluated.
         per_case: The id and the score of each graded case.
         run_id: The id of the run; a new one by default.
-        started: The ids of the cases that were started; those with a score always count as started.
+        started: The ids of the cases that were started; those with a score always count
+            as started.
         stopped: Why cases were not started.
-        lost_to: The kind of the provider's failure for each case that never got through.
+        lost_to: The kind of the provider's failure for each case that never got
+            through.
         lost_cost_usd: What cases without a score cost, in US dollars.
         usages: What calls of the system told besides the cost, by name.
         is_part: Whether more cases are missing, of which the plan doesn't know.
@@ -429,7 +435,7 @@ _REPETITION: Final = re.compile(r"#[0-9]+\Z")
 
 
 def distinct_name_of(report: models.BenchRunReport) -> Callable[[str], str]:
-    """Return what takes the number of a repetition from the id of a case, where it has one.
+    """Return what takes the number of a repetition from the id of a case.
 
     Else `fix#2` is not the second run of the case `fix`, but a case of its own.
     """
@@ -449,13 +455,16 @@ def evaluate_gate(
 
     Args:
         report: The report of the run; its own `gate` is ignored.
-        settings: The requirements; by default, a case must pass and no failure mode may block.
-        is_selection: Whether the user chose some of the class's cases; that is `INCOMPLETE`.
+        settings: The requirements; by default, a case must pass and no failure mode may
+            block.
+        is_selection: Whether the user chose some of the class's cases; that is
+            `INCOMPLETE`.
 
     Returns:
-        `FAIL` if the run is not good enough, `INCOMPLETE` if cases are missing, else `PASS`, with
-        the most important reason first. Where cases are missing, only a failure mode that blocks is
-        `FAIL`: more cases could mend the rest. A shard alone is always `INCOMPLETE`.
+        `FAIL` if the run is not good enough, `INCOMPLETE` if cases are missing, else
+        `PASS`, with the most important reason first. Where cases are missing, only a
+        failure mode that blocks is `FAIL`: more cases could mend the rest. A shard
+        alone is always `INCOMPLETE`.
     """
     missing = _missing(report)
     settings = settings or models.GateSettings()
@@ -482,7 +491,7 @@ def evaluate_gate(
 def _failures(
     report: models.BenchRunReport, settings: models.GateSettings
 ) -> Iterator[str]:
-    """Yield why the cases that ran are not good enough, the most important reason first."""
+    """Yield why the cases that ran are not good enough, the gravest reason first."""
     scores = report.per_case
     if report.block_severity_failure_modes:
         blocked = sum(score.is_blocked for _, score in scores)
@@ -499,8 +508,9 @@ def _failures(
             yield f"there is no lower bound to compare with {asked:g}: {why}"
         elif bound.value < asked:
             yield f"the lower bound {cut_share(bound.value)} is below {asked:g}"
-    # Cases that failed don't count: otherwise a class with one case too few would pass as soon as
-    # it got another one that fails. Repetitions count once, where other counts have each.
+    # Cases that failed don't count: otherwise a class with one case too few would pass
+    # as soon as it got another one that fails. Repetitions count once, where other
+    # counts have each.
     name_of = distinct_name_of(report)
     unit = "case" if name_of is str else "distinct case"
     passed = len({name_of(case_id) for case_id, score in scores if score.passed})
@@ -532,7 +542,7 @@ def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
 
 
 def _codes_words(report: models.BenchRunReport, severity: str) -> str:
-    """Return the codes of a severity with their number of cases, the most frequent first."""
+    """Return the codes of a severity and their cases, the most frequent first."""
     cases: Counter[str] = Counter()
     for _, score in report.per_case:
         modes = score.failure_modes
@@ -543,7 +553,8 @@ def _codes_words(report: models.BenchRunReport, severity: str) -> str:
 
 def cut_share(share: float) -> str:
     """Return a share with three digits, truncated: 0.9496 has not reached 0.950."""
-    # Rounded to twelve digits first, so that 0.3, stored as 0.29999999999999998, stays 0.300.
+    # Rounded to twelve digits first, so that 0.3, stored as 0.29999999999999998, stays
+    # 0.300.
     return f"{share:.12f}"[:5]
 
 
@@ -660,12 +671,13 @@ def _row_of_system(report: models.BenchRunReport) -> tuple[str, ...]:
 def lines_of_system(
     report: models.BenchRunReport, *, detail: bool = False, brief: bool = False
 ) -> list[str]:
-    """Return what the table of systems does not say of one, the first line with its label.
+    """Return what the table of systems does not say of one, its label first.
 
     Args:
         report: The report of its run.
         detail: Whether to list failure modes of severity `warn` and `info`, too.
-        brief: Whether to say only why it is not good enough, in a single line; none if it is.
+        brief: Whether to say only why it is not good enough, in a single line; none if
+            it is.
     """
     head = f"  {report.system_label}:"
     if brief:
@@ -684,7 +696,7 @@ def lines_of_system(
 
 
 def _lines_of_pairs(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
-    """Yield how the systems of one task class differ, those pairs first that do beyond doubt."""
+    """Yield how the systems of a class differ, those first that do beyond doubt."""
     pairs = [pair for report in reports for pair in report.other_systems]
     pairs.sort(key=lambda pair: pair.finding == "undecided")
     for pair in pairs[:_MAX_PAIRS]:
@@ -695,7 +707,8 @@ def _lines_of_pairs(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
         yield f"  {systems}: {_finding_words(pair)}"
     if len(pairs) > _MAX_PAIRS:
         proven = sum(pair.finding != "undecided" for pair in pairs)
-        yield f"  {proven} of {len(pairs)} pairs of systems differ beyond doubt; the report has all"
+        of_all = f"{proven} of {len(pairs)} pairs of systems"
+        yield f"  {of_all} differ beyond doubt; the report has all"
 
 
 def _finding_words(found: models.BenchComparison) -> str:
@@ -703,7 +716,7 @@ def _finding_words(found: models.BenchComparison) -> str:
 
 
 def adjusted_words(found: models.BenchComparison) -> str:
-    """Return that a finding is that of one of several comparisons, if it is; else nothing."""
+    """Return of how many comparisons a finding is one; '' for a single one."""
     if found.comparisons == 1 or found.adjusted_p is None:
         return ""
     return f" (Holm's p = {found.adjusted_p:.2g} for {found.comparisons} comparisons)"
@@ -793,7 +806,7 @@ def _gate_fact(report: models.BenchRunReport) -> tuple[str, str]:
 
 
 def _partial_words(report: models.BenchRunReport) -> str:
-    """Return how many scores count 0 because their cases failed; '' where there are none."""
+    """Return how many scores count 0 because their cases failed; '' for none."""
     scored = sum(score.score > score.counted_score for _, score in report.per_case)
     if not scored:
         return ""
@@ -801,11 +814,12 @@ def _partial_words(report: models.BenchRunReport) -> str:
 
 
 def _agreement_words(found: models.RubricAgreement | None) -> str:
-    """Return how far the rubric agrees with people, in one line; '' where that is not known."""
+    """Return how far the rubric agrees with people; '' where that is not known."""
     if found is None:
         return ""
     if found.is_stale:
-        return f"stale: the rubric has changed since {found.measured_at}; run bench judge again"
+        what = f"the rubric has changed since {found.measured_at}"
+        return f"stale: {what}; run bench judge again"
     parts = [f"agrees with {found.agreement.value:.3f} of {found.agreement.n} labels"]
     if found.kappa is not None:
         parts.append(f"kappa {found.kappa:.3f}")
@@ -817,7 +831,7 @@ def _agreement_words(found: models.RubricAgreement | None) -> str:
 
 
 def _missing_words(report: models.BenchRunReport) -> list[str]:
-    """Return how many cases have no score, and how many never got through to the provider."""
+    """Return how many cases have no score, or were lost to the provider."""
     counts = report.counts
     words = []
     if counts.lost:
@@ -840,7 +854,7 @@ def _bound(bound: models.LowerBound) -> str:
 
 
 def _units(found: models.LowerBound | models.DifferenceInterval) -> str:
-    """Return how many cases a figure is computed from, and their clusters if they have some."""
+    """Return how many cases, in how many clusters, a figure is computed from."""
     if found.clusters is None:
         return f"n={found.n}"
     return f"n={found.n} in {found.clusters} clusters"
@@ -857,7 +871,7 @@ def difference_words(found: models.BenchComparison) -> str:
 
 
 def signed(number: float) -> str:
-    """Return a difference with three digits and its sign; what is not 0 never looks like 0."""
+    """Return a difference with sign and three digits; only 0 looks like 0."""
     text = f"{number:+.3f}"
     if number and float(text) == 0:
         return "<+0.001" if number > 0 else ">-0.001"

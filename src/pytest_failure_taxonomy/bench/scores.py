@@ -1,4 +1,4 @@
-"""From what a system or its rubrics did to the score of a case, and how a failed case is shown.
+"""From what a system and its rubrics did to a score, and how a failed case is shown.
 
 A case fails without a verdict of its rubric in six ways:
 
@@ -69,11 +69,14 @@ class CaseAttempt(ClosedModel):
     ended: str = ""
     """Why the system gave no output, in words; empty if it gave one."""
     kind: str | None = None
-    """The kind of the exception that it raised, such as `llm.rate_limited`, if that is known."""
+    """The kind of the exception that it raised, such as `llm.rate_limited`, if that is
+    known."""
     is_lost: bool = False
-    """Whether the case has no score because of what this call raised, such as `SystemExit`."""
+    """Whether the case has no score because of what this call raised, such as
+    `SystemExit`."""
     fingerprint: str = ""
-    """The same for exceptions of one cause; empty if the system and the rubric raised none."""
+    """The same for exceptions of one cause; empty if the system and the rubric raised
+    none."""
 
 
 @value
@@ -83,7 +86,8 @@ class CaseOutcome:
     case_id: str
     score: BenchScore
     output: Any = None
-    """What the system returned; `None`, too, if it returned nothing that JSON can represent."""
+    """What the system returned; `None`, too, if it returned nothing that JSON can
+    represent."""
     transcript: Any = None
     """How the system came to it, if it said so."""
     attempts: tuple[CaseAttempt, ...] = ()
@@ -123,9 +127,9 @@ class RubricTimeoutError(RubricError):
 class RubricRunner(Protocol):
     """Grades the output of a case.
 
-    A coroutine function or a plain one. It returns a `BenchScore`, a mapping like the answer of a
-    `rubric.py`, or a `RubricAnswer`. An exception becomes a score with the code `rubric.timeout`
-    for a `RubricTimeoutError`, or else `rubric.malformed_output`.
+    A coroutine function or a plain one. It returns a `BenchScore`, a mapping like the
+    answer of a `rubric.py`, or a `RubricAnswer`. An exception becomes a score with the
+    code `rubric.timeout` for a `RubricTimeoutError`, or else `rubric.malformed_output`.
     """
 
     def __call__(self, case: BenchCase, output: Any, /) -> Awaitable[object] | object:
@@ -137,7 +141,7 @@ _MAX_PRINTED_LINES: Final = 40
 
 
 def one_line(score: BenchScore) -> str:
-    """Return the score of a case and its failure modes in one line, the blocking ones first."""
+    """Return a score and its failure modes in a line, the blocking ones first."""
     modes = sorted(score.failure_modes, key=lambda mode: mode.severity != "block")
     text = ", ".join(_mode(mode) for mode in modes)
     shown = f"score {score.score:.2f}{_counts_0(score)}"
@@ -155,7 +159,7 @@ def failure_lines(
     outcome: CaseOutcome,
     descriptions: Mapping[str, str],
 ) -> list[str]:
-    """Return the lines that show a failed case: score, failure modes, traceback and output."""
+    """Return the lines that show a failed case."""
     score = outcome.score
     head = f"score {score.score:.2f}{_counts_0(score)}, not passed"
     lines = [f"case {case.case_id} of {task_class}: {head}"]
@@ -193,7 +197,8 @@ def _mode(mode: FailureMode) -> str:
     return f"{mode.code}: {mode.detail}"
 
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+# Without `from __future__ import annotations`: pydantic needs the annotations as they
+# are.
 
 
 _MAX_NAME: Final = 1_000
@@ -235,15 +240,18 @@ def read_answer(given: object) -> Verdict:
     """Return a rubric's answer if it has the right shape.
 
     Args:
-        given: A `BenchScore`, a mapping, or the JSON text of an isolated rubric. A `BenchScore` is
-            checked, too, because `model_copy` and `model_construct` don't validate.
+        given: A `BenchScore`, a mapping, or the JSON text of an isolated rubric. A
+            `BenchScore` is checked, too, because `model_copy` and `model_construct`
+            don't validate.
 
     Raises:
-        RubricError: The answer has another shape; the message lists all problems in one line.
+        RubricError: The answer has another shape; the message lists all problems in one
+            line.
     """
     try:
         if isinstance(given, RubricAnswer):
-            # Of two equal keys pydantic takes the last; so {1: ..., "1": ...} looks like good JSON.
+            # Of two equal keys pydantic takes the last; so {1: ..., "1": ...} looks
+            # like good JSON.
             answer = Verdict.model_validate_json(given.json)
             json.loads(given.json, object_pairs_hook=_refuse_equal_keys)
             return answer
@@ -330,9 +338,9 @@ def graded_score(
 ) -> BenchScore:
     """Return the score of a case whose rubric answered in the right shape.
 
-    A listed failure mode of severity `block` does not change `passed`: the rubric decides that. A
-    code that the class doesn't list becomes `rubric.unknown_failure_mode`, even if it is one of the
-    runner's.
+    A listed failure mode of severity `block` does not change `passed`: the rubric
+    decides that. A code that the class doesn't list becomes
+    `rubric.unknown_failure_mode`, even if it is one of the runner's.
     """
     offending = models.offending_keys(answer.breakdown, task_class.breakdown_keys)
     wrong, why = "", ""
@@ -381,7 +389,7 @@ def weights_of(task_class: TaskClass) -> dict[str, float]:
 
 
 def check_variables(task_class: TaskClass, where: str) -> None:
-    """Refuse a task class whose rubrics need environment variables that are not set.
+    """Refuse a task class whose rubrics need variables that are not set.
 
     The values of those that are set are secrets from now on.
 
@@ -460,11 +468,11 @@ def combine(
 ) -> Verdict:
     """Return the one answer that comes of those of several rubrics.
 
-    The score is the weighted mean, and `passed` holds if all rubrics say so. The breakdown has the
-    keys of all, and the score of each rubric by its name; failure modes stand in the order of the
-    names; costs are added. A rubric of weight 0 decides nothing: its score, its keys and its cost
-    are there, its failure modes are not, and it may fail. Of its keys, those that are wrong are
-    left out.
+    The score is the weighted mean, and `passed` holds if all rubrics say so. The
+    breakdown has the keys of all, and the score of each rubric by its name; failure
+    modes stand in the order of the names; costs are added. A rubric of weight 0 decides
+    nothing: its score, its keys and its cost are there, its failure modes are not, and
+    it may fail. Of its keys, those that are wrong are left out.
 
     Args:
         answers: Those that were given, by the name of the rubric.
@@ -473,8 +481,8 @@ def combine(
         errors: Of the rubrics that gave no answer.
 
     Raises:
-        RubricError: A rubric that counts failed, or two gave one key; the message names them, and
-            the error has the cost of the others.
+        RubricError: A rubric that counts failed, or two gave one key; the message names
+            them, and the error has the cost of the others.
     """
     cost_usd = min(MOST_COST_USD, math.fsum(each.cost_usd for each in answers.values()))
     counting = {name: error for name, error in sorted(errors.items()) if weights[name]}
@@ -533,10 +541,11 @@ def grade_in_process(
     case: Mapping[str, object],
     output: object,
 ) -> Verdict:
-    """Return the answer of some of a class's rubrics in this process; what they raise is raised.
+    """Return the answer of rubrics in this process; what they raise is raised.
 
     Raises:
-        RubricError: An answer doesn't have the right shape; the message names the rubric.
+        RubricError: An answer doesn't have the right shape; the message names the
+            rubric.
     """
     answers = {}
     for name, grade in sorted(grades.items()):

@@ -1,6 +1,7 @@
-"""Split the cases of a task class over several runs, and join the reports of these runs.
+"""Split the cases of a task class over several runs, and join their reports.
 
-Digests of cases and of what they are judged by tell which runs belong together or are comparable.
+Digests of cases and of what they are judged by tell which runs belong together or are
+comparable.
 """
 
 from __future__ import annotations
@@ -58,11 +59,12 @@ def case_digest(case: BenchCase) -> str:
 
 
 def cases_digest(digests: Iterable[str]) -> str | None:
-    """Return one digest of all cases of a run: the sum of theirs, shortened to 128 bits.
+    """Return one digest of all cases of a run: the sum of theirs, of 128 bits.
 
-    A sum, because the digest of a whole class can then be computed from those of its shards, whose
-    reports don't hold the cases. Order doesn't matter, and repetitions, which have one digest,
-    count once. The id of a case is among its fields, so it is in its digest.
+    A sum, because the digest of a whole class can then be computed from those of its
+    shards, whose reports don't hold the cases. Order doesn't matter, and repetitions,
+    which have one digest, count once. The id of a case is among its fields, so it is in
+    its digest.
 
     Returns:
         `None` where a file has something else for a digest.
@@ -84,7 +86,7 @@ def joined_cases_digest(digests: Iterable[str | None]) -> str | None:
 
 
 def taxonomy_digest(task_class: TaskClass) -> str:
-    """Return the digest of the failure modes with their severities, and of the breakdown keys.
+    """Return the digest of the failure modes, their severities and the breakdown keys.
 
     Their order and their descriptions don't matter.
     """
@@ -97,10 +99,10 @@ def taxonomy_digest(task_class: TaskClass) -> str:
 
 
 def rubric_digest(task_class: TaskClass) -> str | None:
-    """Return the digest of the rubrics, their weights, version and the Python files beside them.
+    """Return the digest of rubrics, weights, version and the Python files beside them.
 
-    A rubric may import the files of its folder. What it imports from elsewhere is not looked at,
-    nor are conftest.py, tests, the breakdown keys and the cases.
+    A rubric may import the files of its folder. What it imports from elsewhere is not
+    looked at, nor are conftest.py, tests, the breakdown keys and the cases.
 
     Returns:
         `None` for a class without a rubric of its own.
@@ -149,7 +151,7 @@ _MOST_SHARDS: Final = 10_000
 
 
 def parse_shard(given: str, where: str) -> tuple[int, int]:
-    """Return the index, from 1, and the number of shards that a text such as `2/4` names.
+    """Return the index, from 1, and the number of shards of a text such as `2/4`.
 
     Raises:
         BenchError: It names none.
@@ -168,8 +170,8 @@ def ids_of_shard(
 ) -> frozenset[str]:
     """Return the ids of the cases of a task class that belong to a shard.
 
-    The cases are counted in the order of their files, so that all machines agree. The repetitions
-    of a case stay together.
+    The cases are counted in the order of their files, so that all machines agree. The
+    repetitions of a case stay together.
     """
     numbers: dict[str, int] = {}
     ids = set()
@@ -204,10 +206,10 @@ def shard_of_run(
 
 
 def join_shards(reports: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one report for the shards of each task class, as if one run had run their cases.
+    """Return one report for the shards of each class, as if one run had run them.
 
-    The order of the reports makes no difference. If a shard is missing, the joined report is
-    incomplete, and so is its gate.
+    The order of the reports makes no difference. If a shard is missing, the joined
+    report is incomplete, and so is its gate.
 
     Args:
         reports: Reports of shards as JSON objects.

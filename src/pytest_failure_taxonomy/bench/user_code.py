@@ -1,7 +1,8 @@
 """The user's code: import it, and tell what it raises.
 
-A system under test raises in this process or in another one. An exception is described, told by its
-kind, and decides whether and when the system is called again. It may misbehave itself.
+A system under test raises in this process or in another one. An exception is described,
+told by its kind, and decides whether and when the system is called again. It may
+misbehave itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def import_callable(target: str) -> Callable[..., Any]:
-    """Import a callable: `package.module:callable`, which may have dots after the colon.
+    """Import a callable: `package.module:callable`, with dots after the colon, too.
 
     Raises:
         BenchError: It can't be imported, or is not callable.
@@ -107,12 +108,13 @@ _MARK: Final = "\n... [{count} characters left out] ...\n"
 def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
     """Return whether an exception must end the whole run instead of becoming a score.
 
-    These are `KeyboardInterrupt`, `SystemExit`, `CancelledError`, the `Exit` of `pytest.exit`, and
-    groups that contain one of them.
+    These are `KeyboardInterrupt`, `SystemExit`, `CancelledError`, the `Exit` of
+    `pytest.exit`, and groups that contain one of them.
 
     Args:
         error: The exception.
-        is_cancelled_by_us: Whether we cancelled the call, so that `CancelledError` is expected.
+        is_cancelled_by_us: Whether we cancelled the call, so that `CancelledError` is
+            expected.
     """
     # Code that raises it has loaded pytest; otherwise pytest must not be loaded here.
     outcomes = sys.modules.get("_pytest.outcomes")
@@ -131,7 +133,7 @@ def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
 
 
 def attribute_of(error: BaseException, name: str) -> object:
-    """Return an attribute of an exception; `None` if it has none, or if reading it raises."""
+    """Return an attribute of an exception; `None` if reading it raises."""
     try:
         return getattr(error, name, None)
     except BaseException:  # noqa: BLE001 - a property may raise anything
@@ -153,11 +155,11 @@ def safe(text: str) -> str:
 
 
 class Traceback:
-    """The traceback of an exception, taken where it was raised and written where it is read.
+    """A traceback that is taken where it is raised, and written where it is read.
 
-    Python 3.11 parses source code while it writes a traceback, and fails if two threads do so at
-    once (`SystemError: AST constructor recursion depth mismatch`). So the threads that run the
-    cases write none.
+    Python 3.11 parses source code while it writes a traceback, and fails if two threads
+    do so at once (`SystemError: AST constructor recursion depth mismatch`). So the
+    threads that run the cases write none.
     """
 
     def __init__(self, taken: str | traceback.TracebackException = "") -> None:
@@ -166,7 +168,7 @@ class Traceback:
 
     @classmethod
     def of(cls, error: BaseException) -> Traceback:
-        """Take the traceback without our own frames; nothing of the frames is kept alive."""
+        """Take the traceback without our own frames; no frame is kept alive."""
         with suppress(BaseException):  # methods of the exception are called
             begin = error.__traceback__
             while (
@@ -195,7 +197,7 @@ _OURS: Final = frozenset({f"{_BENCH}.run.calls", f"{_BENCH}.answers"})
 
 
 def cap(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters: the middle is cut out if it is longer."""
+    """Return a text of at most `limit` characters, cut out in the middle."""
     if len(text) <= limit:
         return text
     half = (limit - 50) // 2
@@ -208,14 +210,15 @@ _MAX_KIND: Final = 100
 _MAX_MESSAGE_READ: Final = 2_000
 _INFRASTRUCTURE: Final = ("llm.", "sandbox.")
 _JITTER: Final = 0.25
-"""The share by which a pause is longer or shorter, so that cases don't all come back at once."""
+"""The share by which a pause is longer or shorter, so that cases don't all come back at
+once."""
 
 
 def kind_of(error: BaseException) -> str | None:
     """Return the kind of a well-known library's exception, such as `llm.rate_limited`.
 
-    An exception can also name its kind in an attribute `failure_kind`. An exception without a kind
-    of its own has that of its cause.
+    An exception can also name its kind in an attribute `failure_kind`. An exception
+    without a kind of its own has that of its cause.
     """
     seen: set[int] = set()
     each: BaseException | None = error
@@ -276,7 +279,8 @@ def pause_seconds(
 ) -> float | None:
     """Return how long to wait before a case's system is called again.
 
-    The pause doubles with each call. A pause that the server asked for is kept if it is longer.
+    The pause doubles with each call. A pause that the server asked for is kept if it is
+    longer.
 
     Args:
         retry: When to try again.
@@ -298,10 +302,10 @@ def pause_seconds(
 
 
 def retry_after_seconds(error: BaseException) -> float | None:
-    """Return the pause that a server asked for, in seconds, if an exception holds its answer.
+    """Return the pause that a server's answer in an exception asks for, in seconds.
 
-    That is an attribute `retry_after`, or the header `Retry-After` of a `response`: a number of
-    seconds or a date (RFC 9110, section 10.2.3).
+    That is an attribute `retry_after`, or the header `Retry-After` of a `response`: a
+    number of seconds or a date (RFC 9110, section 10.2.3).
     """
     with suppress(BaseException):  # the attributes may be anything
         asked: Any = attribute_of(error, "retry_after")
@@ -327,20 +331,22 @@ def retry_after_seconds(error: BaseException) -> float | None:
 
 
 class ToldError(Exception):
-    """What is known of an exception, as plain data: to read it runs no code of anybody's.
+    """What is known of an exception, as plain data: reading it runs no code.
 
-    Of an exception that a system under test or a rubric has raised, in this process or another,
-    this is a subclass with the name of the original's type.
+    Of an exception that a system under test or a rubric has raised, in this process or
+    another, this is a subclass with the name of the original's type.
     """
 
     failure_kind: str | None = None
-    """The kind of failure, such as `llm.rate_limited`, if it is known; maybe its cause's."""
+    """The kind of failure, such as `llm.rate_limited`, if it is known; maybe its
+    cause's."""
     retry_after: float | None = None
     """The pause that the server of a provider asked for, in seconds."""
     is_systemic = True
     """Whether other cases can fail by the same cause."""
     is_lost = False
-    """Whether the case did not do it itself, as far as is known: it has no score then."""
+    """Whether the case did not do it itself, as far as is known: it has no score
+    then."""
     full_name = ""
     """The name of the original's type, with its module."""
 
@@ -363,7 +369,7 @@ class ToldError(Exception):
         return describe(self)
 
     def fingerprint(self, code: str) -> str:
-        """Return what `fingerprint` does; '' if no other case can fail by the same cause."""
+        """Return its fingerprint; '' if no other case can fail by the same cause."""
         if not self.is_systemic:
             return ""
         return fingerprint(code, str(self), self.full_name or type(self).__name__)
@@ -399,7 +405,7 @@ _FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic", "is_
 
 
 def facts_of(error: BaseException) -> ErrorFacts:
-    """Return as plain data what is to be known of an exception besides its text and traceback."""
+    """Return what is known of an exception besides its text and traceback."""
     kind: type[BaseException] = type(error)
     return {
         "full_name": f"{kind.__module__}.{kind.__qualname__}",
@@ -410,7 +416,7 @@ def facts_of(error: BaseException) -> ErrorFacts:
 
 
 def told(error: BaseException) -> ToldError:
-    """Return an exception as plain data; its own methods and attributes are called for that."""
+    """Return an exception as plain data; its own methods are called for that."""
     if issubclass(type(error), ToldError):  # `isinstance` would ask the exception
         known: ToldError = error.with_traceback(None)  # type: ignore[assignment]
         return known

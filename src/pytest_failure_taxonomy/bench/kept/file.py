@@ -2,8 +2,8 @@
 
 Each line is written when what it tells has happened.
 
-Several processes append to one file; each line is one write. Each is a JSON object whose first key,
-`record`, says what it is:
+Several processes append to one file; each line is one write. Each is a JSON object
+whose first key, `record`, says what it is:
 
 | record   | written                               | holds                                         |
 |----------|---------------------------------------|-----------------------------------------------|
@@ -18,11 +18,13 @@ Several processes append to one file; each line is one write. Each is a JSON obj
 
 A process that is killed may leave a line that is cut off: it is skipped, and said so.
 
-As a program, this prints the reports of the runs that a pytest session has kept, for the report of
-one that died: what completes such a report imports neither pydantic nor scipy.
+As a program, this prints the reports of the runs that a pytest session has kept, for
+the report of one that died: what completes such a report imports neither pydantic nor
+scipy.
 """
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+# Without `from __future__ import annotations`: pydantic needs the annotations as they
+# are.
 
 import json
 import math
@@ -110,7 +112,8 @@ class RunHeader(ClosedModel):
     task_class: _Name
     """The name of the class."""
     folder: str
-    """The class's folder, relative to pytest's root directory where it lies below it."""
+    """The class's folder, relative to pytest's root directory where it lies below
+    it."""
     test: str = ""
     """The test that ran the cases; empty for the items of the class."""
     system: SystemGiven
@@ -138,7 +141,8 @@ class RunHeader(ClosedModel):
     not_resumed: str | None = None
     """Why an earlier run could not be continued, if that was asked for."""
     regraded_from: str | None = None
-    """The run whose outputs were graded again; its system was not called for this one."""
+    """The run whose outputs were graded again; its system was not called for this
+    one."""
 
 
 class _Line(ClosedModel, extra="ignore"):
@@ -241,7 +245,8 @@ class KeptAttempt(CaseAttempt):
     truncated: models.Listed[str] = ()
     """Which of these were too long to be kept."""
     is_redacted: bool = False
-    """Whether secrets were removed from the output, so that it is not what the rubric saw."""
+    """Whether secrets were removed from the output, so that it is not what the rubric
+    saw."""
 
     @property
     def gave_output(self) -> bool:
@@ -279,7 +284,8 @@ _LINES: Final[Mapping[str, type[Line]]] = {
     "baseline": BaselineLine,
 }
 _Record = dict[str, Any]
-"""A JSON object that a line holds, with a text as `record`; anybody may have written it."""
+"""A JSON object that a line holds, with a text as `record`; anybody may have written
+it."""
 
 
 def scheduled(case: models.BenchCase) -> ScheduledCase:
@@ -476,7 +482,8 @@ class RunFile:
     def hold(self, session: str) -> None:
         """Keep other pytest sessions from continuing the run until this file is closed.
 
-        Each process that works on the run has a lock file beside it, with its session in the name.
+        Each process that works on the run has a lock file beside it, with its session
+        in the name.
 
         Args:
             session: The name of the pytest session.
@@ -492,7 +499,7 @@ class RunFile:
             time.sleep(_SECONDS_TO_LOOK)
 
     def _take_hold(self, session: str) -> str:
-        """Take this process's lock file, unless another session has one; return why not, or ''."""
+        """Take this process's lock file; return which other session has one, or ''."""
         begin, end = f".{self.path.name}.", ".lock"
         own = f"{begin}{session}-"
         with self.locked():
@@ -506,14 +513,15 @@ class RunFile:
                         name.removeprefix(begin)[:16],
                         lock.owner.get("pid"),
                     )
-                    return f"process {process} has run it since {since}; wait until it has ended"
+                    what = f"process {process} has run it since {since}"
+                    return f"{what}; wait until it has ended"
                 lock.release()  # of a process that was killed
             self._hold = FileLock(self.path.with_name(f"{own}{self._worker}{end}"))
             self._hold.acquire()
         return ""
 
     def create(self, header: RunHeader) -> None:
-        """Create the file with its first two lines, unless another process has done so."""
+        """Create the file with two lines, unless another process has done so."""
         try:
             first = _encode_record(header.model_dump(mode="json"))
             create_file(self.path, first + self._line_of_cases())
@@ -573,13 +581,14 @@ class RunFile:
         self._append(_encode_line(line))
 
     def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
-        """Write a call of the system without a score; another one follows unless that is lost."""
+        """Write a call without a score; another one follows unless the case is lost."""
         self._append(_encode_record(self._record_call(case_id, attempt)))
 
     def note_outcome(self, outcome: CaseOutcome) -> None:
         """Write the last call of a case, with the score.
 
-        If another run has kept the call, what was removed from its output then is still missing.
+        If another run has kept the call, what was removed from its output then is still
+        missing.
         """
         score = outcome.score
         last = outcome.attempts[-1]
@@ -612,13 +621,14 @@ class RunFile:
 
         Args:
             reason: In words.
-            cause: The fingerprint of the cause that many cases failed with, if that is why.
+            cause: The fingerprint of the cause that many cases failed with, if that is
+                why.
         """
         line = StoppedLine(reason=reason, cause=cause, at=time.time())
         self._append(_encode_line(line))
 
     def note_baseline(self, found: models.BenchComparison | str) -> None:
-        """Write how the run differs from its baseline, or why they could not be compared."""
+        """Write how the run differs from its baseline, or why that is not known."""
         self._append(_encode_line(BaselineLine(found=found)))
 
     def _record_call(self, case_id: str, attempt: CaseAttempt) -> _Record:
@@ -754,7 +764,8 @@ class KeptCase:
     def last(self) -> KeptAttempt | None:
         """The call that led to the score; `None` if there is none.
 
-        The score of a case that was changed before the run was continued is none of it any more.
+        The score of a case that was changed before the run was continued is none of it
+        any more.
         """
         for call in reversed(self.calls):
             is_as_listed = (
@@ -824,7 +835,8 @@ class KeptRun:
         self.stop_causes: set[str] = set()
         """The fingerprints of causes that many cases in a row failed with."""
         self.baseline: models.BenchComparison | str | None = None
-        """How it differs from its baseline, or why that is not known; `None` without one."""
+        """How it differs from its baseline, or why that is not known; `None` without
+        one."""
         self.sessions: list[str] = []
         """The pytest sessions that continued the run."""
         try:
@@ -850,10 +862,11 @@ class KeptRun:
             raise BenchError(f"{path}: {what}; {_RIGHT}") from None
 
     def read(self, *, is_over: bool = False) -> Self:
-        """Take in what was added to the file since it was last read, and return the run.
+        """Read what was added to the file since it was last read; return the run.
 
         Args:
-            is_over: Whether nobody writes to the file, so that a line without an end is cut off.
+            is_over: Whether nobody writes to the file, so that a line without an end is
+                cut off.
 
         Raises:
             BenchError: The file can't be read.
@@ -916,8 +929,8 @@ class KeptRun:
     def settles(self, call: KeptAttempt) -> bool:
         """Return whether a call with a score is the last one that its case needs.
 
-        It is not if it never got through to the provider, and if it failed with the cause that
-        stopped the run.
+        It is not if it never got through to the provider, and if it failed with the
+        cause that stopped the run.
         """
         return (
             not is_infrastructure(call.kind)
@@ -962,8 +975,8 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
 def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:
     """Yield the calls of some cases with their outputs, in the order of the file.
 
-    Memory may not hold the outputs of all. Lines and files that can't be read are left out: who
-    has read the run knows of them.
+    Memory may not hold the outputs of all. Lines and files that can't be read are left
+    out: who has read the run knows of them.
 
     Args:
         path: The file of the run.
@@ -996,7 +1009,7 @@ def _age(path: Path) -> tuple[str, int, str]:
 
 
 def session_of(path: Path) -> str:
-    """Return what the names of all runs of one pytest run begin with: its time and its number."""
+    """Return how the names of one pytest run's files begin: its time and number."""
     return "-".join(path.stem.split("-", 2)[:2])
 
 
@@ -1004,8 +1017,8 @@ def find_runs(given: str, paths: Sequence[Path]) -> list[Path]:
     """Return the files of the runs that a user names, the oldest first.
 
     Args:
-        given: The path of a file, the id of a run, the beginning of ids, or `latest` for all runs
-            that the last pytest run has kept.
+        given: The path of a file, the id of a run, the beginning of ids, or `latest`
+            for all runs that the last pytest run has kept.
         paths: The files of a storage.
     """
     with suppress(
@@ -1097,7 +1110,7 @@ def report_of(run: KeptRun) -> models.BenchRunReport:
 
 
 def lost_to(run: KeptRun) -> dict[str, str]:
-    """Return the kind of the provider's failure for each case that never got through."""
+    """Return the kind of the provider's failure for each case lost to it."""
     return {
         case_id: case.last.kind
         for case_id, case in run.known.items()
@@ -1111,9 +1124,9 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
     """Return the folder of a run's task class.
 
     Args:
-        run: The run. Its folder is looked for below the working directory, then below the folder
-            that the storage is in: a file may come from anybody, and must not name a rubric
-            elsewhere.
+        run: The run. Its folder is looked for below the working directory, then below
+            the folder that the storage is in: a file may come from anybody, and must
+            not name a rubric elsewhere.
         given: The folder, if the user names it.
 
     Raises:
@@ -1145,7 +1158,7 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
 
 
 def descriptions_of(run: KeptRun) -> dict[str, str]:
-    """Return what the codes of a run's class mean; nothing if the class is not there any more."""
+    """Return what the codes of a run's class mean; empty if the class is gone."""
     from pytest_failure_taxonomy.bench.load.task_class import read_failure_modes
 
     try:
@@ -1156,10 +1169,10 @@ def descriptions_of(run: KeptRun) -> dict[str, str]:
 
 
 def main(folder: str, session: str) -> None:
-    """Write a JSON list to stdout: of each run of a pytest session its report, and its lost cases.
+    """Print a JSON list of a pytest session's runs: their reports and lost cases.
 
-    These are the runs that the session has begun or continued, the oldest first, and the cases that
-    have begun and have no score, with the tests that waited for them.
+    These are the runs that the session has begun or continued, the oldest first, and
+    the cases that have begun and have no score, with the tests that waited for them.
     """
     runs = []
     for path in run_paths(Path(folder)):

@@ -72,7 +72,7 @@ class Regrading:
 
     @property
     def redacted(self) -> list[str]:
-        """The ids of cases to grade from whose output or transcript secrets were removed."""
+        """The ids of cases to grade from which secrets were removed."""
         lasts = (
             (case_id, self.run.cases[case_id].last) for case_id in self.having("graded")
         )
@@ -103,8 +103,8 @@ def plan_regrading(
     Args:
         run: The run, with its outputs.
         task_class: Its class as it is now.
-        takes_changed: Whether to grade the outputs of cases that have changed since, as they are
-            now.
+        takes_changed: Whether to grade the outputs of cases that have changed since, as
+            they are now.
 
     Raises:
         BenchError: None of its outputs can be graded, or the rubric lacks a variable.
@@ -153,7 +153,7 @@ def _fate(case: KeptCase, *, is_left_out: bool) -> Fate:
 
 
 def new_header(plan: Regrading) -> RunHeader:
-    """Return the first line of the new run's file: the same system, the class as it is now."""
+    """Return the new first line: the same system, the class as it is now."""
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     old = plan.run.header
     begun = _BEGIN_OF_ID.match(old.run_id)
@@ -177,15 +177,15 @@ def new_header(plan: Regrading) -> RunHeader:
 async def regrade(plan: Regrading, file: RunFile) -> None:
     """Grade the outputs and write all cases of the new run to its file, which exists.
 
-    A cost cap counts what the rubric costs now. The cases' cost is what their system cost when it
-    was called, and what the rubric costs now.
+    A cost cap counts what the rubric costs now. The cases' cost is what their system
+    cost when it was called, and what the rubric costs now.
     """
     kept, cases = plan.run.cases, plan.cases
 
     def write(
         case_id: str, calls: list[CaseAttempt], outcome: CaseOutcome | None
     ) -> None:
-        """Write the earlier calls of a case's system, the last one with its score if it has one."""
+        """Write the earlier calls of a system, the last one with the score."""
         for call in calls if outcome is None else calls[:-1]:
             file.note_attempt(case_id, call)
         if outcome is not None:

@@ -1,7 +1,7 @@
 """The cases of kept runs as people see them: as text, on a page, as rows of a table.
 
-A page must stay usable, so it gets the cases that did not pass, and the others of small runs only.
-Texts are cut, and a run has a maximal size; what is left out is counted.
+A page must stay usable, so it gets the cases that did not pass, and the others of small
+runs only. Texts are cut, and a run has a maximal size; what is left out is counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def text_of(value: Any) -> str:
 
 
 def json_text(value: Any, *, ensure_ascii: bool = True) -> str:
-    """Return JSON on several lines; what is nested too deeply for that stands on one."""
+    """Return JSON on several lines, or on one if it is nested too deeply."""
     for indent in (2, None):  # Python's own encoder gives up earlier than the one in C
         with suppress(RecursionError):
             return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
@@ -54,8 +54,9 @@ def json_text(value: Any, *, ensure_ascii: bool = True) -> str:
 def messages_of(transcript: Any) -> list[Message] | None:
     """Return the messages of a transcript; `None` if it is no list of messages.
 
-    A message is a mapping with a `role`. Its `content` is a text or a list of parts, of which those
-    with a `text` are shown one below the other, as the interfaces of model providers have it.
+    A message is a mapping with a `role`. Its `content` is a text or a list of parts, of
+    which those with a `text` are shown one below the other, as the interfaces of model
+    providers have it.
     """
     if not isinstance(transcript, list) or not transcript:
         return None
@@ -160,11 +161,12 @@ class PageRun(TypedDict):
 def page_runs(
     benches: Iterable[Mapping[str, Any]], storage: Path
 ) -> dict[str, PageRun]:
-    """Return what a page shows of the runs that a report is of, by run id as the report has it.
+    """Return what a page shows of the runs of a report, by the ids that it has.
 
     Args:
         benches: The field `bench` of a report.
-        storage: Where runs are kept. Runs that are not there or can't be read are left out.
+        storage: Where runs are kept. Runs that are not there or can't be read are left
+            out.
     """
     pages = {}
     for bench in benches:
@@ -184,7 +186,7 @@ def page_runs(
 
 
 def page_run(run: KeptRun) -> PageRun:
-    """Return what a page shows of a run, which may have been read without its outputs."""
+    """Return what a page shows of a run; its outputs are read here."""
     states = {"failed", "lost"}
     if len(run.cases) <= SMALL_RUN:
         states.add("passed")
@@ -278,8 +280,8 @@ Row = dict[str, Any]
 def rows_of(run: KeptRun) -> list[Row]:
     """Return the rows of a run, in the order of its cases and their calls.
 
-    All rows have the same fields in the same order. A case without a call that ended has one row
-    without an `attempt`.
+    All rows have the same fields in the same order. A case without a call that ended
+    has one row without an `attempt`.
     """
     rows: list[Row] = []
     # The cases to run come first.

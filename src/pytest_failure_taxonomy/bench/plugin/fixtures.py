@@ -42,7 +42,7 @@ T = TypeVar("T")
 def _in_background(
     method: Callable[Concatenate[Bench, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Bench, P], T]:
-    """Return a method that runs another one on the loop of the systems, and waits for it."""
+    """Return a method that runs another one on the systems' loop, and waits."""
 
     @wraps(method)
     def call(self: Bench, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -70,18 +70,20 @@ class Bench:
         rubric_runner: RubricRunner | None = None,
         gate: bool = True,
     ) -> BenchRunReport:
-        """Run a task class and return its report, which is also added to the failure report.
+        """Run a task class; return its report, which the failure report has, too.
 
         The system is called on the event loop of the caller.
 
         Args:
-            task_class: Its name in `bench_root`, its path, or a task class that is already loaded.
+            task_class: Its name in `bench_root`, its path, or a task class that is
+                already loaded.
             system_under_test: A plain or an async callable that takes a `BenchCase`.
-            case_ids: Run only these cases; an id of the file stands for all its repetitions.
+            case_ids: Run only these cases; an id of the file stands for all its
+                repetitions.
             rubric_runner: Grades instead of the task class's own `rubric.py`.
-            gate: Whether to evaluate the gate of the task class, which may fail the pytest run, as
-                cases without a score do. `False` is for a system that is meant to be bad; the
-                report's `gate` is then `None`.
+            gate: Whether to evaluate the gate of the task class, which may fail the
+                pytest run, as cases without a score do. `False` is for a system that is
+                meant to be bad; the report's `gate` is then `None`.
 
         Raises:
             BenchError: There is no such task class or case, or it can't be used.
@@ -109,18 +111,20 @@ class Bench:
         return report
 
     run_sync = _in_background(run)
-    """Like `run`, for a plain test; the system is called on an event loop in the background."""
+    """Like `run`, for a plain test; the system is called on an event loop in the
+    background."""
 
     def score(self, output: object, *, cost_usd: float = 0.0) -> BenchScore:
         """Grade the output of the test's own case; call it once.
 
-        The score counts for the task class. If the score is not passed, the test fails when it
-        ends, whatever it asserts.
+        The score counts for the task class. If the score is not passed, the test fails
+        when it ends, whatever it asserts.
 
         Args:
             output: Anything that JSON can represent.
-            cost_usd: What the output cost, in US dollars. The score's `cost_usd` is the sum of this
-                and the rubric's, which is for the cost of grading: give each amount once.
+            cost_usd: What the output cost, in US dollars. The score's `cost_usd` is the
+                sum of this and the rubric's, which is for the cost of grading: give
+                each amount once.
 
         Raises:
             BenchError: The test has no case of its own.
@@ -154,7 +158,7 @@ class Bench:
 
 
 class BenchRubric:
-    """The rubrics of a task class, run in this process: the test sees what they raise."""
+    """The rubrics of a task class in this process: a test sees what they raise."""
 
     def __init__(self, task_class: TaskClass, only: str | None = None) -> None:
         if not task_class.rubrics:
@@ -169,7 +173,7 @@ class BenchRubric:
         }
 
     def named(self, name: str) -> BenchRubric:
-        """Return one of several rubrics: the file `rubrics/NAME.py`, or `rubric` for `rubric.py`.
+        """Return one rubric: NAME of `rubrics/NAME.py`, or `rubric` for `rubric.py`.
 
         Raises:
             BenchError: There is no such rubric.
@@ -217,7 +221,7 @@ class BenchRubric:
 
 
 def task_class_of(request: pytest.FixtureRequest, classes: TaskClasses) -> TaskClass:
-    """Return the task class of a test: the one its mark names, or in whose folder the test is.
+    """Return the task class that a test's mark names, or whose folder has the test.
 
     Raises:
         BenchError: The test belongs to no task class.
@@ -237,7 +241,7 @@ def task_class_of(request: pytest.FixtureRequest, classes: TaskClasses) -> TaskC
 def _chosen(
     task_class: TaskClass, case_ids: Sequence[str] | None
 ) -> tuple[BenchCase, ...]:
-    """Return the cases with these ids; the id in a file stands for all its repetitions."""
+    """Return the cases with these ids; a file's id stands for all repetitions."""
     if case_ids is None:
         return task_class.cases
     by_id: dict[str, list[BenchCase]] = {}

@@ -1,4 +1,4 @@
-"""The task classes of one pytest process, and the settings that its options give them."""
+"""The task classes of one pytest process, with the settings of its options."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 from pytest_failure_taxonomy.taxonomy import packaged_table
 
 _UNITS_PER_WORKER: Final = 4
-"""Enough that a worker with fast cases can take over some from a worker with slow ones."""
+"""Enough that a worker with fast cases can take over some from a worker with slow
+ones."""
 _ROUNDS_PER_UNIT: Final = 2
-"""A unit has at least this many times the cases that run at once: its end leaves slots idle."""
+"""A unit has at least this many times the cases that run at once: its end leaves slots
+idle."""
 
 _OF_CLASS: Final = [option for option in BENCH_OPTIONS.values() if option.is_of_class]
 _T = TypeVar("_T")
@@ -57,15 +59,18 @@ class TaskClasses:
         self._by_file: dict[Path, dict[Path | None, list[BenchCase]]] = {}
         self._shards: dict[str, tuple[RunShard, frozenset[str]]] = {}
         self.backend = backend_address(config)
-        """The address of the cluster on which systems are called; `None`: they are called here."""
+        """The address of the cluster on which systems are called; `None`: they are
+        called here."""
         self.shard = chosen_shard(config)
-        """Which part of each class to run, from 1, and of how many; `None`: all of it."""
+        """Which part of each class to run, from 1, and of how many; `None`: all of
+        it."""
 
     def load(self, folder: Path) -> TaskClass:
         """Return the task class in a folder.
 
         Raises:
-            BenchError: The task class can't be used; the message has a line for each problem.
+            BenchError: The task class can't be used; the message has a line for each
+                problem.
         """
         if folder not in self._loaded:
             try:
@@ -96,7 +101,8 @@ class TaskClasses:
         """Return the task class that a mark or a test names.
 
         Args:
-            name: The name of a folder in `bench_root`, or a path relative to the root directory.
+            name: The name of a folder in `bench_root`, or a path relative to the root
+                directory.
 
         Raises:
             BenchError: There is no such task class, or it can't be used.
@@ -113,7 +119,7 @@ class TaskClasses:
         )
 
     def settings(self, task_class: TaskClass) -> BenchSettings:
-        """Return the settings of a task class with the options and ini values applied."""
+        """Return the settings of a task class with options and ini values applied."""
         key = str(task_class.folder or task_class.name)
         if key not in self._settings:
             own, config = task_class.settings, self._config
@@ -135,7 +141,7 @@ class TaskClasses:
         return self._settings[key]
 
     def ids_of_shard(self, task_class: TaskClass) -> frozenset[str] | None:
-        """Return the ids of the cases that belong to the chosen shard; `None`: all do."""
+        """Return the ids of the cases of the chosen shard; `None`: all are."""
         found = self._shard_of(task_class)
         return None if found is None else found[1]
 
@@ -174,12 +180,14 @@ class TaskClasses:
     def units(
         self, cases: Iterable[tuple[Path, str, str]], workers: int
     ) -> Iterator[tuple[Path, str, list[str]]]:
-        """Split the selected cases of each class and system into units, each for one worker.
+        """Split the cases of each class and system into units, each for one worker.
 
-        The controller and the workers of xdist compute this independently and must agree.
+        The controller and the workers of xdist compute this independently and must
+        agree.
 
         Args:
-            cases: Each with the folder of its class, the label of its system and its node id.
+            cases: Each with the folder of its class, the label of its system and its
+                node id.
             workers: The number of workers; 0 without xdist.
         """
         for folder, system, nodeids in by_system(cases):
@@ -188,19 +196,21 @@ class TaskClasses:
                 yield folder, system, unit
 
     def open_rubric(self, task_class: TaskClass) -> IsolatedRubric | CombinedRubrics:
-        """Return the isolated rubrics of a task class as one, which the caller has to close.
+        """Return the isolated rubrics of a class as one; the caller closes it.
 
         Raises:
-            BenchError: The task class has no rubric of its own, or lacks a variable that it needs.
+            BenchError: The task class has no rubric of its own, or lacks a variable
+                that it needs.
         """
         self.check_variables(task_class)
         return open_rubrics(task_class, self.settings(task_class))
 
     def check_variables(self, task_class: TaskClass) -> None:
-        """Refuse a task class whose rubrics need environment variables that are not set.
+        """Refuse a task class whose rubrics need variables that are not set.
 
         Raises:
-            BenchError: One is not set, or empty, as a secret that a CI job doesn't have.
+            BenchError: One is not set, or empty, as a secret that a CI job doesn't
+                have.
         """
         folder = task_class.folder
         check_variables(
@@ -211,8 +221,8 @@ class TaskClasses:
     def repetitions(self, argument: str) -> list[str]:
         """Return the node ids that an argument of the command line stands for.
 
-        With `repeat: 3`, `cases/a.yaml::empty` is no item: it stands for `empty#1` to `empty#3`,
-        and `empty[small]` for `empty#1[small]` to `empty#3[small]`.
+        With `repeat: 3`, `cases/a.yaml::empty` is no item: it stands for `empty#1` to
+        `empty#3`, and `empty[small]` for `empty#1[small]` to `empty#3[small]`.
         """
         file, _, name = argument.partition("::")
         case_id, bracket, label = name.partition("[")
@@ -264,12 +274,12 @@ def by_system(
 ) -> list[tuple[Path, str, list[_T]]]:
     """Group cases by class and system, in their order.
 
-    Where another system comes in between, a new group begins: pytest then ends the fixture of the
-    first system, and creates it anew for the cases after that.
+    Where another system comes in between, a new group begins: pytest then ends the
+    fixture of the first system, and creates it anew for the cases after that.
 
     Args:
-        cases: Each with the folder of its class and the label of its system, which is empty for a
-            single one.
+        cases: Each with the folder of its class and the label of its system, which is
+            empty for a single one.
     """
     groups: list[tuple[Path, str, list[_T]]] = []
     current: dict[tuple[Path, str], list[_T]] = {}
@@ -295,8 +305,8 @@ def split_cases(
 ) -> list[list[str]]:
     """Split the cases of one task class into units of consecutive cases.
 
-    There are no more units than `concurrency` if that is less than the number of workers, so that
-    no more cases than that run at a time.
+    There are no more units than `concurrency` if that is less than the number of
+    workers, so that no more cases than that run at a time.
 
     Args:
         nodeids: The selected cases in pytest's order.
@@ -324,7 +334,8 @@ def check_options(config: pytest.Config) -> None:
     """Refuse values that no task class could have, before anything is collected.
 
     Raises:
-        pytest.UsageError: A value can't be used; the message has a line for each problem.
+        pytest.UsageError: A value can't be used; the message has a line for each
+            problem.
     """
     problems = []
     for option in _OF_CLASS:
@@ -347,7 +358,7 @@ def check_options(config: pytest.Config) -> None:
 
 
 def backend_address(config: pytest.Config) -> str | None:
-    """Return the address of the cluster on which systems are to be called, if there is one.
+    """Return the address of the cluster on which systems are called, if there is one.
 
     Raises:
         BenchError: The option or the ini value can't be used.
@@ -368,7 +379,7 @@ def backend_address(config: pytest.Config) -> str | None:
 
 
 def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
-    """Return which part of each task class is to run, from 1, and of how many; `None`: all.
+    """Return which part of each class to run, from 1, and of how many; `None`: all.
 
     Raises:
         BenchError: The option or the ini value can't be used.

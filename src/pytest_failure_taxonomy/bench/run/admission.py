@@ -1,9 +1,10 @@
-"""Whether another case may start: not above a cap on what it spends, nor if all fail for one cause.
+"""Whether another case may start: by the cost cap, and unless all fail for one cause.
 
-Several processes may work on one run together. What they have started and spent stands in the run's
-file. Each process reads there what the others have done, and writes there that it starts a case,
-while it holds the file's lock. So the caps and the stop after one cause hold for the whole run:
-over xdist's workers, over those that crashed, and when another pytest continues the run.
+Several processes may work on one run together. What they have started and spent stands
+in the run's file. Each process reads there what the others have done, and writes there
+that it starts a case, while it holds the file's lock. So the caps and the stop after
+one cause hold for the whole run: over xdist's workers, over those that crashed, and
+when another pytest continues the run.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ class _InFlight:
 class Admission:
     """Decides about each case of a run before its system is called, which costs money.
 
-    A case in flight reserves what it may cost: its own `max_cost_usd`, or else the mean cost of the
-    cases that are done. The cap is reached once more was spent than it allows. Until then a case
-    that would exceed it together with those in flight waits for them. So no more is spent above the
-    cap than the cases cost that are in flight when it is reached.
+    A case in flight reserves what it may cost: its own `max_cost_usd`, or else the mean
+    cost of the cases that are done. The cap is reached once more was spent than it
+    allows. Until then a case that would exceed it together with those in flight waits
+    for them. So no more is spent above the cap than the cases cost that are in flight
+    when it is reached.
     """
 
     def __init__(self, plan: RunPlan, run: RunFile | None = None) -> None:
@@ -59,8 +61,8 @@ class Admission:
 
         Args:
             plan: The limits; its cap is that of the whole run.
-            run: The file by which the processes of the run know of each other; `None`: there is
-                none, and what is decided here is all there is.
+            run: The file by which the processes of the run know of each other; `None`:
+                there is none, and what is decided here is all there is.
         """
         self._cap = None if plan.max_cost_usd is None else exact(plan.max_cost_usd)
         self._stop_after = plan.stop_after_same_failure
@@ -73,7 +75,8 @@ class Admission:
         self.stop_reason = ""
         """Why no more cases are started; empty as long as they are."""
         self.stop_cause = ""
-        """The fingerprint of the cause that many in a row failed with, if that is why."""
+        """The fingerprint of the cause that many in a row failed with, if that is
+        why."""
         self._spent = Decimal(0)
         self._done = 0
         self._in_flight: dict[str, _InFlight] = {}
@@ -119,7 +122,7 @@ class Admission:
 
     @property
     def _counts_itself(self) -> bool:
-        """Whether nothing that this process starts and spends comes back from a file."""
+        """Whether no file tells this process what it has started and spent."""
         return self._run is None or self._run.problem != ""
 
     def _decide(self, case: BenchCase) -> Admitted:
@@ -143,7 +146,7 @@ class Admission:
         return "stop"
 
     def _claim(self, flight: _InFlight) -> Decimal:
-        """Return the cost that a case in flight has reserved, or its own if that is more."""
+        """Return what a case in flight has reserved, or has spent if that is more."""
         bound = flight.bound
         if bound is None:
             bound = self._spent / self._done if self._done else Decimal(0)
@@ -159,7 +162,7 @@ class Admission:
         self._in_flight[case_id] = _InFlight(bound, attempt, process_id)
 
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
-        """Count what a call of a case's system has just spent; any thread may call this.
+        """Count what a call of a system has just spent; any thread may call this.
 
         With a file that can be written, the amount comes back from there.
         """
@@ -177,7 +180,7 @@ class Admission:
             self._spent += exact(cost_usd)
 
     def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
-        """Count a case as done; with a file that can be written, it comes back from there.
+        """Count a case as done; if a file can be written, it comes back from there.
 
         Args:
             case_id: The case.
@@ -239,5 +242,5 @@ class Admission:
 
 
 def exact(amount: float) -> Decimal:
-    """Return an amount as a decimal number, so that three times 0.1 does not exceed 0.3."""
+    """Return an amount as a decimal: three times 0.1 must not exceed 0.3."""
     return Decimal(repr(amount))
