@@ -150,7 +150,6 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
     """Yield every test that is known, each once: those that ran in the order of their start."""
     running = {test["nodeid"]: test for test in report["in_flight"]}
     outcomes = packaged_table("outcomes")
-    retries = _retries_of_flaky(report)
     causes = causes_by_failure(report)
     seen: set[str] = set()
     for run, failures in tests_of(report):
@@ -180,7 +179,7 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
             test |= _unfinished(running[nodeid], causes.get(nodeid))
         again = 0
         if run["outcome"] == "flaky":
-            test["flaky"], again = True, retries or 0
+            test["flaky"] = True  # how often it was run again isn't known
         elif failures:
             test |= _failed(failures, causes.get(id(failures[0])))
             of_phases = [
@@ -255,21 +254,6 @@ def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObjec
         "threadId": first["worker"] or None,
     }
     return _known(more)
-
-
-def _retries_of_flaky(report: JSONObject) -> int | None:
-    """Return how often each flaky test was run again, where the counts leave but one answer."""
-    tried_least_first = sorted(
-        report["failures"], key=lambda failure: int(failure["attempts"])
-    )
-    of_failed = {
-        failure["nodeid"]: failure["attempts"] - 1 for failure in tried_least_first
-    }
-    left: int = report["summary"]["rerun"] - sum(of_failed.values())
-    flaky: int = report["summary"]["flaky"]
-    if report["limits"]["failures_omitted"] or left < flaky or not flaky:
-        return None
-    return left if flaky == 1 else 1 if left == flaky else None
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -1,45 +1,39 @@
 """Make a report of CTRF, the Common Test Report Format, as many test tools write it.
 
-CTRF knows tests alone. Where this package has written the file, its `extra` also has what failed
-outside of any test, and that is read again.
+CTRF knows only tests. `extra`, in which each tool writes what it likes, isn't read.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pytest_failure_taxonomy.documents.content import (
-    MAX_WORD,
-    refusal,
-)
+from pytest_failure_taxonomy.documents.content import MAX_WORD, refusal
 from pytest_failure_taxonomy.logs import foreign
-from pytest_failure_taxonomy.logs.foreign import (
-    count_at,
-    line_at,
-    number_at,
-    text_at,
-)
-from pytest_failure_taxonomy.report.build import OWN_NAME, object_at, objects_at
+from pytest_failure_taxonomy.logs.foreign import ForeignObject
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 from pytest_failure_taxonomy.text import safe_text
 
 NEWEST_VERSION: Final = 1
-"""The newest major version of CTRF that is known: 0.0.0 is the schema's, 1.0.0 some writers'."""
+"""The newest known major version: 0.0.0 is the schema's, 1.0.0 that of some writers."""
 NOTE: Final = (
-    "made of a CTRF file: pytest's exit code, errors outside of tests, a death and what was "
-    "running then are not in it"
+    "made of a CTRF file: pytest's exit code, errors outside of tests, a death and "
+    "what was running then are not in it"
 )
 
 _RIGHT: Final = "give a CTRF file, a JSON object with `reportFormat` and `results`"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.[0-9]{1,6}\.[0-9]{1,6}")
 _RAW: Final[Mapping[str, ev.TestOutcome]] = {
-    **foreign.OUTCOMES,
-    "in_flight": "in_flight",
+    "passed": "passed",
+    "failed": "failed",
+    "error": "error",
+    "skipped": "skipped",
+    "xfailed": "xfailed",
+    "xpassed": "xpassed",
     "setup_failed": "error",
     "teardown_failed": "error",
     "call_failed": "failed",
@@ -52,13 +46,8 @@ _OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
     "pending": "skipped",
     "other": "skipped",
 }
-_ORIGINS: Final[Mapping[str, ev.ErrorOrigin]] = {
-    "internal.error": "internal",
-    "usage.error": "usage",
-    "conftest.error": "conftest",
-    "plugin.error": "plugin",
-}
-_TOLD_APART_BY: Final = (
+_FAILED: Final = ("failed", "error")
+_DISTINCTIVE: Final = (
     "id",
     "testId",
     "executionId",
@@ -71,224 +60,150 @@ _TOLD_APART_BY: Final = (
 
 
 def read_run(path: Path) -> foreign.ForeignRun:
-    """Return what a CTRF file tells; a `ReportError` if it is none, or a newer one."""
+    """Return the run in a CTRF file.
+
+    Raises:
+        ReportError: it is no CTRF file, or one of a newer version.
+    """
     content, document = foreign.read_document(path, _RIGHT)
-    results = object_at(document, "results")
+    results = document.child("results")
     _check(document, results, path, content)
-    tests = objects_at(results, "tests")
-    foreign.refuse_duplicates(map(_identity, tests), path)
-    tool = object_at(results, "tool")
-    is_pytest = text_at(tool, "name") == "pytest"
-    version = (text_at(tool, "version") or "unknown") if is_pytest else "unknown"
-    summary, own = (
-        object_at(results, "summary"),
-        object_at(object_at(results, "extra"), OWN_NAME),
+    entries = results.children("tests")
+    foreign.refuse_duplicates(map(_identity, entries), path)
+    summary = results.child("summary")
+    start = _seconds(summary, "start")
+    stop = _seconds(summary, "stop")
+    duration = None
+    if start is not None and stop is not None:
+        duration = max(0.0, stop - start)
+    tests = [_test(entry, start) for entry in entries]
+    end = ev.ProcessExit(
+        code=foreign.exit_code_of(tests, ()),
+        source="none",
     )
-    start, stop = number_at(summary, "start"), number_at(summary, "stop")
+    rerun = sum(map(_retries, entries))
     return foreign.ForeignRun(
-        evidence=_evidence(tests, own, start),
+        evidence=foreign.evidence_of_tests(end, tests, rerun=rerun),
         content=content,
-        environment={"pytest": version},
-        started_at=foreign.time_from(None if start is None else start / 1000, path),
-        duration_seconds=None
-        if start is None or stop is None
-        else max(0.0, (stop - start) / 1000),
-        notes=() if object_at(own, "exit") else (NOTE,),
+        pytest_version=_pytest_version(results.child("tool")),
+        started_at=foreign.time_from(start, path),
+        duration_seconds=duration,
+        notes=(NOTE,),
     )
 
 
 def _check(
-    document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes
+    document: ForeignObject, results: ForeignObject, path: Path, content: bytes
 ) -> None:
-    if document.get("reportFormat", "CTRF") != "CTRF" or not isinstance(
-        results.get("tests"), list
-    ):
-        right = (
-            _RIGHT
-            if "reportFormat" in document
-            else foreign.hint_for(content) or _RIGHT
-        )
+    is_named = "reportFormat" in document
+    is_other = is_named and document.field("reportFormat") != "CTRF"
+    if is_other or not isinstance(results.field("tests"), list):
+        right = _RIGHT
+        if not is_named:
+            right = foreign.hint_for(content) or _RIGHT
         raise refusal(path, "it is no CTRF: it has no `results.tests`", right)
-    said = text_at(document, "specVersion")
-    version = _VERSION.match(said)
-    if version is not None and int(version[1]) > NEWEST_VERSION:
-        what = f"CTRF {safe_text(said, MAX_WORD)} is newer than this program reads"
-        raise refusal(
-            path, f"{what} ({NEWEST_VERSION})", "upgrade pytest-failure-taxonomy"
+    version = document.text("specVersion")
+    match = _VERSION.match(version)
+    if match is not None and int(match[1]) > NEWEST_VERSION:
+        what = (
+            f"CTRF {safe_text(version, MAX_WORD)} is newer than this program reads "
+            f"({NEWEST_VERSION})"
         )
-    for number, test in enumerate(results["tests"]):
-        if not isinstance(test, dict) or text_at(test, "status") not in _OUTCOMES:
+        raise refusal(path, what, "upgrade pytest-failure-taxonomy")
+    for number, item in enumerate(results.items("tests")):
+        status = ForeignObject(item).text("status")
+        if status not in _OUTCOMES:
             what = f"results.tests[{number}] has no `status` that CTRF knows"
-            raise refusal(path, what, f"give one of {', '.join(_OUTCOMES)}")
+            known = ", ".join(_OUTCOMES)
+            raise refusal(path, what, f"give one of {known}")
 
 
-def _identity(test: dict[str, Any]) -> str:
+def _pytest_version(tool: ForeignObject) -> str:
+    if tool.text("name") != "pytest":
+        return "unknown"
+    return tool.text("version") or "unknown"
+
+
+def _seconds(holder: ForeignObject, name: str) -> float | None:
+    milliseconds = holder.number(name)
+    if milliseconds is None:
+        return None
+    return milliseconds / 1000
+
+
+def _identity(entry: ForeignObject) -> str:
     """Return what tells a test from all others, its name first."""
-    others = {name: test[name] for name in _TOLD_APART_BY if name in test}
-    return "\n".join(
-        [_nodeid(test), *([json.dumps(others, sort_keys=True)] if others else [])]
-    )
+    fields = {name: entry.field(name) for name in _DISTINCTIVE if name in entry}
+    words = json.dumps(fields, sort_keys=True)
+    return f"{_nodeid(entry)}\n{words}"
 
 
-def _evidence(
-    listed: list[dict[str, Any]], own: dict[str, Any], start: float | None
-) -> ev.RunEvidence:
-    """Return the evidence of the tests, and of what this package has kept besides."""
-    ran = [test for test in listed if text_at(test, "rawStatus") != "not_run"]
-    tests: list[foreign.Attempted] = []
-    bare = 0
-    for test in ran:
-        run, failures = _test(test, start)
-        # Of many failures a report describes the first thousand; the others have names alone.
-        is_bare = bool(own and failures) and not any(
-            each.message or each.text for each in _failed(test)
-        )
-        bare += is_bare
-        tests.append((run, () if is_bare else failures))
-    collectors = [
-        foreign.collection_failure_of(
-            text_at(error, "nodeid"),
-            text_at(error, "traceback") or text_at(error, "message"),
-        )
-        for error in objects_at(own, "collection_errors")
-    ]
-    end = object_at(own, "exit")
-    kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
-    code = end.get("code") if end else foreign.exit_code_of(tests, collectors)
-    return foreign.evidence_of_tests(
-        ev.ProcessExit(
-            code=code if type(code) is int else None,
-            signal=text_at(end, "signal") or None,
-            source=text_at(end, "source") or "none",
-        ),
-        tests,
-        collectors,
-        finished=not end
-        or not any(
-            kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds
-        ),
-        errors=tuple(
-            ev.RunError(
-                origin=_ORIGINS.get(text_at(error, "kind"), "internal"),
-                message=text_at(error, "message"),
-                traceback=text_at(error, "traceback") or None,
-            )
-            for error in objects_at(own, "internal_errors")
-        ),
-        in_flight=tuple(
-            _in_flight(test) for test in ran if _outcome(test) == "in_flight"
-        ),
-        not_run=[
-            text_at(test, "name")
-            for test in listed
-            if text_at(test, "rawStatus") == "not_run"
-        ],
-        counted={"rerun": sum(map(_retries, ran))},
-        unrecorded=ev.Unrecorded(failures=bare),
-    )
+def _path(entry: ForeignObject) -> str:
+    return entry.text("filePath").replace("\\", "/")
 
 
-def _nodeid(test: dict[str, Any]) -> str:
-    """Return a name that is a node id already, or one that is made of all that tells of the place.
+def _nodeid(entry: ForeignObject) -> str:
+    """Return a node id: the name, or one that is made of file, suites and title.
 
-    pytest's writers give node ids as names; those of other tools give a title and the suites.
+    pytest's writers give node ids as names; those of other tools give titles.
     """
-    name, path = text_at(test, "name"), text_at(test, "filePath").replace("\\", "/")
+    name = entry.text("name")
+    path = _path(entry)
     if "::" in name or name == path:
         return name
-    suites = test.get("suite")
-    parts = (
-        [suites]
-        if isinstance(suites, str)
-        else suites
-        if isinstance(suites, list)
-        else []
-    )
-    between = [
-        each for each in parts if isinstance(each, str) and each not in (path, "")
-    ]
-    return "::".join([*([path] if path else []), *between, name])
+    suites = entry.texts("suite") or [entry.text("suite")]
+    holders = [suite for suite in suites if suite not in (path, "")]
+    if path:
+        holders.insert(0, path)
+    return "::".join([*holders, name])
 
 
-def _outcome(test: dict[str, Any]) -> ev.TestOutcome:
-    status = text_at(test, "status")
-    outcome = _RAW.get(text_at(test, "rawStatus"), _OUTCOMES[status])
-    is_again = test.get("flaky") is True or _retries(test) > 0
-    if status == "passed" and is_again:
+def _outcome(entry: ForeignObject) -> ev.TestOutcome:
+    status = entry.text("status")
+    is_flaky = entry.boolean("flaky") or _retries(entry)
+    if status == "passed" and is_flaky:
         return "flaky"
-    if outcome == "in_flight" or (status == "failed") == (
-        outcome in ("failed", "error")
-    ):
-        return outcome
-    return _OUTCOMES[
-        status
-    ]  # two writers have contradicted each other: the format's word counts
+    raw_status = entry.text("rawStatus")
+    outcome = _RAW.get(raw_status, _OUTCOMES[status])
+    # Where a writer's own word contradicts the format's, that of the format counts.
+    if (outcome in _FAILED) != (status == "failed"):
+        return _OUTCOMES[status]
+    return outcome
 
 
-def _retries(test: dict[str, Any]) -> int:
-    """Return how often a test was tried again: `retries`, which is the number of `retryAttempts`.
-
-    We list no more than a hundred; `extra` has the true number then.
-    """
-    own = object_at(object_at(test, "extra"), OWN_NAME)
-    listed = len(objects_at(test, "retryAttempts"))
-    return count_at(own, "retries") or count_at(test, "retries") or listed
+def _retries(entry: ForeignObject) -> int:
+    """Return how often a test was tried again."""
+    retries = entry.count("retries")
+    return retries or len(entry.children("retryAttempts"))
 
 
-def _test(test: dict[str, Any], start: float | None) -> foreign.Attempted:
-    began, lasted = number_at(test, "start"), number_at(test, "duration")
-    outcome = _outcome(test)
+def _test(entry: ForeignObject, run_start: float | None) -> foreign.Attempted:
+    start = _seconds(entry, "start")
+    since = None
+    if start is not None and run_start is not None:
+        since = max(0.0, start - run_start)
     run = ev.TestRun(
-        nodeid=_nodeid(test),
-        outcome=outcome,
-        start_seconds=None
-        if began is None or start is None
-        else max(0.0, (began - start) / 1000),
-        duration_seconds=None if lasted is None else lasted / 1000,
-        worker=text_at(test, "threadId") or None,
+        nodeid=_nodeid(entry),
+        outcome=_outcome(entry),
+        start_seconds=since,
+        duration_seconds=_seconds(entry, "duration"),
+        worker=entry.text("threadId") or None,
     )
     return foreign.attempted(
         run,
-        _failed(test) if outcome in ("failed", "error") else (),
-        path=text_at(test, "filePath").replace("\\", "/") or None,
-        line=line_at(test, "line"),
-        attempts=1 + _retries(test),
+        [_failure(entry)] if run.outcome in _FAILED else (),
+        path=_path(entry) or None,
+        line=entry.line("line"),
+        attempts=1 + _retries(entry),
     )
 
 
-def _failed(test: dict[str, Any]) -> Iterator[foreign.Failed]:
-    """Yield what failed of a test: the one that CTRF has room for, or all that we have kept."""
-    own = objects_at(object_at(object_at(test, "extra"), OWN_NAME), "failures")
-    for failure in own:
-        raised = object_at(failure, "exception")
-        name, module, said = (
-            text_at(raised, each) for each in ("type", "module", "message")
-        )
-        dotted = name if module in ("", "builtins") else f"{module}.{name}"
-        text = text_at(failure, "traceback")
-        message = (
-            (f"{dotted}: {said}" if said else dotted) if name else telling_line(text)
-        )
-        phase = foreign.PHASES.get(text_at(failure, "phase"), "call")
-        crashed = text_at(failure, "kind") == "worker.crashed"
-        yield foreign.Failed(phase, message, text, crashed=crashed)
-    if not own:
-        raw, text = text_at(test, "rawStatus"), text_at(test, "trace")
-        phase = foreign.PHASES.get(
-            raw.removesuffix("_failed"), "setup" if raw == "error" else "call"
-        )
-        yield foreign.Failed(
-            phase, text_at(test, "message") or telling_line(text), text
-        )
-
-
-def _in_flight(test: dict[str, Any]) -> ev.InFlightTest:
-    own = object_at(object_at(object_at(test, "extra"), OWN_NAME), "in_flight")
-    return ev.InFlightTest(
-        nodeid=_nodeid(test),
-        phase=foreign.PHASES.get(text_at(own, "phase"), "call"),
-        elapsed_seconds=number_at(own, "elapsed_seconds"),
-        worker=text_at(own, "worker") or None,
-        output=text_at(own, "output") or None,
-        stack=text_at(own, "stack") or None,
-    )
+def _failure(entry: ForeignObject) -> foreign.Failed:
+    """Return what failed; CTRF has room for one failure of a test."""
+    raw_status = entry.text("rawStatus").removesuffix("_failed")
+    phase = foreign.PHASES.get(raw_status, "call")
+    if raw_status == "error":
+        phase = "setup"
+    trace = entry.text("trace")
+    message = entry.text("message") or telling_line(trace)
+    return foreign.Failed(phase, message, trace)

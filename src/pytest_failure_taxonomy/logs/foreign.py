@@ -1,8 +1,8 @@
-"""What the files of other programs tell of a run, and the report that can be made of that.
+"""Make a report of what another program's file says of a run.
 
-Each reader, such as `junit.py`, turns its file into evidence; what that means is said by the same
-judge as for a run of our own. None of these files knows what a process died of, so that
-such a report is `reconstructed`; its notes say what else can't be known.
+Each reader, such as `junit.py`, turns its file into evidence, and the judge of our own
+runs decides what that means. None of these files knows what a process died of, so such a
+report is `reconstructed`; its notes say what else can't be known.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import builtins
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.documents.content import (
@@ -39,8 +38,8 @@ MAX_TRACEBACK: Final = 32_000
 OWN_SCHEMA: Final = "urn:pytest-failure-taxonomy:"
 _EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:: |\Z)")
 _PLACE: Final = re.compile(r"^(?!E |> )(\S.*?):([0-9]{1,7}): ", re.MULTILINE)
-_MOST_SECONDS: Final = 1e9
-_MOST_LINES: Final = 10**7
+_MAX_SECONDS: Final = 1e9
+MAX_LINES: Final = 10**7
 _SUM_OF_SUBTESTS: Final = re.compile(r"contains [0-9]+ failed subtest")
 
 
@@ -49,36 +48,102 @@ PHASES: Final[Mapping[str, ev.Phase]] = {
     "call": "call",
     "teardown": "teardown",
 }
-OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
-    "passed": "passed",
-    "failed": "failed",
-    "error": "error",
-    "skipped": "skipped",
-    "xfailed": "xfailed",
-    "xpassed": "xpassed",
+_HINTS: Final[Mapping[bytes, str]] = {
+    OWN_SCHEMA.encode(): (
+        "it looks like a report of this program; give --to FORMAT for that"
+    ),
+    b'"$report_type"': (
+        "it looks like a file of pytest-reportlog; give --from reportlog"
+    ),
+    b'"reportFormat"': "it looks like CTRF; give --from ctrf",
 }
-"""Words of pytest's that all its plugins use as they are."""
-_COUNTED_ALONE: Final[tuple[ev.TestOutcome, ...]] = (
-    "skipped",
-    "xfailed",
-    "xpassed",
-    "flaky",
-)
-"""Outcomes that are counted under their own name, each test once."""
+"""What to do with a file of another format, by a text that such files have."""
+
+Scalar = str | int | float | bool | None
+
+
+class ForeignObject:
+    """A JSON object that anybody may have written: a field may be missing or of any type.
+
+    No other code looks at its fields. A field of a wrong type counts as a missing one.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, parsed: object = None) -> None:
+        """Take what was parsed; anything but an object counts as an empty one."""
+        self._fields: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._fields)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def field(self, name: str) -> object:
+        """Return a field as it is, None if it is missing."""
+        return self._fields.get(name)
+
+    def text(self, name: str) -> str:
+        """Return a text, else an empty one."""
+        field = self._fields.get(name)
+        return field if isinstance(field, str) else ""
+
+    def boolean(self, name: str) -> bool | None:
+        """Return true or false, else None."""
+        field = self._fields.get(name)
+        return field if isinstance(field, bool) else None
+
+    def number(self, name: str) -> float | None:
+        """Return a number that can be a time or a duration, in (milli)seconds."""
+        field = self._fields.get(name)
+        if isinstance(field, bool) or not isinstance(field, int | float):
+            return None
+        return float(field) if 0 <= field < _MAX_SECONDS * 1000 else None
+
+    def count(self, name: str) -> int:
+        """Return a count, else 0."""
+        number = self.number(name) or 0
+        return int(number) if number < _MAX_SECONDS else 0
+
+    def line(self, name: str) -> int | None:
+        """Return a line of a file, counted from 1."""
+        line = self._fields.get(name)
+        return line if type(line) is int and 1 <= line < MAX_LINES else None
+
+    def child(self, name: str) -> ForeignObject:
+        """Return an object, else an empty one."""
+        return ForeignObject(self._fields.get(name))
+
+    def items(self, name: str) -> list[object]:
+        """Return a list as it is, else an empty one."""
+        field = self._fields.get(name)
+        return field if isinstance(field, list) else []
+
+    def children(self, name: str) -> list[ForeignObject]:
+        """Return the objects in a list."""
+        items = self.items(name)
+        return [ForeignObject(item) for item in items if isinstance(item, dict)]
+
+    def texts(self, name: str) -> list[str]:
+        """Return the texts in a list."""
+        return [item for item in self.items(name) if isinstance(item, str)]
 
 
 @value
 class ForeignRun:
-    """All that a file tells of one run."""
+    """All that a file says of one run."""
 
     evidence: ev.RunEvidence
     content: bytes
-    """The file itself, or what else tells it from all other runs: its digest is the run's id."""
+    """What tells the run from all others, such as the file: its digest is the run's id."""
     started_at: datetime
     duration_seconds: float | None = None
-    rootdir: str = ""
-    environment: Mapping[str, Any] = MappingProxyType({})
-    """Fields of `Environment` that the file tells."""
+    pytest_version: str = ""
+    """Empty where the environment has it."""
     attempt: ev.Attempt | None = None
     notes: tuple[str, ...] = ()
     """What can't be known, in words."""
@@ -92,8 +157,6 @@ class Failed(NamedTuple):
     """Without what the format itself adds to it."""
     text: str
     """The traceback, as pytest or another program shows it; may be empty."""
-    place: ev.Location | None = None
-    """Where it was raised, if the file says so apart from the text."""
     crashed: bool = False
     is_subtest: bool = False
 
@@ -110,13 +173,13 @@ def report_from(
     environment: ev.Environment,
     redaction: Redaction | None = None,
 ) -> JSONObject:
-    """Return the JSON object of the report that a file of another program allows.
+    """Return the JSON object of the report of another program's file.
 
     Args:
-        source: what has written it, such as `reportlog`: each has a module with a function
-            `read_run`.
+        source: what has written it, such as `reportlog`: each has a module with a
+            function `read_run`.
         path: the file. Its digest is the run's id, so that one file gives one report.
-        rootdir: the root directory of its tests, if the file doesn't say it.
+        rootdir: the root directory of its tests.
         environment: what is known of where they ran, such as the commit.
         redaction: removes secrets from every text.
 
@@ -124,36 +187,37 @@ def report_from(
         ReportError: it can't be read, is no such file, or names a test twice.
     """
     name = f"pytest_failure_taxonomy.logs.{source.replace('-', '_')}"
-    told: ForeignRun = import_module(name).read_run(path)
-    return report_of(
-        told, rootdir=rootdir, environment=environment, redaction=redaction
-    )
+    run: ForeignRun = import_module(name).read_run(path)
+    return report_of(run, rootdir=rootdir, environment=environment, redaction=redaction)
 
 
 def report_of(
-    told: ForeignRun,
+    run: ForeignRun,
     *,
     rootdir: Path,
     environment: ev.Environment,
     redaction: Redaction | None = None,
 ) -> JSONObject:
-    """Return the JSON object of the report of a run; takes the same as `report_from`."""
-    run = told.evidence
+    """Return the JSON object of a run's report; takes the same as `report_from`."""
+    started_at = run.started_at.astimezone(UTC).isoformat(timespec="milliseconds")
+    pytest_version = run.pytest_version or environment.pytest
     context = ev.RunContext(
-        id=blake2b(told.content, digest_size=16).hexdigest(),
-        started_at=told.started_at.astimezone(UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z"),
-        duration_seconds=told.duration_seconds,
+        id=blake2b(run.content, digest_size=16).hexdigest(),
+        started_at=started_at.replace("+00:00", "Z"),
+        duration_seconds=run.duration_seconds,
         args=(),
-        rootdir=told.rootdir or str(rootdir),
-        environment=replace(environment, **told.environment),
-        attempt=told.attempt,
+        rootdir=str(rootdir),
+        environment=replace(environment, pytest=pytest_version),
+        attempt=run.attempt,
     )
     report = build.build_report(
-        run, judge(run), context, completeness="reconstructed", redaction=redaction
+        run.evidence,
+        judge(run.evidence),
+        context,
+        completeness="reconstructed",
+        redaction=redaction,
     )
-    report["notes"] = [*report["notes"], *told.notes]
+    report["notes"] = [*report["notes"], *run.notes]
     return report
 
 
@@ -162,9 +226,7 @@ def evidence_of_tests(
     tests: Sequence[Attempted],
     collection_failures: Sequence[ev.CollectionFailure] = (),
     *,
-    not_run: Sequence[str] = (),
-    counted: Mapping[str, int] = MappingProxyType({}),
-    **others: Any,
+    rerun: int = 0,
 ) -> ev.RunEvidence:
     """Return the evidence of a run of which a file lists the tests.
 
@@ -172,36 +234,35 @@ def evidence_of_tests(
         end: how pytest ended.
         tests: those that ran or were skipped.
         collection_failures: what could not be collected.
-        not_run: node ids of the tests that never started.
-        counted: counts that the tests don't tell, such as `rerun`.
-        **others: further fields of the evidence.
+        rerun: how often tests were run again.
     """
     outcomes = Counter(test.outcome for test, _ in tests)
-    failed = errors = only_teardown = 0
-    for (
-        test,
-        failures,
-    ) in tests:  # as pytest's last line: a test may have passed and have an error
-        in_call = sum(each.phase == "call" for each in failures)
+    passed = outcomes["passed"] + outcomes["flaky"]
+    failed = 0
+    errors = len(collection_failures)
+    # As in pytest's last line, where a test may both pass and have an error.
+    for test, failures in tests:
+        phases = [failure.phase for failure in failures]
+        in_call = phases.count("call")
         failed += max(in_call, test.outcome == "failed")
-        errors += max(len(failures) - in_call, test.outcome == "error")
-        phases = {each.phase for each in failures}
-        only_teardown += test.outcome == "error" and phases == {"teardown"}
+        errors += max(len(phases) - in_call, test.outcome == "error")
+        passed += test.outcome == "error" and {*phases} == {"teardown"}
     return ev.RunEvidence(
         exit=end,
         counts=ev.Counts(
-            collected=len(tests) + len(not_run),
-            passed=outcomes["passed"] + outcomes["flaky"] + only_teardown,
+            collected=len(tests),
+            passed=passed,
             failed=failed,
-            errors=errors + len(collection_failures),
-            **{name: outcomes[name] for name in _COUNTED_ALONE},
-            **counted,
+            errors=errors,
+            skipped=outcomes["skipped"],
+            xfailed=outcomes["xfailed"],
+            xpassed=outcomes["xpassed"],
+            flaky=outcomes["flaky"],
+            rerun=rerun,
         ),
         failures=tuple(failure for _, failures in tests for failure in failures),
         collection_failures=tuple(collection_failures),
-        not_run=tuple(not_run),
         tests=tuple(test for test, _ in tests),
-        **others,
     )
 
 
@@ -223,16 +284,18 @@ def attempted(
         attempts: how often it was tried.
     """
     failures = []
-    for phase, message, text, place, crashed, is_subtest in failed:
-        is_sum = message == text and _SUM_OF_SUBTESTS.match(message)
+    for phase, message, text, crashed, is_subtest in failed:
+        part: ev.Part = "subtest" if is_subtest else "test"
+        if message == text and _SUM_OF_SUBTESTS.match(message) and not is_subtest:
+            part = "sum"
         failure = ev.TestFailure(
             nodeid=run.nodeid,
             phase=phase,
             message=message[:MAX_MESSAGE] or last_line(text),
             exception=exception_of(message, text),
-            part="subtest" if is_subtest else "sum" if is_sum else "test",
+            part=part,
             crashed=crashed,
-            location=place or place_in(text, path, line),
+            location=place_in(text, path, line),
             traceback=cap(text, MAX_TRACEBACK) or None,
             traceback_truncated=len(text) > MAX_TRACEBACK,
             duration_seconds=run.duration_seconds,
@@ -247,8 +310,10 @@ def collection_failure_of(
     nodeid: str, text: str, line: int | None = None
 ) -> ev.CollectionFailure:
     """Return a file or another collector that could not be collected."""
-    said = [each[2:].strip() for each in text.splitlines() if each.startswith("E ")]
-    message = said[-1] if said else last_line(text)
+    message = last_line(text)
+    for text_line in text.splitlines():
+        if text_line.startswith("E "):
+            message = text_line[2:].strip()
     return ev.CollectionFailure(
         nodeid=nodeid,
         message=message[:MAX_MESSAGE],
@@ -260,52 +325,54 @@ def collection_failure_of(
 
 
 def exception_of(message: str, text: str) -> ev.RaisedException | None:
-    """Return the exception that a message begins with, or a traceback's last line names.
+    """Return the exception that begins a message, or ends a traceback.
 
-    A bare `assert` stands for the AssertionError that it is. Names without a capital letter at
-    their end are taken for words, unless they end as those of exceptions do.
+    A bare `assert` stands for its AssertionError. A name is taken for a word unless its
+    last part has a capital letter, or ends as the names of exceptions do.
     """
-    first, words = message.partition("\n")[0], message
-    found = _EXCEPTION.match(first)
-    if found is not None:
-        words = message[found.end(1) :].lstrip(": ")
+    first = message.partition("\n")[0]
+    dotted, words = "AssertionError", message
+    match = _EXCEPTION.match(first)
+    if match is not None:
+        dotted = match[1]
+        words = message[match.end(1) :].lstrip(": ")
     elif not first.startswith("assert "):
-        found = _EXCEPTION.search(last_line(text).rpartition(": ")[2])
-        if found is None:
+        match = _EXCEPTION.search(last_line(text).rpartition(": ")[2])
+        if match is None:
             return None
-    module, _, name = (found[1] if found else "AssertionError").rpartition(".")
+        dotted = match[1]
+    module, _, name = dotted.rpartition(".")
     if not (name[:1].isupper() or name.endswith(("error", "timeout"))):
         return None
-    # The classes of Python's own exceptions, which no file names.
+    # No file names the base classes; those of Python's own exceptions are known.
     known = getattr(builtins, name, None) if module in ("", "builtins") else None
     if not isinstance(known, type) or not issubclass(known, BaseException):
         known = object
+    bases = known.__mro__[:-1]
     return ev.RaisedException(
         type=name,
         module=module or "builtins",
         message=words[:MAX_MESSAGE],
-        bases=tuple(
-            f"{each.__module__}.{each.__qualname__}" for each in known.__mro__[:-1]
-        ),
+        bases=tuple(f"{base.__module__}.{base.__qualname__}" for base in bases),
     )
 
 
 def place_in(text: str, path: str | None, line: int | None) -> ev.Location | None:
-    """Return the last place that a traceback of pytest's shows, else the given one."""
+    """Return the last place in a traceback of pytest's, else the given one."""
     places = _PLACE.findall(text)
     if places:
-        found, number = places[-1]
-        return ev.Location(path=found.replace("\\", "/"), line=max(1, int(number)))
+        path, number = places[-1]
+        path, line = path.replace("\\", "/"), max(1, int(number))
     return ev.Location(path=path, line=line) if path else None
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text that holds anything."""
+    """Return the last line of a text that isn't blank."""
     lines = text.strip().splitlines()
     return lines[-1][:MAX_MESSAGE] if lines else ""
 
 
-def read_document(path: Path, right: str) -> tuple[bytes, dict[str, Any]]:
+def read_document(path: Path, right: str) -> tuple[bytes, ForeignObject]:
     """Return the content of a file that should be one JSON object, and the object.
 
     Args:
@@ -313,7 +380,7 @@ def read_document(path: Path, right: str) -> tuple[bytes, dict[str, Any]]:
         right: what would be right, for the message of the error.
 
     Raises:
-        ReportError: it can't be read, is none, or is known to be of another format.
+        ReportError: it can't be read, is no object, or is known to be of another format.
     """
     content = read_input(path, right)
     try:
@@ -322,66 +389,35 @@ def read_document(path: Path, right: str) -> tuple[bytes, dict[str, Any]]:
         raise refusal(path, error.what, hint_for(content) or right) from None
     if not isinstance(document, dict):
         raise refusal(path, "it is no JSON object", right)
-    return content, document
+    return content, ForeignObject(document)
 
 
 def hint_for(content: bytes) -> str:
-    """Say which format a file looks like, and what to do with it; nothing if it is not known."""
+    """Return what to do with a file of another known format; empty for other files."""
     head = content[:65536].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")):
         return "it is compressed; unpack it first"
     if head.startswith(b"<"):
         return "it looks like XML; for JUnit give --from junit"
-    for mark, words in _LOOKS.items():
+    for mark, hint in _HINTS.items():
         if mark in head:
-            return words
+            return hint
     return ""
-
-
-_LOOKS: Final[Mapping[bytes, str]] = {
-    OWN_SCHEMA.encode(): "it looks like a report of this program; give --to FORMAT for that",
-    b'"$report_type"': "it looks like a file of pytest-reportlog; give --from reportlog",
-    b'"reportFormat"': "it looks like CTRF; give --from ctrf",
-}
-
-
-def text_at(holder: Mapping[str, Any], name: str) -> str:
-    """Return a text of an object of anybody's; empty where there is none."""
-    found = holder.get(name)
-    return found if isinstance(found, str) else ""
-
-
-def number_at(holder: Mapping[str, Any], name: str) -> float | None:
-    """Return a number of an object of anybody's that can be a time or a duration in seconds."""
-    found = holder.get(name)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return None
-    return float(found) if 0 <= found < _MOST_SECONDS * 1000 else None
-
-
-def line_at(holder: Mapping[str, Any], name: str) -> int | None:
-    """Return a line of an object of anybody's, counted from 1."""
-    line = holder.get(name)
-    return line if type(line) is int and 1 <= line < _MOST_LINES else None
-
-
-def count_at(holder: Mapping[str, Any], name: str) -> int:
-    """Return a count of an object of anybody's; 0 where there is none."""
-    found = number_at(holder, name)
-    return int(found) if found is not None and found < _MOST_SECONDS else 0
 
 
 def exit_code_of(
     tests: Sequence[Attempted], collectors: Sequence[ev.CollectionFailure]
 ) -> int:
-    """Return the exit code that pytest must have had, where a file doesn't say it."""
+    """Return the exit code that pytest must have had, where a file doesn't have it."""
     if any(failures or test.outcome in ("failed", "error") for test, failures in tests):
         return 1
-    return 2 if collectors else 0 if tests else 5
+    if collectors:
+        return 2
+    return 0 if tests else 5
 
 
 def refuse_duplicates(names: Iterable[str], path: Path) -> None:
-    """Refuse a file that names a test twice: it holds two runs, and nobody can tell them apart.
+    """Refuse a file that names a test twice: nobody can tell its two runs apart.
 
     Raises:
         ReportError: there is such a test.
@@ -389,13 +425,14 @@ def refuse_duplicates(names: Iterable[str], path: Path) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            what = f"it has the test {safe_text(first_line(name), 200)} twice, as two runs would"
+            test = safe_text(first_line(name), 200)
+            what = f"it has the test {test} twice, as two runs would"
             raise refusal(path, what, "give the file of one run")
         seen.add(name)
 
 
 def time_from(seconds: float | None, path: Path) -> datetime:
-    """Return a time that a file says in seconds since 1970; where it can't be, the file's own."""
+    """Return the time at so many seconds since 1970; else the file's own time."""
     if seconds is not None:
         try:
             return datetime.fromtimestamp(seconds, UTC)

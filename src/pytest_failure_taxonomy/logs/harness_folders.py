@@ -1,7 +1,8 @@
 """Find the trials in what harnesses of agents leave behind: one small reader for each harness.
 
-A reader yields trials, and errors for what can't be read; the rest is read all the same. Nothing
-below the folder of a trial is taken for a trial: there an agent may have written what it likes.
+A reader yields trials, and errors for what can't be read; the rest is read all the same.
+Nothing below the folder of a trial is taken for a trial: there an agent may have written
+what it likes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from pytest_failure_taxonomy.documents.content import (
@@ -25,23 +26,23 @@ from pytest_failure_taxonomy.documents.content import (
     why_unread,
 )
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.logs import foreign
-from pytest_failure_taxonomy.logs.foreign import text_at
+from pytest_failure_taxonomy.logs.foreign import ForeignObject, Scalar, exception_of
 from pytest_failure_taxonomy.logs.trials import Ending, Trial
-from pytest_failure_taxonomy.report.build import (
-    MAX_REPORT_BYTES,
-    object_at,
-    objects_at,
-    texts_at,
-)
+from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.text import safe_text
 
 _RIGHT: Final = "give results as a harness has written them, of trials that have ended"
 _END_BYTES: Final = 262_144
 """How much is read of the end of a log that is searched for a few phrases."""
 _SCORES: Final[Mapping[str, bool]] = {
-    **dict.fromkeys(("c", "yes", "true"), True),
-    **dict.fromkeys(("i", "p", "n", "no", "false"), False),
+    "c": True,
+    "yes": True,
+    "true": True,
+    "i": False,
+    "p": False,
+    "n": False,
+    "no": False,
+    "false": False,
 }
 """What Inspect's scorers say in words: partial credit is no success."""
 _MAX_TEXT: Final = 200
@@ -58,18 +59,13 @@ _DAMAGES: Final = (
 )
 """What reading a damaged archive raises."""
 
-
-class _Score(NamedTuple):
-    value: Any
-    passed: bool
-    words: str
-
-
 Found = Iterator[Trial | ReportError]
+Reader = Callable[[Path, Path], Found]
+"""Yields the trials in a file; takes its path, and the folder that was given."""
 
 
 def trials_in(harness: str, paths: Iterable[Path]) -> Found:
-    """Yield the trials that a harness has left, each once, and an error for what can't be read.
+    """Yield the trials of a harness, each once, and an error for what can't be read.
 
     Args:
         harness: one of `HARNESSES`.
@@ -78,41 +74,45 @@ def trials_in(harness: str, paths: Iterable[Path]) -> Found:
     known: set[bytes] = set()
     for path in paths:
         is_of_harness = False
-        for found in _trials_below(Path(os.path.abspath(path)), HARNESSES[harness]):
+        for trial in _trials_below(Path(os.path.abspath(path)), HARNESSES[harness]):
             is_of_harness = True
-            if isinstance(found, ReportError):
-                yield found
-            elif found.key not in known:
-                known.add(found.key)
-                yield found
-                if found.problem:
-                    yield refusal(found.path, found.problem, _RIGHT)
+            if isinstance(trial, ReportError):
+                yield trial
+            elif trial.key not in known:
+                known.add(trial.key)
+                yield trial
+                if trial.problem:
+                    yield refusal(trial.path, trial.problem, _RIGHT)
         if not is_of_harness:
-            right = f"give a folder that {harness} has written"
-            for other in sorted(HARNESSES.keys() - {harness}):
-                if any(
-                    isinstance(found, Trial)
-                    for found in _trials_below(path, HARNESSES[other])
-                ):
-                    right = f"it has some of {other}; give --from {other}"
-            yield refusal(path, f"it has no trial of {harness}", right)
+            what = f"it has no trial of {harness}"
+            yield refusal(path, what, _right_harness(harness, path))
 
 
-def _trials_below(root: Path, read: Callable[[Path, Path], Found]) -> Found:
+def _right_harness(harness: str, path: Path) -> str:
+    """Return what to give instead of a folder without trials of a harness."""
+    right = f"give a folder that {harness} has written"
+    for other, read in sorted(HARNESSES.items()):
+        trials = _trials_below(path, read)
+        if other != harness and any(isinstance(trial, Trial) for trial in trials):
+            right = f"it has some of {other}; give --from {other}"
+    return right
+
+
+def _trials_below(root: Path, read: Reader) -> Found:
     errors: list[OSError] = []
-    for path, folders in _files(root, errors):
+    for path, folders in _files_below(root, errors):
         try:
-            for found in read(path, root):
-                if isinstance(found, Trial) and found.has_folder:
+            for trial in read(path, root):
+                if isinstance(trial, Trial) and trial.has_folder:
                     folders.clear()  # what is below an agent may have written
-                yield found
+                yield trial
         except ReportError as error:
             yield error
     for unread in errors:
         yield refusal(unread.filename, why_unread(unread), _RIGHT)
 
 
-def _files(root: Path, errors: list[OSError]) -> Iterator[tuple[Path, list[str]]]:
+def _files_below(root: Path, errors: list[OSError]) -> Iterator[tuple[Path, list[str]]]:
     """Yield each file, and the folders beside it: who clears their list goes no deeper."""
     if root.is_file():
         yield root, []
@@ -137,124 +137,144 @@ def _inside(path: Path, root: Path) -> Path:
 
 
 def _first_file(root: Path, *paths: Path) -> Path | None:
-    found = next((path for path in paths if path.is_file()), None)
-    return None if found is None else _inside(found, root)
+    for path in paths:
+        if path.is_file():
+            return _inside(path, root)
+    return None
 
 
-def _read(path: Path, root: Path) -> dict[str, Any]:
+def _read(path: Path, root: Path) -> ForeignObject:
     """Return the object in a file of JSON that Python has written.
 
     Raises:
         ReportError: it can't be read, or is no JSON.
     """
-    return _parsed(read_input(_inside(path, root), _RIGHT), path)
+    return _parse(read_input(_inside(path, root), _RIGHT), path)
 
 
-def _parsed(content: bytes, where: Path | str) -> dict[str, Any]:
+def _read_optional(path: Path, root: Path) -> ForeignObject:
+    """Return the object in a file that need not be there, or be of the harness."""
+    with suppress(ReportError):
+        return _read(path, root)
+    return ForeignObject()
+
+
+def _parse(content: bytes, where: Path | str) -> ForeignObject:
     try:
-        found = json.loads(
-            content, parse_constant=lambda _: None
-        )  # NaN stands for no score
-        return found if isinstance(found, dict) else {}
+        # NaN stands for no score.
+        return ForeignObject(json.loads(content, parse_constant=lambda _: None))
     except (ValueError, RecursionError) as error:
         raise refusal(where, f"it is no JSON ({error})", _RIGHT) from None
 
 
-def _named(document: Mapping[str, Any], where: Path, *names: str) -> list[str]:
-    """Return texts that results must have; a `ReportError` if they don't."""
-    texts = [text_at(document, name) for name in names]
+def _require_texts(
+    document: ForeignObject, where: Path, first: str, second: str
+) -> tuple[str, str]:
+    """Return two texts that results must have; a `ReportError` if they don't."""
+    texts = document.text(first), document.text(second)
     if not all(texts):
-        raise refusal(where, f"it has no texts {' and '.join(names)}", _RIGHT)
+        raise refusal(where, f"it has no texts {first} and {second}", _RIGHT)
     return texts
 
 
-def _scalars(holder: Mapping[str, Any]) -> dict[str, Any]:
+def _scalars(holder: ForeignObject) -> dict[str, Scalar]:
     """Return the plain values of an object of the harness's, which a report keeps."""
-    return {
-        name: each
-        for name, each in holder.items()
-        if each is None
-        or (isinstance(each, str) and len(each) <= _MAX_TEXT)
-        or (isinstance(each, int | float) and abs(each) < _MAX_NUMBER)
-    }
+    scalars: dict[str, Scalar] = {}
+    for name in holder:
+        match holder.field(name):
+            case None:
+                scalars[name] = None
+            case str(text) if len(text) <= _MAX_TEXT:
+                scalars[name] = text
+            case int(number) | float(number) if abs(number) < _MAX_NUMBER:
+                scalars[name] = number
+    return scalars
 
 
-def _problem(name: str, value: object) -> str:
-    is_result = value is None or isinstance(value, bool)
-    return "" if is_result else f"{name} is neither true nor false and does not count"
+def _problem(document: ForeignObject, name: str) -> str:
+    """Return why the result in a field does not count; empty if it does, or is missing."""
+    if document.field(name) is None or document.boolean(name) is not None:
+        return ""
+    return f"{name} is neither true nor false and does not count"
 
 
-def _time(text: str) -> datetime | None:
+def _time(holder: ForeignObject, name: str) -> datetime | None:
     with suppress(ValueError, OverflowError):
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+        time = datetime.fromisoformat(holder.text(name))
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     return None
 
 
 def _system(agent: str, model: str, otherwise: str) -> str:
-    return f"{agent} ({model})" if agent and model else agent or model or otherwise
+    if agent and model:
+        return f"{agent} ({model})"
+    return agent or model or otherwise
 
 
 def _ending_by_exception(detail: str, traceback: str) -> Ending:
     """Return the ending by the exception that is named last."""
-    lines = reversed(traceback.splitlines() or detail.splitlines())
-    raised = next(
-        filter(None, (foreign.exception_of(line, "") for line in lines)), None
-    )
-    return Ending(raised.type if raised else "error", detail)
+    for line in reversed(traceback.splitlines() or detail.splitlines()):
+        if raised := exception_of(line, ""):
+            return Ending(raised.type, detail)
+    return Ending("error", detail)
 
 
 def _terminal_bench(path: Path, root: Path) -> Found:
-    if path.name.endswith("results.json"):
-        document = _read(path, root)
-        if isinstance(document.get("results"), list):
-            # A run may have been kept without the folders of its trials.
-            for each in objects_at(document, "results"):
-                try:
-                    trial = _terminal_bench_trial(each, path, path.parent, root)
-                except ReportError as error:
-                    yield error
-                    continue
-                own = path.parent / trial.task / trial.name / "results.json"
-                if path == root or not os.path.isfile(own):
-                    yield trial
-        elif path.name == "results.json":
-            yield _terminal_bench_trial(document, path, path.parent.parent.parent, root)
+    if not path.name.endswith("results.json"):
+        return
+    document = _read(path, root)
+    if isinstance(document.field("results"), list):
+        # A run may have been kept without the folders of its trials.
+        for entry in document.children("results"):
+            try:
+                trial = _terminal_bench_trial(entry, path, path.parent, root)
+            except ReportError as error:
+                yield error
+                continue
+            own = path.parent / trial.task / trial.name / "results.json"
+            if path == root or not os.path.isfile(own):
+                yield trial
+    elif path.name == "results.json":
+        yield _terminal_bench_trial(document, path, path.parent.parent.parent, root)
 
 
 def _terminal_bench_trial(
-    document: dict[str, Any], path: Path, run: Path, root: Path
+    document: ForeignObject, path: Path, run: Path, root: Path
 ) -> Trial:
-    task, name = _named(document, path, "task_id", "trial_name")
-    about: dict[str, Any] = {}
-    with suppress(ReportError):  # the name of the folder says which run it was, too
-        about = _read(run / "run_metadata.json", run)
-    resolved, label = document.get("is_resolved"), text_at(document, "failure_mode")
-    label = "" if label in ("unset", "none") else label
-    results, has_folder = object_at(document, "parser_results"), path.parent != run
-    logs = (
-        path.parent / "sessions" / "tests.log",
-        path.parent / "panes" / "post-test.txt",
-    )
+    task, name = _require_texts(document, path, "task_id", "trial_name")
+    # The name of the folder tells which run it was, too.
+    about = _read_optional(run / "run_metadata.json", run)
+    agent, model = about.text("agent_name"), about.text("model_name")
+    label = document.text("failure_mode")
+    endings: tuple[Ending, ...] = ()
+    if label not in ("", "unset", "none", "unknown", "parse_error"):
+        endings = (Ending(label),)
+    results = document.child("parser_results")
+    has_folder = path.parent != run
+    log = None
+    if has_folder:
+        log = _first_file(
+            root,
+            path.parent / "sessions" / "tests.log",
+            path.parent / "panes" / "post-test.txt",
+        )
     return Trial(
         harness="terminal-bench",
         task=task,
-        system=_system(
-            text_at(about, "agent_name"), text_at(about, "model_name"), run.name
-        ),
+        system=_system(agent, model, run.name),
         name=name,
-        identity=text_at(document, "id") or text_at(document, "uuid") or run.name,
+        identity=document.text("id") or document.text("uuid") or run.name,
         path=path,
-        passed=resolved if isinstance(resolved, bool) else None,
-        problem=_problem("is_resolved", resolved),
-        label=label or None,
-        tests={test: result == "passed" for test, result in results.items()},
-        endings=(Ending(label),) if label not in ("", "unknown", "parse_error") else (),
+        passed=document.boolean("is_resolved"),
+        problem=_problem(document, "is_resolved"),
+        label=None if label in ("", "unset", "none") else label,
+        tests={test: results.field(test) == "passed" for test in results},
+        endings=endings,
         has_folder=has_folder,
-        log=_first_file(root, *logs) if has_folder else None,
-        told=_scalars(document),
-        started_at=_time(text_at(document, "trial_started_at")),
-        ended_at=_time(text_at(document, "trial_ended_at")),
+        log=log,
+        own_fields=_scalars(document),
+        started_at=_time(document, "trial_started_at"),
+        ended_at=_time(document, "trial_ended_at"),
     )
 
 
@@ -264,59 +284,65 @@ def _harbor(path: Path, root: Path) -> Found:
     document = _read(path, root)
     if "n_total_trials" in document:  # a job's
         return
-    task, name = _named(document, path, "task_name", "trial_name")
-    agent, verifier = object_at(document, "agent_info"), path.parent / "verifier"
-    model = object_at(agent, "model_info")
-    named = "/".join(filter(None, (text_at(model, "provider"), text_at(model, "name"))))
-    given = object_at(object_at(document, "verifier_result"), "rewards")
-    kept = _scalars(given)
-    rewards = {
-        name: each for name, each in kept.items() if isinstance(each, int | float)
-    }
-    odd = next(
-        (safe_text(name, _MAX_TEXT) for name in given if name not in rewards), None
-    )
-    endings = tuple(
-        Ending(text_at(raised, "exception_type"), text_at(raised, "exception_message"))
-        for holder in (document, *objects_at(document, "step_results"))
-        if (raised := object_at(holder, "exception_info"))
-    )
-    listed: list[dict[str, Any]] = []
-    with suppress(ReportError):  # the tests have written it, and not harbor
-        listed = objects_at(
-            object_at(_read(verifier / "ctrf.json", root), "results"), "tests"
-        )
-    of_steps = sorted(
-        path.parent.glob("steps/*/verifier/test-stdout.txt"), reverse=True
-    )
+    task, name = _require_texts(document, path, "task_name", "trial_name")
+    job, verifier = path.parent.parent.name, path.parent / "verifier"
+    agent = document.child("agent_info")
+    model = agent.child("model_info")
+    model_names = filter(None, (model.text("provider"), model.text("name")))
+    rewards, problem = _harbor_rewards(document)
+    passed = None
     # A reward that was given after an error of the environment's is none to harbor.
-    is_valid = rewards and document.get("reward_valid") is not False
-    counted = [rewards["reward"]] if "reward" in rewards else [*rewards.values()]
+    if rewards and document.field("reward_valid") is not False:
+        counted = [rewards["reward"]] if "reward" in rewards else [*rewards.values()]
+        passed = all(reward >= 1 for reward in counted)
+    endings = []
+    for holder in (document, *document.children("step_results")):
+        if raised := holder.child("exception_info"):
+            label = raised.text("exception_type")
+            endings.append(Ending(label, raised.text("exception_message")))
+    # The tests have written it, and not harbor.
+    ctrf = _read_optional(verifier / "ctrf.json", root).child("results")
+    of_steps = path.parent.glob("steps/*/verifier/test-stdout.txt")
+    logs = [verifier / "test-stdout.txt", *sorted(of_steps, reverse=True)]
     yield Trial(
         harness="harbor",
         task=task,
-        system=_system(text_at(agent, "name"), named, path.parent.parent.name),
+        system=_system(agent.text("name"), "/".join(model_names), job),
         name=name,
-        identity=text_at(document, "id") or path.parent.parent.name,
+        identity=document.text("id") or job,
         path=path,
         has_folder=True,
-        passed=all(reward >= 1 for reward in counted) if is_valid else None,
-        problem=""
-        if odd is None
-        else f"the reward {odd} is no number and does not count",
+        passed=passed,
+        problem=problem,
         label=endings[0].label if endings else None,
         tests={
-            text_at(each, "name"): each.get("status") != "failed" for each in listed
+            test.text("name"): test.field("status") != "failed"
+            for test in ctrf.children("tests")
         },
         bad_scores={
-            each: f"it is {rewards[each]}" for each in rewards if rewards[each] < 1
+            name: f"it is {reward}" for name, reward in rewards.items() if reward < 1
         },
-        endings=endings,
-        log=_first_file(root, verifier / "test-stdout.txt", *of_steps),
-        told={**_scalars(document), "rewards": rewards},
-        started_at=_time(text_at(document, "started_at")),
-        ended_at=_time(text_at(document, "finished_at")),
+        endings=tuple(endings),
+        log=_first_file(root, *logs),
+        own_fields={**_scalars(document), "rewards": rewards},
+        started_at=_time(document, "started_at"),
+        ended_at=_time(document, "finished_at"),
     )
+
+
+def _harbor_rewards(document: ForeignObject) -> tuple[dict[str, float], str]:
+    """Return the rewards that count, by name, and why another one does not."""
+    fields = document.child("verifier_result").child("rewards")
+    rewards, problem = {}, ""
+    scalars = _scalars(fields)
+    for name in fields:
+        reward = scalars.get(name)
+        if isinstance(reward, int | float):
+            rewards[name] = reward
+        elif not problem:
+            words = safe_text(name, _MAX_TEXT)
+            problem = f"the reward {words} is no number and does not count"
+    return rewards, problem
 
 
 def _swe_bench(path: Path, root: Path) -> Found:
@@ -325,35 +351,27 @@ def _swe_bench(path: Path, root: Path) -> Found:
         yield from _without_patch(path, root)
     report = folder / "report.json"
     # The log is there first, and the report where the tests came to their end.
-    if path.name != "report.json" and (
-        path.name != "run_instance.log" or report.exists()
-    ):
+    is_unreported = path.name == "run_instance.log" and not report.exists()
+    if path != report and not is_unreported:
         return
-    document: dict[str, Any] = {}
+    document = ForeignObject()
     if path == report:
-        document = object_at(_read(path, root), instance)
+        document = _read(path, root).child(instance)
         if not document:
             raise refusal(path, f"it says nothing of {safe_text(instance)}", _RIGHT)
-    said, output = (
-        _end_of(folder / "run_instance.log", root),
-        folder / "test_output.txt",
-    )
+    log_end = _end_of(folder / "run_instance.log", root)
+    output = folder / "test_output.txt"
     codes = re.findall(r">>>>> Test Exit Code:\s*(\d{1,3})\b", _end_of(output, root))
-    groups, resolved, label = (
-        object_at(document, "tests_status"),
-        document.get("resolved"),
-        "",
-    )
-    if document.get("patch_is_None") is True:
-        label = "no_patch"
-    elif ">>>>> Patch Apply Failed" in said:
-        label = "patch_failed"
-    elif re.search(r"Test timed out after \d+ seconds", said):
-        label = "tests_timed_out"
-    endings = (Ending(label),) if label else ()
-    if not (label or document):
-        endings = (_ending_by_exception(said, said),)
-        label = endings[0].label
+    ending = None
+    if document.field("patch_is_None") is True:
+        ending = Ending("no_patch")
+    elif ">>>>> Patch Apply Failed" in log_end:
+        ending = Ending("patch_failed")
+    elif re.search(r"Test timed out after \d+ seconds", log_end):
+        ending = Ending("tests_timed_out")
+    elif not document:
+        ending = _ending_by_exception(log_end, log_end)
+    label = document.text("infra_failure_reason") or (ending and ending.label)
     yield Trial(
         harness="swe-bench",
         task=instance,
@@ -361,30 +379,33 @@ def _swe_bench(path: Path, root: Path) -> Found:
         name=folder.parent.parent.name,
         path=path,
         has_folder=True,
-        passed=resolved if isinstance(resolved, bool) else None,
-        problem=_problem("resolved", resolved),
-        label=text_at(document, "infra_failure_reason") or label or None,
-        tests={
-            test: result == "success"
-            for group in ("FAIL_TO_PASS", "PASS_TO_PASS")
-            for result in ("success", "failure")
-            for test in texts_at(object_at(groups, group), result)
-        },
+        passed=document.boolean("resolved"),
+        problem=_problem(document, "resolved"),
+        label=label,
+        tests=_swe_bench_tests(document.child("tests_status")),
         only_told_tests_count=True,
-        endings=endings,
+        endings=(ending,) if ending else (),
         log=_first_file(root, output),
         exit_code=min(int(codes[-1]), 255) if codes else None,
-        told=_scalars(document),
+        own_fields=_scalars(document),
     )
 
 
+def _swe_bench_tests(status: ForeignObject) -> dict[str, bool]:
+    """Return whether each test that counts has passed."""
+    tests: dict[str, bool] = {}
+    for name in ("FAIL_TO_PASS", "PASS_TO_PASS"):
+        group = status.child(name)
+        tests |= dict.fromkeys(group.texts("success"), True)
+        tests |= dict.fromkeys(group.texts("failure"), False)
+    return tests
+
+
 def _without_patch(path: Path, root: Path) -> Found:
-    """Yield the trials of a summary, MODEL.RUN.json, that have no folder: nothing was handed in."""
+    """Yield the trials without a folder of a summary, MODEL.RUN.json: they have no patch."""
     model, _, run = path.stem.rpartition(".")
-    document: dict[str, Any] = {}
-    with suppress(ReportError):  # any other file may be there, too
-        document = _read(path, root)
-    for instance in texts_at(document, "empty_patch_ids"):
+    document = _read_optional(path, root)  # any other file may be there, too
+    for instance in document.texts("empty_patch_ids"):
         yield Trial(
             harness="swe-bench",
             task=instance,
@@ -402,7 +423,8 @@ def _end_of(path: Path, root: Path) -> str:
         return ""
     try:
         with open(_inside(path, root), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _END_BYTES))
             return file.read(_END_BYTES).decode("utf-8", "replace")
     except OSError as error:
         raise refusal(path, why_unread(error), _RIGHT) from None
@@ -414,20 +436,23 @@ def _inspect(path: Path, root: Path) -> Found:
     elif path.suffix == ".json":
         document = _read(path, root)
         if "eval" in document:
-            for sample in objects_at(document, "samples") or _before_samples(document):
-                yield _inspect_trial(document, sample, path)
+            samples = document.children("samples")
+            for sample in samples:
+                yield _inspect_trial(document, sample, sample.child("error"), path)
+            if not samples:
+                yield from _inspect_failure(document, path)
 
 
-def _before_samples(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what stands for the samples of an evaluation that failed before it had any."""
-    error = object_at(document, "error")
-    return [{**object_at(document, "stats"), "error": error}] if error else []
+def _inspect_failure(document: ForeignObject, path: Path) -> Found:
+    """Yield an evaluation that failed before it had any samples."""
+    if error := document.child("error"):
+        yield _inspect_trial(document, document.child("stats"), error, path)
 
 
 def _inspect_archive(path: Path, root: Path) -> Found:
     with suppress(ImportError):  # comes with Inspect; Python before 3.14 knows no zstd
         import_module("zipfile_zstd")
-    if (why := why_no_file(_inside(path, root))) is not None:  # a pipe would never open
+    if why := why_no_file(_inside(path, root)):  # a pipe would never open
         raise refusal(path, why, _RIGHT)
     try:
         archive = ZipFile(path)
@@ -437,18 +462,19 @@ def _inspect_archive(path: Path, root: Path) -> Found:
         names = archive.namelist()
         # An evaluation that was cut short has no header.
         head = "header.json" if "header.json" in names else "_journal/start.json"
-        document = _member(archive, head, path)
+        document = _read_member(archive, head, path)
         samples = [name for name in names if name.startswith("samples/")]
         for name in samples:
             try:
-                yield _inspect_trial(document, _member(archive, name, path), path)
+                sample = _read_member(archive, name, path)
+                yield _inspect_trial(document, sample, sample.child("error"), path)
             except ReportError as error:
                 yield error
-        for whole in () if samples else _before_samples(document):
-            yield _inspect_trial(document, whole, path)
+        if not samples:
+            yield from _inspect_failure(document, path)
 
 
-def _member(archive: ZipFile, name: str, path: Path) -> dict[str, Any]:
+def _read_member(archive: ZipFile, name: str, path: Path) -> ForeignObject:
     where = f"{path}: {name}"
     try:
         if archive.getinfo(name).file_size > MAX_REPORT_BYTES:
@@ -456,69 +482,81 @@ def _member(archive: ZipFile, name: str, path: Path) -> dict[str, Any]:
         content = archive.read(name)
     except NotImplementedError:
         what = "it is compressed by zstd, which this Python can't read"
-        right = "install zipfile-zstd, or write the log anew by `inspect log convert --to json`"
+        right = (
+            "install zipfile-zstd, or write the log anew by "
+            "`inspect log convert --to json`"
+        )
         raise refusal(where, what, right) from None
     except _DAMAGES as error:
         raise refusal(where, f"it can't be read ({error})", _RIGHT) from None
-    return _parsed(content, where)
+    return _parse(content, where)
 
 
 def _inspect_trial(
-    document: dict[str, Any], sample: dict[str, Any], path: Path
+    document: ForeignObject, sample: ForeignObject, raised: ForeignObject, path: Path
 ) -> Trial:
-    about = object_at(document, "eval")
-    task, model = _named(about, path, "task", "model")
-    run = text_at(about, "eval_id") or text_at(about, "run_id") or path.stem
-    scores = dict(_inspect_scores(object_at(sample, "scores")))
-    limit, raised = (
-        text_at(object_at(sample, "limit"), "type"),
-        object_at(sample, "error"),
-    )
-    message = text_at(raised, "message")
+    about = document.child("eval")
+    task, model = _require_texts(about, path, "task", "model")
+    run = about.text("eval_id") or about.text("run_id") or path.stem
+    name = run[:8]
+    if "epoch" in sample:
+        name += f"-epoch-{sample.field('epoch')}"
+    if "id" in sample:
+        task += f"/{sample.field('id')}"
+    scores = list(_inspect_scores(sample.child("scores")))
+    limit = sample.child("limit").text("type")
+    message = raised.text("message")
     endings = [Ending(limit)] if limit else []
     if raised:
-        endings.append(_ending_by_exception(message, text_at(raised, "traceback")))
+        endings.append(_ending_by_exception(message, raised.text("traceback")))
+    kept_scores = ForeignObject({score.name: score.value for score in scores})
     return Trial(
         harness="inspect",
-        task=f"{task}/{sample['id']}" if "id" in sample else task,
-        system=_system(text_at(about, "solver"), model, ""),
-        name=f"{run[:8]}-epoch-{sample['epoch']}" if "epoch" in sample else run[:8],
-        identity=text_at(sample, "uuid") or run,
+        task=task,
+        system=_system(about.text("solver"), model, ""),
+        name=name,
+        identity=sample.text("uuid") or run,
         path=path,
-        passed=all(each.passed for each in scores.values()) if scores else None,
+        passed=all(score.passed for score in scores) if scores else None,
         label=endings[-1].label if endings else None,
-        bad_scores={
-            name: each.words for name, each in scores.items() if not each.passed
-        },
+        bad_scores={score.name: score.words for score in scores if not score.passed},
         endings=tuple(endings),
-        told={
-            "scores": _scalars({name: each.value for name, each in scores.items()}),
+        own_fields={
+            "scores": _scalars(kept_scores),
             "limit": limit or None,
             "error": message or None,
         },
-        started_at=_time(text_at(sample, "started_at")),
-        ended_at=_time(text_at(sample, "completed_at")),
+        started_at=_time(sample, "started_at"),
+        ended_at=_time(sample, "completed_at"),
     )
 
 
-def _inspect_scores(scores: dict[str, Any]) -> Iterator[tuple[str, _Score]]:
+class _Score(NamedTuple):
+    name: str
+    value: object
+    passed: bool
+    words: str
+
+
+def _inspect_scores(scores: ForeignObject) -> Iterator[_Score]:
     """Yield what each scorer says; a dictionary of values is one score for each."""
     for scorer in scores:
-        said = object_at(scores, scorer)
-        values = object_at(said, "value") or {"": said.get("value")}
-        for name, each in values.items():
-            passed = each >= 1 if isinstance(each, int | float) else None
-            if isinstance(each, str):
-                passed = _SCORES.get(each.lower())
+        score = scores.child(scorer)
+        values = score.child("value") or ForeignObject({"": score.field("value")})
+        for name in values:
+            value = values.field(name)
+            passed = None
+            if isinstance(value, int | float):
+                passed = value >= 1
+            elif isinstance(value, str):
+                passed = _SCORES.get(value.lower())
             if passed is not None:
-                words = f"it is {each}\n{text_at(said, 'explanation')}".rstrip()
-                yield (
-                    f"{scorer}.{name}" if name else scorer,
-                    _Score(each, passed, words),
-                )
+                whole_name = f"{scorer}.{name}" if name else scorer
+                words = f"it is {value}\n{score.text('explanation')}".rstrip()
+                yield _Score(whole_name, value, passed, words)
 
 
-HARNESSES: Final[Mapping[str, Callable[[Path, Path], Found]]] = {
+HARNESSES: Final[Mapping[str, Reader]] = {
     "swe-bench": _swe_bench,
     "terminal-bench": _terminal_bench,
     "harbor": _harbor,

@@ -1,7 +1,7 @@
 """Make a report of a JUnit XML file, as pytest's `--junitxml` and many other programs write it.
 
-Such a file knows nothing of pytest's end, of crashes and of what was running then. It needs
-`defusedxml`, which the extra `junit` brings.
+Such a file knows nothing of pytest's end, of crashes and of what was running then. It
+needs `defusedxml`, which the extra `junit` brings.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.documents.content import (
-    read_input,
-)
-from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.documents.content import read_input, refusal
 from pytest_failure_taxonomy.logs import foreign
 from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.text import safe_text
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 NOTE: Final = (
     "made of a JUnit file: pytest's exit code, a death and what was running then "
@@ -27,22 +27,35 @@ NOTE: Final = (
 )
 _COLLECTION: Final = "collection failure"
 _IN_PHASE: Final = re.compile(r'failed on (setup|teardown) with "(.*?)"?\Z', re.DOTALL)
+_TEST_MODULE: Final = re.compile(r"test_\w*|\w+_test")
 _RIGHT: Final = "give the file that `pytest --junitxml` writes"
 
 
 def read_run(path: Path) -> foreign.ForeignRun:
-    """Return what a JUnit file tells; a `ReportError` if it is none, or attacks XML's readers."""
+    """Return the run in a JUnit file.
+
+    Raises:
+        ReportError: it is no JUnit file, or attacks readers of XML.
+    """
     content = read_input(path, _RIGHT)
-    suites = suites_of(_root(content, path))
-    found = [each for suite in suites for each in _cases(suite)]
-    tests = [each for each in found if not isinstance(each, ev.CollectionFailure)]
-    collectors = [each for each in found if isinstance(each, ev.CollectionFailure)]
-    end = ev.ProcessExit(code=foreign.exit_code_of(tests, collectors), source="none")
+    suites = suites_of(_parse(content, path))
+    tests: list[foreign.Attempted] = []
+    collectors: list[ev.CollectionFailure] = []
+    for suite in suites:
+        for case in _read_cases(suite):
+            if isinstance(case, ev.CollectionFailure):
+                collectors.append(case)
+            else:
+                tests.append(case)
+    end = ev.ProcessExit(
+        code=foreign.exit_code_of(tests, collectors),
+        source="none",
+    )
     return foreign.ForeignRun(
         evidence=foreign.evidence_of_tests(end, tests, collectors),
         content=content,
         started_at=_started_at(suites, path),
-        duration_seconds=sum((_number(each.get("time")) or 0.0) for each in suites),
+        duration_seconds=sum(_seconds(suite) or 0.0 for suite in suites),
         notes=(NOTE,),
     )
 
@@ -50,141 +63,169 @@ def read_run(path: Path) -> foreign.ForeignRun:
 def is_junit(path: Path) -> bool:
     """Tell whether a file looks like XML; one that can't be read does not."""
     try:
-        return (
-            read_named_file(path, 256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
-        )
+        head = read_named_file(path, 256)
     except OSError:
         return False
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
 
 
-def read_tree(path: Path) -> Any:
-    """Return the root element of a JUnit file, `testsuite` or `testsuites`; `None` if it is empty.
+def read_tree(path: Path) -> Element | None:
+    """Return the root of a JUnit file, `testsuite` or `testsuites`; None if it is empty.
 
     Raises:
-        ReportError: it can't be read, is no JUnit file, or is an attack on XML's readers.
+        ReportError: it can't be read, is no JUnit file, or attacks readers of XML.
     """
     content = read_input(path, _RIGHT)
-    return _root(content, path) if content else None
+    return _parse(content, path) if content else None
 
 
-def suites_of(root: Any) -> list[Any]:
-    """Return the suites of a JUnit file's root element."""
-    return [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
+def suites_of(root: Element) -> list[Element]:
+    """Return the suites of a JUnit file."""
+    if root.tag == "testsuite":
+        return [root]
+    return list(root.iter("testsuite"))
 
 
-def _root(content: bytes, path: Path) -> Any:
+def _parse(content: bytes, path: Path) -> Element:
     try:
         from defusedxml import DefusedXmlException
         from defusedxml.ElementTree import ParseError, fromstring
     except ImportError:
-        raise ReportError(
-            f"{path}: defusedxml, which reads it, is not installed; "
-            'pip install "pytest-failure-taxonomy[junit]"'
-        ) from None
+        what = "defusedxml, which reads it, is not installed"
+        right = 'pip install "pytest-failure-taxonomy[junit]"'
+        raise refusal(path, what, right) from None
     try:
-        root = fromstring(content)
+        root: Element = fromstring(content)
     except DefusedXmlException:
-        raise ReportError(
-            f"{path}: it defines entities, as an attack would do and no JUnit file does; {_RIGHT}"
-        ) from None
+        what = "it defines entities, as an attack would do and no JUnit file does"
+        raise refusal(path, what, _RIGHT) from None
     except (ParseError, ValueError, LookupError) as error:
-        raise ReportError(
-            f"{path}: it is no XML: {safe_text(str(error))}; {_RIGHT}"
-        ) from None
+        what = f"it is no XML: {safe_text(str(error))}"
+        raise refusal(path, what, _RIGHT) from None
     if root.tag not in ("testsuite", "testsuites"):
         name = safe_text(str(root.tag), 80)
-        raise ReportError(
-            f"{path}: it is no JUnit file, but begins with <{name}>; {_RIGHT}"
-        )
+        what = f"it is no JUnit file, but begins with <{name}>"
+        raise refusal(path, what, _RIGHT)
     return root
 
 
-def _started_at(suites: list[Any], path: Path) -> datetime:
-    """Return the earliest time that a suite says; without an offset it is local time."""
+def _started_at(suites: list[Element], path: Path) -> datetime:
+    """Return the earliest timestamp of a suite; without an offset it is local time."""
     times = []
     for suite in suites:
         try:
-            times.append(
-                datetime.fromisoformat(suite.get("timestamp") or "").astimezone(UTC)
-            )
+            time = datetime.fromisoformat(suite.get("timestamp", ""))
+            times.append(time.astimezone(UTC))
         except (ValueError, OverflowError, OSError):
             continue
-    return min(times, default=None) or foreign.time_from(None, path)
+    if times:
+        return min(times)
+    return foreign.time_from(None, path)
 
 
-def _cases(suite: Any) -> Iterator[foreign.Attempted | ev.CollectionFailure]:
+def _read_cases(suite: Element) -> Iterator[foreign.Attempted | ev.CollectionFailure]:
     for case in suite.findall("testcase"):
-        path, nodeid = _name(case)
-        found = case.get("line") or ""  # pytest counts from 0
-        line = int(found) + 1 if re.fullmatch(r"[0-9]{1,7}", found) else None
-        seconds = _number(case.get("time"))
+        path, nodeid = _name_of(case)
+        line_text = case.get("line", "")
+        line = None
+        if re.fullmatch(r"[0-9]{1,7}", line_text):
+            line = int(line_text) + 1  # pytest counts from 0
         failed: list[foreign.Failed] = []
         collector = None
         outcome: ev.TestOutcome = "passed"
         for child in case:
-            message, text = child.get("message") or "", "".join(child.itertext())
+            message = child.get("message", "")
+            text = "".join(child.itertext())
             if child.tag == "error" and message == _COLLECTION:
                 collector = foreign.collection_failure_of(path, text, line)
             elif child.tag in ("failure", "error"):
-                failed.append(
-                    foreign.Failed(*_phase_and_message(child.tag, message), text)
-                )
+                phase, message = _phase_and_message(child.tag, message)
+                failed.append(foreign.Failed(phase, message, text))
             outcome = _outcome_after(outcome, child)
+        if collector is not None:
+            yield collector
+            continue
         test = ev.TestRun(
-            nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds
+            nodeid=nodeid,
+            outcome=outcome,
+            start_seconds=None,
+            duration_seconds=_seconds(case),
         )
-        yield collector or foreign.attempted(test, failed, path=path, line=line)
+        yield foreign.attempted(
+            test,
+            failed,
+            path=path,
+            line=line,
+        )
 
 
-def _outcome_after(outcome: ev.TestOutcome, child: Any) -> ev.TestOutcome:
-    if child.tag == "failure":
-        return "failed"
-    if child.tag == "error":
-        return outcome if outcome == "failed" else "error"
-    if child.tag == "skipped" and outcome == "passed":
-        return "xfailed" if child.get("type") == "pytest.xfail" else "skipped"
-    if child.tag in ("flakyFailure", "flakyError"):  # Surefire's words for reruns
-        return "flaky"
+def _outcome_after(outcome: ev.TestOutcome, child: Element) -> ev.TestOutcome:
+    match child.tag:
+        case "failure":
+            return "failed"
+        case "error" if outcome != "failed":
+            return "error"
+        case "skipped" if outcome == "passed":
+            if child.get("type") == "pytest.xfail":
+                return "xfailed"
+            return "skipped"
+        case "flakyFailure" | "flakyError":  # Surefire's words for reruns
+            return "flaky"
     return outcome
 
 
 def _phase_and_message(tag: str, message: str) -> tuple[ev.Phase, str]:
-    """Return which phase failed, and the message without the words that pytest adds for it."""
+    """Return the phase that failed, and the message without pytest's words about it."""
     if tag != "error":
         return "call", message
-    found = _IN_PHASE.match(message)
-    return (foreign.PHASES[found[1]], found[2]) if found else ("setup", message)
+    match = _IN_PHASE.match(message)
+    if match is None:
+        return "setup", message
+    return foreign.PHASES[match[1]], match[2]
 
 
-def _name(case: Any) -> tuple[str, str]:
-    """Return the path and node id that a case names; the path is a guess without `file`."""
-    name = case.get("name") or ""
-    parts = [each for each in (case.get("classname") or "").split(".") if each]
+def _name_of(case: Element) -> tuple[str, str]:
+    """Return the path and node id of a case; the path is a guess without `file`."""
+    name = case.get("name", "")
+    class_name = case.get("classname", "")
+    parts = _split_dotted(class_name)
     path = case.get("file")
     if path:
         path = path.replace("\\", "/")
         module = path.removesuffix(".py").replace("/", ".")
-        whole = ".".join(parts)
-        left = whole.removeprefix(module).strip(".") if whole.startswith(module) else ""
-        return path, "::".join([path, *filter(None, left.split(".")), name])
-    if not parts and name:  # what could not be collected has its dotted path for a name
-        path = f"{name.replace('.', '/')}.py" if re.fullmatch(r"[\w.]+", name) else name
-        return path, path
-    ends = next(
-        (
-            at
-            for at, each in enumerate(parts, 1)
-            if re.fullmatch(r"test_\w*|\w+_test", each)
-        ),
-        len([each for each in parts if not each[:1].isupper()]) or len(parts),
-    )
-    path = "/".join(parts[:ends]) + ".py"
-    return path, "::".join([path, *parts[ends:], name])
+        dotted = ".".join(parts)
+        classes = []
+        if dotted.startswith(module):
+            classes = _split_dotted(dotted.removeprefix(module))
+    elif not parts and name:
+        # What can't be collected has its dotted path for a name.
+        if re.fullmatch(r"[\w.]+", name):
+            name = name.replace(".", "/") + ".py"
+        return name, name
+    else:
+        end = _count_of_path(parts)
+        path = "/".join(parts[:end]) + ".py"
+        classes = parts[end:]
+    return path, "::".join([path, *classes, name])
 
 
-def _number(found: str | None) -> float | None:
+def _split_dotted(name: str) -> list[str]:
+    return [part for part in name.split(".") if part]
+
+
+def _count_of_path(parts: list[str]) -> int:
+    """Return how many parts of a dotted name are those of a path; the others are classes."""
+    for count, part in enumerate(parts, 1):
+        if _TEST_MODULE.fullmatch(part):
+            return count
+    lowercase = [part for part in parts if not part[0].isupper()]
+    return len(lowercase) or len(parts)
+
+
+def _seconds(element: Element) -> float | None:
+    digits = element.get("time", "").replace(",", "")
     try:
-        number = float((found or "").replace(",", ""))
+        seconds = float(digits)
     except ValueError:
         return None
-    return number if 0 <= number < 1e9 else None
+    return seconds if 0 <= seconds < 1e9 else None

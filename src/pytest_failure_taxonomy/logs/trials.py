@@ -89,7 +89,7 @@ class Trial:
     """What the tests printed."""
     exit_code: int | None = None
     """Of the tests' command."""
-    told: Mapping[str, Any] = MappingProxyType({})
+    own_fields: Mapping[str, object] = MappingProxyType({})
     """Its own fields, to be kept."""
     problem: str = ""
     """What is of another type, so that it counts as no result."""
@@ -163,7 +163,8 @@ def report_of(
         environment=_ELSEWHERE,
         redaction=redaction,
     )
-    about = {name: getattr(trial, name) for name in _KEPT} | {"told": dict(trial.told)}
+    about = {name: getattr(trial, name) for name in _KEPT}
+    about["told"] = dict(trial.own_fields)
     report["trial"] = change_texts(
         about, lambda text: cap(encodable(redaction.redact(text)), MAX_TOLD)
     )
