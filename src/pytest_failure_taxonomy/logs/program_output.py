@@ -9,7 +9,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import islice, takewhile
 from typing import Final
 
 from pytest_failure_taxonomy.logs.output_readers import MAX_COLUMNS, pattern
@@ -37,14 +36,17 @@ MAX_OTHERS: Final = 4
 def _pattern(name: str) -> re.Pattern[str]:
     """Return the patterns of a table as one, for the beginning of a line."""
     table = packaged_table("programs")
-    rows = [table[name]] if isinstance(table[name], str) else table[name]
-    patterns = [
-        each
-        for row in rows
-        for each in ([row] if isinstance(row, str) else row["patterns"])
-    ]
-    # What was passed over is not tried again, or a line of blanks would take quadratic time.
-    return re.compile(rf"(?>[ \t]*){table['before']}(?:{'|'.join(patterns)})")
+    rows = table[name]
+    patterns: list[str] = []
+    for row in [rows] if isinstance(rows, str) else rows:
+        if isinstance(row, str):
+            patterns.append(row)
+        else:
+            patterns += row["patterns"]
+    before, alternatives = table["before"], "|".join(patterns)
+    # Blanks that were passed over are not tried again, or a line of them would take
+    # quadratic time.
+    return re.compile(rf"(?>[ \t]*){before}(?:{alternatives})")
 
 
 class _Lines:
@@ -89,10 +91,16 @@ class _Command:
         self.end: OutputLine | None = None
         """Where a CI system says that it failed."""
 
+    def add_test(self, name: str) -> None:
+        """Add the name of a test that failed."""
+        if len(self.tests) < MAX_TESTS:
+            self.tests[name.strip()] = None
+
     @property
-    def telling(self) -> tuple[bool, bool]:
-        """How much it tells, as a value to be compared."""
-        return bool(self.of_tests.all or self.decisive.all), self.says_something
+    def weight(self) -> tuple[bool, bool]:
+        """How much it says of why it failed, as a value to be compared."""
+        has_reason = bool(self.of_tests.all or self.decisive.all)
+        return has_reason, self.says_something
 
 
 class ProgramOutput:
@@ -119,12 +127,14 @@ class ProgramOutput:
         if name is not None:
             known = validate_marker(name, self._known)
             reason = MARKER_REASONS.get(known, FailureReason.UNKNOWN)
-            self.marker, self.marker_line = SeenMarker(name=known, reason=reason), line
+            self.marker = SeenMarker(name=known, reason=reason)
+            self.marker_line = line
         elif _pattern("begins").match(text):
             self._begin()
         elif ended := _pattern("ended").match(text):
-            if int(next(filter(None, ended.groups()))) and self._failed is None:
-                # The first group is of a whole job, which doesn't say which command has failed.
+            code = next(filter(None, ended.groups()))
+            if int(code) and self._failed is None:
+                # The first group is of a whole job, whose failed command isn't named.
                 self._failed = self._deciding if ended[1] else self._command
                 self._failed.end = line
             self._begin()
@@ -132,40 +142,49 @@ class ProgramOutput:
             self._feed_command(self._command, line, text)
 
     def _begin(self) -> None:
-        self._earlier = max(self._command, self._earlier, key=lambda each: each.telling)
+        self._earlier = self._weightier
         self._command = _Command()
 
     def _feed_command(self, command: _Command, line: OutputLine, text: str) -> None:
         if tally := _pattern("tallies").match(text):
-            failed = sum(int(number) for number in tally.groups() if number)
-            command.failed_count = (command.failed_count or 0) + failed
-        followed, self._followed, self.wants_all = self._followed, None, False
+            command.failed_count = command.failed_count or 0
+            for number in filter(None, tally.groups()):
+                command.failed_count += int(number)
+        followed = self._followed
+        self._followed = None
+        self.wants_all = False
         is_error = pattern("error_words").search(text) is not None
+        sort = command.errors if is_error else None
+        decisive = _pattern("decisive").match(text)
         if _pattern("echoes").match(text):
-            kept = command.echoes if is_error else None
-        elif found := _pattern("decisive").match(text) or _pattern("located").match(
-            text
-        ):
-            is_error = is_error or found.re is not _pattern("located")
-            kept = command.of_tests if found.lastindex else command.decisive
-            self._followed, self.wants_all = kept, True
-            if found.lastindex and len(command.tests) < MAX_TESTS:
-                command.tests[found[found.lastindex].strip()] = None
+            sort = command.echoes if is_error else None
+        elif match := decisive or _pattern("located").match(text):
+            is_error = is_error or decisive is not None
+            sort = command.decisive
+            if match.lastindex:
+                sort = command.of_tests
+                command.add_test(match[match.lastindex])
+            self._followed = sort
+            self.wants_all = True
         elif _pattern("warned").match(text):
-            kept, is_error = command.warnings, False
+            sort = command.warnings
+            is_error = False
         elif _pattern("harmless").match(text):
-            kept = None
-        else:
-            kept = followed or (command.errors if is_error else None)
-        if kept is not None:
-            kept.add(line)
+            sort = None
+        elif followed is not None:
+            sort = followed
+        if sort is not None:
+            sort.add(line)
             command.says_something = command.says_something or is_error
 
     @property
+    def _weightier(self) -> _Command:
+        is_later = self._command.weight >= self._earlier.weight
+        return self._command if is_later else self._earlier
+
+    @property
     def _deciding(self) -> _Command:
-        return self._failed or max(
-            self._command, self._earlier, key=lambda each: each.telling
-        )
+        return self._failed or self._weightier
 
     @property
     def has_failed_command(self) -> bool:
@@ -183,7 +202,8 @@ class ProgramOutput:
         command = self._deciding
         if command.failed_count == 0:  # what failed at first has passed in the end
             return 0, ()
-        return command.failed_count or len(command.tests), tuple(command.tests)
+        count = command.failed_count or len(command.tests)
+        return count, tuple(command.tests)
 
     def lines(self, last: Sequence[OutputLine]) -> list[OutputLine]:
         """Return the lines that may say why the command failed, the most telling first.
@@ -192,19 +212,30 @@ class ProgramOutput:
             last: the last that it printed.
         """
         command = self._deciding
-        telling = [*command.of_tests.all, *command.decisive.all] or command.warnings.all
-        telling += command.errors.all[-MAX_OTHERS:]
-        own = takewhile(
-            lambda line: not _pattern("begins").match(line.text), reversed(last)
-        )
-        ends = (line for line in own if not _is_weak(line.text[:MAX_COLUMNS]))
-        telling += islice(ends, MAX_OTHERS if command.end is not None else MAX_LAST)
-        telling = telling or command.echoes.all[-MAX_OTHERS:]
+        lines = command.of_tests.all + command.decisive.all
+        if not lines:
+            lines = command.warnings.all
+        lines += command.errors.all[-MAX_OTHERS:]
+        lines += _last_of_command(last, MAX_OTHERS if command.end else MAX_LAST)
+        if not lines:
+            lines = command.echoes.all[-MAX_OTHERS:]
         if command.end is not None:
-            telling.append(command.end)
-        return list(dict.fromkeys(telling))
+            lines.append(command.end)
+        return list(dict.fromkeys(lines))
+
+
+def _last_of_command(last: Sequence[OutputLine], count: int) -> list[OutputLine]:
+    """Return the last lines of the last command that may say something, backwards."""
+    lines: list[OutputLine] = []
+    for line in reversed(last):
+        if len(lines) == count or _pattern("begins").match(line.text):
+            break
+        if not _is_weak(line.text[:MAX_COLUMNS]):
+            lines.append(line)
+    return lines
 
 
 def _is_weak(text: str) -> bool:
     """Tell whether a line only follows from another one, or means no error."""
-    return bool(_pattern("echoes").match(text) or _pattern("harmless").match(text))
+    is_echo = _pattern("echoes").match(text) is not None
+    return is_echo or _pattern("harmless").match(text) is not None
