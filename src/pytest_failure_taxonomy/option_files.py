@@ -98,27 +98,37 @@ class _NamedFile(NamedTuple):
     name: str = ""
     """Of the option, in pytest's namespace; empty for what is none of ours."""
 
+    @property
+    def real(self) -> Path:
+        """The path without links."""
+        return Path(os.path.realpath(self.path))
+
 
 def given(config: Any, name: str, ini: Any) -> Given:
     """Return what is given of the option that has this name in pytest's namespace."""
     flags = _FLAGS.get(name) or (_OTHERS[name],)
     value = getattr(config.known_args_namespace, name, None)
     if value is not None and value is not False:
-        return Given(value, typed_name(config, flags), config.invocation_params.dir)
+        by = typed_name(config, flags)
+        return Given(value, by, config.invocation_params.dir)
     value, base = chosen(config, None, ini)
-    return Given(value, flags[-1] if value is None else f"ini value {name}", base)
+    by = flags[-1] if value is None else f"ini value {name}"
+    return Given(value, by, base)
 
 
 def chosen(config: Any, option: Any, ini: Any) -> tuple[Any, Path]:
     """Return what an option says, or else its ini value, and what a path in it is relative to."""
     if option is None and ini:
-        return ini, config.inipath.parent if config.inipath else config.rootpath
+        if config.inipath is None:
+            return ini, config.rootpath
+        return ini, config.inipath.parent
     return option, config.invocation_params.dir
 
 
 def absolute(base: Path, path: str) -> Path:
     """Return the path that a user means. A link is kept, because it is refused later."""
-    return Path(os.path.abspath(base / os.path.expanduser(os.path.expandvars(path))))
+    expanded = os.path.expanduser(os.path.expandvars(path))
+    return Path(os.path.abspath(base / expanded))
 
 
 def refused_files(config: Any, report: Path | None = None) -> list[str]:
@@ -130,94 +140,108 @@ def refused_files(config: Any, report: Path | None = None) -> list[str]:
         config: pytest's; its options and ini values are known.
         report: where the report of the run goes; `None` if it has none.
     """
-    named = list(_named_files(config, report))
-    keys = [_identity(each.path) for each in named]
-    problems = {}
-    for (first, key), (second, other) in combinations(zip(named, keys, strict=True), 2):
-        if key == other is not None and (first.name or second.name):
-            problems[f"{first.by} and {second.by} both name"] = second.path
-    found = [
-        f"{words} {path}; give each its own file" for words, path in problems.items()
+    files = list(_named_files(config, report))
+    keys = [_identity(file.path) for file in files]
+    same: dict[tuple[str, str], Path] = {}
+    pairs = combinations(zip(files, keys, strict=True), 2)
+    for (first, key), (second, other_key) in pairs:
+        is_ours = first.name or second.name
+        if is_ours and key is not None and key == other_key:
+            same[first.by, second.by] = second.path
+    problems = [
+        f"{first} and {second} both name {path}; give each its own file"
+        for (first, second), path in same.items()
     ]
+    record = ""
+    if report is not None:
+        folder = os.path.realpath(report.parent)
+        record = f"{folder}{os.sep}.{report.name}."
     history = os.path.realpath(config.rootpath / FOLDER)
-    beside = (
-        ""
-        if report is None
-        else f"{os.path.realpath(report.parent)}{os.sep}.{report.name}."
-    )
-    storages = [
-        Path(os.path.realpath(each.path)) for each in named if each.name == _STORAGE
-    ]
-    for by, path, name in named:
-        real = Path(os.path.realpath(path))
-        if beside and str(real).startswith(beside):
+    storages = [file.real for file in files if file.name == _STORAGE]
+    for file in files:
+        real, name = file.real, file.name
+        is_kept_run = real.suffix == RUN_SUFFIX and real.parent in storages
+        if record and str(real).startswith(record):
             what = "a name of the run's own record"
         elif name not in ("", _HISTORY) and real.is_relative_to(history):
             what = "in the folder of the history"
         elif name in _WRITES and _is_database(real):
             what = "a database"
-        elif (
-            name != _BASELINE and real.suffix == RUN_SUFFIX and real.parent in storages
-        ):
+        elif is_kept_run and name != _BASELINE:
             what = "in the folder of kept runs"
         else:
             continue
-        found.append(f"{by}: {path} is {what}; give another file")
-    return found
+        problems.append(f"{file.by}: {file.path} is {what}; give another file")
+    return problems
 
 
 def _named_files(config: Any, report: Path | None) -> Iterator[_NamedFile]:
     """Yield the files that options name, to write or to read them."""
-    has_benches = hasattr(config.known_args_namespace, "bench_json")
-    ours = (*(() if report is None else _OURS), *(_OF_BENCHES if has_benches else ()))
+    ours: list[str] = []
     if report is not None:
+        ours += _OURS
         by = _path_given(config, _REPORT).by
         yield _NamedFile(by, report, _REPORT)
         by, paths = _files_of_history(config)
         for path in paths:
             yield _NamedFile(by, path, _HISTORY)
         for variable in filter(os.environ.get, _OF_GITHUB):
-            yield _NamedFile(variable, Path(os.environ[variable]).absolute())
+            path = Path(os.environ[variable])
+            yield _NamedFile(variable, path.absolute())
+    if hasattr(config.known_args_namespace, "bench_json"):
+        ours += _OF_BENCHES
     for name in (*ours, *_OTHERS):
         text, by, base = _path_given(config, name)
         if name == _STORAGE and not text:
-            text, base = STORAGE, config.rootpath
-        if text and (name, text) != (OPTIONS["known"].dest, KNOWN_BY_HISTORY):
-            yield _NamedFile(by, absolute(base, text), name if name in ours else "")
-    coverage = getattr(config.known_args_namespace, "cov_report", None)  # pytest-cov's
-    for text in coverage.values() if isinstance(coverage, dict) else ():
-        if isinstance(text, str):
-            yield _NamedFile(
-                "--cov-report", absolute(config.invocation_params.dir, text)
-            )
+            text = STORAGE
+            base = config.rootpath
+        is_history = name == OPTIONS["known"].dest and text == KNOWN_BY_HISTORY
+        if text and not is_history:
+            own_name = name if name in ours else ""
+            yield _NamedFile(by, absolute(base, text), own_name)
+    yield from _files_of_coverage(config)
     if config.inipath is not None:
         yield _NamedFile("the configuration file", config.inipath)
+
+
+def _files_of_coverage(config: Any) -> Iterator[_NamedFile]:
+    """Yield the files that pytest-cov's option names."""
+    reports = getattr(config.known_args_namespace, "cov_report", None)
+    if isinstance(reports, dict):
+        for text in reports.values():
+            if isinstance(text, str):
+                path = absolute(config.invocation_params.dir, text)
+                yield _NamedFile("--cov-report", path)
 
 
 def _files_of_history(config: Any) -> tuple[str, list[Path]]:
     """Return what names an SQLite database, and its files, even if this run does not use it."""
     text, by, base = _path_given(config, _HISTORY)
     if text.lower() in _NO_PATHS:
-        text = os.environ.get(VARIABLE) or str(config.rootpath / FOLDER / NAME)
+        default = config.rootpath / FOLDER / NAME
+        text = os.environ.get(VARIABLE) or str(default)
     name = sqlite_file(text)
-    names = dict.fromkeys(
-        (name, unquote(name))
-    )  # a URL may have its file in percent codes
+    if not name:
+        return by, []
     endings = ("", *SIDE_FILES)
-    return by, [
-        absolute(base, each + ending) for each in names for ending in endings if name
-    ]
+    paths = [absolute(base, name + ending) for ending in endings]
+    plain = unquote(name)
+    if plain != name:  # a URL may have its file in percent codes
+        paths += [absolute(base, plain + ending) for ending in endings]
+    return by, paths
 
 
 def _path_given(config: Any, name: str) -> Given:
     """Return what is given of an option that names a file; an empty text for what is no path."""
     ini = None
-    with suppress(Exception):  # it is told elsewhere, or of a plugin that is not there
+    # Its error is shown elsewhere, or its plugin is not there.
+    with suppress(Exception):
         ini = config.getini(name)
-    found = given(config, name, ini)
-    text = found.value
-    is_path = isinstance(text, str) and text.strip() and "\0" not in text
-    return found._replace(value=text if is_path else "")
+    option = given(config, name, ini)
+    text = option.value
+    if isinstance(text, str) and text.strip() and "\0" not in text:
+        return option
+    return option._replace(value="")
 
 
 def _is_database(path: Path) -> bool:
@@ -233,30 +257,30 @@ def sqlite_file(url: str) -> str:
     scheme, is_url, rest = url.partition("://")
     if not is_url:
         return url
-    name = (
-        rest.partition("/")[2].partition("?")[0] if scheme.startswith("sqlite") else ""
-    )
-    return (
-        unquote(name.removeprefix("file:").removeprefix("//"))
-        if "file:" in name
-        else name
-    )
+    if not scheme.startswith("sqlite"):
+        return ""
+    path = rest.partition("/")[2]
+    name = path.partition("?")[0]
+    if "file:" in name:
+        name = name.removeprefix("file:").removeprefix("//")
+        return unquote(name)
+    return name
 
 
 def _identity(path: Path) -> tuple[object, ...] | None:
     """Return what all spellings of a path have in common; `None` for a device and its like."""
-    existing, missing = Path(os.path.realpath(path)), []
+    existing = Path(os.path.realpath(path))
+    missing: list[str] = []
     while not os.path.exists(existing):
         missing.append(existing.name)
         existing = existing.parent
     status = os.stat(existing)
-    if not missing and not (
-        stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-    ):
+    mode = status.st_mode
+    is_file = stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    if not missing and not is_file:
         return None
     swapped = str(existing).swapcase()
-    if os.path.exists(swapped) and os.path.samefile(
-        swapped, existing
-    ):  # it ignores case
+    # The file system may ignore case.
+    if os.path.exists(swapped) and os.path.samefile(swapped, existing):
         missing = [name.casefold() for name in missing]
     return status.st_dev, status.st_ino, *missing

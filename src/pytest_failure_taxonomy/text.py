@@ -56,7 +56,8 @@ _COMMAND: Final = re.compile(r"(?<=#)#(?=[A-Za-z]{0,20}\[)|(?m:^)[^\S\n]*:(?=:)"
 
 def bench_name(bench: Mapping[str, Any]) -> str:
     """Return the name of a bench in a report, with the label of its system if it has several."""
-    name, label = str(bench["task_class"]), bench.get("system_label")
+    name = str(bench["task_class"])
+    label = bench.get("system_label")
     return f"{name}[{label}]" if label else name
 
 
@@ -69,27 +70,32 @@ def encodable(text: str) -> str:
 
 CLOSED_FIELDS: Final = frozenset(
     {
-        *(
-            "$schema",
-            "schema_version",
-            "completeness",
-            "stage",
-            "started_at",
-            "id",
-            "fingerprint",
-        ),
-        *("reason", "kind", "confidence", "failure_type", "recovery_action"),
-        *(
-            "phase",
-            "severity",
-            "verdict",
-            "owner",
-            "state",
-            "what",
-            "outcome",
-            "first_seen",
-        ),
-        *("finding", "flip", "charge_to", "status", "known_since", "digest"),
+        "$schema",
+        "schema_version",
+        "completeness",
+        "stage",
+        "started_at",
+        "id",
+        "fingerprint",
+        "reason",
+        "kind",
+        "confidence",
+        "failure_type",
+        "recovery_action",
+        "phase",
+        "severity",
+        "verdict",
+        "owner",
+        "state",
+        "what",
+        "outcome",
+        "first_seen",
+        "finding",
+        "flip",
+        "charge_to",
+        "status",
+        "known_since",
+        "digest",
     }
 )
 """Fields of a report whose words are our own. A password may well be `final_test`, and a
@@ -151,17 +157,18 @@ def cap(text: str, limit: int, *, between_words: bool = False) -> str:
     """
     if len(text) <= limit:
         return text
-    kept = limit - _MARK_ROOM
-    head, tail = kept // 2, len(text) - (kept - kept // 2)
+    room = limit - _MARK_ROOM
+    head = room // 2
+    tail = len(text) - (room - head)
     if between_words:
         head = max(_LONGEST_WORD, head)
-        blanks = [
-            blank.start() for blank in _BLANK.finditer(text, head - _LONGEST_WORD, head)
-        ]
-        head = blanks[-1] if blanks else head
-        blank = _BLANK.search(text, tail, tail + _LONGEST_WORD)
-        tail = tail if blank is None else blank.start()
-    return text[:head] + _MARK.format(count=tail - head) + text[tail:]
+        start = head - _LONGEST_WORD
+        for blank in _BLANK.finditer(text, start, head):
+            head = blank.start()
+        if after := _BLANK.search(text, tail, tail + _LONGEST_WORD):
+            tail = after.start()
+    mark = _MARK.format(count=tail - head)
+    return f"{text[:head]}{mark}{text[tail:]}"
 
 
 cap_between_words: Final = partial(cap, between_words=True)
@@ -179,7 +186,9 @@ def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
     """
     visible = UNSEEN.sub(_escape, text[: limit + 1])
     shown = _COMMAND.sub(_escape, visible)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    if len(shown) <= limit:
+        return shown
+    return shown[: limit - 1] + "…"
 
 
 def safe_lines(text: str) -> str:
@@ -208,7 +217,10 @@ def first_line(text: str) -> str:
     """Return the first line that holds anything, without the blanks around it."""
     if text.isprintable():  # then it is one line, as most that ask for this are
         return text.strip()
-    return next(filter(None, map(str.strip, text.splitlines())), "")
+    for line in text.splitlines():
+        if words := line.strip():
+            return words
+    return ""
 
 
 def with_place(
@@ -225,15 +237,18 @@ def with_place(
     """
     first, newline, rest = words.partition("\n")
     place = path if line is None else f"{path}:{line}"
-    _, found, after = first.partition(place)
-    if found and not after[:1].isdigit():
+    _, named, after = first.partition(place)
+    if named and not after[:1].isdigit():
         return words
     first = first.rstrip()
-    for name in (path, path.rpartition("/")[2]):  # as a SyntaxError says it
+    file_name = path.rpartition("/")[2]
+    for name in (path, file_name):  # as a SyntaxError says it
         first = first.removesuffix(f" ({name}, line {line})")
-    via = f", from {loaded}" if loaded not in ("", path) else ""
-    hook = f", in {within}" if within else ""
-    return f"{first} ({place}{via}{hook}){newline}{rest}"
+    if loaded not in ("", path):
+        place += f", from {loaded}"
+    if within:
+        place += f", in {within}"
+    return f"{first} ({place}){newline}{rest}"
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -241,9 +256,12 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_for_json(match: re.Match[str]) -> str:
-    blanks, code = match[0][:-1], ord(match[0][-1])
-    # Characters from 0x10000 on are escapes in JSON already, each in two halves.
-    return blanks + (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    blanks = match[0][:-1]
+    code = ord(match[0][-1])
+    if code < 0x10000:
+        return f"{blanks}\\u{code:04x}"
+    # Such characters are escapes in JSON already, each in two halves.
+    return f"{blanks}\\U{code:08x}"
 
 
 _PLACE: Final = (
@@ -280,7 +298,8 @@ class ShownPaths:
         """
         if self._is_same or not path or path.startswith("<"):
             return path
-        whole = os.path.normpath(os.path.join(self._rootdir, path))
+        joined = os.path.join(self._rootdir, path)
+        whole = os.path.normpath(joined)
         try:
             shown = os.path.relpath(whole, self._started_in)
         except ValueError:  # another drive
@@ -307,22 +326,22 @@ class ShownPaths:
         if self._is_same:
             return text
         first, newline, rest = text.partition("\n")
-        known = {path for each in named if (path := each.partition("::")[0])}
+        known = {name.partition("::")[0] for name in named} - {""}
         for pattern in (_PLACE, _SETTING, _IMPORTED):
-            found = re.search(
-                pattern, first
-            )  # compiled when needed: most runs show no such text
-            if found is not None:
-                root, paths = self._rootdir, filter(None, found.groupdict().values())
-                known.update(
-                    each for each in paths if os.path.isfile(os.path.join(root, each))
-                )
+            # Compiled when needed: most runs show no such text.
+            if match := re.search(pattern, first):
+                for path in filter(None, match.groupdict().values()):
+                    if os.path.isfile(os.path.join(self._rootdir, path)):
+                        known.add(path)
         if known:
-            longest_first = sorted(map(re.escape, known), key=len, reverse=True)
-            names = re.compile(
-                rf"(?<![\w./\\-])(?:{'|'.join(longest_first)})(?![\w/\\-]|\.\w)"
+            escaped = map(re.escape, known)
+            longest_first = sorted(escaped, key=len, reverse=True)
+            paths = "|".join(longest_first)
+            first = re.sub(
+                rf"(?<![\w./\\-])(?:{paths})(?![\w/\\-]|\.\w)",
+                lambda match: self.path(match[0]),
+                first,
             )
-            first = names.sub(lambda match: self.path(match[0]), first)
         return f"{first}{newline}{rest}"
 
 
