@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -29,22 +29,29 @@ _ENDINGS: Final = ("Error", "Exception", "Warning", "Exit", "Interrupt", "Failed
 _PLUGIN_FRAME: Final = 'pytest_timeout.py", line '
 
 
+_Find = Callable[[str], re.Match[str] | None]
+
+
 @cache
 def pattern(name: str) -> re.Pattern[str]:
     """Return a pattern of `taxonomy/data/output.toml`."""
     table = packaged_table("output")
-    groups = [table["patterns"], *table["wordings"].values()]
-    return re.compile(next(group[name] for group in groups if name in group))
+    patterns = dict(table["patterns"])
+    for wordings in table["wordings"].values():
+        patterns |= wordings
+    return re.compile(patterns[name])
 
 
 @cache
-def _wordings() -> tuple[tuple[str, str, Callable[[str], re.Match[str] | None]], ...]:
-    """Return what a line outside the sections can say: its sort, its name, and how to find it."""
-    return tuple(
-        (sort, name, pattern(name).search if sort == "within" else pattern(name).match)
-        for sort, names in packaged_table("output")["wordings"].items()
-        for name in names
-    )
+def _wordings() -> Sequence[tuple[str, str, _Find]]:
+    """Return sort, name and search of what a line outside the sections can say."""
+    wordings = []
+    for sort, names in packaged_table("output")["wordings"].items():
+        for name in names:
+            regex = pattern(name)
+            find = regex.search if sort == "within" else regex.match
+            wordings.append((sort, name, find))
+    return wordings
 
 
 class Block:
@@ -52,11 +59,11 @@ class Block:
 
     def __init__(self, title: str, line: OutputLine) -> None:
         self.line = line
-        named = pattern("phase_title").match(title)
-        self.phase: str = (
-            packaged_table("output")["phases"][named[1]] if named else "call"
-        )
-        self.name = named[2] if named else title
+        self.phase = "call"
+        self.name = title
+        if match := pattern("phase_title").match(title):
+            self.phase = packaged_table("output")["phases"][match[1]]
+            self.name = match[2]
         self.location: Location | None = None
         self.marked_source = ""
         self.plain: list[str] = []
@@ -79,16 +86,20 @@ class Block:
     @property
     def message(self) -> str:
         """The exception as pytest printed it, without the indentation of the source that raised."""
-        if not self._messages:
-            return next(iter(self.plain), "")
-        indent = re.match(" *", self._messages[0])
-        blanks = "" if indent is None or self._is_native else indent[0]
-        return "\n".join(each.removeprefix(blanks) for each in self._messages)
+        lines = self._messages
+        if not lines:
+            return self.plain[0] if self.plain else ""
+        if not self._is_native:
+            first = lines[0]
+            blanks = first[: len(first) - len(first.lstrip(" "))]
+            lines = [line.removeprefix(blanks) for line in lines]
+        return "\n".join(lines)
 
     def add(self, line: OutputLine) -> None:
         """Read the next line of the block."""
         text = line.text
-        if text.startswith("-") and text.endswith("-") and " Captured " in text:
+        is_title = text.startswith("-") and text.endswith("-")
+        if is_title and " Captured " in text:
             self._is_captured = True
         if self._is_captured:  # the test's own output may look like anything
             return
@@ -102,36 +113,38 @@ class Block:
             self._add_message(line, text[len(_MESSAGE_INDENT) :])
         elif text.startswith(">"):
             self.marked_source = text
-        elif (found := pattern("location").match(text)) is not None:
-            self.location = Location(path=found[1], line=int(found[2]))
-            self._located_type = found[3]
-        elif (
-            len(self.plain) < MAX_MESSAGE_LINES
-            and text.strip()
-            and not text.startswith("[gw")
-        ):
-            self.plain.append(text)
-            self.marked_source = self.marked_source or (text if "fail(" in text else "")
+        elif match := pattern("location").match(text):
+            path, number, self._located_type = match.groups()
+            self.location = Location(path=path, line=int(number))
+        elif text.strip() and not text.startswith("[gw"):
+            self._add_plain(text)
         self._was_message = is_message
 
+    def _add_plain(self, text: str) -> None:
+        if len(self.plain) < MAX_MESSAGE_LINES:
+            self.plain.append(text)
+            if "fail(" in text and not self.marked_source:
+                self.marked_source = text
+
     def _add_message(self, line: OutputLine, text: str) -> None:
-        # Of a chain of exceptions the last one counts; of a syntax error, what follows its source.
-        is_source = bool(self._messages) and self._messages[0].lstrip().startswith(
-            'File "'
-        )
-        begins_anew = not self._was_message or (text[:1] != " " and is_source)
-        if begins_anew:
-            self._messages, self._message_line = [], line
+        # Of a chain of exceptions the last one counts; of a syntax error, what follows
+        # its source.
+        first = self._messages[0].lstrip() if self._messages else ""
+        is_after_source = first.startswith('File "') and not text.startswith(" ")
+        if is_after_source or not self._was_message:
+            self._messages = []
+            self._message_line = line
             self._located_type = ""
         if len(self._messages) < MAX_MESSAGE_LINES:
             self._messages.append(text)
 
     def _add_native(self, line: OutputLine) -> None:
         text = line.text
-        if text.startswith(
-            _NATIVE_START
-        ):  # of a chain of exceptions the last one counts
-            self._messages, self._message_line, self._is_of_plugin = [], None, False
+        if text.startswith(_NATIVE_START):
+            # Of a chain of exceptions the last one counts.
+            self._messages = []
+            self._message_line = None
+            self._is_of_plugin = False
         elif self._message_line is None and text.startswith("  "):
             self._is_of_plugin = self._is_of_plugin or _PLUGIN_FRAME in text
         elif len(self._messages) < MAX_MESSAGE_LINES:
@@ -153,8 +166,10 @@ class Block:
     @property
     def crash(self) -> tuple[str, str] | None:
         """Worker and node id, if a worker crashed."""
-        found = next(filter(None, map(pattern("crashed").match, self.plain)), None)
-        return None if found is None else (found[1], found[2])
+        for text in self.plain:
+            if match := pattern("crashed").match(text):
+                return match[1], match[2]
+        return None
 
 
 def printed_exception(
@@ -167,31 +182,33 @@ def printed_exception(
         located: The type that pytest printed after the failing location.
         is_own_words: The test itself called `pytest.fail`.
     """
-    found = pattern("raised").match(message.partition("\n")[0])
-    if (
-        found is not None and found[1] != located
-    ):  # a word before a colon need be no exception
-        last = found[1].rpartition(".")[2]
-        if not (last[:1].isupper() and last.endswith(_ENDINGS)):
-            found = None
-    if found is not None:
-        name, words = found[1], message[len(found[1]) :].removeprefix(": ")
-    else:
-        name, words = (
-            "AssertionError" if message.startswith("assert ") else located,
-            message,
-        )
+    name, words = located, message
+    if message.startswith("assert "):
+        name = "AssertionError"
+    if match := pattern("raised").match(message.partition("\n")[0]):
+        word = match[1]
+        last = word.rpartition(".")[2]
+        # A word before a colon need be no exception.
+        is_exception = last[:1].isupper() and last.endswith(_ENDINGS)
+        if is_exception or word == located:
+            name = word
+            words = message.removeprefix(word).removeprefix(": ")
     if not name:
         return None
     module, _, last = name.rpartition(".")
-    is_timeout = last == "Failed" and pattern("plugin_timeout").match(words) is not None
-    if not module:
-        module = "builtins" if hasattr(builtins, last) else ""
+    raised_in = ""
+    if last == "Failed":
+        module = "_pytest.outcomes"
+        is_timeout = pattern("plugin_timeout").match(words) is not None
+        if is_timeout and not is_own_words:
+            raised_in = "pytest_timeout"
+    elif not module and hasattr(builtins, last):
+        module = "builtins"
     return RaisedException(
         type=last,
-        module="_pytest.outcomes" if last == "Failed" else module,
+        module=module,
         message=words,
-        raised_in="pytest_timeout" if is_timeout and not is_own_words else "",
+        raised_in=raised_in,
     )
 
 
@@ -353,11 +370,13 @@ class PytestOutput:
         if pattern("last_line").match(text):
             self._end(line)
             return True
-        title = text.strip("=!" if text[0] == "=" else "!").strip()
-        if not title or text[0] != text[-1]:
+        mark = text[0]
+        title = text.strip("=!" if mark == "=" else "!").strip()
+        if not title or not text.endswith(mark):
             return False
-        if text[0] == "!":
-            self.is_seen = self.is_seen or pattern("banner").match(title) is not None
+        if mark == "!":
+            is_banner = pattern("banner").match(title) is not None
+            self.is_seen = self.is_seen or is_banner
             if self.is_seen:
                 note(self.bangs, line, title)
                 self._leave_section()
@@ -381,30 +400,34 @@ class PytestOutput:
     def _begin_session(self, line: OutputLine) -> None:
         # If stdout is a pipe, what pytest writes to stderr may come before the header.
         is_first = self.header is None
-        errors, raw_error, traceback = self.errors, self.raw_error, self.traceback
+        errors = self.errors
+        raw_error = self.raw_error
+        traceback = self.traceback
         self._begin()
         self.header = line
         if is_first:
-            self.errors, self.raw_error, self.traceback = errors, raw_error, traceback
+            self.errors = errors
+            self.raw_error = raw_error
+            self.traceback = traceback
 
     def _end(self, line: OutputLine) -> None:
         self._leave_section()
         self.is_seen = True
         if self.last_line is not None:  # of a quiet session before this one
-            self.bangs = [each for each in self.bangs if each.line > self.last_line]
+            earlier = self.last_line
+            self.bangs = [bang for bang in self.bangs if bang.line > earlier]
         self.last_line = line
         self._section = "ended"
 
     def _leave_section(self) -> None:
-        self._block, self._section, self.wants_all = None, "", self._in_traceback
+        self._block = None
+        self._section = ""
+        self.wants_all = self._in_traceback
 
     def _feed_block(self, line: OutputLine) -> None:
         text = line.text.rstrip()
-        if (
-            text.startswith("_")
-            and text.endswith("_")
-            and (title := text.strip("_").strip())
-        ):
+        title = text.strip("_").strip()
+        if title and text.startswith("_") and text.endswith("_"):
             if not title.replace("_", "").strip():
                 return  # a separator within one traceback
             self._block = Block(title, line)
@@ -418,8 +441,9 @@ class PytestOutput:
 
     def _note_internal_error(self, line: OutputLine) -> None:
         self.is_seen = True
-        last = self.internal[-1] if self.internal else []
-        if last and last[-1].number + 1 == line.number and len(last) < MAX_NOTED:
+        last = self.internal[-1] if self.internal else [line]
+        goes_on = last[-1].number + 1 == line.number
+        if goes_on and len(last) < MAX_NOTED:
             last.append(line)
         elif len(self.internal) < MAX_NOTED:
             self.internal.append([line])
@@ -464,13 +488,10 @@ class PytestOutput:
             note(self.errors, line, found[1])
         elif name == "usage":
             self.is_seen = self.is_seen or "[file_or_dir]" in line.text
-            is_usage_line = line.text.startswith("ERROR: usage:")
-            note(
-                self.errors,
-                line,
-                "" if is_usage_line else line.text[7:],
-                status="usage",
-            )
+            words = line.text.removeprefix("ERROR: ")
+            if words.startswith("usage:"):
+                words = ""
+            note(self.errors, line, words, status="usage")
         elif name == "plugin_error":
             self.is_seen = True
             note(self.errors, line, found[1], status="plugin")
@@ -494,9 +515,8 @@ class PytestOutput:
         elif name == "time_limit":
             self.time_limit_seconds = float(found[1])
         elif name == "job_exit_code":
-            self.job_exit_code = Noted(
-                line=line, text=next(filter(None, found.groups()))
-            )
+            code = next(filter(None, found.groups()))
+            self.job_exit_code = Noted(line=line, text=code)
         elif self.last_line is None:
             self.fatal = self.fatal or Noted(line=line, text=found[1])
 
@@ -513,14 +533,15 @@ class PytestOutput:
         elif name == "fatal":
             self.fatal = Noted(line=line, text=found[1])
         elif name == "faulthandler_limit":
-            hours, minutes, seconds = found.groups()
-            limit_seconds = int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
+            hours, minutes, seconds = map(float, found.groups())
+            limit_seconds = hours * 3_600 + minutes * 60 + seconds
             self.faulthandler = Noted(line=line, text=str(limit_seconds))
-            self.is_seen = (
-                self.is_seen or pattern("progress").fullmatch(before.text) is not None
-            )
+            if pattern("progress").fullmatch(before.text):
+                self.is_seen = True
         elif name == "traceback":
-            self._in_traceback, self.traceback, self._is_of_pytest = True, [line], False
+            self._in_traceback = True
+            self.traceback = [line]
+            self._is_of_pytest = False
         self._feed_progress(before)
         if name == "node_down":
             self.lost.feed_down(line, found[1], found[2])
@@ -531,24 +552,26 @@ class PytestOutput:
         """Note the results on a line, and which test is running."""
         text = line.text.rstrip()
         self.is_complete = pattern("complete").match(text) is not None
-        if found := pattern("verbose").match(text):
-            outcome = found["before"] or found["after"]
-            noted = Noted(line=line, subject=found["nodeid"], status=outcome or "")
-            self.running = noted if outcome is None else None
-            if outcome in ("FAILED", "ERROR"):
-                note(self.verbose, line, subject=noted.subject, status=noted.status)
-                self.lost.feed_failure(
-                    line, worker=found["worker"], nodeid=noted.subject
-                )
+        if match := pattern("verbose").match(text):
+            nodeid = match["nodeid"]
+            outcome = match["before"] or match["after"]
+            self.running = None
+            if outcome is None:
+                self.running = Noted(line=line, subject=nodeid)
+            elif outcome in ("FAILED", "ERROR"):
+                note(self.verbose, line, subject=nodeid, status=outcome)
+                self.lost.feed_failure(line, worker=match["worker"], nodeid=nodeid)
             self._forget_bangs()
-        elif found := pattern("progress").fullmatch(text):
-            self.is_seen = self.is_seen or "%]" in text
-            self.running = Noted(line=line, subject=found["path"] or "")
+        elif match := pattern("progress").fullmatch(text):
+            path, letters = match["path"] or "", match["letters"]
+            if "%]" in text:
+                self.is_seen = True
+            self.running = Noted(line=line, subject=path)
             self._forget_bangs()
-            if found["letters"][0] == "F":
+            if letters.startswith("F"):
                 self.lost.feed_failure(line)
-            if {"F", "E"} & set(found["letters"]):
-                note(self.letters, line, found["letters"], subject=found["path"] or "")
+            if "F" in letters or "E" in letters:
+                note(self.letters, line, letters, subject=path)
 
     def _forget_bangs(self) -> None:
         """Forget what a test printed: once pytest says why it stops, no test runs any more."""
@@ -581,17 +604,18 @@ class Wording(NamedTuple):
 @cache
 def tool_wordings() -> tuple[Wording, ...]:
     """Return what each tool says, in the order of the table; the first that fits a line decides."""
-    return tuple(
-        Wording(
-            row["tool"],
-            row["cause"],
-            re.compile(said.removeprefix("~")),
-            said[0] == "~",
-            row.get("within", MAX_LINES_AFTER),
-        )
-        for row in packaged_table("tools")["wording"]
-        for said in row["patterns"]
-    )
+    wordings = []
+    for row in packaged_table("tools")["wording"]:
+        for words in row["patterns"]:
+            wording = Wording(
+                tool=row["tool"],
+                cause=row["cause"],
+                pattern=re.compile(words.removeprefix("~")),
+                is_vague=words.startswith("~"),
+                within=row.get("within", MAX_LINES_AFTER),
+            )
+            wordings.append(wording)
+    return tuple(wordings)
 
 
 _ANY: Final = re.compile(
@@ -633,7 +657,8 @@ class ToolOutput:
     def feed(self, line: OutputLine) -> None:
         """Read the next line."""
         text = line.text[:MAX_COLUMNS]
-        self._tests_ran = self._tests_ran or _tally().search(text) is not None
+        if _tally().search(text):
+            self._tests_ran = True
         if self._clear is not None:
             self._look_whether_over(line, *self._clear)
         if _ANY.search(text) is None:
@@ -641,48 +666,51 @@ class ToolOutput:
         if _RETRIED.search(text):
             self._retried = line
             return
-        found, match = next(
-            (
-                (each, match)
-                for each in tool_wordings()
-                if (match := each.pattern.search(text))
-            ),
-            (None, None),
-        )
-        if found is None or match is None:
-            return
-        if not found.is_vague:
-            self._installed, self.wants_all = None, False
+        for wording in tool_wordings():
+            if match := wording.pattern.search(text):
+                self._note_wording(line, wording, match)
+                break
+
+    def _note_wording(
+        self, line: OutputLine, wording: Wording, match: re.Match[str]
+    ) -> None:
+        """Note what a tool says, in place of what was said before."""
+        if not wording.is_vague:
+            self._forget_installed()
         if name := match.groupdict().get("tool"):
-            found = found._replace(tool=name)
-            if found.cause in ("command", "module"):
+            wording = wording._replace(tool=name)
+            if wording.cause in ("command", "module"):
                 bare = re.escape(name.rstrip("0123456789."))
                 self._installed = re.compile(
                     rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d"
                 )
                 self.wants_all = True
-        if found.is_vague:
-            self._vague = line, found
-        elif self._retried is not None and _NOTHING_FOUND in text:
-            # pip takes an index that can't be reached for one that has no such project.
-            self._clear = self._retried, found._replace(cause="network")
+        if wording.is_vague:
+            self._vague = line, wording
+        elif self._retried is not None and _NOTHING_FOUND in match.string:
+            # pip takes an index that can't be reached for one without such a project.
+            self._clear = self._retried, wording._replace(cause="network")
             self._retried = line
         else:
-            self._clear = line, found
+            self._clear = line, wording
+
+    def _forget_installed(self) -> None:
+        self._installed = None
+        self.wants_all = False
 
     def _look_whether_over(
         self, line: OutputLine, noted: OutputLine, wording: Wording
     ) -> None:
         """Forget what a shell has said, if the command is there later, or a Python fails."""
         text = line.text[:MAX_COLUMNS]
-        is_of_shell = wording.within < MAX_LINES_AFTER
-        is_there = self._installed is not None and self._installed.search(text)
-        if is_there or (
-            is_of_shell and text.startswith("Traceback (most recent call last)")
-        ):
+        if self._installed is not None and self._installed.search(text):
             self._clear = None
-        if self._clear is None or line.number > noted.number + wording.within:
-            self._installed, self.wants_all = None, False
+        is_of_shell = wording.within < MAX_LINES_AFTER
+        if is_of_shell and text.startswith("Traceback (most recent call last)"):
+            self._clear = None
+        is_far = line.number > noted.number + wording.within
+        if is_far or self._clear is None:
+            self._forget_installed()
 
     def message(self, line_count: int) -> ToolMessage | None:
         """Return why a tool has failed; `None` if none says so near the end.
@@ -694,12 +722,10 @@ class ToolOutput:
         if noted is None:
             return None
         line, wording = noted
-        at_end = (
-            line
-            if wording.cause != "network" or self._retried is None
-            else self._retried
-        )
-        if at_end.number < line_count - wording.within:
+        last = line
+        if wording.cause == "network" and self._retried is not None:
+            last = self._retried
+        if last.number < line_count - wording.within:
             return None
         return ToolMessage(
             tool=wording.tool,
