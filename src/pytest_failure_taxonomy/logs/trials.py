@@ -12,7 +12,7 @@ from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_failure_taxonomy.logs import foreign
 from pytest_failure_taxonomy.logs.log_answer import evidence_of_log
@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.causes import gather_causes
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    Cause,
     Confidence,
     FailureReason,
     Finding,
@@ -100,13 +101,16 @@ class Trial:
     def key(self) -> bytes:
         """What is the same for two copies of a trial alone."""
         names = (self.harness, self.task, self.system, self.name, self.identity)
-        return blake2b(repr(names).encode("utf-8", "replace"), digest_size=16).digest()
+        content = repr(names).encode("utf-8", "replace")
+        return blake2b(content, digest_size=16).digest()
 
     @property
     def outcome(self) -> str:
         """What the harness says, in words."""
-        said = {True: PASSED, False: "failed", None: "no result"}[self.passed]
-        return f"{said}, {self.label}" if self.label else said
+        words = "no result"
+        if self.passed is not None:
+            words = PASSED if self.passed else "failed"
+        return f"{words}, {self.label}" if self.label else words
 
 
 class Difference(NamedTuple):
@@ -123,9 +127,13 @@ def name_of(nodeid: str) -> str:
 
     A file that could not be collected is named without its folders.
     """
-    before_parameters, bracket, parameters = nodeid.partition(" - ")[0].partition("[")
-    test = before_parameters.rpartition("::")[2] + bracket + parameters
-    return test if "::" in nodeid else test.rpartition("/")[2]
+    whole = nodeid.partition(" - ")[0]
+    function, bracket, parameters = whole.partition("[")
+    name = function.rpartition("::")[2]
+    test = f"{name}{bracket}{parameters}"
+    if "::" in nodeid:
+        return test
+    return test.rpartition("/")[2]
 
 
 def report_of(
@@ -145,19 +153,26 @@ def report_of(
             "no reason is known", f"{trial.harness} says `{trial.outcome}`"
         )
         joined = _joined(trial, seen, alone, (nothing,))
-    notes = []
-    if trial.only_told_tests_count and joined.counts.failed > len(joined.failures):
-        others = counted(joined.counts.failed - len(joined.failures), "test")
-        notes.append(f"{others} failed that {trial.harness} does not count")
-    start, end = trial.started_at, trial.ended_at
+    notes: tuple[str, ...] = ()
+    uncounted = joined.counts.failed - len(joined.failures)
+    if trial.only_told_tests_count and uncounted > 0:
+        others = counted(uncounted, "test")
+        notes = (f"{others} failed that {trial.harness} does not count",)
+    start = trial.started_at
+    duration = None
+    if start and trial.ended_at:
+        duration = (trial.ended_at - start).total_seconds()
     report = foreign.report_of(
         foreign.ForeignRun(
             evidence=joined,
             content=trial.key,
             started_at=start or foreign.time_from(None, trial.path),
-            duration_seconds=(end - start).total_seconds() if start and end else None,
-            attempt=ev.Attempt(subtask=trial.task, approach=trial.system),
-            notes=tuple(notes),
+            duration_seconds=duration,
+            attempt=ev.Attempt(
+                subtask=trial.task,
+                approach=trial.system,
+            ),
+            notes=notes,
         ),
         rootdir=rootdir,
         environment=_ELSEWHERE,
@@ -185,36 +200,43 @@ def _evidence_of_output(trial: Trial) -> ev.RunEvidence:
     # Whatever else prints the word "error": the harness has seen the trial pass.
     if seen is None or (trial.passed and not seen.is_pytest):
         return nothing
-    if trial.only_told_tests_count and trial.tests:
-        counted = {name_of(name) for name in trial.tests}
-        kept = tuple(each for each in seen.failures if name_of(each.nodeid) in counted)
-        if len(kept) < len(seen.failures) or (
-            trial.passed and seen.collection_failures
-        ):
-            files = () if trial.passed else seen.collection_failures
-            end = ev.ProcessExit(code=None, source=trial.harness)
-            seen = replace(seen, failures=kept, collection_failures=files, exit=end)
-    return seen
+    if not (trial.only_told_tests_count and trial.tests):
+        return seen
+    names = set(map(name_of, trial.tests))
+    failures = tuple(
+        failure for failure in seen.failures if name_of(failure.nodeid) in names
+    )
+    files = () if trial.passed else seen.collection_failures
+    if failures == seen.failures and files == seen.collection_failures:
+        return seen
+    return replace(
+        seen,
+        failures=failures,
+        collection_failures=files,
+        exit=nothing.exit,
+    )
 
 
 def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
     """Return what the ending of a trial means, and the stage that it ended."""
     table = packaged_table("harnesses")
-    known = table["exceptions"] | table.get(trial.harness, {})
-    kind, stage, *words = known.get(ending.label, _UNKNOWN)
+    known = {**table["exceptions"], **table.get(trial.harness, {})}
+    kind, stage, *headlines = known.get(ending.label, _UNKNOWN)
     reason = known_kinds()[kind].reason
     if reason is None:
-        is_of_stage = kind.startswith("stage.")
-        reason = FailureReason(
-            kind.partition(".")[2].upper() if is_of_stage else "UNKNOWN"
-        )
-    said = foreign.last_line(ending.detail) or ending.label
-    headline = words[0] if words else None
+        reason = FailureReason.UNKNOWN
+        if kind.startswith("stage."):
+            name = kind.partition(".")[2]
+            reason = FailureReason(name.upper())
+    message = foreign.last_line(ending.detail) or ending.label
+    headline = headlines[0] if headlines else None
     if kind in _VAGUE:
-        headline = f"{headline or ending.label}: {said}"
+        headline = f"{headline or ending.label}: {message}"
     confidence: Confidence = "certain" if ending.label in known else "likely"
     ended = finding(
-        *(kind, trial.harness, said),
+        kind,
+        trial.harness,
+        message,
         reason=reason,
         headline=headline,
         confidence=confidence,
@@ -226,49 +248,53 @@ def _joined(
     trial: Trial, seen: ev.RunEvidence, alone: Judgement, endings: Sequence[Ending]
 ) -> ev.RunEvidence:
     """Return what the output tells together with what the harness has seen."""
-    ended = [_finding_of(trial, each) for each in endings]
-    causes = (cause for each, stage in ended for cause in gather_causes((each,), stage))
+    findings: list[Finding] = []
+    causes: list[Cause] = []
+    stages: list[Stage] = []
+    for ending in endings:
+        ended, stage = _finding_of(trial, ending)
+        findings.append(ended)
+        stages.append(stage)
+        causes += gather_causes((ended,), stage)
     end = ev.ProcessExit(code=None, source=trial.harness)
     joined = replace(
-        seen, settled=tuple(each for each, _ in ended), settled_causes=tuple(causes)
+        seen,
+        settled=tuple(findings),
+        settled_causes=tuple(causes),
     )
-    stages = [stage for _, stage in ended]
     if Stage.FINAL_TEST in stages and not seen.finished:
         joined = replace(joined, finished=True, exit=end)  # the harness has stopped it
     elif stages and seen.output is None:
         joined = replace(joined, stage=stages[-1])
-    is_vague = alone.verdict is not None and alone.verdict.kind in _VAGUE
-    is_silent = is_vague or alone.verdict is None
-    is_of_tests = (
-        alone.verdict is None or is_vague or alone.verdict.kind.startswith("test.")
-    )
-    told = {name: "" for name, passed in trial.tests.items() if not passed}
-    if is_silent and not (
-        seen.failures or trial.tests or trial.passed or trial.endings
-    ):
-        told = dict(trial.bad_scores)
-    known = {name_of(each.nodeid) for each in seen.failures}
-    known |= {name_of(each.nodeid) for each in seen.collection_failures}
-    missing = [name for name in told if name_of(name) not in known]
-    if missing and not is_of_tests:
+    kind = alone.verdict.kind if alone.verdict else ""
+    is_vague = kind in _VAGUE
+    is_silent = is_vague or not kind
+    failed = dict.fromkeys(_failed_tests(trial), "")
+    if is_silent and not any((seen.failures, trial.tests, trial.passed, trial.endings)):
+        failed = dict(trial.bad_scores)
+    known = {name_of(failure.nodeid) for failure in seen.failures}
+    known |= {name_of(failure.nodeid) for failure in seen.collection_failures}
+    missing = [name for name in failed if name_of(name) not in known]
+    if missing and not (is_silent or kind.startswith("test.")):
         # Why they did not pass is known: something else kept them from running.
         not_run = (*joined.not_run, *missing)
-        counts = replace(
-            joined.counts, collected=max(joined.counts.collected, len(not_run))
-        )
+        collected = max(joined.counts.collected, len(not_run))
+        counts = replace(joined.counts, collected=collected)
         return replace(joined, not_run=not_run, counts=counts)
     if missing:
         why = "and the output does not" if seen.output else "and nothing says why"
-        says = f"{trial.harness} says that it failed"
-        failures = [each for each in seen.failures if each.nodeid]
-        failures += [
-            ev.TestFailure(
-                nodeid=name, phase="call", message=told[name] or f"{says}, {why}"
+        words = f"{trial.harness} says that it failed, {why}"
+        failures = [failure for failure in seen.failures if failure.nodeid]
+        nameless = [failure for failure in seen.failures if not failure.nodeid]
+        for name in missing:
+            failure = ev.TestFailure(
+                nodeid=name,
+                phase="call",
+                message=failed[name] or words,
             )
-            for name in missing
-        ]
+            failures.append(failure)
         # The output may have counted them without their names.
-        failures += [each for each in seen.failures if not each.nodeid][len(missing) :]
+        failures += nameless[len(missing) :]
         # Another runner's counts are of the same tests.
         output = seen.output if seen.is_pytest and not is_vague else None
         joined = replace(joined, failures=tuple(failures), exit=end, output=output)
@@ -276,8 +302,14 @@ def _joined(
     if trial.tests and not counts.collected:
         passed = sum(trial.tests.values())
         counts = replace(counts, collected=len(trial.tests), passed=passed)
-    in_calls = sum(each.phase == "call" for each in joined.failures)
-    return replace(joined, counts=replace(counts, failed=max(counts.failed, in_calls)))
+    in_calls = sum(failure.phase == "call" for failure in joined.failures)
+    counts = replace(counts, failed=max(counts.failed, in_calls))
+    return replace(joined, counts=counts)
+
+
+def _failed_tests(trial: Trial) -> list[str]:
+    """Return the names of the tests that the harness says have failed."""
+    return [name for name, passed in trial.tests.items() if not passed]
 
 
 def _differences(
@@ -285,29 +317,30 @@ def _differences(
 ) -> Iterator[Difference]:
     """Yield what the harness says otherwise than the output of its tests, or than our verdict."""
     # Without pytest's own words, and without an exit code, an output says nothing of success.
-    tells = seen.output is not None and (seen.is_pytest or seen.exit.code is not None)
-    is_listed = (
-        all(each.nodeid for each in seen.failures) and not seen.collection_failures
-    )
+    has_code = seen.exit.code is not None
+    tells = seen.output is not None and (seen.is_pytest or has_code)
+    names = [failure.nodeid for failure in seen.failures]
+    is_listed = all(names) and not seen.collection_failures
     if tells and trial.passed is (alone.verdict is not None):
         if trial.passed or not trial.endings:
-            ours = words_of_verdict(to_dict(alone.verdict) if alone.verdict else None)
-            yield Difference("success", trial.outcome, ours)
+            verdict = to_dict(alone.verdict) if alone.verdict else None
+            yield Difference("success", trial.outcome, words_of_verdict(verdict))
     elif tells and trial.tests and seen.is_pytest and seen.finished and is_listed:
-        failed = {name_of(name) for name, passed in trial.tests.items() if not passed}
-        shown = {name_of(each.nodeid) for each in seen.failures}
-        theirs, ours = (
-            ", ".join(sorted(names)) for names in (failed - shown, shown - failed)
-        )
+        failed = set(map(name_of, _failed_tests(trial)))
+        shown = set(map(name_of, names))
+        theirs = ", ".join(sorted(failed - shown))
+        ours = ", ".join(sorted(shown - failed))
         if theirs or ours:
             yield Difference("tests", theirs, ours)
-    told = {_finding_of(trial, each)[0].reason for each in trial.endings}
-    expected = told - {FailureReason.UNKNOWN}
+    reasons = {_finding_of(trial, ending)[0].reason for ending in trial.endings}
+    expected = reasons - {FailureReason.UNKNOWN}
     verdict = report["verdict"]
     if not trial.passed and expected and verdict["reason"] not in expected:
         yield Difference("reason", trial.label or "", words_of_verdict(verdict))
 
 
-def words_of_verdict(verdict: Mapping[str, Any] | None) -> str:
+def words_of_verdict(verdict: JSONObject | None) -> str:
     """Return reason and kind of a report's verdict."""
-    return PASSED if verdict is None else f"{verdict['reason']} {verdict['kind']}"
+    if verdict is None:
+        return PASSED
+    return f"{verdict['reason']} {verdict['kind']}"
