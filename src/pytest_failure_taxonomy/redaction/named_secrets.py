@@ -1,7 +1,7 @@
-"""Secrets beside their names: headers, assignments, options, names that were cut, markup, pairs.
+"""Remove secrets beside their names: headers, assignments, options, markup, pairs.
 
 Such as `<password>…</password>`, `name="csrf_token" value="…"`, `('password', '…')`, and
-`machine example.org login me password …`.
+`machine example.org login me password …`; also behind names that were cut.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ _ALONE: Final = frozenset(("pass=", "pwd", "pw", "auth"))
 """Words that are others' parts: `compass`, `author`."""
 
 _LONGEST_JUDGED: Final = 400
-"""Characters by which a value is judged. Without a limit, a line that is all names would take
-quadratic time, because each match would reach to its end."""
+"""Characters by which a value is judged.
+
+Without a limit, a line that is all names would take quadratic time, because each match
+would reach to its end."""
 _RemovalOf = Callable[[re.Match[str]], Removal | None]
 
 _BEHIND_AN_OPTION: Final = frozenset(WORDS["behind_an_option"])
@@ -71,10 +73,11 @@ def remove_assignments(
         for name, removal_of in _GRAMMARS.get(word, _BOTH):
             if name == "option" and "--" not in text and " -" not in text:
                 continue
-            found = _removals(text, lower, word, grammar(name), removal_of, search)
-            changed = search.without(text, found)
+            removals = _removals(text, lower, word, grammar(name), removal_of, search)
+            changed = search.without(text, removals)
             if changed is not text:
-                text, lower = changed, lower_case(changed)
+                text = changed
+                lower = lower_case(changed)
     return text
 
 
@@ -93,72 +96,77 @@ def _removals(
         if word in _ALONE and lower[place - 1 : place].isalnum():
             continue
         limit = place + _LONGEST_JUDGED
-        if found := expression.match(text, place, limit):
-            search.judge(place, found.end())
-            if removal := removal_of(found):
-                start, done = removal.start, removal.end
-                # Every expression ends with its value.
-                if found.end() == limit and (whole := expression.match(text, place)):
-                    done = max(done, whole.end())
-                yield Removal(start, done, removal.name, text[start:done])
+        match = expression.match(text, place, limit)
+        if match is None:
+            continue
+        search.judge(place, match.end())
+        removal = removal_of(match)
+        if removal is None:
+            continue
+        done = removal.end
+        if match.end() == limit:
+            # Every expression ends with its value, which may be longer.
+            whole = expression.match(text, place)
+            if whole is not None:
+                done = max(done, whole.end())
+        secret = text[removal.start : done]
+        yield removal._replace(end=done, secret=secret)
 
 
 def _of_header(found: re.Match[str]) -> Removal | None:
-    value = found["value"].strip()
-    if found["scheme"]:
-        is_left = is_prose_of_header(value)
-    elif (
-        is_code(value)
-        or value.startswith(("=", ":"))
-        or not _LETTER_OR_DIGIT.search(value)
-    ):
-        is_left = True
-    elif found["open"] is None:
-        is_left = _is_no_header(found, value)
-    else:
-        is_left = _is_between_literals(found.string, *found.span("value"))
-    if is_left or is_placeholder(value):
+    if _is_no_credential(found) or is_placeholder(found["value"].strip()):
         return None
     return removal_of_group(found, "value", mark_id(found["name"]))
 
 
-def _is_no_header(found: re.Match[str], value: str) -> bool:
-    """Return whether a value without quotes and scheme is prose or code."""
-    if found["sign"].strip(_AROUND_SIGN) != ":":
+def _is_no_credential(found: re.Match[str]) -> bool:
+    """Return whether the value of a header is prose or code."""
+    value = found["value"].strip()
+    if found["scheme"]:
+        return is_prose_of_header(value)
+    is_sign = value.startswith(("=", ":")) or not _LETTER_OR_DIGIT.search(value)
+    if is_sign or is_code(value):
         return True
+    if found["open"] is not None:
+        return _is_between_literals(found, "value")
+    # Without quotes and a scheme.
     is_cookie = found["name"].lower().startswith("cookie")
-    if "=" not in value if is_cookie else " " in value:
+    is_prose = "=" not in value if is_cookie else " " in value
+    if is_prose or found["sign"].strip(_AROUND_SIGN) != ":":
         return True
     # Behind a quoted name is an expression: `'Authorization': auth}`.
-    return not found["sign"].startswith(":") and _EXPRESSION.match(value) is not None
+    is_quoted = not found["sign"].startswith(":")
+    return is_quoted and _EXPRESSION.match(value) is not None
 
 
 def _of_bearer(found: re.Match[str]) -> Removal | None:
-    has_digit = any(character.isdigit() for character in found["value"])
-    return removal_of_group(found, "value", "bearer") if has_digit else None
+    if re.search(r"\d", found["value"]) is None:
+        return None
+    return removal_of_group(found, "value", "bearer")
 
 
 def _of_option(found: re.Match[str]) -> Removal | None:
     value = found["bare"]
+    lower = value.lower()
+    sign = found["sign"]
     name = found["name"].lower()
-    line = found.string[max(0, found.start() - 90) : found.start()]
+    start = found.start()
+    line = found.string[max(0, start - 90) : start]
     if grammar("option_start").search(line) is None or is_placeholder(value):
         return None
-    if value.isupper() and value.lower().startswith(name[:4]):
-        return None  # the placeholder of a usage line: `--token TOKEN`
-    if found["sign"].isspace() and value.lower() in _BEHIND_AN_OPTION:
+    # The placeholder of a usage line: `--token TOKEN`.
+    is_usage = value.isupper() and lower.startswith(name[:4])
+    is_sentence = sign.isspace() and lower in _BEHIND_AN_OPTION
+    if is_usage or is_sentence:
         return None
-    if found["sign"][-1] in "\"'" and _is_between_literals(
-        found.string, *found.span("bare")
-    ):
+    if sign[-1] in "\"'" and _is_between_literals(found, "bare"):
         return None
     return removal_of_group(found, "bare", mark_id(name))
 
 
 def _of_assignment(found: re.Match[str]) -> Removal | None:
-    group = next(each for each in ("e", "s", "d", "bare") if found[each] is not None)
-    start, end = found.span(group)
-    if group in "sd" and _is_between_literals(found.string, start, end):
+    group = _group_of_value(found)
+    if group in ("s", "d") and _is_between_literals(found, group):
         return _of_joined_literal(found, found[group])
     value = found[group]
     if is_placeholder(value):
@@ -168,14 +176,21 @@ def _of_assignment(found: re.Match[str]) -> Removal | None:
     return None if is_left else removal_of_group(found, group, mark_id(name))
 
 
+def _group_of_value(found: re.Match[str]) -> str:
+    """Return the group of a literal's text, by its quotes, or of a value without."""
+    for group in ("e", "s", "d"):
+        if found[group] is not None:
+            return group
+    return "bare"
+
+
 def _of_joined_literal(found: re.Match[str], code: str) -> Removal | None:
     """Return the second literal of `"password=" + "value"`."""
+    # A literal may have letters before it: `b"…"`.
+    if found["sign"] != "=" or code.strip().rstrip("bfruBFRU").strip(" +"):
+        return None
     second = grammar("quoted").match(found.string, found.end())
-    if (
-        second is None
-        or found["sign"] != "="
-        or code.strip().rstrip("bfruBFRU").strip(" +")
-    ):
+    if second is None:
         return None
     group = "s" if second["s"] is not None else "d"
     value = second[group]
@@ -203,35 +218,35 @@ def secrets_behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
             continue
         before = max(done, start - _LONGEST_CUT_NAME)
         search.judge(before, end)
-        if grammar("cut_name").search(text, before, start) and (
-            value := _CUT_VALUE.match(text, end)
-        ):
-            done = value.end()
-            yield Removal(end, done, "cut-field", "")
+        if grammar("cut_name").search(text, before, start):
+            value = _CUT_VALUE.match(text, end)
+            if value is not None:
+                done = value.end()
+                yield Removal(end, done, "cut-field", "")
 
 
-def _is_between_literals(text: str, start: int, end: int) -> bool:
-    """Return whether what stands from `start` to `end` is code between two literals.
+def _is_between_literals(found: re.Match[str], group: str) -> bool:
+    """Return whether what a group has matched is code between two literals.
 
-    In `"?password=" + password + "&x="` the quote behind the name closes the literal that holds
-    the name. Both the code and the quotes before it must say so: prose has apostrophes.
+    In `"?password=" + password + "&x="` the quote behind the name closes the literal that
+    holds the name. Both the code and the quotes before it must say so: prose has
+    apostrophes.
     """
+    text = found.string
+    start, end = found.span(group)
     if grammar("behind_a_literal").match(text, start, end) is None:
         return False
     quote = text[start - 1]
-    if text[end : end + 1] == quote:
-        before = max(start, end - _LONGEST_JOINT)
-        if (
-            text[start:end].strip()
-            and grammar("before_a_literal").search(text, before, end) is None
-        ):
+    if text[end : end + 1] == quote and text[start:end].strip():
+        joint = max(start, end - _LONGEST_JOINT)
+        if grammar("before_a_literal").search(text, joint, end) is None:
             return False
     # The quote of the literal that ends there, if it is in one.
     before = start - 1
     earliest = max(0, before - _LONGEST_LINE)
     line_start = max(earliest, text.rfind("\n", earliest, before) + 1)
     literals = grammar("literals").match(text, line_start, before)
-    return literals is not None and text[literals.end() : before][:1] == quote
+    return literals is not None and text.startswith(quote, literals.end(), before)
 
 
 # Markup, pairs and files of logins
@@ -269,21 +284,24 @@ def _expressions_of_pairs(
         yield grammar("value_then_name")
         if "type" in lower:
             yield grammar("type_then_value")
-    if "'," in lower or '",' in lower:
-        ends = [
-            end
-            for word, ends in _ENDS_OF_NAMES.items()
-            if word in words
-            for end in ends
-        ]
-        if any(f"{end}'," in lower or f'{end}",' in lower for end in ends):
-            yield grammar("tuple")
-    if "pass" in words and any(
-        grammar("netrc").match(lower, at)
-        for word in ("machine", "default")
-        for at in places(lower, word)
-    ):
-        yield grammar("netrc")
+    if _may_have_tuple(lower, words):
+        yield grammar("tuple")
+    if "pass" in words:
+        starts = [*places(lower, "machine"), *places(lower, "default")]
+        if any(grammar("netrc").match(lower, start) for start in starts):
+            yield grammar("netrc")
+
+
+def _may_have_tuple(lower: str, words: Collection[str]) -> bool:
+    """Return whether a quote and a comma follow the end of a name."""
+    if "'," not in lower and '",' not in lower:
+        return False
+    for word, ends in _ENDS_OF_NAMES.items():
+        if word in words:
+            for end in ends:
+                if f"{end}'," in lower or f'{end}",' in lower:
+                    return True
+    return False
 
 
 def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
@@ -291,39 +309,44 @@ def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
 
     Between the two there is no bracket, which source code is full of.
     """
-    for at in (*places(lower, "value"), *places(lower, "content")):
-        if not grammar("value_of").match(lower, at):
+    for start in (*places(lower, "value"), *places(lower, "content")):
+        if not grammar("value_of").match(lower, start):
             continue
-        before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
-        if any(word in before for word in words) and grammar("name_sign").search(
-            before
-        ):
+        before = lower[max(0, start - _LONGEST_BETWEEN) : start]
+        before = _BRACKET.split(before)[-1]
+        if _has_any(before, words) and grammar("name_sign").search(before):
             return True
-        if quoted := grammar("quoted_value").match(lower, at):
-            behind = lower[quoted.end() : quoted.end() + _LONGEST_BETWEEN]
-            if any(word in behind for word in words):
+        quoted = grammar("quoted_value").match(lower, start)
+        if quoted:
+            end = quoted.end()
+            if _has_any(lower[end : end + _LONGEST_BETWEEN], words):
                 return True
     return False
 
 
+def _has_any(text: str, words: Collection[str]) -> bool:
+    return any(word in text for word in words)
+
+
 def _of_pair(found: re.Match[str]) -> Removal | None:
     groups = found.groupdict()
-    value = groups["value"] or groups.get("bare") or ""
-    if is_placeholder(value) or not value.strip():
+    group = "bare" if groups["value"] is None else "value"
+    value = groups[group]
+    if is_placeholder(value):
         return None
+    is_random = looks_random(value)
     if found.re is grammar("netrc"):
-        is_none = not found["login"] and not looks_random(value)
-        return None if is_none else removal_of_group(found, "value", "password")
-    if (
-        found.re is grammar("tuple")
-        and _WORDS_OF_PROSE.fullmatch(value)
-        and not looks_random(value)
-    ):
-        return None  # two words in brackets are names: `('password', 'email')`
-    name = find_secret_key("password" if groups.get("type") else groups["name"]).lower()
-    is_word = groups["value"] is None and is_code(value)
+        if not found["login"] and not is_random:
+            return None
+        return removal_of_group(found, group, "password")
+    is_in_brackets = found.re is grammar("tuple") and not is_random
+    # Two words in brackets are names: `('password', 'email')`.
+    if is_in_brackets and _WORDS_OF_PROSE.fullmatch(value):
+        return None
+    name = "password"
+    if not groups.get("type"):
+        name = find_secret_key(groups["name"]).lower()
+    is_word = group == "bare" and is_code(value)
     if not name or is_word or is_too_little(name, value):
         return None
-    return removal_of_group(
-        found, "bare" if groups["value"] is None else "value", mark_id(name)
-    )
+    return removal_of_group(found, group, mark_id(name))

@@ -1,9 +1,9 @@
-"""Which names say that the value beside them is secret: of keys, variables, options and commands.
+"""Tell which names have a secret beside them: keys, variables, options and commands.
 
-Names stand before values as options (`--api-token`), keys (`"client_secret"`, `<password>`) and
-environment variables (`DB_PASSWORD`). Programs have options that don't say so: `curl -u me:…`,
-`mysql -p…`. Every run loads this module for its own arguments, so expressions are compiled when
-they are first needed.
+Names stand before values as options (`--api-token`), keys (`"client_secret"`,
+`<password>`) and environment variables (`DB_PASSWORD`). Programs have options that don't
+say so: `curl -u me:…`, `mysql -p…`. Every run loads this module for its own arguments, so
+expressions are compiled when they are first needed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ _WHOLE_WORDS: Final = ("pass", "pwd", "pw", "auth")
 """These also end the names of other things, such as `--bypass`, unless a sign is before them."""
 _LONGEST_NAME: Final = 100
 _ENDS: Final[Mapping[str, Mapping[str, str]]] = WORDS["names_beside_values"]
-"""The words in the names of secrets that stand beside a value, and how a name may go on behind one.
+"""The words in names of secrets beside a value, and how a name may go on behind one.
 
-They are listed by a part that they share: it is seldom there, and then its words need not be looked
-for."""
+They are listed by a part that they share: it is seldom there, and then its words need not
+be looked for."""
 _BEHIND: Final = r"[0-9]?(?:\\{0,2}[\"']|[\])]?(?:[\s=,>&;!}]|:(?!:)|/>))"
-"""What follows a name with which a value may begin, or which ends an element or an item of a tuple
-that has its value elsewhere."""
+"""What follows a name that has a value.
+
+With it the value may begin, or it ends an element or an item of a tuple that has its
+value elsewhere."""
 _OF_A_KEY: Final = tuple(
     [kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-")]
 )
@@ -56,17 +58,20 @@ DECLARED: Final[set[str]] = set()
 
 def mark_id(name: str) -> str:
     """Return what the mark of a secret says that stood beside such a name."""
-    name = name.lower().rstrip("2").removeprefix("set-")  # there is a header Cookie2
-    return "api-key" if name.endswith("key") else name
+    # There are headers Cookie2 and Set-Cookie.
+    name = name.lower().rstrip("2").removeprefix("set-")
+    if name.endswith("key"):
+        return "api-key"
+    return name
 
 
 def option_id(option: str) -> str:
-    """Return the id of the secret that follows an option; the empty text if there is none."""
+    """Return the id of the secret that follows an option; the empty text if none does."""
     if not option.startswith("-") or option.startswith("--no-"):
         return ""
     name = option.lstrip("-").lower().replace("_", "-")
     for end in (*_OPTION_ENDS, *_WHOLE_WORDS):
-        if name == end or name.endswith(f"-{end}"):
+        if f"-{name}".endswith(f"-{end}"):
             return mark_id(end)
     if option.startswith("--"):  # `-ktoken` is a value of `-k`
         for end in _OPTION_ENDS:
@@ -76,10 +81,10 @@ def option_id(option: str) -> str:
 
 
 def words_of_names(lower: str) -> list[str]:
-    """Return the words in a text, in lower case, that are in the name of a secret beside a value.
+    """Return the words in a text, in lower case, that are in names of secrets beside values.
 
-    They are looked for as plain texts, and only where they are an expression is tried: that takes
-    a tenth of the time.
+    They are looked for as plain texts, and only where they are an expression is tried:
+    that takes a tenth of the time.
     """
     words = []
     for part, ends in _ENDS.items():
@@ -89,13 +94,15 @@ def words_of_names(lower: str) -> list[str]:
 
 
 def find_name(lower: str, word: str, start: int = 0) -> int:
-    """Return where a name with a word goes on that a value may stand beside; -1 if nowhere."""
+    """Return where a name with a word goes on that a value may follow; -1 if nowhere."""
+    is_key = word == "key"
     while (place := lower.find(word, start)) >= 0:
         start = place + len(word)
-        is_of_key = word != "key" or lower.endswith(
-            _OF_A_KEY, max(0, place - _LONGEST_KIND), place
-        )
-        if is_of_key and _expression_of_name(word).match(lower, place):
+        if is_key:
+            kind_start = max(0, place - _LONGEST_KIND)
+            if not lower.endswith(_OF_A_KEY, kind_start, place):
+                continue
+        if _expression_of_name(word).match(lower, place):
             return place
     return -1
 
@@ -103,17 +110,19 @@ def find_name(lower: str, word: str, start: int = 0) -> int:
 def lower_case(text: str) -> str:
     """Return the text in lower case, and as long as it was."""
     # The dotted I of Turkish is the one letter whose small form is two characters.
-    return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
+    if not text.isascii():
+        text = text.replace("\u0130", "i")
+    return text.lower()
 
 
 def find_secret_key(name: str) -> str:
     """Return the end of a key's name that says secret; the empty text if none does."""
-    found = grammar("secret_key").search(name[-_LONGEST_NAME:])
-    return found["name"] if found else ""
+    end = grammar("secret_key").search(name[-_LONGEST_NAME:])
+    return end["name"] if end else ""
 
 
 def declare_secret_variables(names: Iterable[str]) -> None:
-    """Take the values of these environment variables for secrets from now on, in this process."""
+    """Take the values of these environment variables for secrets, in this process."""
     DECLARED.update(names)
 
 
@@ -122,10 +131,11 @@ def is_secret_variable(name: str) -> bool:
 
     `TOKEN_FILE` and the like only say where the secret is.
     """
-    is_secret = grammar("secret_variable").search(name) is not None
-    return name in DECLARED or (
-        is_secret and grammar("pointing_variable").search(name) is None
-    )
+    if name in DECLARED:
+        return True
+    if grammar("secret_variable").search(name) is None:
+        return False
+    return grammar("pointing_variable").search(name) is None
 
 
 def may_be_secret_variable(name: str) -> bool:
@@ -142,8 +152,10 @@ def may_be_secret_variable(name: str) -> bool:
 
 @cache
 def _expression_of_name(word: str) -> re.Pattern[str]:
-    end = next(ends[word] for ends in _ENDS.values() if word in ends)
-    return re.compile(word if word.endswith("=") else f"{word}{end}{_BEHIND}")
+    if word.endswith("="):
+        return re.compile(word)
+    (end,) = [ends[word] for ends in _ENDS.values() if word in ends]
+    return re.compile(f"{word}{end}{_BEHIND}")
 
 
 # Options of programs
@@ -151,8 +163,9 @@ def _expression_of_name(word: str) -> re.Pattern[str]:
 _PAIR: Final = "pair"
 """The value is `user:password`, in the next argument or behind the option's letter."""
 _TOUCHING: Final = "touching"
-"""The password stands behind the option's letter alone; where it is `next`, in the next argument,
-too."""
+"""The password stands behind the option's letter alone.
+
+Where it is `next`, in the next argument, too."""
 PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
     name: group["options"]
     for group in WORDS["programs"]
@@ -162,17 +175,12 @@ PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
 
 Names without an end such as `.exe` or a version; a word before an option is a command of it."""
 SOME_IN_ALL: Final = [
-    name for name in PROGRAMS if [each for each in PROGRAMS if each in name] == [name]
+    name
+    for name in PROGRAMS
+    if not any(other in name for other in PROGRAMS if other != name)
 ]
 """Names of programs; each name of a program has one of these in it."""
-_BY_PROGRAM: Final = {
-    program: {
-        name: (kind, command)
-        for option, kind in options.items()
-        for command, _, name in (option.rpartition(" "),)
-    }
-    for program, options in PROGRAMS.items()
-}
+
 _LONGEST_COMMAND: Final = 2_000
 """Characters of a command behind the name of its program, or the value of an option."""
 _STANDS_FOR_ONE: Final = frozenset(
@@ -193,80 +201,96 @@ def redact_arguments(
         redact: takes the secrets out of one text.
 
     Returns:
-        As many arguments. Behind an option such as `--api-token` the next one is its value and goes
-        as a whole, unless it begins with a dash.
+        As many arguments. Behind an option such as `--api-token` the next one is its
+        value and goes as a whole, unless it begins with a dash.
     """
-    shown = [*map(redact, args)]
+    shown = [redact(arg) for arg in args]
     for index, (start, name) in _secrets_in(args).items():
         mark, _, rest = shown[index].partition("]")
-        if rest or not mark.startswith(MARK_START):  # else all of it is removed already
-            shown[index] = f"{redact(args[index][:start])}{MARK_START}{name}]"
+        if mark.startswith(MARK_START) and not rest:
+            continue  # all of it is removed already
+        before = redact(args[index][:start])
+        shown[index] = f"{before}{MARK_START}{name}]"
     return tuple(shown)
 
 
 def secret_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the ids and values of what `redact_arguments` removes for the sake of its place."""
+    """Yield the ids and values of what `redact_arguments` removes because of its place."""
     for index, (start, name) in _secrets_in(args).items():
         yield name, args[index][start:]
 
 
 def _secrets_in(args: Sequence[str]) -> dict[int, tuple[int, str]]:
-    """Return where in which arguments a secret begins that its place gives away, and its id."""
-    found = {index: (start, _ID) for index, start in _values_of_programs(args).items()}
+    """Return where in which arguments a secret begins because of its place, and its id."""
+    secrets = {}
     for index, (option, arg) in enumerate(pairwise(args), 1):
-        if arg and not arg.startswith("-") and (name := option_id(option)):
-            found.setdefault(index, (0, name))
-    return found
+        if arg and not arg.startswith("-"):
+            name = option_id(option)
+            if name:
+                secrets[index] = (0, name)
+    for index, start in _values_of_programs(args).items():
+        secrets[index] = (start, _ID)
+    return secrets
 
 
 _Named = dict[str, tuple[str, str]]
-"""What a command line has named so far: the options of its programs, and a login, their command."""
+"""What a command line has named so far: its programs' options, and a login, their command."""
 
 
 def _add_word(named: _Named, word: str) -> None:
     """Take note of a word that is no option."""
-    program = word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
-    named |= _BY_PROGRAM.get(program, {})
     if word == _LOGIN:
         named[word] = ("", "")
+    program = word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+    for option, kind in PROGRAMS.get(program, {}).items():
+        command, _, name = option.rpartition(" ")
+        named[name] = (kind, command)
 
 
 def _kind_of(named: _Named, option: str) -> str:
     """Return what sort of value an option has; the empty text if that is no secret."""
     kind, command = named.get(option, ("", ""))
-    return kind if not command or command in named else ""
+    if command and command not in named:
+        return ""
+    return kind
 
 
 def _start_of_secret(kind: str, value: str) -> int:
     """Return where in an option's value the secret begins; its length if it has none."""
-    user, colon, _ = value.partition(":")
-    return len(user) + len(colon) if kind == _PAIR else 0
+    if kind != _PAIR:
+        return 0
+    return value.find(":") + 1 or len(value)
 
 
 def _values_of_programs(args: Sequence[str]) -> dict[int, int]:
     """Return where in which arguments the secrets begin that options of programs take."""
-    found = {}
+    starts = {}
     named: _Named = {}
     expected = ""
     for index, arg in enumerate(args):
-        kind, start, expected = expected, 0, ""
-        if not kind and not arg.startswith("-"):
-            _add_word(named, arg)
-        elif not kind:
-            name, equals, _ = arg.partition("=")
-            start = len(name) + len(equals) if arg.startswith("--") else 2
+        kind = expected
+        expected = ""
+        start = 0
+        if not kind:
+            if not arg.startswith("-"):
+                _add_word(named, arg)
+                continue
+            start = 2
+            if arg.startswith("--"):
+                start = arg.find("=") + 1 or len(arg)
             kind = _kind_of(named, arg[:start].removesuffix("="))
             if not kind or start == len(arg):
-                expected = "" if kind == _TOUCHING else _kind_of(named, arg)
+                if kind != _TOUCHING:
+                    expected = _kind_of(named, arg)
                 continue
         start += _start_of_secret(kind, arg[start:])
-        if kind and start < len(arg):
-            found[index] = start
-    return found
+        if start < len(arg):
+            starts[index] = start
+    return starts
 
 
 def may_hold_command(text: str) -> bool:
-    """Return whether the text may hold a command line with one of `PROGRAMS` and its options."""
+    """Return whether the text may hold a command line with one of `PROGRAMS`."""
     if "-" in text and _BEGIN_OF_OPTION.search(text) is not None:
         for name in SOME_IN_ALL:
             if name in text:
@@ -289,20 +313,26 @@ def secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
             place = sign.end()
             if sign["end"] is not None:
                 break
-            if sign["option"] is None:
+            option = sign["option"]
+            if option is None:
                 _add_word(named, sign["program"] or sign.group())
                 limit = place + _LONGEST_COMMAND
-            elif kind := _kind_of(named, sign["option"]):
-                name = "touching_value" if kind == _TOUCHING else "value_of_option"
-                if value := grammar(name).match(text, place, limit):
-                    search.judge(*value.span())
-                    place = value.end()
-                    limit = place + _LONGEST_COMMAND
-                    group = value.lastgroup or 0
-                    start = value.start(group) + _start_of_secret(kind, value[group])
-                    secret = text[start : value.end(group)]
-                    if not _is_none(secret):
-                        yield Removal(start, value.end(group), _ID, secret)
+                continue
+            kind = _kind_of(named, option)
+            if not kind:
+                continue
+            name = "touching_value" if kind == _TOUCHING else "value_of_option"
+            value = grammar(name).match(text, place, limit)
+            if value is None:
+                continue
+            search.judge(*value.span())
+            place = value.end()
+            limit = place + _LONGEST_COMMAND
+            start, end = value.span(value.lastgroup or 0)
+            start += _start_of_secret(kind, text[start:end])
+            secret = text[start:end]
+            if not _is_none(secret):
+                yield Removal(start, end, _ID, secret)
         else:
             place = max(place, limit)
 
@@ -311,22 +341,21 @@ def _is_none(value: str) -> bool:
     from pytest_failure_taxonomy.redaction.marks import MARK
     from pytest_failure_taxonomy.redaction.ordinary_values import is_placeholder
 
-    return (
-        value.lower() in _STANDS_FOR_ONE
-        or value.startswith("$")
-        or is_placeholder(value)
-        or MARK.search(value) is not None
-    )
+    if value.lower() in _STANDS_FOR_ONE or value.startswith("$"):
+        return True
+    return is_placeholder(value) or MARK.search(value) is not None
 
 
-_OPTIONS: Final = sorted({name for each in _BY_PROGRAM.values() for name in each})
+_OPTIONS: Final = sorted(
+    {option.split(" ")[-1] for options in PROGRAMS.values() for option in options}
+)
 _LETTERS: Final = "".join(sorted({name[1] for name in _OPTIONS}))
 _BEGIN_OF_OPTION: Final = re.compile(rf"-(?=[{_LETTERS}])(?<=[ '\",\t\n]-)")
 
 
 _PARTS: Final = {
-    "programs": "|".join(sorted(PROGRAMS, key=lambda each: (-len(each), each))),
-    "long_options": "|".join(name for name in _OPTIONS if len(name) > len("-u")),
+    "programs": "|".join(sorted(sorted(PROGRAMS), key=len, reverse=True)),
+    "long_options": "|".join([name for name in _OPTIONS if len(name) > 2]),
     "letters": _LETTERS,
 }
 """What the grammars of commands name that the table of programs has."""

@@ -1,4 +1,4 @@
-"""What a value looks like: chance, a word, code, a placeholder, or something long and odd."""
+"""Tell what a value looks like: chance, a word, code, a placeholder, or a secret."""
 
 from __future__ import annotations
 
@@ -56,13 +56,15 @@ _OF_CODE: Final = frozenset("()[]{}<>`|")
 
 @_remembered
 def looks_random(value: str) -> bool:
-    """Return whether a value has what no words have: digits among letters, capitals anywhere."""
-    runs = _RUN.findall(value)
+    """Return whether a value has what no words have: digits in words, capitals anywhere."""
     if _PADDED.fullmatch(value) or "..." in value:
         return True
-    if _DIGIT.search(value) and _LETTER.search(value):
-        return len(runs) < 2 or not all(_WORD_OF_SEVERAL.fullmatch(run) for run in runs)
-    return any(is_of_chance(run) for run in runs if run.isalpha())
+    runs = _RUN.findall(value)
+    if not _DIGIT.search(value) or not _LETTER.search(value):
+        return any(is_of_chance(run) for run in runs if run.isalpha())
+    if len(runs) < 2:
+        return True
+    return not all(map(_WORD_OF_SEVERAL.fullmatch, runs))
 
 
 def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
@@ -72,35 +74,36 @@ def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
     words = _WORD_IN_CAMEL_CASE.findall(run)
     if not words:  # nothing but digits: a date, an id
         return False
-    return (
-        len(run) < shortest_average * len(words) or max(map(len, words)) > _LONGEST_WORD
-    )
+    if len(run) < shortest_average * len(words):
+        return True
+    return max(map(len, words)) > _LONGEST_WORD
 
 
 @_remembered
 def is_placeholder(value: str) -> bool:
     """Return whether the value says that there is none, or stands for one: `None`, `***`."""
     text = value.strip()
-    if (
-        not text
-        or text.lower() in _NO_VALUES
-        or grammar("placeholder").fullmatch(text) is not None
-    ):
+    if not text or grammar("placeholder").fullmatch(text):
         return True
-    is_type = len(text) <= _LONGEST_TYPE and ("|" in text or "[" in text)
-    return is_type and all(
-        not each or each.lower() in _NO_VALUES for each in _BETWEEN_TYPES.split(text)
-    )
+    lower = text.lower()
+    if lower in _NO_VALUES:
+        return True
+    is_type = "|" in text or "[" in text
+    if not is_type or len(text) > _LONGEST_TYPE:
+        return False
+    names = set(_BETWEEN_TYPES.split(lower))
+    return names <= _NO_VALUES | {""}
 
 
 def is_prose_of_header(value: str) -> bool:
     """Return whether what follows a scheme stands for credentials: `Bearer <token>`."""
-    first, *others = value.split() or [""]
-    is_word = (
-        is_placeholder(first)
-        or grammar("bare_word").fullmatch(first.rstrip(".,;:)")) is not None
-    )
-    return is_word and not any(looks_random(each) for each in others)
+    words = value.split()
+    if any(map(looks_random, words[1:])):
+        return False
+    first = words[0] if words else ""
+    if is_placeholder(first):
+        return True
+    return grammar("bare_word").fullmatch(first.rstrip(".,;:)")) is not None
 
 
 def is_code(value: str) -> bool:
@@ -109,63 +112,102 @@ def is_code(value: str) -> bool:
 
 
 def is_too_little(name: str, value: str) -> bool:
-    """Return whether a quoted value is too short, or too many words, for a secret of such a name.
+    """Return whether a quoted value is too short, or too many words, for such a name.
 
     `token='if'` is a parser's, `password='if'` is a password.
     """
     # `Password: ', x=1)`: the quote ends a text, and what follows is code.
     if value[0] in ",)]}:;":
         return True
-    return name in _WEAK_NAMES and (
-        len(value) < _SHORTEST_WEAK or " " in value or not _may_be_secret(name, value)
-    )
+    if name not in _WEAK_NAMES:
+        return False
+    is_phrase = len(value) < _SHORTEST_WEAK or " " in value
+    return is_phrase or not _may_be_secret(name, value)
 
 
 def _may_be_secret(name: str, value: str) -> bool:
     if not value.strip("0123456789."):
         return False
-    return looks_random(value) or (
-        name != "token" and _USER_AND_PASSWORD.fullmatch(value) is not None
-    )
+    if looks_random(value):
+        return True
+    return name != "token" and _USER_AND_PASSWORD.fullmatch(value) is not None
 
 
 def is_ordinary_bare(found: re.Match[str]) -> bool:
-    """Return whether an assigned value without quotes is source code, a count, a word or a path."""
+    """Return whether an assigned value without quotes is code, a count, a word or a path."""
+    if _is_part_of_code(found):
+        return True
     value = found["bare"]
-    text = found.string
-    following = text[found.end() : found.end() + 1]
-    if found["sign"] in ("==", "===", "!=") or following in ("(", "[", "{"):
+    if not is_code(value):
+        name = found["name"].lower()
+        if name not in _WEAK_NAMES or _may_be_secret(name, value):
+            return False
+    if value.isupper() or not value.isascii():
         return True
-    # A second `:` is that of a node id or of C++: `TestPassword::test_it`.
-    starts = ("/", "~", ".", "=", ":=", "http:", "https:")
-    if value.startswith((*starts, ":") if found["sign"] == ":" else starts):
+    # A word is a secret only as the value of a variable of the shell, or of an entry.
+    if found["sign"] == "=":
+        return not (found["name"].isupper() and _touches(found))
+    return not (value.islower() and _is_entry(found))
+
+
+def _is_part_of_code(found: re.Match[str]) -> bool:
+    """Return whether what is around a value, or its start, shows that it is no value."""
+    value = found["bare"]
+    sign = found["sign"]
+    following = _following(found)
+    if sign in _COMPARISONS or following in ("(", "[", "{"):
         return True
-    name = found["name"].lower()
-    touches = found.start("bare") == found.end("sign")
-    before = text[max(0, found.start() - _LONGEST_NAME) : found.start()]
-    if touches and found["sign"] == ":" and before.endswith(":") and "arn:" in before:
-        return True  # the name of a thing: `arn:aws:…:secret:its-name`
-    if following == "}" and touches and _FORMAT.fullmatch(value) is not None:
+    if value.startswith(_STARTS_OF_NO_SECRET):
         return True
-    if not is_code(value) and not (
-        name in _WEAK_NAMES and not _may_be_secret(name, value)
-    ):
+    if sign == ":":
+        # A second `:` is that of a node id or of C++: `TestPassword::test_it`.
+        if value.startswith(":"):
+            return True
+        start = found.start()
+        before = found.string[max(0, start - _LONGEST_NAME) : start]
+        # The name of a thing: `arn:aws:…:secret:its-name`.
+        if before.endswith(":") and "arn:" in before and _touches(found):
+            return True
+    if following != "}" or not _touches(found):
         return False
-    line_start = (
-        text.rfind("\n", max(0, found.start() - _LONGEST_NAME), found.start()) + 1
-    )
-    is_variable = found["name"].isupper() and found["sign"] == "=" and touches
-    is_entry = (
-        found["sign"] == ":"
-        and following in ("", "\n")
-        and value.islower()
-        and _ENTRY_START.fullmatch(text, line_start, found.start()) is not None
-    )
-    return value.isupper() or not value.isascii() or not (is_variable or is_entry)
+    return _FORMAT.fullmatch(value) is not None
+
+
+def _following(found: re.Match[str]) -> str:
+    end = found.end()
+    return found.string[end : end + 1]
+
+
+def _touches(found: re.Match[str]) -> bool:
+    """Return whether no blank is between the sign and the value."""
+    return found.start("bare") == found.end("sign")
+
+
+def _is_entry(found: re.Match[str]) -> bool:
+    """Return whether name and value are all of a line but the begin of an entry."""
+    if found["sign"] != ":" or _following(found) not in ("", "\n"):
+        return False
+    start = found.start()
+    earliest = max(0, start - _LONGEST_NAME)
+    line_start = found.string.rfind("\n", earliest, start) + 1
+    return _ENTRY_START.fullmatch(found.string, line_start, start) is not None
+
+
+_COMPARISONS: Final = ("==", "===", "!=")
+
+_STARTS_OF_NO_SECRET: Final = (
+    "/",
+    "~",
+    ".",
+    "=",
+    ":=",
+    "http:",
+    "https:",
+)
 
 
 def is_ordinary(text: str) -> bool:
-    """Return whether the text stands in others' texts, too: a word, a small number, a path."""
+    """Return whether the text stands in others' texts: a word, a small number, a path."""
     text = text.strip()
     return (
         not SHORTEST_KNOWN <= len(text) <= _LONGEST_KNOWN
@@ -180,9 +222,9 @@ def is_ordinary(text: str) -> bool:
 def is_telling(value: str) -> bool:
     """Return whether a value is long and odd enough to be looked for everywhere.
 
-    It has eight characters or more, and no blanks. It is not made of words, perhaps with a few
-    digits behind them, is no date, number, version, path or address; it has digits among its
-    letters, capitals anywhere, or other signs beside a digit.
+    It has eight characters or more, and no blanks. It is not made of words, perhaps with a
+    few digits behind them, is no date, number, version, path or address; it has digits
+    among its letters, capitals anywhere, or other signs beside a digit.
     """
     if (
         not _SHORTEST_TELLING <= len(value) <= _LONGEST_TELLING
@@ -195,11 +237,9 @@ def is_telling(value: str) -> bool:
         or grammar("date_or_address").fullmatch(value)
     ):
         return False
-    runs = _RUN.findall(value)
-    if not all(_PLAIN_RUN.fullmatch(run) and not is_of_chance(run) for run in runs):
-        return True
-    return (
-        _DIGIT.search(value) is not None
-        and _LETTER.search(value) is not None
-        and not _SIGNS.isdisjoint(value.rstrip("=!?"))
-    )
+    for run in _RUN.findall(value):
+        if is_of_chance(run) or not _PLAIN_RUN.fullmatch(run):
+            return True
+    if _SIGNS.isdisjoint(value.rstrip("=!?")):
+        return False
+    return bool(_DIGIT.search(value) and _LETTER.search(value))

@@ -120,16 +120,18 @@ class Redactor:
     def _redact_each(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.redact(value)
-        if isinstance(value, dict):
-            return {
-                self.redact(key): self._note("field", str(each))
-                if _may_be_secret(each) and names.find_secret_key(key)
-                else self._redact_each(each)
-                for key, each in value.items()
-            }
         if isinstance(value, list):
-            return [self._redact_each(each) for each in value]
-        return value
+            return [self._redact_each(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        redacted = {}
+        for key, part in value.items():
+            shown = self.redact(key)
+            if _may_be_secret(part) and names.find_secret_key(key):
+                redacted[shown] = self._note("field", str(part))
+            else:
+                redacted[shown] = self._redact_each(part)
+        return redacted
 
     @property
     def known(self) -> int:
@@ -143,11 +145,9 @@ class Redactor:
 
     def know(self, variables: Iterable[tuple[str, str]]) -> None:
         """Know the secret values of variables, of this process or another one."""
-        self._environment.add(
-            (f"env:{name}", secret)
-            for name, text in variables
-            for secret in secret_values(name, text)
-        )
+        for name, text in variables:
+            secrets = secret_values(name, text)
+            self._environment.add([(f"env:{name}", secret) for secret in secrets])
 
     def learn(self, name: str, secret: str) -> None:
         """Know a value that its place has given away, unless it is an ordinary word."""
@@ -162,10 +162,11 @@ class Redactor:
         return any(pattern.is_found(text) for pattern in self._patterns)
 
     def _remove_known_forms(self, text: str, note: marks.Note) -> str:
-        """Return the text without the secrets that one pass finds without the user's patterns.
+        """Return the text without the secrets that one pass finds by itself.
 
-        Values of the environment go first: their mark names the variable, whatever form they have.
-        What was learnt goes last, so that a mark says what stood there.
+        The user's patterns are not asked. Values of the environment go first: their mark
+        names the variable, whatever form they have. What was learnt goes last, so that a
+        mark says what stood there.
         """
         cut = is_cut(text)
         search = marks.Search(note)
@@ -176,29 +177,25 @@ class Redactor:
             text = remove_private_keys(text, note)
         text = remove_tokens(text, search, cut=cut)
         if signs.may_hold_login(text):
-            text = search.without_matches(text, grammar("url_password"), _password)
-            text = search.without_matches(
-                text, grammar("url_password_with_slash"), _password
-            )
-            text = search.without_matches(text, grammar("url_user"), _token)
+            for name, removal_of in _LOGINS:
+                text = search.without_matches(text, grammar(name), removal_of)
         lower = names.lower_case(text)
         if signs.may_hold_signature(lower):
             text = search.without_matches(text, grammar("signature"), _signature)
             lower = names.lower_case(text)
-        if words := names.words_of_names(lower):
+        words = names.words_of_names(lower)
+        if words:
             text = named_secrets.remove_pairs(text, lower, words, search)
-            text = named_secrets.remove_assignments(
-                text, names.lower_case(text), words, search
-            )
+            lower = names.lower_case(text)
+            text = named_secrets.remove_assignments(text, lower, words, search)
         if names.may_hold_command(text):
             text = search.without(text, names.secrets_of_commands(text, search))
         if cut:
-            text = search.without(
-                text, named_secrets.secrets_behind_cut_names(text, search)
-            )
-        return (
-            self._learnt.remove(text, search, cut=cut) if self._learnt.count else text
-        )
+            removals = named_secrets.secrets_behind_cut_names(text, search)
+            text = search.without(text, removals)
+        if self._learnt.count:
+            text = self._learnt.remove(text, search, cut=cut)
+        return text
 
     def _note(self, name: str, removed: str = "", /) -> str:
         if removed.startswith(MARK_START) and marks.MARK.fullmatch(removed):
@@ -215,9 +212,10 @@ class _RedactionPattern:
     def __init__(self, name: str, pattern: str) -> None:
         self._name = name
         self._pattern = UserPattern(pattern)
-        groups = list(self._pattern.compiled.groupindex)
-        self._group: int | str = (
-            groups[0] if groups else 1 if self._pattern.compiled.groups else 0
+        compiled = self._pattern.compiled
+        # The first group that has a name, or the first of all, or all of the match.
+        self._group: int | str = next(
+            iter(compiled.groupindex), min(1, compiled.groups)
         )
 
     def is_found(self, text: str) -> bool:
@@ -231,34 +229,36 @@ class _RedactionPattern:
         return "".join(parts)
 
     def _without(self, text: str, note: marks.Note) -> str:
-        """Return the text up to where the pattern could be searched, without what it matches."""
+        """Return the text up to where it could be searched, without what was found."""
         parts = []
         position = 0
         spans, is_whole = self._search(text)
         for start, end in spans:
             if start >= position and end > start:
-                parts += [text[position:start], note(self._name, text[start:end])]
+                secret = text[start:end]
+                parts += [text[position:start], note(self._name, secret)]
                 position = end
         if is_whole:
-            return "".join([*parts, text[position:]])
-        note(self._name)
-        return "".join(
-            [*parts, f"[REDACTED: {self._name.replace('-', ' ')} took too long]"]
-        )
+            parts.append(text[position:])
+        else:
+            note(self._name)
+            name = self._name.replace("-", " ")
+            parts.append(f"[REDACTED: {name} took too long]")
+        return "".join(parts)
 
     def _search(self, text: str) -> tuple[list[tuple[int, int]], bool]:
         """Return the spans of what goes, and whether all of the text was searched."""
-        limit_seconds = min(
-            SECONDS_PER_TEXT, SECONDS_PER_RUN - self._pattern.seconds_used
-        )
-        spans: list[tuple[int, int]] = []
+        left_seconds = SECONDS_PER_RUN - self._pattern.seconds_used
+        limit_seconds = min(SECONDS_PER_TEXT, left_seconds)
+        spans = []
         try:
-            # What was found before the time was up is kept.
-            spans.extend(
-                found.span(self._group if found.start(self._group) >= 0 else 0)
-                for found in self._pattern.matches(text, limit_seconds)
-            )
+            for match in self._pattern.matches(text, limit_seconds):
+                group = self._group
+                if match.start(group) < 0:  # the group took no part in the match
+                    group = 0
+                spans.append(match.span(group))
         except TimeoutError:
+            # What was found before the time was up counts.
             return spans, False
         return spans, True
 
@@ -267,18 +267,20 @@ def check_patterns(patterns: Sequence[str]) -> list[str]:
     """Return what is wrong with the user's patterns, one sentence each, in their order."""
     problems = []
     for pattern in patterns:
-        problem = ""
         try:
-            if any(UserPattern(pattern).matches("", SECONDS_PER_TEXT)):
-                problem = "matches the empty text; it must name at least one character to remove"
+            is_too_wide = any(UserPattern(pattern).matches("", SECONDS_PER_TEXT))
         except (OverflowError, RecursionError) as error:
-            problem = (
-                f"is too much for a regular expression: {error}; write a simpler one"
-            )
+            problem = "is too much for a regular expression"
+            problem = f"{problem}: {error}; write a simpler one"
         except (re.error, ValueError, TimeoutError) as error:
-            problem = f"is no regular expression: {error}; special characters need a backslash"
-        if problem:
-            problems.append(f"{pattern!r}: {problem}")
+            problem = "is no regular expression"
+            problem = f"{problem}: {error}; special characters need a backslash"
+        else:
+            if not is_too_wide:
+                continue
+            problem = "matches the empty text"
+            problem = f"{problem}; it must name at least one character to remove"
+        problems.append(f"{pattern!r}: {problem}")
     return problems
 
 
@@ -292,24 +294,27 @@ def _may_be_secret(value: Any) -> bool:
 def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
     """Add all texts of a JSON value to the keys of a dict, each once.
 
-    Those that are keys of the value are mapped to whether they say that they stand for a secret.
+    Those that are keys of the value are mapped to whether they say that they stand for a
+    secret.
 
     Returns:
-        False for a value that has a secret under a key that says so, or a key that is no text.
+        False for a value that has a secret under a key that says so, or a key that is no
+        text.
     """
     if isinstance(value, str):
         texts.setdefault(value)
     elif isinstance(value, dict):
-        for key, each in value.items():
+        for key, part in value.items():
             if not isinstance(key, str):
                 return False
-            if (says_so := texts.get(key)) is None:
+            says_so = texts.get(key)
+            if says_so is None:
                 says_so = texts[key] = bool(names.find_secret_key(key))
-            if (says_so and _may_be_secret(each)) or not _add_texts(each, texts):
+            if (says_so and _may_be_secret(part)) or not _add_texts(part, texts):
                 return False
     elif isinstance(value, list):
-        for each in value:
-            if not _add_texts(each, texts):
+        for part in value:
+            if not _add_texts(part, texts):
                 return False
     return True
 
@@ -337,63 +342,68 @@ def remove_tokens(text: str, search: marks.Search, *, cut: bool) -> str:
         cut: whether the text has places where something was cut out, perhaps of a token.
     """
     tokens = signs.known_tokens()
-    if literals := tokens.literals_in(text):
-        if heads := [each for each in literals if each in tokens.ids]:
-            wrapped = signs.compiled(
-                signs.START, heads, grammar("wrapped_token").pattern
-            )
-            text = search.without_matches(text, wrapped, _wrapped_token)
-        text = search.without_matches(
-            text,
-            tokens.whole(literals),
-            lambda found: marks.removal_of_group(found, 0, tokens.id_of(found.group())),
-        )
-    if cut and (
-        heads := [
-            each
-            for each in tokens.ids
-            if len(each) >= _LETTERS_OF_HEAD and each in text
-        ]
-    ):
-        expression = signs.compiled(
-            _START_OF_RUN, heads, rf"{_RUN}{marks.CUT}[A-Za-z0-9_.+/=~-]*+"
-        )
-        text = search.without_matches(
-            text,
-            expression,
-            lambda found: marks.Removal(*found.span(), tokens.id_of(found.group()), ""),
-        )
+    literals = tokens.literals_in(text)
+    heads = [literal for literal in literals if literal in tokens.ids]
+    if heads:
+        rest = grammar("wrapped_token").pattern
+        wrapped = signs.compiled(signs.START, heads, rest)
+        text = search.without_matches(text, wrapped, _wrapped_token)
+    if literals:
+        text = search.without_matches(text, tokens.whole(literals), _whole_token)
+    if not cut:
+        return text
+    heads = []
+    for head in tokens.ids:
+        if len(head) >= _LETTERS_OF_HEAD and head in text:
+            heads.append(head)
+    if heads:
+        rest = rf"{_RUN}{marks.CUT}[A-Za-z0-9_.+/=~-]*+"
+        expression = signs.compiled(_START_OF_RUN, heads, rest)
+        text = search.without_matches(text, expression, _cut_token)
     return text
+
+
+def _whole_token(found: re.Match[str]) -> marks.Removal:
+    token = found.group()
+    name = signs.known_tokens().id_of(token)
+    return marks.Removal(*found.span(), name, token)
+
+
+def _cut_token(found: re.Match[str]) -> marks.Removal:
+    # Nobody knows what was cut out of it.
+    return _whole_token(found)._replace(secret="")
 
 
 def _wrapped_token(found: re.Match[str]) -> marks.Removal | None:
     """Remove a token that lines were broken in: as far as its parts belong to it."""
     tokens = signs.known_tokens()
     text = found.group()
-    breaks = list(grammar("line_break_of_token").finditer(text))
-    joined = grammar("line_break_of_token").sub("", text)
+    line_break = grammar("line_break_of_token")
+    joined = line_break.sub("", text)
     form = tokens.whole([literal for literal in tokens.forms if literal in joined])
-    ends = [*(each.start() for each in breaks[1:]), len(text)]
+    breaks = list(line_break.finditer(text))
+    part_ends = [before.start() for before in breaks[1:]]
     token = text[: breaks[0].start()]
     end = 0
-    for before, part_end in zip(breaks, ends, strict=True):
+    for before, part_end in zip(breaks, [*part_ends, len(text)], strict=True):
         part = text[before.end() : part_end]
         whole = form.match(token + part)
-        is_more = whole is not None and whole.end() > len(token)
-        known = form.fullmatch(token)
-        # What begins a line belongs to the token that ended the one before, if it is like one.
-        if not is_more or (
-            known and not (len(part) >= _SHORTEST_REST and looks_random(part))
-        ):
-            break
         taken = whole.end() - len(token) if whole else 0
+        if taken <= 0:
+            break
+        # What begins a line belongs to the token that ended the one before, if it is like
+        # one.
+        is_like_one = len(part) >= _SHORTEST_REST and looks_random(part)
+        if form.fullmatch(token) and not is_like_one:
+            break
         token += part[:taken]
         end = before.end() + taken
         if taken < len(part):
             break
     if end == 0 or form.fullmatch(token) is None:
         return None
-    return marks.Removal(found.start(), found.start() + end, tokens.id_of(token), token)
+    start = found.start()
+    return marks.Removal(start, start + end, tokens.id_of(token), token)
 
 
 # URLs
@@ -410,36 +420,31 @@ _SHORTEST_ALONE: Final = 16
 
 def _signature(found: re.Match[str]) -> marks.Removal | None:
     value = found["value"]
-    is_one = len(value) >= _SHORTEST_SIGNATURE or looks_random(value)
-    return marks.removal_of_group(found, "value", "signature") if is_one else None
+    if len(value) < _SHORTEST_SIGNATURE and not looks_random(value):
+        return None
+    return marks.removal_of_group(found, "value", "signature")
 
 
 def _password(found: re.Match[str]) -> marks.Removal | None:
-    is_none = is_placeholder(found["value"])
-    return None if is_none else marks.removal_of_group(found, "value", "url-password")
+    if is_placeholder(found["value"]):
+        return None
+    return marks.removal_of_group(found, "value", "url-password")
 
 
 def _token(found: re.Match[str]) -> marks.Removal | None:
     """Remove a user that is a token: it looks like chance, and is longer than names are."""
     value = found["value"]
-    name = _NAME_WITH_NUMBER.fullmatch(value)
-    words = _PART_OF_NAME.findall(name["name"]) if name else ()
     has_no_password = found.string[found.end()] == ":"
     shortest = 8 if has_no_password else _SHORTEST_ALONE
-    if (
-        len(value) < shortest
-        or "@" in unquote(value)
-        or (
-            name
-            and not any(
-                is_of_chance(each, _SHORTEST_AVERAGE_OF_NAMES) for each in words
-            )
-        )
-        or is_placeholder(value)
-        or not (name or looks_random(value))
-    ):
+    if len(value) < shortest or "@" in unquote(value) or is_placeholder(value):
         return None
-    return marks.removal_of_group(found, "value", "url-token")
+    name = _NAME_WITH_NUMBER.fullmatch(value)
+    if name is None:
+        is_token = looks_random(value)
+    else:
+        words = _PART_OF_NAME.findall(name["name"])
+        is_token = any(is_of_chance(word, _SHORTEST_AVERAGE_OF_NAMES) for word in words)
+    return marks.removal_of_group(found, "value", "url-token") if is_token else None
 
 
 # Private keys
@@ -456,24 +461,36 @@ _OF_A_KEY: Final = (
 )
 
 
+_LOGINS: Final = (
+    ("url_password", _password),
+    ("url_password_with_slash", _password),
+    ("url_user", _token),
+)
+
+
 def remove_private_keys(text: str, note: marks.Note) -> str:
     """Return the text without the private keys in it."""
     parts = []
     position = 0
     # Both are searched once, so that a text with a million starts takes linear time.
-    begins = [found.span() for found in _BEGIN_OF_KEY.finditer(text)]
-    ends = iter([*(found.span() for found in _END_OF_KEY.finditer(text)), None])
-    end = next(ends)
+    begins = [begin.span() for begin in _BEGIN_OF_KEY.finditer(text)]
+    ends = _END_OF_KEY.finditer(text)
+    end = next(ends, None)
     for index, (start, after) in enumerate(begins):
         if start < position:
             continue
-        while end is not None and end[0] < after:
-            end = next(ends)
-        following = begins[index + 1][0] if index + 1 < len(begins) else len(text)
-        is_whole = end is not None and end[0] < min(following, after + _LONGEST_KEY)
-        lines = grammar("lines_of_key").match(text, after)
+        while end is not None and end.start() < after:
+            end = next(ends, None)
+        limit = after + _LONGEST_KEY
+        if index + 1 < len(begins):
+            limit = min(limit, begins[index + 1][0])
         before = _without_rest_of_key(text[position:start], note)
-        position = end[1] if is_whole and end else lines.end() if lines else after
+        lines = grammar("lines_of_key").match(text, after)
+        position = after
+        if end is not None and end.start() < limit:
+            position = end.end()
+        elif lines is not None:
+            position = lines.end()
         parts += [before, note("private-key", text[after:position])]
     parts.append(_without_rest_of_key(text[position:], note))
     return "".join(parts)
@@ -484,13 +501,18 @@ def _without_rest_of_key(text: str, note: marks.Note) -> str:
     parts = []
     position = 0
     for end in _END_OF_KEY.finditer(text):
-        head = text[max(position, end.start() - _LONGEST_KEY) : end.start()]
+        earliest = max(position, end.start() - _LONGEST_KEY)
+        head = text[earliest : end.start()]
         rest = head.rstrip(_OF_A_KEY)
-        start = end.start() - len(head) + len(rest)
+        start = earliest + len(rest)
         if rest and not rest.endswith(("...", "…", "]")):
             # Something else stands before; only whole lines of base64 are a key's.
-            found = re.search(r"[A-Za-z0-9+/=]{40,}", head[len(rest) :])
-            start += found.start() if found else len(head) - len(rest)
+            lines = _LINES_OF_BASE64.search(text, start, end.start())
+            start = lines.start() if lines else end.start()
         parts += [text[position:start], note("private-key")]
         position = end.end()
-    return "".join([*parts, text[position:]]) if parts else text
+    parts.append(text[position:])
+    return "".join(parts)
+
+
+_LINES_OF_BASE64: Final = re.compile(r"[A-Za-z0-9+/=]{40,}")

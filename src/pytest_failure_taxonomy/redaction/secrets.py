@@ -1,11 +1,11 @@
-"""Take secrets out of what was seen before it is recorded: out of texts, and out of node ids.
+"""Take secrets out of what was seen before it is recorded: texts, and node ids.
 
-No text is searched twice: one without secrets is remembered by its hash until more is known to be
-secret.
+No text is searched twice: one without secrets is remembered by its hash until more is
+known to be secret.
 
-pytest, xdist and other plugins use the real node ids, and so does all code that compares a node id
-with theirs. Only the record and the report show them without secrets. Each mark there has a digest
-of the whole node id, so that two node ids stay different:
+pytest, xdist and other plugins use the real node ids, and so does all code that compares
+a node id with theirs. Only the record and the report show them without secrets. Each mark
+there has a digest of the whole node id, so that two node ids stay different:
 `test_login[[REDACTED:github-token 3f2a9c41b0]]`. See docs/decisions/0016.
 """
 
@@ -45,8 +45,9 @@ _KEPT: Final = frozenset(
         *("path", "function", "entry", "leaf", "frame"),
     }
 )
-"""Fields that are searched only when the report is built: names, and what is compared with other
-fields."""
+"""Fields that are searched only when the report is built.
+
+They are names, and what is compared with other fields."""
 _TEXTS: Final = ("str", "str | None")
 _NO_VALUES: Final = frozenset(
     {*_TEXTS, "bool", "int", "int | None", "float", "float | None"}
@@ -113,7 +114,7 @@ class Secrets:
         if not self._look_clean((text,)):
             try:
                 text = self._load().redact(text)
-            except Exception:  # noqa: BLE001 - such as no free file descriptor; the text is hidden
+            except Exception:  # noqa: BLE001 - such as no free file descriptor
                 return UNSEARCHABLE
         self.note_searched((text,))
         return text
@@ -139,19 +140,19 @@ class Secrets:
         return learnt, len(self._suspicion.words), self._times_learnt
 
     def take_new(self) -> dict[str, str]:
-        """Return the values that have become known since this was called last, with fillers.
+        """Return the values that have become known since the last call, with fillers.
 
         A filler has the length of its value, and is another for another value.
         """
         if self._redactor is None:  # nothing is learnt without one
             return {}
-        return {
-            form: digest(form, self.key)[:_DIGITS].rjust(len(form), "*")
-            for form in sorted(
-                self._redactor.take_new(), key=lambda each: (-len(each), each)
-            )
-            if len(form) >= _SHORTEST_ERASED
-        }
+        fillers = {}
+        forms = sorted(self._redactor.take_new())
+        for form in sorted(forms, key=len, reverse=True):
+            if len(form) >= _SHORTEST_ERASED:
+                digits = digest(form, self.key)[:_DIGITS]
+                fillers[form] = digits.rjust(len(form), "*")
+        return fillers
 
     def holds_none(self, texts: Sequence[str]) -> bool:
         """Return whether none of the texts holds a secret, by one search of all of them.
@@ -214,48 +215,44 @@ class Secrets:
             return False
 
     def _look_clean(self, texts: Sequence[str]) -> bool:
-        """Tell whether nothing is known yet that takes a redactor, nor shown by the texts."""
-        needs_none = (
-            self._redactor is None and not self.patterns and not self._elsewhere
-        )
-        return needs_none and self._suspicion.looks_clean(texts)
+        """Tell whether no redactor is needed so far, and the texts show no sign of one."""
+        if self._redactor is not None or self.patterns or self._elsewhere:
+            return False
+        return self._suspicion.looks_clean(texts)
 
     def _load(self) -> Redactor:
-        if self._redactor is None:
-            if is_patched(
-                _NEEDED_TO_LOAD
-            ):  # expressions that a mock has compiled find nothing
-                raise RuntimeError(
-                    "a test has patched what the redactor is loaded with"
-                )
-            from pytest_failure_taxonomy.redaction.redactor import Redactor
+        if self._redactor is not None:
+            return self._redactor
+        # Expressions that a mock has compiled find nothing.
+        if is_patched(_NEEDED_TO_LOAD):
+            raise RuntimeError("a test has patched what the redactor is loaded with")
+        from pytest_failure_taxonomy.redaction.redactor import Redactor
 
-            redactor = Redactor(self.patterns)
-            redactor.see_environment()
-            # Variables that a test has unset or changed since, and those of other processes.
-            known = self._suspicion.variables.items()
-            redactor.know(
-                (name, held) for name, held in known if os.environ.get(name) != held
-            )
-            redactor.know(self._elsewhere.items())
-            self._redactor, self._known_when_loaded = redactor, redactor.known
-        return self._redactor
+        redactor = Redactor(self.patterns)
+        redactor.see_environment()
+        # Variables that a test has unset or changed since, and those of other processes.
+        for name, value in self._suspicion.variables.items():
+            if os.environ.get(name) != value:
+                redactor.know([(name, value)])
+        redactor.know(self._elsewhere.items())
+        self._redactor = redactor
+        self._known_when_loaded = redactor.known
+        return redactor
 
 
 def digest(text: str, key: bytes) -> str:
-    """Return ten hexadecimal digits of a text, which nobody can guess it by without the key."""
-    return blake2s(
-        text.encode("utf-8", "backslashreplace"), key=key, digest_size=5
-    ).hexdigest()
+    """Return ten hexadecimal digits of a text, by which none can guess it without the key."""
+    content = text.encode("utf-8", "backslashreplace")
+    return blake2s(content, key=key, digest_size=5).hexdigest()
 
 
 def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the environment that may be secret and were not so before."""
-    return {
-        encodable(name): encodable(value)
-        for name, value in os.environ.items()
-        if before.get(name) != value and may_be_secret_variable(name)
-    }
+    changed = {}
+    for name, value in os.environ.items():
+        if before.get(name) != value and may_be_secret_variable(name):
+            changed[encodable(name)] = encodable(value)
+    return changed
 
 
 def redacted(one: T, redaction: Redaction) -> T:
@@ -276,11 +273,11 @@ def searched_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
     """Return the evidence of a run without what its later texts give away."""
     for _ in range(_MOST_PASSES):
         known = redaction.known
-        found = {
-            name: tuple([redacted(each, redaction) for each in getattr(run, name)])
-            for name in ("failures", "collection_failures", "errors", "interruptions")
-        }
-        run = replace(run, **found)
+        changes = {}
+        for name in ("failures", "collection_failures", "errors", "interruptions"):
+            values = getattr(run, name)
+            changes[name] = tuple([redacted(value, redaction) for value in values])
+        run = replace(run, **changes)
         if redaction.known == known:
             break
     return run
@@ -297,12 +294,12 @@ class NodeIds:
         """What was known to be secret when all node ids were searched."""
 
     def shown_of_all(self, nodeids: Sequence[str]) -> Sequence[str]:
-        """Return the node ids of all selected tests as they are to be shown, in their order."""
+        """Return the node ids of all selected tests as they are to be shown, in order."""
         self._search(nodeids)
         self._searched_at = self._secrets.state
         if not self._shown:
             return nodeids
-        return [self._shown.get(each, each) for each in nodeids]
+        return [self._shown.get(nodeid, nodeid) for nodeid in nodeids]
 
     def shown(self, nodeid: str) -> str:
         """Return a node id as it is to be shown."""
@@ -358,12 +355,13 @@ class NodeIds:
         self._search_together(together, parts)
 
     def _search_together(self, nodeids: list[str], parts: list[str]) -> None:
-        if self._secrets.holds_none_at_all(
-            nodeids if self._secrets.patterns else parts
-        ):
+        texts = nodeids if self._secrets.patterns else parts
+        if self._secrets.holds_none_at_all(texts):
             return
         for nodeid in nodeids:
-            redacted = nodeid if nodeid in self._shown else self._secrets.redact(nodeid)
+            if nodeid in self._shown:
+                continue
+            redacted = self._secrets.redact(nodeid)
             if redacted != nodeid:
                 from pytest_failure_taxonomy.redaction.marks import MARK
 
@@ -377,55 +375,71 @@ class NodeIds:
 
 
 _Fields = tuple[list[str], list[str]]
-"""Which fields of a value are searched: those with texts, and those with other values, or with
-tuples of values or of texts."""
+"""Which fields of a value are searched.
+
+First those with texts, then those with other values, or with tuples of values or texts."""
 
 
 @cache
 def _free_texts(kind: Any) -> _Fields:
-    """Return the fields of a value that may hold a secret; tuples of texts hold names alone."""
-    held = {name: of for name, of in kind.__annotations__.items() if name not in _KEPT}
-    texts = [name for name, of in held.items() if of in _TEXTS]
-    values = [name for name, of in held.items() if of not in _NO_FREE_TEXTS]
+    """Return the fields of a value that may hold a secret; tuples of texts hold names."""
+    texts = []
+    values = []
+    for name, annotation in kind.__annotations__.items():
+        if name in _KEPT:
+            continue
+        if annotation in _TEXTS:
+            texts.append(name)
+        elif annotation not in _NO_FREE_TEXTS:
+            values.append(name)
     return texts, values
 
 
 @cache
 def _nodeids(kind: Any) -> _Fields:
     """Return the fields of a value that hold node ids."""
-    held = kind.__annotations__
-    named = [name for name in held if name in _NODEIDS]
-    values = [
-        name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")
-    ]
-    lists = [name for name in named if held[name] not in _TEXTS]
-    return [name for name in named if held[name] in _TEXTS], values + lists
+    texts = []
+    values = []
+    for name, annotation in kind.__annotations__.items():
+        is_nodeid = name in _NODEIDS
+        if is_nodeid and annotation in _TEXTS:
+            texts.append(name)
+        elif annotation == "tuple[str, ...]":
+            if is_nodeid:
+                values.append(name)
+        elif annotation not in _NO_VALUES:
+            values.append(name)
+    return texts, values
 
 
 def _gather(
     one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]
 ) -> None:
-    """Add the texts in a value and in the values in it; `None` for one that is not there."""
+    """Add the texts in a value and in the values in it; `None` for one that is missing."""
     with_texts, with_values = fields_of(one.__class__)
     texts += [getattr(one, name) for name in with_texts]
     for name in with_values:
-        each = getattr(one, name)
-        if each is None:
-            continue
-        if each.__class__ is tuple:
-            for item in each:
+        content = getattr(one, name)
+        if content.__class__ is tuple:
+            for item in content:
                 if type(item) is str:
                     texts.append(item)
                 else:
                     _gather(item, fields_of, texts)
-        elif hasattr(each, "__slots__"):  # no word of ours
-            _gather(each, fields_of, texts)
+        elif hasattr(content, "__slots__"):  # neither `None` nor a word of ours
+            _gather(content, fields_of, texts)
 
 
 def _changed(
     one: Any, fields_of: Callable[[Any], _Fields], change: Callable[[str], str]
 ) -> Any:
     """Return a value with the texts changed that `_gather` finds in it."""
+
+    def changed_item(item: Any) -> Any:
+        if type(item) is str:
+            return change(item)
+        return _changed(item, fields_of, change)
+
     with_texts, with_values = fields_of(one.__class__)
     changes: dict[str, Any] = {}
     for name in with_texts:
@@ -433,12 +447,9 @@ def _changed(
         if text:
             changes[name] = change(text)
     for name in with_values:
-        each = getattr(one, name)
-        if each.__class__ is tuple:
-            changes[name] = tuple(
-                change(item) if type(item) is str else _changed(item, fields_of, change)
-                for item in each
-            )
-        elif hasattr(each, "__slots__"):
-            changes[name] = _changed(each, fields_of, change)
+        content = getattr(one, name)
+        if content.__class__ is tuple:
+            changes[name] = tuple(map(changed_item, content))
+        elif hasattr(content, "__slots__"):
+            changes[name] = changed_item(content)
     return replace(one, **changes) if changes else one

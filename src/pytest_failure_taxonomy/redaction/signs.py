@@ -1,9 +1,9 @@
 """Tell quickly whether texts may hold a secret at all; most texts don't.
 
-A detector of secrets is loaded for a text alone in which the literals stand that its patterns need.
-The redactor asks for them in the same words. So do the forms of tokens (`ghp_…`, `AKIA…`, `eyJ…`):
-each names its literals, and its expression is compiled with the first text that has one of them.
-See docs/decisions/0015.
+A detector of secrets is loaded only for a text with the literals that its patterns need.
+The redactor asks for them in the same words. So do the forms of tokens (`ghp_…`, `AKIA…`,
+`eyJ…`): each names its literals, and its expression is compiled with the first text that
+has one of them. See docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _CURRENT_TEST: Final = "PYTEST_CURRENT_TEST"
 
 def may_hold_key(text: str) -> bool:
     """Return whether the text may hold a private key."""
-    return "PRIVATE KEY" in text and ("-----BEGIN" in text or "-----END" in text)
+    if "PRIVATE KEY" not in text:
+        return False
+    return "-----BEGIN" in text or "-----END" in text
 
 
 def may_hold_login(text: str) -> bool:
@@ -52,7 +54,9 @@ def may_hold_login(text: str) -> bool:
 
 def may_hold_signature(lower: str) -> bool:
     """Return whether the text, in lower case, may hold the signature of a URL."""
-    return "sig" in lower and any(each in lower for each in _SIGNATURES)
+    if "sig" not in lower:
+        return False
+    return any(sign in lower for sign in _SIGNATURES)
 
 
 class ChangingVariables:
@@ -63,36 +67,41 @@ class ChangingVariables:
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment: Any = os.environ if environment is None else environment
+        self._environment: Any = environment
+        self._name: Callable[[str], Any] = str
+        if environment is None:
+            self._environment = os.environ
+            if os.name == "posix":
+                self._name = os.fsencode
         self._seen: dict[Any, Any] = {}
         self._declared = 0
-        is_bytes = environment is None and os.name == "posix"
-        self._name: Callable[[str], Any] = os.fsencode if is_bytes else str
         self._current_test: Any = self._name(_CURRENT_TEST)
 
     def changed(self) -> list[tuple[str, str]]:
         """Return the names and values that are new since this was called last.
 
-        So are those of variables that were declared to be secret since.
-        The variable in which pytest names the running test is left out.
+        So are those of variables that were declared to be secret since. The variable in
+        which pytest names the running test is not among them.
         """
         # To compare the mapping beneath `os.environ` takes 2 µs, to decode all of it 100.
         variables = getattr(self._environment, "_data", self._environment)
-        self._seen.pop(self._current_test, None)
-        if self._current_test in variables:  # pytest changes it all the time
-            self._seen[self._current_test] = variables[self._current_test]
+        seen = self._seen
+        # pytest changes it all the time.
+        seen.pop(self._current_test, None)
+        if self._current_test in variables:
+            seen[self._current_test] = variables[self._current_test]
         if self._declared != len(DECLARED):
             self._declared = len(DECLARED)
             for name in DECLARED:
-                self._seen.pop(self._name(name), None)
-        if variables == self._seen:
+                seen.pop(self._name(name), None)
+        if variables == seen:
             return []
-        seen, self._seen = self._seen, dict(variables)
-        return [
-            (os.fsdecode(name), os.fsdecode(value))
-            for name, value in variables.items()
-            if seen.get(name) != value and name != self._current_test
-        ]
+        self._seen = dict(variables)
+        changed = []
+        for name, value in variables.items():
+            if seen.get(name) != value and name != self._current_test:
+                changed.append((os.fsdecode(name), os.fsdecode(value)))
+        return changed
 
 
 class Suspicion:
@@ -120,11 +129,9 @@ class Suspicion:
         if is_cut(together) or may_hold_key(together) or may_hold_login(together):
             return False
         lower = lower_case(together)
-        if (
-            may_hold_signature(lower)
-            or words_of_names(lower)
-            or may_hold_command(together)
-        ):
+        if may_hold_signature(lower) or words_of_names(lower):
+            return False
+        if may_hold_command(together):
             return False
         return not known_tokens().literals_in(together)
 
@@ -134,12 +141,13 @@ class Suspicion:
         They stay: a test may unset a variable before the text that quotes it is searched.
         """
         for name, value in self._environment.changed():
-            found = url_passwords(value)
+            secrets = url_passwords(value)
             if len(value) >= _SHORTEST_VALUE and may_be_secret_variable(name):
-                found.append(value)
-            if found:
+                secrets.append(value)
+            if secrets:
                 self.variables[name] = value
-                self.words |= {word for each in found for word in _telling_words(each)}
+            for secret in secrets:
+                self.words |= set(_telling_words(secret))
 
 
 def url_passwords(text: str) -> list[str]:
@@ -151,21 +159,24 @@ def url_passwords(text: str) -> list[str]:
         return []
     up_to_first = re.findall(r"://[^\s/:@]{0,100}:([^\s@]{1,400})@", text)
     up_to_last = re.findall(r"://[^\s/:@]{0,100}:([^\s/]{1,400})@", text)
-    return list(dict.fromkeys([*up_to_first, *up_to_last]))
+    return list(dict.fromkeys(up_to_first + up_to_last))
 
 
 def base64_parts(raw: bytes) -> list[str]:
-    """Return what stands in each text that has the bytes in base64, behind others or alone.
+    """Return what stands in each text with the bytes in base64, behind others or alone.
 
-    Three bytes make a group of four letters. Behind a user's name and a colon, say, the bytes may
-    begin at any of three places in a group, and the letters at both ends may be those of others.
+    Three bytes make a group of four letters. Behind a user's name and a colon, say, the
+    bytes may begin at any of three places in a group, and the letters at both ends may be
+    those of others.
     """
-    return [
-        b2a_base64(bytes(before) + raw)[
-            -(-before * 8 // 6) : (before + len(raw)) * 8 // 6
-        ].decode()
-        for before in range(3)
-    ]
+    parts = []
+    for before in range(3):
+        encoded = b2a_base64(bytes(before) + raw)
+        # A letter has six bits: the first one of ours alone, and the last.
+        start = -(-before * 8 // 6)
+        end = (before + len(raw)) * 8 // 6
+        parts.append(encoded[start:end].decode())
+    return parts
 
 
 _SHORTEST_COPY: Final = 12
@@ -174,32 +185,43 @@ _SHORTEST_COPY: Final = 12
 
 @lru_cache(maxsize=4_096)
 def blocks_of(form: str) -> tuple[int, Mapping[int, str]]:
-    """Return how many characters of a form are a copy of it, and blocks of it by their places.
+    """Return how many characters of a form are a copy, and blocks of it by their places.
 
     A copy may be changed at its start and end, so half of the form is one, but at least 12
     characters or all. Wherever it begins in the form, it has one of the blocks as a whole.
     """
-    least = min(len(form), max(_SHORTEST_COPY, len(form) // 2))
-    size = least if least == len(form) else (least + 1) // 2
-    places = range(0, len(form) - size + 1, size)
-    return least, {place: form[place : place + size] for place in places}
+    length = len(form)
+    least = max(_SHORTEST_COPY, length // 2)
+    if least >= length:
+        return length, {0: form}
+    size = (least + 1) // 2
+    blocks = {}
+    for place in range(0, length - size + 1, size):
+        blocks[place] = form[place : place + size]
+    return least, blocks
 
 
 def _telling_words(value: str) -> Iterator[str]:
     """Yield parts of a value, of which each text that shows half of it has one.
 
-    It may be quoted or encoded there. A word is empty, which stands in every text, where no part
-    is long enough.
+    It may be quoted or encoded there. A word is empty, which stands in every text, where
+    no part is long enough.
     """
     raw = value.encode("utf-8", "surrogateescape")
-    for form in (value, *base64_parts(raw), raw.hex(), raw.hex().upper()):
-        for block in blocks_of(form)[1].values():
+    digits = raw.hex()
+    for form in (value, *base64_parts(raw), digits, digits.upper()):
+        _, blocks = blocks_of(form)
+        for block in blocks.values():
             words = re.findall("[A-Za-z0-9_.~-]+", block)  # they are quoted nowhere
             word = max(words, key=len, default="")[:_LONGEST_WORD]
+            half = len(word) // 2
             if len(word) >= _SHORTEST_HALVED:  # a line may be broken in it
-                yield from (word[: len(word) // 2], word[len(word) // 2 :])
+                yield word[:half]
+                yield word[half:]
+            elif len(word) >= _SHORTEST_WORD:
+                yield word
             else:
-                yield word if len(word) >= _SHORTEST_WORD else ""
+                yield ""
 
 
 # A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character
@@ -212,9 +234,7 @@ _LONGEST_PLAIN: Final = 100
 """How many lines and words are remembered, and their characters: failures repeat them."""
 
 
-_TO_BLANKS: Final = "".join(
-    chr(each) if chr(each).isalnum() else " " for each in range(128)
-)
+_TO_BLANKS: Final = re.sub("[^A-Za-z0-9]", " ", bytes(range(128)).decode())
 _NO_WORD: Final = re.compile("[^A-Za-z0-9]")
 
 
@@ -225,24 +245,23 @@ class Tokens:
         table = json.loads(read_packaged("patterns.json"))
         self.table: dict[str, Any] = table
         """As it is packaged."""
-        self.ids = {
-            prefix: form["id"]
-            for form in table["tokens"]
-            for prefix in form["prefixes"]
-        }
-        self._shapes = {shape["regex"]: shape["id"] for shape in table["shapes"]}
-        self._inside = [
-            literal for shape in table["shapes"] for literal in shape["literals"]
-        ]
-        """Literals that stand inside of tokens; the others are their heads."""
+        self.ids: dict[str, str] = {}
+        """The ids of the tokens by their heads."""
         self._heads: dict[str, list[str]] = {}
-        """Those that begin with a word."""
-        for head in self.ids:
-            self._heads.setdefault(
-                re.split("[^A-Za-z0-9]", head, maxsplit=1)[0], []
-            ).append(head)
+        """The heads that begin with a word, by the word."""
+        for form in table["tokens"]:
+            for head in form["prefixes"]:
+                self.ids[head] = form["id"]
+                word = _NO_WORD.split(head, maxsplit=1)[0]
+                self._heads.setdefault(word, []).append(head)
         self._begun = tuple([head for head in self.ids if head.isalnum()])
         """Heads behind which their word may go on."""
+        self._shapes: dict[str, str] = {}
+        self._inside: list[str] = []
+        """Literals that stand inside of tokens; the others are their heads."""
+        for shape in table["shapes"]:
+            self._shapes[shape["regex"]] = shape["id"]
+            self._inside += shape["literals"]
         self._plain_lines: set[str] = set()
         """Those in which no token stands or begins."""
         self._plain_words: set[str] = set()
@@ -251,19 +270,22 @@ class Tokens:
     @cached_property
     def forms(self) -> dict[str, str]:
         """Return an expression for the tokens in which a literal stands, by the literal."""
-        forms = {}
+        by_head = {}
         for form in self.table["tokens"]:
+            letters = f"[{form['alphabet']}]"
             most = form.get("most", "")
-            rest = f"[{form['alphabet']}]{{{form['least']},{most}}}+"
+            rest = f"{letters}{{{form['least']},{most}}}+"
             if most:
-                rest += f"(?![{form['alphabet']}])"
-            for prefix in sorted(form["prefixes"], key=len):
+                rest += f"(?!{letters})"
+            for head in sorted(form["prefixes"], key=len):
+                start = START
                 # `of_ghp_…` is a token, too. Other heads are words or a letter or two.
-                is_joined = len(prefix) >= _LETTERS_OF_JOINED and not form.get("alone")
-                start = f"(?:{START}|(?<=[A-Za-z0-9]_))" if is_joined else START
-                forms[prefix] = f"{start}{re.escape(prefix)}{rest}"
+                if len(head) >= _LETTERS_OF_JOINED and not form.get("alone"):
+                    start = f"(?:{START}|(?<=[A-Za-z0-9]_))"
+                by_head[head] = f"{start}{re.escape(head)}{rest}"
         # The longest heads first: `sk-ant-` is not a key of `sk-`.
-        forms = dict(sorted(forms.items(), key=lambda form: (-len(form[0]), form[0])))
+        heads = sorted(sorted(by_head), key=len, reverse=True)
+        forms = {head: by_head[head] for head in heads}
         for shape in self.table["shapes"]:
             for literal in shape["literals"]:
                 forms[literal] = f"{START}(?:{shape['regex']})"
@@ -272,7 +294,8 @@ class Tokens:
     def literals_in(self, text: str) -> list[str]:
         """Return the literals of the forms that may have a token in a text.
 
-        One that a line was broken in begins with the last word of a line, also of one in a repr.
+        One that a line was broken in begins with the last word of a line, also of one in a
+        repr.
         """
         escaped = text.replace("\\n", "\n") if "\\" in text else text
         lines = set(escaped.replace(BETWEEN_TEXTS, "\n").split("\n"))
@@ -280,47 +303,40 @@ class Tokens:
         if not lines:
             return []
         together = "\n".join([*map(str.rstrip, lines), ""])
-        begins = together
+        literals = []
+        for literal in self._possible_literals(together):
+            if literal in together and self._may_stand_in(together, literal):
+                literals.append(literal)  # noqa: PERF401 - three lines are easier to read
+        if not literals:
+            _remember(lines, self._plain_lines)
+            return []
+        return [literal for literal in self.forms if literal in literals]
+
+    def _possible_literals(self, text: str) -> list[str]:
+        """Return the literals that a text may have, by its words."""
         if "\\" in text or "%" in text:  # behind which a word may begin
-            begins = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", together)
-        # In ASCII, as most texts are, this takes a third of the time that an expression takes.
-        apart = (
-            begins.translate(_TO_BLANKS)
-            if begins.isascii()
-            else _NO_WORD.sub(" ", begins)
-        )
-        words = set(apart.split()) - self._plain_words
-        telling = [
-            each
-            for each in words
-            if each in self._heads or each.startswith(self._begun)
-        ]
-        literals = self._inside
-        if telling:
-            heads = [head for word in telling for head in self._heads.get(word, ())]
-            literals = list(dict.fromkeys([*literals, *self._begun, *heads]))
-        found = [
-            literal
-            for literal in literals
-            if literal in together
-            and (
-                self.whole([literal]).search(together)
-                or (
-                    literal in self.ids
-                    and compiled(START, [literal], _LINE_END).search(together)
-                )
-            )
-        ]
-        if len(self._plain_words) < _MOST_PLAIN:
-            words.difference_update(telling)
-            self._plain_words.update(
-                [each for each in words if len(each) <= _LONGEST_PLAIN]
-            )
-        if not found and len(self._plain_lines) < _MOST_PLAIN:
-            self._plain_lines.update(
-                [line for line in lines if len(line) <= _LONGEST_PLAIN]
-            )
-        return [literal for literal in self.forms if literal in found] if found else []
+            text = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", text)
+        # In ASCII, as most texts are, to translate takes a third of an expression's time.
+        is_ascii = text.isascii()
+        text = text.translate(_TO_BLANKS) if is_ascii else _NO_WORD.sub(" ", text)
+        words = set(text.split()) - self._plain_words
+        telling = {word for word in words if word.startswith(self._begun)}
+        telling |= words & self._heads.keys()
+        _remember(words - telling, self._plain_words)
+        if not telling:
+            return self._inside
+        literals = [*self._inside, *self._begun]
+        for word in telling:
+            literals += self._heads.get(word, ())
+        return list(dict.fromkeys(literals))
+
+    def _may_stand_in(self, text: str, literal: str) -> bool:
+        """Tell whether a token with a literal is in a text, or begins at a line's end."""
+        if self.whole([literal]).search(text):
+            return True
+        if literal not in self.ids:
+            return False
+        return compiled(START, [literal], _LINE_END).search(text) is not None
 
     def whole(self, literals: Iterable[str]) -> re.Pattern[str]:
         """Return what finds the whole tokens of some forms."""
@@ -328,16 +344,14 @@ class Tokens:
         return re.compile("|".join(dict.fromkeys(forms)))
 
     def id_of(self, token: str) -> str:
-        """Return the id of the longest head that the token has: `sk-ant-` is not a key of `sk-`."""
-        by_head = (
-            self.ids[head]
-            for head in self.forms
-            if token.startswith(head) and head in self.ids
-        )
-        by_shape = (
-            name for shape, name in self._shapes.items() if re.fullmatch(shape, token)
-        )
-        return next(by_head, None) or next(by_shape, "token")
+        """Return the id of a token's longest head: `sk-ant-` is not a key of `sk-`."""
+        for head in self.forms:
+            if token.startswith(head) and head in self.ids:
+                return self.ids[head]
+        for shape, name in self._shapes.items():
+            if re.fullmatch(shape, token):
+                return name
+        return "token"
 
 
 @cache
@@ -346,6 +360,13 @@ def known_tokens() -> Tokens:
     return Tokens()
 
 
+def _remember(texts: set[str], plain: set[str]) -> None:
+    """Add short texts to those that are known to be plain, while there is room."""
+    if len(plain) < _MOST_PLAIN:
+        plain.update([text for text in texts if len(text) <= _LONGEST_PLAIN])
+
+
 def compiled(start: str, heads: Iterable[str], rest: str) -> re.Pattern[str]:
     """Return what finds tokens that begin with one of some heads."""
-    return re.compile(f"{start}(?:{'|'.join(map(re.escape, heads))}){rest}")
+    alternatives = "|".join(map(re.escape, heads))
+    return re.compile(f"{start}(?:{alternatives}){rest}")
