@@ -1,8 +1,8 @@
-"""What sort of failure a text tells of, where a text is all that is known.
+"""Tell the sort of a failure from a text, where a text is all that is known.
 
-The exceptions that tracebacks in it name stand at the head of a line. The lines are read once.
-After a head, the lines up to the next traceback, stack or section belong to its message, and no
-head is looked for in them.
+The exceptions that tracebacks in it name stand at the head of a line. The lines are read
+once. After a head, the lines up to the next traceback, stack or section belong to its
+message, and no head is looked for in them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import FailureType, is_circular_
 MAX_WIDER_TEXT: Final = 200_000
 """Characters at the start and at the end of a text that are searched for our own patterns."""
 
-_LETTERS: Final = bytes(
-    ord(chr(each).lower()) if chr(each).isascii() and chr(each).isalpha() else ord(" ")
-    for each in range(256)
-)
+_LETTERS: Final = re.sub(rb"[^a-z]", b" ", bytes(range(256)).lower())
 """A translation of bytes that leaves the words of a text, in lower case, and blanks."""
 
 
@@ -49,16 +46,17 @@ def classify_failure(
 ) -> FailureType:
     """Return the failure type of what a failed command printed.
 
-    The exception that a traceback names decides first; of a chain it is the last one. Then come the
-    diagnostics of compilers and test runners, the published phrases in their order, our own
-    phrases, and last the earlier attempts.
+    The exception that a traceback names decides first; of a chain it is the last one. Then
+    come the diagnostics of compilers and test runners, the published phrases in their
+    order, our own phrases, and last the earlier attempts.
 
     Args:
-        error: What was printed: a message, a traceback, a compiler's or a test runner's output.
+        error: What was printed: a message, a traceback, a compiler's or a test runner's
+            output.
         subtask_id: The subtask that failed.
-        history: Earlier attempts, the oldest first: either approaches as strings, all of this
-            subtask, or objects with `subtask_id` and `approach`; those of other subtasks are
-            ignored.
+        history: Earlier attempts, the oldest first: either approaches as strings, all of
+            this subtask, or objects with `subtask_id` and `approach`; those of other
+            subtasks are ignored.
         approach: What this attempt tried; without it no repetition can be found.
 
     Raises:
@@ -68,16 +66,18 @@ def classify_failure(
         raise TypeError(f"error: {error!r} is not a string; give what was printed")
     if isinstance(history, str):
         raise TypeError("history: got a string; give a list of strings or of attempts")
-    found = _by_text(error)
-    if found is not FailureType.UNKNOWN or not history or approach is None:
-        return found
-    approaches = [
-        each if isinstance(each, str) else each.approach
-        for each in history
-        if isinstance(each, str) or each.subtask_id == subtask_id
-    ]
-    is_circular = is_circular_fix(approach, approaches)
-    return FailureType.CIRCULAR_FIX if is_circular else FailureType.UNKNOWN
+    failure_type = _type_of_text(error)
+    if failure_type is not FailureType.UNKNOWN or not history or approach is None:
+        return failure_type
+    approaches = []
+    for attempt in history:
+        if isinstance(attempt, str):
+            approaches.append(attempt)
+        elif attempt.subtask_id == subtask_id:
+            approaches.append(attempt.approach)
+    if is_circular_fix(approach, approaches):
+        return FailureType.CIRCULAR_FIX
+    return FailureType.UNKNOWN
 
 
 def failure_type_at_head(text: str) -> FailureType | None:
@@ -90,25 +90,24 @@ def failure_type_at_head(text: str) -> FailureType | None:
 
 
 def _type_of_heads(heads: tuple[Head, ...]) -> FailureType | None:
-    """Return the failure type of exceptions that stand side by side, given by their last names.
+    """Return the failure type of exceptions that stand side by side, by their last names.
 
     A broken build comes before a failed check; `None` means that no exception is listed.
     """
-    found = {_types_of_names().get(head) for head in heads} if heads else set()
+    types = {_types_of_names().get(head) for head in heads}
     for failure_type in (FailureType.BROKEN_BUILD, FailureType.VERIFICATION_FAILED):
-        if failure_type in found:
+        if failure_type in types:
             return failure_type
-    return FailureType.UNKNOWN if found == {FailureType.UNKNOWN} else None
+    return FailureType.UNKNOWN if types == {FailureType.UNKNOWN} else None
 
 
 @cache
 def _types_of_names() -> dict[str, FailureType]:
     """Return what an exception tells whose name alone is known."""
-    return {
-        name: FailureType(kind)
-        for kind, names in packaged_table("phrases")["exceptions"].items()
-        for name in names
-    }
+    types = {}
+    for kind, names in packaged_table("phrases")["exceptions"].items():
+        types |= dict.fromkeys(names, FailureType(kind))
+    return types
 
 
 @cache
@@ -118,7 +117,7 @@ def published_phrases() -> tuple[tuple[FailureType, tuple[str, ...]], ...]:
     return tuple((FailureType(name), tuple(phrases)) for name, phrases in published)
 
 
-def _by_text(text: str) -> FailureType:
+def _type_of_text(text: str) -> FailureType:
     heads = deciding_heads(text)
     typed = _type_of_heads(heads)
     if typed is not None and typed is not FailureType.UNKNOWN:
@@ -132,49 +131,54 @@ def _by_text(text: str) -> FailureType:
         return FailureType.BROKEN_BUILD
     if excerpt.has("verdicts"):
         return FailureType.VERIFICATION_FAILED
-    return _by_phrases(text.lower(), excerpt, heads)
+    return _type_of_phrases(text.lower(), excerpt, heads)
 
 
-def _by_phrases(
+def _type_of_phrases(
     lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]
 ) -> FailureType:
-    """Search for the published phrases in their order, and for ours between and after them."""
-    tables, published = packaged_table("phrases"), None
-    is_possible = any(part in lowered for part in tables["parts_of_published"])
-    if is_possible and any(
-        one in lowered for _, each in published_phrases() for one in each
-    ):
-        meant = re.sub(
-            "|".join(tables["false_friends"]), " ", lowered, flags=re.MULTILINE
-        )
-        published = next(
-            (
-                kind
-                for kind, each in published_phrases()
-                if any(one in meant for one in each)
-            ),
-            None,
-        )
+    """Search for the published phrases in their order, and for ours between and after."""
+    published = _published_type(lowered)
     if published is FailureType.BROKEN_BUILD:
         return published
     if excerpt.has("tallies"):
         return FailureType.VERIFICATION_FAILED
-    is_limited = excerpt.has("rate_limits")
-    if not is_limited and excerpt.has("overflows"):
+    ignored = None
+    if excerpt.has("rate_limits"):
+        # A limit of requests is put in the words of one of tokens.
+        ignored = FailureType.CONTEXT_EXHAUSTED
+    elif excerpt.has("overflows"):
         return FailureType.CONTEXT_EXHAUSTED
-    ignored = FailureType.CONTEXT_EXHAUSTED if is_limited else None
-    is_crash = heads != () and set(heads) <= set(tables["crashes"])
-    if published not in (None, ignored) and not (
-        is_crash or excerpt.has("crash_reports")
-    ):
-        return published
-    wider = (
-        FailureType(each["type"])
-        for number, each in enumerate(tables["wider"])
-        if excerpt.has("wider", number)
-    )
-    found = next(wider, None)
-    return FailureType.UNKNOWN if found in (None, ignored) else found
+    tables = packaged_table("phrases")
+    if published not in (None, ignored):
+        is_crash = heads != () and set(heads) <= set(tables["crashes"])
+        if not is_crash and not excerpt.has("crash_reports"):
+            return published
+    for number, table in enumerate(tables["wider"]):
+        if excerpt.has("wider", number):
+            failure_type = FailureType(table["type"])
+            return FailureType.UNKNOWN if failure_type is ignored else failure_type
+    return FailureType.UNKNOWN
+
+
+def _published_type(lowered: str) -> FailureType | None:
+    """Return the first type with a published phrase in a text."""
+    tables = packaged_table("phrases")
+    # Most texts have none; these parts are fewer.
+    if not any(part in lowered for part in tables["parts_of_published"]):
+        return None
+    if _first_with_phrase(lowered) is None:
+        return None
+    false_friends = "|".join(tables["false_friends"])
+    return _first_with_phrase(re.sub(false_friends, " ", lowered, flags=re.MULTILINE))
+
+
+def _first_with_phrase(lowered: str) -> FailureType | None:
+    for failure_type, phrases in published_phrases():
+        for phrase in phrases:
+            if phrase in lowered:
+                return failure_type
+    return None
 
 
 class _Excerpt:
@@ -186,52 +190,56 @@ class _Excerpt:
         # With a newline in front, each line has one before it.
         self._text = f"\n{text}"
         self._lowered = self._text.lower()
-        self._words = frozenset(
-            text.encode("utf-8", "replace").translate(_LETTERS).split()
-        )
+        letters = text.encode("utf-8", "replace").translate(_LETTERS)
+        self._words = frozenset(letters.split())
 
     def has(self, sort: str, number: int = 0) -> bool:
-        """Tell whether one of the patterns of a sort, or of one of its tables, is in the text.
+        """Tell whether one of the patterns of a sort, or of a table of it, is in the text.
 
-        It is searched only if the longest word of a pattern is in it as a whole word, preferably
-        one that stands at neither end.
+        It is searched only if the longest word of a pattern is in it as a whole word,
+        preferably one that stands at neither end.
         """
         in_lower_case, groups = _patterns(sort, number)
         text = self._lowered if in_lower_case else self._text
-        return any(
-            words in text
-            and (not expression or _compiled(expression).search(text) is not None)
-            for word, group in groups
-            if not word or word in self._words
-            for words, expression in group
-        )
+        for word, patterns in groups:
+            if word and word not in self._words:
+                continue
+            for words, expression in patterns:
+                if words not in text:
+                    continue
+                if not expression or _compiled(expression).search(text):
+                    return True
+        return False
+
+
+_Patterns = list[tuple[str, str]]
+"""Words that have to be in a text, each with an expression, or an empty text."""
 
 
 @cache
-def _patterns(
-    sort: str, number: int
-) -> tuple[bool, tuple[tuple[bytes, list[tuple[str, str]]], ...]]:
+def _patterns(sort: str, number: int) -> tuple[bool, list[tuple[bytes, _Patterns]]]:
     """Return patterns, grouped by a word that a text must contain, empty if there is none.
 
     And whether they are written in lower case.
     """
     tables = packaged_table("phrases")
-    table = tables[sort][number] if isinstance(tables[sort], list) else tables[sort]
+    table = tables[sort]
+    if isinstance(table, list):
+        table = table[number]
     patterns = [(words, "") for words in table.get("words", ())]
-    patterns += [
-        (
-            words,
-            re.sub("<(source|path)>", lambda name: str(tables[name[1]]), expression),
-        )
-        for words, expression in table.get("expressions", ())
-    ]
-    groups: dict[bytes, list[tuple[str, str]]] = {}
+    for words, template in table.get("expressions", ()):
+        expression = template
+        for name in ("source", "path"):
+            expression = expression.replace(f"<{name}>", str(tables[name]))
+        patterns.append((words, expression))
+    groups: dict[bytes, _Patterns] = {}
     for words, expression in patterns:
         lowered = words.lower().encode()
         inner = re.findall(rb"(?<=[^a-z])[a-z]{2,}(?=[^a-z])", lowered)
-        word = max(inner or re.findall(rb"[a-z]+", lowered), key=len, default=b"")
+        candidates = inner or re.findall(rb"[a-z]+", lowered)
+        word = max(candidates, key=len, default=b"")
         groups.setdefault(word, []).append((words, expression))
-    return table.get("in_lower_case", False), tuple(groups.items())
+    return table.get("in_lower_case", False), [*groups.items()]
 
 
 @cache
@@ -270,20 +278,21 @@ _MAX_LINE: Final = 1_000
 def deciding_heads(text: str) -> tuple[Head, ...]:
     """Return the exceptions that a text ends with.
 
-    pytest's short summary names one for each failed test, and all of them are returned. Without a
-    summary there is at most one: the last that pytest marked with `E`, else the last of all
-    tracebacks.
+    pytest's short summary names one for each failed test, and all of them are returned.
+    Without a summary there is at most one: the last that pytest marked with `E`, else the
+    last of all tracebacks.
     """
     signs = packaged_table("phrases")["heads"]
-    if not any(ending in text for ending in (*signs["type_endings"], "assert")):
+    endings = tuple(signs["type_endings"])
+    if "assert" not in text and not any(ending in text for ending in endings):
         return ()
-    reader = _Reader(tuple(signs["type_endings"]), tuple(signs["boundaries"]))
+    reader = _Reader(endings, tuple(signs["boundaries"]))
     for line in text.split("\n"):
         reader.read(line)
     if reader.summary:
         return tuple(reader.summary)
-    found = reader.marked or reader.plain or reader.indented
-    return () if found is None else (found,)
+    head = reader.marked or reader.plain or reader.indented
+    return () if head is None else (head,)
 
 
 class _Reader:
@@ -311,75 +320,85 @@ class _Reader:
     def read(self, line: str) -> None:
         first = line[:1]
         if first == "E" and line[1:2] in ("", " ", "\r"):
-            # Of a block that is marked so, the first head counts.
-            self._in_message = self._in_message and self._in_marked
-            self._in_marked = True
-            line = line[1:_MAX_LINE].strip()
-            head = None
-            if not self._in_message:
-                head = self._head_of(line) or (
-                    "assert" if _ASSERT.match(line) else None
-                )
-            if head is not None:
-                self.marked, self._in_message = head, True
+            self._read_marked(line[1:_MAX_LINE].strip())
             return
         is_summary = line.startswith(("ERROR ", "FAILED "))
         self._in_marked = self._in_marked and is_summary and first == "E"
         if is_summary:
             self._read_summary(line[:_MAX_LINE].rstrip())
+            return
         # Most lines are indented. Within a message they must be read, as they may end it.
-        elif first and (
-            first != " " or self._in_message or any(hint in line for hint in _HINTS)
-        ):
+        is_read = first != " " or self._in_message
+        if first and (is_read or any(hint in line for hint in _HINTS)):
             self._read_other(line[:_MAX_LINE])
+
+    def _read_marked(self, line: str) -> None:
+        # Of a block that is marked so, the first head counts.
+        self._in_message = self._in_message and self._in_marked
+        self._in_marked = True
+        if self._in_message:
+            return
+        head = self._head_of(line)
+        if head is None and _ASSERT.match(line):
+            head = "assert"
+        if head is not None:
+            self.marked = head
+            self._in_message = True
 
     def _read_other(self, line: str) -> None:
         line = line[_prefix_length(line) :].rstrip()
         bare = line.lstrip()
         if bare.startswith(self._boundaries):
             self._in_message = False
-        elif not self._in_message:
-            head = self._head_of(bare)
-            if head is not None and bare != line:
-                self.indented = head
-            elif head is not None:
-                self.plain, self._in_message = head, True
-            elif bare == line:
-                found = _LOCATED.match(line)
-                if found is not None and found[1].endswith(self._type_endings):
-                    self.marked, self._in_message = found[1], True
+            return
+        if self._in_message:
+            return
+        head = self._head_of(bare)
+        if bare != line:
+            self.indented = head or self.indented
+        elif head is not None:
+            self.plain = head
+            self._in_message = True
+        else:
+            located = _LOCATED.match(line)
+            if located is not None and located[1].endswith(self._type_endings):
+                self.marked = located[1]
+                self._in_message = True
 
     def _read_summary(self, line: str) -> None:
         self._in_message = False
-        found = _SUMMARY.match(line)
-        if found is not None:
-            head = found[1] or found[2]
+        is_error = line.startswith("ERROR ")
+        match = _SUMMARY.match(line)
+        if match is not None:
+            head = match[1] or match[2]
             # pytest itself failed the collection: an unknown mark, a wrong `parametrize`.
-            is_refusal = (
-                head == "Failed" and line.startswith("ERROR ") and ".py - " in line
-            )
-            self.summary.append("CollectError" if is_refusal else head)
-        elif line.startswith("ERROR ") and line.endswith(".py") and " - " not in line:
-            self.summary.append("CollectError")
+            is_refusal = is_error and head == "Failed" and ".py - " in line
+        else:
+            head = ""
+            is_refusal = is_error and line.endswith(".py") and " - " not in line
+        if is_refusal:
+            head = "CollectError"
+        if head:
+            self.summary.append(head)
 
     def _head_of(self, line: str) -> Head | None:
-        found = _HEAD.match(line)
-        if found is None or not found[1].endswith(self._type_endings):
+        match = _HEAD.match(line)
+        if match is None or not match[1].endswith(self._type_endings):
             return None
-        if found[1] == "Failed" and line[found.end() : found.end() + 2] != ": ":
+        if match[1] == "Failed" and not line.startswith(": ", match.end()):
             return None
-        return found[1]
+        return match[1]
 
 
 def _prefix_length(line: str) -> int:
-    """Return the length of a timestamp, pytest's prefix and the frame of an exception group."""
-    found = _PREFIX.match(line)
-    at = found.end() if found is not None else 0
-    framed = _GROUP.match(line, at)
-    if (
-        framed is None
-        or line[framed.end() - 1] in "+-"
-        or line[framed.end() - 2] == "+"
-    ):
-        return at
-    return framed.end()
+    """Return the length of a timestamp, pytest's prefix and an exception group's frame."""
+    prefix = _PREFIX.match(line)
+    start = prefix.end() if prefix is not None else 0
+    frame = _GROUP.match(line, start)
+    if frame is None:
+        return start
+    end = frame.end()
+    # A rule of the group's box is no line of an exception.
+    if line[end - 1] in "+-" or line[end - 2] == "+":
+        return start
+    return end

@@ -1,13 +1,13 @@
-"""xdist workers that did not collect the same tests: how their lists differ, and in which words.
+"""Compare what xdist workers collected, and say how their lists of tests differ.
 
-There are three sorts, and one list can have more than one: other parameters of the same tests,
-tests that are not there, and the same tests in another order.
+There are three sorts, and one list can have more than one: other parameters of the same
+tests, tests that are not there, and the same tests in another order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal, get_args
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -91,38 +91,32 @@ def compare_collections(
         other: what the workers collected.
         workers: their ids.
     """
-    ours, theirs = Counter(first), Counter(other)
-    lacking, added = (
-        tuple((ours - theirs).elements()),
-        tuple((theirs - ours).elements()),
-    )
+    ours = Counter(first)
+    theirs = Counter(other)
+    lacking = [*(ours - theirs).elements()]
+    added = [*(theirs - ours).elements()]
+    moved = None
     if not lacking and not added:
-        pairs = zip(first, other, strict=False)
-        moved = next(
-            (
-                MovedTest(position=position, nodeid=nodeid, other_nodeid=other_nodeid)
-                for position, (nodeid, other_nodeid) in enumerate(pairs, 1)
-                if nodeid != other_nodeid
-            ),
-            None,
-        )
-        return CollectedVariant(workers=workers, tests=len(other), moved=moved)
-    lacking_of, added_of = _first_of_functions(lacking), _first_of_functions(added)
-    changed = [name for name in lacking_of if name in added_of]
-    lacking = tuple(each for each in lacking if function_of(each) not in added_of)
-    added = tuple(each for each in added if function_of(each) not in lacking_of)
+        moved = _first_moved(first, other)
+    lacking_of = _first_of_functions(lacking)
+    added_of = _first_of_functions(added)
+    changed = []
+    for name, nodeid in lacking_of.items():
+        if name in added_of:
+            change = ChangedParameters(nodeid=nodeid, other_nodeid=added_of[name])
+            changed.append(change)
+    lacking = [nodeid for nodeid in lacking if function_of(nodeid) not in added_of]
+    added = [nodeid for nodeid in added if function_of(nodeid) not in lacking_of]
     return CollectedVariant(
         workers=workers,
         tests=len(other),
-        parameters=tuple(
-            ChangedParameters(nodeid=lacking_of[name], other_nodeid=added_of[name])
-            for name in changed[:MAX_EXAMPLES]
-        ),
+        parameters=tuple(changed[:MAX_EXAMPLES]),
         parameters_count=len(changed),
-        lacking=lacking[:MAX_EXAMPLES],
+        lacking=tuple(lacking[:MAX_EXAMPLES]),
         lacking_count=len(lacking),
-        added=added[:MAX_EXAMPLES],
+        added=tuple(added[:MAX_EXAMPLES]),
         added_count=len(added),
+        moved=moved,
     )
 
 
@@ -132,11 +126,23 @@ def function_of(nodeid: str) -> str:
     return f"{path}{colons}{name.partition('[')[0]}"
 
 
+def _first_moved(first: Sequence[str], other: Sequence[str]) -> MovedTest | None:
+    pairs = zip(first, other, strict=False)
+    for position, (nodeid, other_nodeid) in enumerate(pairs, 1):
+        if nodeid != other_nodeid:
+            return MovedTest(
+                position=position,
+                nodeid=nodeid,
+                other_nodeid=other_nodeid,
+            )
+    return None
+
+
 def _first_of_functions(nodeids: Sequence[str]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    firsts: dict[str, str] = {}
     for nodeid in nodeids:
-        found.setdefault(function_of(nodeid), nodeid)
-    return found
+        firsts.setdefault(function_of(nodeid), nodeid)
+    return firsts
 
 
 def sorts_of(variant: CollectedVariant) -> tuple[MismatchSort, ...]:
@@ -151,71 +157,71 @@ def sorts_of(variant: CollectedVariant) -> tuple[MismatchSort, ...]:
 
 def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Say in one line how the workers disagree, by one test and two workers."""
-    said = "the xdist workers collected different tests"
-    sorts = get_args(MismatchSort)  # what says most first
-    told = [
-        (sort, each)
-        for sort in sorts
-        for each in mismatch.variants
-        if sort in sorts_of(each)
-    ]
-    if told:
-        said += f": {_words_of_variant(told[0][1], _few(mismatch.workers))}"
+    words = "the xdist workers collected different tests"
+    variant = _telling_variant(mismatch)
+    if variant is not None:
+        words += f": {_words_of_variant(variant, _few(mismatch.workers))}"
     lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
     if lists > 2:  # the words above speak of two
-        others = sum(len(each.workers) for each in mismatch.variants)
-        count = len(mismatch.workers) + others + mismatch.workers_omitted
-        said += f"; {count} workers have {lists} different lists"
-    return said
+        count = len(mismatch.workers) + mismatch.workers_omitted
+        count += sum(len(other.workers) for other in mismatch.variants)
+        words += f"; {count} workers have {lists} different lists"
+    return words
+
+
+def _telling_variant(mismatch: CollectionMismatch) -> CollectedVariant | None:
+    """Return the first list that differs in what says most."""
+    for sort in get_args(MismatchSort):
+        for variant in mismatch.variants:
+            if sort in sorts_of(variant):
+                return variant
+    return None
 
 
 def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Return what to do about it, and all that is known: one paragraph for each list."""
     first = _few(mismatch.workers)
-    sorts = dict.fromkeys(sort for each in mismatch.variants for sort in sorts_of(each))
     advice = packaged_table("mismatch")
-    lines = [
-        *(advice[sort] for sort in sorts),
-        f"{first}: {counted(mismatch.tests, 'test')}",
-    ]
-    for each in mismatch.variants:
-        lines.append(f"{_few(each.workers)}: {counted(each.tests, 'test')}")
-        for one in each.parameters:
-            lines += [
-                f"  other parameters: {_short(one.nodeid)} in {first}",
-                f"                    {_short(one.other_nodeid)} here",
-            ]
-        lines += _rest(each.parameters_count - len(each.parameters))
-        for name, nodeids, count in (
-            ("not here", each.lacking, each.lacking_count),
-            ("only here", each.added, each.added_count),
-        ):
-            lines += [f"  {name}: {_short(nodeid)}" for nodeid in nodeids]
-            lines += _rest(count - len(nodeids))
-        if each.moved is not None:
-            lines += [
-                f"  in another order from test {each.moved.position} on:",
-                f"    {_short(each.moved.nodeid)} in {first}",
-                f"    {_short(each.moved.other_nodeid)} here",
-            ]
+    sorts: dict[str, None] = {}
+    for variant in mismatch.variants:
+        sorts |= dict.fromkeys(sorts_of(variant))
+    lines = [advice[sort] for sort in sorts]
+    lines.append(f"{first}: {counted(mismatch.tests, 'test')}")
+    for variant in mismatch.variants:
+        lines += _lines_of_variant(variant, first)
     if mismatch.variants_omitted:
-        lines.append(
-            f"{mismatch.workers_omitted} more workers: {mismatch.variants_omitted} more lists"
-        )
+        workers = f"{mismatch.workers_omitted} more workers"
+        lines.append(f"{workers}: {mismatch.variants_omitted} more lists")
     return "\n".join(lines)
+
+
+def _lines_of_variant(variant: CollectedVariant, first: str) -> Iterator[str]:
+    yield f"{_few(variant.workers)}: {counted(variant.tests, 'test')}"
+    for change in variant.parameters:
+        yield f"  other parameters: {_short(change.nodeid)} in {first}"
+        yield f"                    {_short(change.other_nodeid)} here"
+    yield from _rest(variant.parameters_count - len(variant.parameters))
+    for nodeid in variant.lacking:
+        yield f"  not here: {_short(nodeid)}"
+    yield from _rest(variant.lacking_count - len(variant.lacking))
+    for nodeid in variant.added:
+        yield f"  only here: {_short(nodeid)}"
+    yield from _rest(variant.added_count - len(variant.added))
+    moved = variant.moved
+    if moved is not None:
+        yield f"  in another order from test {moved.position} on:"
+        yield f"    {_short(moved.nodeid)} in {first}"
+        yield f"    {_short(moved.other_nodeid)} here"
 
 
 def _words_of_variant(variant: CollectedVariant, first: str) -> str:
     others = _few(variant.workers)
     if variant.parameters:
-        one = variant.parameters[0]
+        change = variant.parameters[0]
+        function, pair = _words_of_pair(change, first, others)
         more = variant.parameters_count - 1
         also = f", and those of {counted(more, 'more test')}" if more > 0 else ""
-        return (
-            f"the parameters of {_short(function_of(one.nodeid))} differ from process to process "
-            f"({_parameters_words(one.nodeid)} in {first}, "
-            f"{_parameters_words(one.other_nodeid)} in {others}){also}"
-        )
+        return f"{function} differ from process to process ({pair}){also}"
     if variant.lacking:
         few = _few(variant.lacking, variant.lacking_count)
         return f"{others} did not find {few}, which {first} did"
@@ -226,28 +232,36 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
     if moved is None:
         return f"{others} collected {counted(variant.tests, 'test')}"
     if function_of(moved.nodeid) == function_of(moved.other_nodeid):
-        return (
-            f"the parameters of {_short(function_of(moved.nodeid))} are in another order "
-            f"(test {moved.position} is {_parameters_words(moved.nodeid)} in {first}, "
-            f"{_parameters_words(moved.other_nodeid)} in {others})"
-        )
-    return (
-        f"the order differs from test {moved.position} on: {_short(moved.nodeid)} in {first}, "
-        f"{_short(moved.other_nodeid)} in {others}"
-    )
+        function, pair = _words_of_pair(moved, first, others)
+        return f"{function} are in another order (test {moved.position} is {pair})"
+    ours = f"{_short(moved.nodeid)} in {first}"
+    theirs = f"{_short(moved.other_nodeid)} in {others}"
+    return f"the order differs from test {moved.position} on: {ours}, {theirs}"
 
 
-def _rest(left: int) -> list[str]:
-    return [f"  and {counted(left, 'more test')}"] if left > 0 else []
+def _words_of_pair(
+    pair: ChangedParameters | MovedTest, first: str, others: str
+) -> tuple[str, str]:
+    """Name the parameters of a function, and two that two workers have."""
+    function = _short(function_of(pair.nodeid))
+    ours = f"{_parameters_words(pair.nodeid)} in {first}"
+    theirs = f"{_parameters_words(pair.other_nodeid)} in {others}"
+    return f"the parameters of {function}", f"{ours}, {theirs}"
+
+
+def _rest(count: int) -> list[str]:
+    return [f"  and {counted(count, 'more test')}"] if count > 0 else []
 
 
 def _few(names: Sequence[str], count: int = 0) -> str:
     """Name some workers or tests, and say how many more there are."""
-    return enumerated([_short(name) for name in names[:MAX_NAMED]], count or len(names))
+    shown = [_short(name) for name in names[:MAX_NAMED]]
+    return enumerated(shown, count or len(names))
 
 
 def _parameters_words(nodeid: str) -> str:
-    return _short(nodeid[len(function_of(nodeid)) :]) or "none"
+    function = function_of(nodeid)
+    return _short(nodeid.removeprefix(function)) or "none"
 
 
 def _short(text: str) -> str:

@@ -11,6 +11,7 @@ from pytest_failure_taxonomy.taxonomy import judgement
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Phase,
     RaisedException,
+    RaisingFrame,
     RunEvidence,
     TestFailure,
 )
@@ -71,66 +72,58 @@ def match_rule(
 
     Args:
         rules: in the order in which they are asked.
-        failure: a rule's pattern is searched in the message of its exception and, where it isn't
-            found there, in its own, as pytest words it.
-        is_found: searches a pattern in a text. Python's own search can take for ever with a bad
-            pattern, and is what is used where none is given.
+        failure: a rule's pattern is searched in the message of its exception and, where it
+            isn't found there, in its own, as pytest words it.
+        is_found: searches a pattern in a text. Python's own search can take for ever with
+            a bad pattern, and is what is used where none is given.
     """
-    raised = (
-        () if failure.exception is None else (failure.exception.message[:MAX_SEARCHED],)
-    )
-    texts = tuple(dict.fromkeys((*raised, failure.message[:MAX_SEARCHED])))
+    texts = [failure.message[:MAX_SEARCHED]]
+    if failure.exception is not None:
+        raised = failure.exception.message[:MAX_SEARCHED]
+        if raised != texts[0]:
+            texts.insert(0, raised)
     search = is_found or (lambda pattern, text: re.search(pattern, text) is not None)
     for rule in rules:
-        if _could_match(rule, failure):
-            pattern = rule.message
-            if pattern is None or any(search(pattern, text) for text in texts):
-                return rule
+        if not _could_match(rule, failure):
+            continue
+        pattern = rule.message
+        if pattern is None or any(search(pattern, text) for text in texts):
+            return rule
     return None
 
 
 def _could_match(rule: Rule, failure: TestFailure) -> bool:
     """Tell whether a rule matches a failure in everything but the message."""
-    exception = failure.exception
     if rule.phase not in (None, failure.phase):
         return False
-    if rule.code_owner is not None or rule.package is not None:
-        frame = None if exception is None else exception.frame
-        if frame is None or rule.code_owner not in (None, frame.owner):
-            return False
-        package = frame.package or ""
-        if rule.package is not None and " " not in rule.package:
-            package = package.partition(" ")[0]
-        if rule.package is not None and not (
-            package
-            and fnmatchcase(_in_normal_form(package), _in_normal_form(rule.package))
-        ):
-            return False
-    if rule.nodeid is not None and not fnmatchcase(
-        failure.nodeid, rule.nodeid.replace("[", "[[]")
-    ):
+    pattern = "*" if rule.nodeid is None else rule.nodeid.replace("[", "[[]")
+    if not fnmatchcase(failure.nodeid, pattern):
         return False
-    return rule.exception is None or (
-        exception is not None and is_exception(exception, rule.exception)
-    )
+    raised = failure.exception
+    if raised is None:
+        return rule.exception is rule.code_owner is rule.package is None
+    if rule.exception is not None and not is_exception(raised, rule.exception):
+        return False
+    return _is_of_code(rule, raised.frame)
 
 
 def is_exception(raised: RaisedException, name: str) -> bool:
     """Tell whether an exception is of a class, or of one derived from it.
 
-    A dotted name needs the first package and the class; the modules in between may be left out,
-    because libraries offer their classes in other modules than those that define them.
+    A dotted name needs the first package and the class; the modules in between may be
+    missing, because libraries offer their classes in other modules than those that define
+    them.
     """
     wanted = name.split(".")
     for dotted in raised.names:
         if f".{dotted}".endswith(f".{name}"):
             return True
         parts = dotted.split(".")
-        if len(wanted) > 1 and (parts[0], parts[-1]) == (wanted[0], wanted[-1]):
+        has_ends = (parts[0], parts[-1]) == (wanted[0], wanted[-1])
+        if has_ends and len(wanted) > 1:
+            # In this order: each takes from what is left.
             left = iter(parts)
-            if all(
-                part in left for part in wanted
-            ):  # in this order: each takes from what is left
+            if all(part in left for part in wanted):
                 return True
     return False
 
@@ -160,13 +153,11 @@ class KnownFailure:
     @property
     def words(self) -> str:
         """What it lists and whose it is, for messages."""
-        name = (
-            self.nodeid
-            if self.fingerprint is None
-            else f"fingerprint {self.fingerprint}"
-        )
-        of = ", ".join(filter(None, (self.owner, self.link)))
-        return f"{name} ({of})" if of else str(name)
+        name = str(self.nodeid)
+        if self.fingerprint is not None:
+            name = f"fingerprint {self.fingerprint}"
+        about = [text for text in (self.owner, self.link) if text]
+        return f"{name} ({', '.join(about)})" if about else name
 
     def lists(self, nodeid: str, fingerprint: str | None) -> bool:
         """Tell whether it lists a failure."""
@@ -182,6 +173,21 @@ class KnownFailure:
         return re.fullmatch(pattern, nodeid, re.DOTALL) is not None
 
 
+def _is_of_code(rule: Rule, frame: RaisingFrame | None) -> bool:
+    """Tell whether an exception was raised in such code as a rule names."""
+    if frame is None:
+        return rule.code_owner is rule.package is None
+    if rule.code_owner not in (None, frame.owner):
+        return False
+    if rule.package is None:
+        return True
+    package = frame.package or ""
+    if " " not in rule.package:
+        package = package.partition(" ")[0]
+    pattern = _in_normal_form(rule.package)
+    return package != "" and fnmatchcase(_in_normal_form(package), pattern)
+
+
 def compare_with_known(
     known: Sequence[KnownFailure],
     run: RunEvidence,
@@ -189,7 +195,7 @@ def compare_with_known(
     today: str,
     name: str,
 ) -> tuple[list[str], list[str]]:
-    """Say which failures of a run are not listed, and which entries no longer say what is.
+    """Say which failures of a run are not listed, and which entries no longer hold.
 
     Args:
         known: the entries.
@@ -199,34 +205,31 @@ def compare_with_known(
         name: of the file, as the notes show it.
 
     Returns:
-        Node ids of failures that no entry lists that still counts; entries that have expired or
-        that no longer fail, in words.
+        Node ids of failures that no entry lists that still counts; entries that have
+        expired or that no longer fail, in words.
     """
-    valid = [each for each in known if each.expires is None or each.expires >= today]
-    expired = [
-        each for each in known if each.expires is not None and each.expires < today
-    ]
+    expired = [entry for entry in known if (entry.expires or today) < today]
+    valid = [entry for entry in known if (entry.expires or today) >= today]
     unlisted: dict[str, None] = {}
     met: set[int] = set()
-    for failure, one in zip(run.failures, judged.failures, strict=False):
-        said = failure.nodeid, None if failure.crashed else one.fingerprint
-        met.update([each.line for each in known if each.lists(*said)])
-        if not any(each.lists(*said) for each in valid):
-            unlisted[failure.nodeid] = None
-    passed = [each.nodeid for each in run.tests or () if each.outcome == "passed"]
-    unseen = [*run.not_run, *(each.nodeid for each in run.collection_failures)]
-    gone = [
-        each
-        for each in valid
-        if each.line not in met
-        and any(map(each.is_of, passed))
-        and not any(map(each.is_of, unseen))
-    ]
-    notes = [
-        f"{name}:{each.line}: expired on {each.expires}: {each.words}"
-        for each in expired[:MAX_TOLD]
-    ]
-    notes += [
-        f"{name}:{each.line}: fails no more: {each.words}" for each in gone[:MAX_TOLD]
-    ]
+    for failure, ruling in zip(run.failures, judged.failures, strict=False):
+        nodeid = failure.nodeid
+        fingerprint = None if failure.crashed else ruling.fingerprint
+        met.update([entry.line for entry in known if entry.lists(nodeid, fingerprint)])
+        if not any(entry.lists(nodeid, fingerprint) for entry in valid):
+            unlisted[nodeid] = None
+    passed = [test.nodeid for test in run.tests or () if test.outcome == "passed"]
+    unseen = [*run.not_run]
+    unseen += [failure.nodeid for failure in run.collection_failures]
+    notes = []
+    for entry in expired[:MAX_TOLD]:
+        note = f"expired on {entry.expires}: {entry.words}"
+        notes.append(f"{name}:{entry.line}: {note}")
+    gone = 0
+    for entry in valid:
+        if entry.line in met or gone == MAX_TOLD:
+            continue
+        if any(map(entry.is_of, passed)) and not any(map(entry.is_of, unseen)):
+            gone += 1
+            notes.append(f"{name}:{entry.line}: fails no more: {entry.words}")
     return list(unlisted), notes
