@@ -1,13 +1,14 @@
 """Judge how a process ended that did not finish its session, or that no plugin has seen.
 
-What is inferred and not seen is `likely`, and what can't be told apart is named. The test that was
-in flight "was running when it died"; it never "caused" it.
+What is inferred and not seen is `likely`, and what can't be told apart is named. The test
+that was in flight "was running when it died"; it never "caused" it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import inf
 from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
@@ -15,6 +16,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     CRASH_SIGNALS,
     TIME_LIMIT_EXIT_CODES,
     TIMEOUT_EXIT_CODE,
+    Confidence,
     FailureReason,
     Finding,
     Stage,
@@ -74,52 +76,71 @@ KILLED_BY: Final = ("process.oom", "process.killed")
 
 def judge_death(run: evidence.RunEvidence) -> Finding:
     """Say how a process ended that left its session unfinished, where, and what it was at."""
-    end, activity = run.exit, run.activity
-    died = _judge_limit_or_signal(end)
-    if died is None and end.code is not None:
-        died = _judge_exit(end)
-    elif died is None:
-        said = "no end of the run has been recorded"
-        headline = None if end.source == "none" else "pytest died, and nothing says how"
-        died = finding(
-            "process.vanished", "report", said, confidence="likely", headline=headline
-        )
-    nodeid, headline = died.nodeid, died.headline
+    died = _judge_end(run.exit)
+    nodeid = died.nodeid
+    headline = died.headline
     if died.kind == "process.crashed":
         headline = f"{headline}{_place_of_crash(run.traces)}"
+    doing = words_of_activity(run.activity)
     if run.in_flight:
         nodeid = nodeid or run.in_flight[0].nodeid
-    elif activity is not None and (doing := words_of_activity(activity)):
-        nodeid = _node_of(activity)
+    elif doing:
+        nodeid = _node_of(run.activity)
         headline = f"{headline or known_kinds()[died.kind].one}, while {doing}"
-    if not (run.recorded or run.is_pytest):  # words that fit any command
-        headline = packaged_table("exit_statuses")["deaths"].get(died.kind, headline)
+    if not run.recorded and not run.is_pytest:  # words that fit any command
+        deaths = packaged_table("exit_statuses")["deaths"]
+        headline = deaths.get(died.kind, headline)
     place = in_brackets(run.traces.location if run.traces else None)
-    return replace(died, detail=died.detail + place, nodeid=nodeid, headline=headline)
+    return replace(
+        died,
+        detail=f"{died.detail}{place}",
+        nodeid=nodeid,
+        headline=headline,
+    )
+
+
+def _judge_end(end: evidence.ProcessExit) -> Finding:
+    died = _judge_limit_or_signal(end)
+    if died is not None:
+        return died
+    if end.code is not None:
+        return _judge_exit(end)
+    headline = "pytest died, and nothing says how"
+    return finding(
+        "process.vanished",
+        "report",
+        "no end of the run has been recorded",
+        confidence="likely",
+        headline=None if end.source == "none" else headline,
+    )
 
 
 def _place_of_crash(traces: evidence.Traces | None) -> str:
-    """Say where a process crashed: on which line of the user's, or else in which library.
+    """Say where a process crashed: on a line of the user's, or else in which library.
 
     Nothing is said of the standard library and of pytest, which all crashes have in common.
     """
     if traces is None or traces.stack is None:
         return ""
-    if traces.location is not None:
-        return f" at {traces.location.path}:{traces.location.line}"
+    place = traces.location
+    if place is not None:
+        return f" at {place.path}:{place.line}"
     deepest = re.match(_FRAME_OF_LIBRARY, traces.stack)
-    return "" if deepest is None else f" in {deepest[3]} ({deepest[1]}:{deepest[2]})"
+    if deepest is None:
+        return ""
+    file, line, function = deepest.groups()
+    return f" in {function} ({file}:{line})"
 
 
 def words_of_activity(activity: evidence.RunningActivity | None) -> str:
-    """Return what a process was at that is no test, to follow "while"; empty where unknown."""
-    if activity is None or activity.name is None:
-        return (
-            "the session was being ended"
-            if activity and activity.what == "session"
-            else ""
-        )
-    return f"{activity.name} was being {'called' if activity.is_hook else 'collected'}"
+    """Return what a process was at that is no test, to follow "while"; empty if unknown."""
+    if activity is None:
+        return ""
+    if activity.name is None:
+        is_end = activity.what == "session"
+        return "the session was being ended" if is_end else ""
+    done = "called" if activity.is_hook else "collected"
+    return f"{activity.name} was being {done}"
 
 
 def _node_of(activity: evidence.RunningActivity | None) -> str | None:
@@ -129,44 +150,46 @@ def _node_of(activity: evidence.RunningActivity | None) -> str | None:
 
 def _judge_exit(end: evidence.ProcessExit) -> Finding:
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
+    words = f"the process left with exit code {end.code}"
     if limit is not None and end.code == TEST_LIMIT_EXIT_CODE:
         return finding(
             "test.timeout",
             limit.owner,
-            f"{_limit_words(limit)}; the process left with exit code {end.code}",
+            f"{_limit_words(limit)}; {words}",
             nodeid=limit.nodeid,
             confidence="likely",
             headline=headline_of_timeout(limit),
         )
-    if (
-        end.code == KILLED_EXIT_CODE and end.source != "watcher"
-    ):  # that has seen pytest itself
+    # The watcher has seen pytest itself, and no shell's answer.
+    if end.code == KILLED_EXIT_CODE and end.source != "watcher":
         return _judge_kill(end)
-    said = f"the process left with exit code {end.code} before the session had finished"
-    return finding("process.exited", end.source, said)
+    words = f"{words} before the session had finished"
+    return finding("process.exited", end.source, words)
 
 
 def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
-    """Judge a process that a time limit or a signal ended; return None if it left by itself.
+    """Judge a process that a limit or a signal ended; return None if it left by itself.
 
     Our own limit comes first: it ends a process by a signal.
     """
     if end.enforced_limit_seconds is not None:
-        said = f"the limit of {end.enforced_limit_seconds:g} s was used up"
-        return finding("process.timeout", end.source, said)
+        words = f"the limit of {end.enforced_limit_seconds:g} s was used up"
+        return finding("process.timeout", end.source, words)
     if end.signal is not None:
         return _judge_signal(end, end.signal)
-    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
-    if outer is None and end.code == TIMEOUT_EXIT_CODE:
-        outer = next(
-            (limit for limit in end.limits if limit.elapsed_seconds is None), None
-        )
-    if outer is None or end.code not in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
+    if end.code not in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
         return None
-    confidence = "likely" if outer.elapsed_seconds is None else "certain"
-    return finding(
-        "process.timeout", outer.owner, _limit_words(outer), confidence=confidence
-    )
+    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
+    confidence: Confidence = "certain"
+    if outer is None and end.code == TIMEOUT_EXIT_CODE:
+        unmeasured = [limit for limit in end.limits if limit.elapsed_seconds is None]
+        outer = next(iter(unmeasured), None)
+    if outer is None:
+        return None
+    if outer.elapsed_seconds is None:
+        confidence = "likely"
+    words = _limit_words(outer)
+    return finding("process.timeout", outer.owner, words, confidence=confidence)
 
 
 def judge_late_death(
@@ -184,29 +207,34 @@ def judge_late_death(
     before = f"after the session had ended{status}"
     died = _judge_limit_or_signal(end)
     if died is None:
-        reason = (
-            FailureReason.from_pytest_exit_code(end.code or 0) or FailureReason.UNKNOWN
-        )
-        said = f"the process left with exit code {end.code} {before}"
+        reason = FailureReason.from_pytest_exit_code(end.code or 0)
+        words = f"the process left with exit code {end.code} {before}"
         return finding(
-            "exit_status.changed", end.source, said, reason=reason, headline=said
+            "exit_status.changed",
+            end.source,
+            words,
+            reason=reason or FailureReason.UNKNOWN,
+            headline=words,
         )
     headline = died.headline
     retryable = died.retryable
-    is_stuck = died.kind == "process.timeout" and _is_stuck(end)
     if died.kind == "process.crashed" and end.session_code == 0:
         headline = f"the interpreter crashed ({end.signal})"
     elif _waits_for_thread(end) and died.kind in ENDED_FROM_OUTSIDE:
         headline = f"the interpreter waited for {end.waited_for}"
         died = replace(died, confidence="likely", ambiguous=())
         retryable = False
-    elif is_stuck:
+    elif died.kind == "process.timeout" and _is_stuck(end):
         headline = known_kinds()[died.kind].one
         retryable = False
     if headline != died.headline and end.session_code == 0:
         headline = f"{_words_of_passed(counts)}; then {headline}"
-    detail = f"{died.detail} {before}"
-    return replace(died, detail=detail, headline=headline, retryable=retryable)
+    return replace(
+        died,
+        detail=f"{died.detail} {before}",
+        headline=headline,
+        retryable=retryable,
+    )
 
 
 def _words_of_passed(counts: evidence.Counts) -> str:
@@ -226,44 +254,51 @@ def _waits_for_thread(end: evidence.ProcessExit) -> bool:
 def _is_stuck(end: evidence.ProcessExit) -> bool:
     """Tell whether a good part of a time limit was used up after the session.
 
-    Then the interpreter waits for what will be there in the next run, too: a thread, an `atexit`
-    function. A session that was long may be shorter the next time.
+    Then the interpreter waits for what will be there in the next run, too: a thread, an
+    `atexit` function. A session that was long may be shorter the next time.
     """
-    budgets = [limit.budget_seconds for limit in end.limits if limit.nodeid is None]
-    if end.enforced_limit_seconds is not None:
-        budgets = [end.enforced_limit_seconds]
+    budget = end.enforced_limit_seconds
+    if budget is None:
+        outer = [limit for limit in end.limits if limit.nodeid is None]
+        budget = min([limit.budget_seconds for limit in outer], default=inf)
     late_seconds = end.late_seconds or 0.0
-    return bool(budgets) and late_seconds >= LATE_SHARE * min(budgets)
+    return late_seconds >= LATE_SHARE * budget
 
 
 def judge_worker(worker: evidence.WorkerEnd) -> Finding:
     """Say how an xdist worker ended that did not finish its session."""
     if worker.stall is not None:
         how = words_of_stall(worker.stall)
-        return _stall_finding(
-            "test.stalled", worker.stall, how, nodeid=worker.crashed_on
-        )
-    kind, reason, likely = "worker.crashed", None, False
+        nodeid = worker.crashed_on
+        return _stall_finding("test.stalled", worker.stall, how, nodeid=nodeid)
     doing = words_of_activity(worker.activity)
     if worker.crashed_on:
         doing = f"it ran {worker.crashed_on}"
-    doing = f" while {doing}" if doing else ""
+    if doing:
+        doing = f" while {doing}"
+    kind = "worker.crashed"
+    reason = None
+    is_likely = False
     headline: str | None = f"{worker.id} {_death_words(worker)}{doing}"
     if worker.ending == "interrupted":
-        kind, headline = "interrupt.keyboard", None
+        kind = "interrupt.keyboard"
+        headline = None
     elif worker.limit is not None and is_ended_by_limit(worker):
-        kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
-    elif worker.oom_kill is not None or (
-        worker.signal == "SIGKILL" and worker.out_of_memory
-    ):
-        reason, likely = FailureReason.SANDBOX_ERROR, worker.oom_kill is None
+        kind = "test.timeout"
+        is_likely = True
+        headline = headline_of_timeout(worker.limit)
+    elif worker.oom_kill is not None:
+        reason = FailureReason.SANDBOX_ERROR
+    elif worker.signal == "SIGKILL" and worker.out_of_memory:
+        reason = FailureReason.SANDBOX_ERROR
+        is_likely = True
     return finding(
         kind,
         "xdist worker",
         _worker_words(worker, doing),
         nodeid=worker.crashed_on or _node_of(worker.activity),
         reason=reason,
-        confidence="likely" if likely else "certain",
+        confidence="likely" if is_likely else "certain",
         headline=headline,
     )
 
@@ -274,11 +309,9 @@ def _death_words(worker: evidence.WorkerEnd) -> str:
         return f"died for want of memory ({words_of_oom_kill(worker.oom_kill)})"
     if worker.signal is not None:
         return f"died ({worker.signal}){_place_of_crash(worker.traces)}"
-    return (
-        "died"
-        if worker.exit_code is None
-        else f"left with exit code {worker.exit_code}"
-    )
+    if worker.exit_code is not None:
+        return f"left with exit code {worker.exit_code}"
+    return "died"
 
 
 ENDED_AS_STALLED: Final = "--failure-taxonomy-end-stalled"
@@ -299,37 +332,40 @@ ENDED_FROM_OUTSIDE: Final = frozenset(
 
 
 def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
-    """Return what was stalled when the run was ended, and whether we have ended it because of that.
+    """Return what was stalled when the run was ended, and if we ended it because of that.
 
     What worked was only long.
     """
-    stalls = [
-        evidence.SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
-        for test in run.in_flight
-        if test.stall is not None
-    ]
-    stalls += (*run.ended_tests, *run.stalls)
-    found, is_ended = [], False
-    for each in stalls:
-        is_ended = is_ended or each.stall.is_ended
-        if each.stall.state != "busy":
-            how = words_of_stall(each.stall, words_of_stalled_activity(each))
-            what = "session" if each.what == "controller" else each.what
-            found.append(
-                _stall_finding(f"{what}.stalled", each.stall, how, nodeid=each.nodeid)
+    stalls = []
+    for test in run.in_flight:
+        if test.stall is not None:
+            nodeid = test.nodeid
+            stalls.append(
+                evidence.SeenStall(what="test", stall=test.stall, nodeid=nodeid)
             )
-    return found, is_ended
+    stalls += [*run.ended_tests, *run.stalls]
+    findings = []
+    for seen in stalls:
+        if seen.stall.state != "busy":
+            how = words_of_stall(seen.stall, words_of_stalled_activity(seen))
+            what = "session" if seen.what == "controller" else seen.what
+            kind = f"{what}.stalled"
+            findings.append(_stall_finding(kind, seen.stall, how, nodeid=seen.nodeid))
+    return findings, any(seen.stall.is_ended for seen in stalls)
 
 
 def _stall_finding(
     kind: str, stall: evidence.Stall, how: str, nodeid: str | None = None
 ) -> Finding:
-    children = [f"child process: {each}" for each in stall.children]
+    lines = [how]
+    if stall.stack:
+        lines.append(stall.stack)
+    lines += [f"child process: {child}" for child in stall.children]
     is_certain = stall.is_ended and stall.state != "polling" and not stall.others_move
     return finding(
         kind,
         ENDED_AS_STALLED if stall.is_ended else "stall",
-        "\n".join([how, *([stall.stack] if stall.stack else []), *children]),
+        "\n".join(lines),
         nodeid=nodeid,
         confidence="certain" if is_certain else "likely",
         headline=f"{known_kinds()[kind].one}: {how}",
@@ -339,7 +375,8 @@ def _stall_finding(
 
 def words_of_stall(stall: evidence.Stall, where: str | None = None) -> str:
     """Say how something was stalled, for how long, and where if that is known."""
-    return f"{words_at(stall.state, where or stall.where)} for {stall.seconds:.0f} s"
+    words = words_at(stall.state, where or stall.where)
+    return f"{words} for {stall.seconds:.0f} s"
 
 
 def headline_of_timeout(limit: evidence.TimeLimit) -> str:
@@ -356,16 +393,19 @@ def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
         how = f"left with exit code {worker.exit_code}"
     else:
         how = f"went down: {worker.error or 'no status was to be had'}"
-    if worker.oom_kill is not None:
-        how += (
-            f", sent by the kernel's OOM killer ({words_of_oom_kill(worker.oom_kill)})"
-        )
-    if worker.limit is not None and is_used_up(worker.limit):
-        how += f" ({_limit_words(worker.limit)})"
+    kill = worker.oom_kill
+    if kill is not None:
+        how = f"{how}, sent by the kernel's OOM killer ({words_of_oom_kill(kill)})"
+    limit = worker.limit
+    if limit is not None and is_used_up(limit):
+        how = f"{how} ({_limit_words(limit)})"
+    words = f"worker {worker.id} {how}{doing}"
     traces = worker.traces
-    place = in_brackets(traces.location if traces else None)
-    words = f"worker {worker.id} {how}{doing}{place}"
-    return f"{words}\n{first_lines(traces.stack)}" if traces and traces.stack else words
+    if traces is not None:
+        words += in_brackets(traces.location)
+        if traces.stack:
+            words += f"\n{first_lines(traces.stack)}"
+    return words
 
 
 def is_ended_by_limit(worker: evidence.WorkerEnd) -> bool:
@@ -382,17 +422,19 @@ def is_used_up(limit: evidence.TimeLimit | None) -> bool:
 def used_up(
     limits: tuple[evidence.TimeLimit, ...], share: float, *, of_test: bool
 ) -> evidence.TimeLimit | None:
-    """Return the first limit of a test, or of the process, that had run for that share of it."""
-    asked = (limit for limit in limits if (limit.nodeid is not None) == of_test)
-    return next((limit for limit in asked if limit.share >= share), None)
+    """Return the first limit of a test, or of the process, that had run for that share."""
+    for limit in limits:
+        if (limit.nodeid is not None) == of_test and limit.share >= share:
+            return limit
+    return None
 
 
 def _judge_signal(end: evidence.ProcessExit, signal: str) -> Finding:
     if signal == "SIGINT":  # it means that, whoever sent it
         return finding("interrupt.keyboard", end.source, signal)
     if signal in CRASH_SIGNALS:
-        said = f"{known_kinds()['process.crashed'].one} ({signal})"
-        return finding("process.crashed", end.source, signal, headline=said)
+        headline = f"{known_kinds()['process.crashed'].one} ({signal})"
+        return finding("process.crashed", end.source, signal, headline=headline)
     if end.sender == "timeout":
         return finding("process.timeout", end.source, f"{signal} from timeout")
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
@@ -407,18 +449,24 @@ def _judge_signal(end: evidence.ProcessExit, signal: str) -> Finding:
 
 def _judge_kill(end: evidence.ProcessExit) -> Finding:
     last = words_of_sample(end.memory)
-    last = f"; {last}" if last else ""
+    if last:
+        last = f"; {last}"
     if end.oom_kill is not None:
-        said = words_of_oom_kill(end.oom_kill)
-        words = f"SIGKILL by the kernel's OOM killer: {said}{last}"
-        headline = f"{known_kinds()['process.oom'].one}: {said}"
+        kill = words_of_oom_kill(end.oom_kill)
+        words = f"SIGKILL by the kernel's OOM killer: {kill}{last}"
+        headline = f"{known_kinds()['process.oom'].one}: {kill}"
         return finding("process.oom", "kernel log", words, headline=headline)
     if end.out_of_memory:
-        words = f"SIGKILL; the cgroup counts one more process killed for want of memory{last}"
+        words = "SIGKILL; the cgroup counts one more process killed for want of memory"
+        words = f"{words}{last}"
         return finding("process.oom", "cgroup oom_kill", words, confidence="likely")
-    words = (end.signal or f"exit code {end.code}, which stands for SIGKILL") + last
+    words = end.signal or f"exit code {end.code}, which stands for SIGKILL"
     return finding(
-        "process.killed", end.source, words, confidence="likely", ambiguous=KILLED_BY
+        "process.killed",
+        end.source,
+        f"{words}{last}",
+        confidence="likely",
+        ambiguous=KILLED_BY,
     )
 
 
@@ -460,50 +508,51 @@ def judge_command(
     commands = packaged_table("exit_statuses")
     row = commands["pytest"].get(str(code), {}) if is_pytest else {}
     kind = row.get("kind", "command.failed")
-    is_killed = code == KILLED_EXIT_CODE
+    reason = None
+    if kind == "command.failed":
+        reason = FailureReason.from_pytest_exit_code(code)
+    ambiguous = tuple(row.get("ambiguous", ()))
+    headline = row.get("headline")
+    if code == KILLED_EXIT_CODE:
+        ambiguous = KILLED_BY
+        headline = commands["deaths"]["process.killed"]
     yield finding(
         kind,
         source,
         f"exit code {code}",
-        reason=None
-        if kind != "command.failed"
-        else FailureReason.from_pytest_exit_code(code),
+        reason=reason,
         confidence="likely",
-        ambiguous=KILLED_BY if is_killed else tuple(row.get("ambiguous", ())),
-        headline=commands["deaths"]["process.killed"]
-        if is_killed
-        else row.get("headline"),
+        ambiguous=ambiguous,
+        headline=headline,
     )
 
 
 def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
     """Yield that a command failed because of what a tool says, of tests or of containers.
 
-    Of a stage that is a tool's own work, such as the setup, the stage says it; but what the machine
-    lacks counts in each. A script whose last command succeeded ran no tests where a shell had not
-    found what runs them.
+    Of a stage that is a tool's own work, such as the setup, the stage says it; but what the
+    machine lacks counts in each. A script whose last command succeeded ran no tests where a
+    shell had not found what runs them.
     """
     told = run.tool_message
     if told is None:
         return
-    kind = (
-        meaning_of(told)["kind"].format(tool=told.tool)
-        if told.tool != "git"
-        else "tool.git"
-    )
+    kind = "tool.git"
+    if told.tool != "git":
+        kind = meaning_of(told)["kind"].format(tool=told.tool)
+    code = run.exit.code
     if told.cause not in ("daemon", "time_limit"):
-        is_of_machine = kind.startswith("sandbox.") and run.stage is not Stage.AGENT_RUN
+        is_agent = run.stage is Stage.AGENT_RUN
+        is_of_machine = kind.startswith("sandbox.") and not is_agent
         is_of_tests = run.stage in (Stage.FINAL_TEST, Stage.BASELINE_RUN)
-        # An agent tries commands; by these exit codes it is the agent itself that never started.
-        is_of_agent = run.stage is Stage.AGENT_RUN and run.exit.code in _NEVER_STARTED
+        # An agent tries commands; by these codes it is the agent that never started.
+        is_of_agent = is_agent and code in _NEVER_STARTED
         if told.tests_ran or not (is_of_machine or is_of_tests or is_of_agent):
             return
-        if run.exit.code in TIME_LIMIT_EXIT_CODES:
+        if code in TIME_LIMIT_EXIT_CODES:
             return
-    is_runner = (
-        told.cause == "command" and told.tool in packaged_table("tools")["runners"]
-    )
-    if run.exit.code == 0 and not is_runner:
+    is_runner = told.tool in packaged_table("tools")["runners"]
+    if code == 0 and not (is_runner and told.cause == "command"):
         return
     yield finding(
         kind,
@@ -518,7 +567,9 @@ def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
 
 def words_of_tool(told: evidence.ToolMessage) -> str:
     """Say in a few words what a tool says that went wrong."""
-    name = told.tool.capitalize() if told.tool in ("docker", "podman") else told.tool
+    name = told.tool
+    if name in ("docker", "podman"):
+        name = name.capitalize()
     return f"{name}: {meaning_of(told)['words']}"
 
 
