@@ -1,14 +1,15 @@
-"""Values of files that know where they stand, and the problems of a file, all reported at once."""
+"""Values of files that know where they stand, and all problems of a file at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import and_more
+from pytest_failure_taxonomy.taxonomy.words import and_more, shortened
 
 if TYPE_CHECKING:
     import yaml
@@ -58,25 +59,28 @@ class Problems:
 
     def as_error(self) -> FailureTaxonomyError:
         """Return the error that lists all problems in the order of their lines."""
-        found = sorted(self._found, key=lambda problem: problem[0])
-        lines = [
-            f"{self._where}:{line}: {what}" if line else f"{self._where}: {what}"
-            for line, what in found[:MAX_PROBLEMS]
-        ]
-        if more := and_more(len(found) - MAX_PROBLEMS):
+        problems = sorted(self._found, key=itemgetter(0))
+        lines = []
+        for line, what in problems[:MAX_PROBLEMS]:
+            where = f"{self._where}:{line}" if line else self._where
+            lines.append(f"{where}: {what}")
+        more = and_more(len(problems) - MAX_PROBLEMS)
+        if more:
             lines.append(f"{self._where}: ...{more} problems")
         return self._error("\n".join(lines))
 
 
 def quoted(text: str) -> str:
     """Return a string in quotes, escaped for a terminal and shortened."""
-    return repr(text if len(text) <= _MAX_WORD else f"{text[: _MAX_WORD - 1]}…")
+    return repr(shortened(text, _MAX_WORD))
 
 
 def shown(text: str) -> str:
     """Return a string as one line, escaped for a terminal and shortened."""
-    cut = text if len(text) <= _MAX_LINE else f"{text[: _MAX_LINE - 1]}…"
-    return cut if cut.isprintable() else repr(cut)[1:-1]
+    line = shortened(text, _MAX_LINE)
+    if line.isprintable():
+        return line
+    return repr(line)[1:-1]
 
 
 def nearest(given: str, allowed: Iterable[str], *, count: int = 3) -> list[str]:
@@ -91,8 +95,9 @@ def nearest(given: str, allowed: Iterable[str], *, count: int = 3) -> list[str]:
 
 
 def closest(given: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed word that is most similar to a wrong one, if any; case doesn't count."""
-    return next(iter(nearest(given, allowed, count=1)), None)
+    """Return the allowed word that is most similar to a wrong one, if any."""
+    words = nearest(given, allowed, count=1)
+    return words[0] if words else None
 
 
 def right_words(given: str, allowed: Iterable[str], *, otherwise: str) -> str:
@@ -152,13 +157,16 @@ class Tree:
         """Return the value as messages show it: as the file has it, if it is a scalar."""
         if self.value is None:
             return "an empty value"
-        if isinstance(self.value, list | dict):
-            return "a list" if isinstance(self.value, list) else "a mapping"
+        if isinstance(self.value, list):
+            return "a list"
+        if isinstance(self.value, dict):
+            return "a mapping"
         if self.node is not None and isinstance(self.node.value, str):
             return quoted(self.node.value)
-        return quoted(
-            str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
-        )
+        text = str(self.value)
+        if isinstance(self.value, bool):
+            text = text.lower()
+        return quoted(text)
 
 
 def line_of(node: yaml.Node) -> int:

@@ -320,14 +320,17 @@ class Tokens:
         is_ascii = text.isascii()
         text = text.translate(_TO_BLANKS) if is_ascii else _NO_WORD.sub(" ", text)
         words = set(text.split()) - self._plain_words
-        telling = {word for word in words if word.startswith(self._begun)}
-        telling |= words & self._heads.keys()
-        _remember(words - telling, self._plain_words)
+        heads = self._heads
+        telling = [
+            word for word in words if word in heads or word.startswith(self._begun)
+        ]
+        words.difference_update(telling)
+        _remember(words, self._plain_words)
         if not telling:
             return self._inside
         literals = [*self._inside, *self._begun]
         for word in telling:
-            literals += self._heads.get(word, ())
+            literals += heads.get(word, ())
         return list(dict.fromkeys(literals))
 
     def _may_stand_in(self, text: str, literal: str) -> bool:

@@ -1,8 +1,8 @@
 """Processes of this machine: their identity, limits, memory, parents and children.
 
-Most of it is read from `/proc` and `/sys/fs/cgroup`, which only Linux has; elsewhere the functions
-return no answer. The watcher asks as long as pytest lives, for the memory once a second, so that
-nothing is imported here but what the interpreter has loaded anyway.
+Most of it is read from `/proc` and `/sys/fs/cgroup`, which only Linux has; elsewhere the
+functions return no answer. The watcher asks as long as pytest lives, for the memory once a
+second, so that nothing is imported here but what the interpreter has loaded anyway.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def fields_of(process: int | str) -> list[bytes]:
 def start_of(process_id: int) -> int:
     """Return when a process started, in clock ticks since the boot; -1 if it has ended."""
     fields = fields_of(process_id)
-    return int(fields[19]) if len(fields) > 21 and fields[0] not in (b"Z", b"X") else -1
+    if len(fields) <= 21 or fields[0] in _ENDED:
+        return -1
+    return int(fields[19])
 
 
 def children_of(process_id: int) -> list[int]:
@@ -114,8 +116,11 @@ def children_of(process_id: int) -> list[int]:
         threads = _listdir(folder)
     except OSError:
         return []
-    listed = (read(f"{folder}/{thread}/children").split() for thread in threads)
-    return [int(each) for children in listed for each in children if each.isdigit()]
+    children = []
+    for thread in threads:
+        numbers = read(f"{folder}/{thread}/children").split()
+        children += [int(number) for number in numbers if number.isdigit()]
+    return children
 
 
 def read_identity(process_id: int) -> dict[str, Any]:
@@ -135,20 +140,18 @@ def read_identity(process_id: int) -> dict[str, Any]:
 
 def is_alive(identity: dict[str, Any]) -> bool:
     """Tell whether the process with an identity still runs; a zombie does not."""
-    now = read_identity(identity["pid"])
-    is_same = now["start_ticks"] in (None, identity["start_ticks"])
-    return (
-        is_same
-        and now["boot_id"] == identity["boot_id"]
-        and has_process(identity["pid"])
-    )
+    process_id = identity["pid"]
+    now = read_identity(process_id)
+    if now["start_ticks"] not in (None, identity["start_ticks"]):
+        return False
+    return now["boot_id"] == identity["boot_id"] and has_process(process_id)
 
 
 def has_process(process_id: int) -> bool:
     """Tell whether any process with a number runs; a zombie does not."""
     fields = fields_of(process_id)
     if fields:
-        return fields[0] not in (b"Z", b"X")
+        return fields[0] not in _ENDED
     if os.path.exists("/proc/self/stat") or process_id <= 0:
         return False
     if sys.platform == "win32":
@@ -177,14 +180,17 @@ def _is_alive_on_windows(process_id: int) -> bool:
         kernel.CloseHandle(handle)
 
 
+_ENDED = (b"Z", b"X")
+
+
 def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
     """Return the limits of the GNU `timeout` commands that a process runs under.
 
     Returns:
-        For each: `pid`, `budget_seconds`, and `started_ns` on the monotonic clock, to a precision
-        of one clock tick (10 ms).
+        For each: `pid`, `budget_seconds`, and `started_ns` on the monotonic clock, to a
+        precision of one clock tick (10 ms).
     """
-    found = []
+    limits = []
     fields = fields_of(process_id)
     for _ in range(MAX_ANCESTORS):
         if not fields:
@@ -193,22 +199,25 @@ def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
         fields = fields_of(process_id)
         if not fields or name_of(process_id) != "timeout":
             continue
-        if budget := _timeout_budget(command_of(process_id)):
-            # Start times count the time in which the machine was suspended, the clock does not.
-            clocks = time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC
-            suspended_seconds = time.clock_gettime(clocks[0]) - time.clock_gettime(
-                clocks[1]
-            )
-            seconds = int(fields[19]) / os.sysconf("SC_CLK_TCK") - suspended_seconds
-            started_ns = int(seconds * 1e9)
-            found.append(
-                {"pid": process_id, "budget_seconds": budget, "started_ns": started_ns}
-            )
-    return found
+        budget = _timeout_budget(command_of(process_id))
+        if budget is None:
+            continue
+        seconds = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        # Start times count the time in which the machine was suspended, the clock does not.
+        seconds -= time.clock_gettime(time.CLOCK_BOOTTIME)
+        seconds += time.clock_gettime(time.CLOCK_MONOTONIC)
+        limits.append(
+            {
+                "pid": process_id,
+                "budget_seconds": budget,
+                "started_ns": int(seconds * 1e9),
+            }
+        )
+    return limits
 
 
 def _timeout_budget(arguments: list[str]) -> float | None:
-    """Return the seconds that a `timeout` command allows, or `None` if there is no limit."""
+    """Return the seconds that a `timeout` command allows; `None` if there is no limit."""
     import re
 
     rest = iter(arguments[1:])
@@ -216,12 +225,11 @@ def _timeout_budget(arguments: list[str]) -> float | None:
         if argument in _OPTIONS_WITH_A_VALUE:
             next(rest, None)
         elif not argument.startswith("-"):
-            found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)", argument)
-            return (
-                float(found.group(1)) * _UNITS[found.group(2)] or None
-                if found
-                else None
-            )
+            limit = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)", argument)
+            if limit is None:
+                return None
+            number, unit = limit.groups()
+            return float(number) * _UNITS[unit] or None
     return None
 
 
@@ -247,10 +255,12 @@ def command_of(process_id: int) -> list[str]:
 
 def catches(process_id: int, number: int) -> bool | None:
     """Tell whether a process has a handler for a signal; `None` if that can't be known."""
-    found = (
-        read_text(f"/proc/{process_id}/status").partition("\nSigCgt:")[2].split(None, 1)
-    )
-    return bool(int(found[0], 16) >> (number - 1) & 1) if found else None
+    status = read_text(f"/proc/{process_id}/status")
+    words = status.partition("\nSigCgt:")[2].split(None, 1)
+    if not words:
+        return None
+    mask = int(words[0], 16)
+    return bool(mask >> (number - 1) & 1)
 
 
 def is_restarted(process_id: int) -> bool:
@@ -294,16 +304,17 @@ def outlives_this_process(descriptor: int) -> bool:
 
 
 def is_interactive_shell(command: list[str]) -> bool:
-    """Tell whether a command line is that of a shell without a script or a command to execute."""
+    """Tell whether a command line is a shell's without a script or a command to run."""
     if os.path.basename(command[0]).lstrip("-") not in _SHELLS:
         return False
     before = ""
     for word in filter(None, command[1:]):
-        if before not in _OPTIONS_WITH_A_FILE and (
-            not word.startswith("-")
-            or (word[1:].islower() and word[1:].isalpha() and "c" in word)
-        ):
-            return False
+        if before not in _OPTIONS_WITH_A_FILE:
+            if not word.startswith("-"):
+                return False
+            letters = word[1:]
+            if letters.islower() and letters.isalpha() and "c" in letters:
+                return False
         before = word
     return True
 
@@ -348,31 +359,33 @@ class ControlGroup:
     __slots__ = ("_cache", "_peak", "_use", "folder", "limit_bytes")
 
     def __init__(self, folder: str, names: tuple[str, str, str]) -> None:
-        """Take a group by its folder, and the names of its files for limit, use and peak."""
+        """Take a group by its folder, and its files' names for limit, use and peak."""
         self.folder = folder
-        limit = _number(read_text(f"{folder}/{names[0]}"))
-        self.limit_bytes = limit if limit is not None and limit < _NO_LIMIT else None
-        self._use = f"{folder}/{names[1]}"
-        self._peak = f"{folder}/{names[2]}"
+        limit_name, use_name, peak_name = names
+        limit = _number(read_text(f"{folder}/{limit_name}"))
+        if limit is not None and limit >= _NO_LIMIT:
+            limit = None
+        self.limit_bytes = limit
+        self._use = f"{folder}/{use_name}"
+        self._peak = f"{folder}/{peak_name}"
         self._cache = f"{folder}/memory.stat"
 
     @property
     def used_bytes(self) -> int | None:
         """What it uses now.
 
-        The kernel counts the cache of files, too, and drops that when memory gets scarce. So near
-        the limit it is left out, as far as nobody has used it lately.
+        The kernel counts the cache of files, too, and drops that when memory gets scarce.
+        So near the limit it is omitted, as far as nobody has used it lately.
         """
         used = _number(read_text(self._use))
-        if (
-            used is None
-            or self.limit_bytes is None
-            or used < CACHE_SHARE * self.limit_bytes
-        ):
+        if used is None or self.limit_bytes is None:
+            return used
+        if used < CACHE_SHARE * self.limit_bytes:
             return used
         # Version 1 has two figures, of which the total has the groups in this one, too.
         unused = _field_in(self._cache, "total_inactive_file")
-        return max(0, used - (unused or _field_in(self._cache, "inactive_file") or 0))
+        unused = unused or _field_in(self._cache, "inactive_file") or 0
+        return max(0, used - unused)
 
     @property
     def peak_bytes(self) -> int | None:
@@ -391,32 +404,31 @@ def find_control_group(
     """
     for mount, path, is_v1 in _hierarchies(described, base):
         names = _NAMES_V1 if is_v1 else _NAMES_V2
-        groups: list[
-            ControlGroup
-        ] = []  # on the way from the process's own up to the root
         parts = [part for part in path.split("/") if part and part != ".."]
-        for count in range(
-            len(parts), -1, -1
-        ):  # a container sees its own group as the root
+        own: ControlGroup | None = None
+        tightest: ControlGroup | None = None
+        smallest = _NO_LIMIT
+        # From its own up to the root: a container sees its own group as the root.
+        for count in range(len(parts), -1, -1):
             folder = "/".join([mount, *parts[:count]])
-            if _number(read_text(f"{folder}/{names[1]}")) is not None:
-                groups.append(ControlGroup(folder, names))
-        limited = [group for group in groups if group.limit_bytes is not None]
-        if limited:
-            return min(limited, key=lambda group: group.limit_bytes or 0)
-        if groups:
-            return groups[0]
+            if _number(read_text(f"{folder}/{names[1]}")) is None:
+                continue
+            group = ControlGroup(folder, names)
+            own = own or group
+            if group.limit_bytes is not None and group.limit_bytes < smallest:
+                tightest = group
+                smallest = group.limit_bytes
+        if own is not None:
+            return tightest or own
     return None
 
 
 def oom_events_file() -> str | None:
-    """Return the file with the number of OOM kills in this process's group, if it can be read."""
+    """Return the file with the number of OOM kills in this process's group, if readable."""
     for mount, path, is_v1 in _hierarchies("/proc/self/cgroup", CGROUPS):
         name = "memory.oom_control" if is_v1 else "memory.events"
-        for folder in (
-            mount + path,
-            mount,
-        ):  # a container sees its own group as the root
+        # A container sees its own group as the root.
+        for folder in (f"{mount}{path}", mount):
             file = f"{folder.rstrip('/')}/{name}"
             if _field_in(file, "oom_kill") is not None:
                 return file
@@ -425,25 +437,24 @@ def oom_events_file() -> str | None:
 
 def read_oom_count(path: str | None) -> int | None:
     """Return the count in such a file; a path from a record may be any, and is checked."""
-    if (
-        path is None
-        or os.path.normpath(path) != path
-        or not path.startswith(f"{CGROUPS}/")
-    ):
+    if path is None or not path.startswith(f"{CGROUPS}/"):
+        return None
+    if os.path.normpath(path) != path:
         return None
     return _field_in(path, "oom_kill")
 
 
 def _hierarchies(described: str, base: str) -> list[tuple[str, str, bool]]:
-    """Return where groups are that count memory: the mount, the path in it, if it is version 1."""
-    found = []
+    """Return where groups are that count memory: mount, path in it, if it is version 1."""
+    groups = []
     for line in read_text(described).splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         if "memory" in controllers.split(","):
-            found.append((f"{base}/memory", path, True))
+            groups.append((f"{base}/memory", path, True))
         elif not controllers:
-            found.append((base, path, False))
-    return found
+            groups.append((base, path, False))
+    return groups
 
 
 def peak_rss_bytes() -> int | None:
@@ -525,57 +536,68 @@ class MemorySampler:
         """Look once."""
         before = time.process_time()
         used = None if self._group is None else self._group.used_bytes
-        rss, total, waiting, seen = None, 0, [self._process_id], 0
-        while waiting and seen < MAX_PROCESSES:
+        rss = None
+        total = 0
+        waiting = [self._process_id]
+        for _ in range(MAX_PROCESSES):
+            if not waiting:
+                break
             process_id = waiting.pop()
-            seen += 1
             sizes = memory_of(process_id)
             if "VmRSS" not in sizes:
                 continue
-            total += sizes["VmRSS"]
+            size = sizes["VmRSS"]
+            total += size
             if process_id == self._process_id:
-                rss = sizes["VmRSS"]
-            if process_id in self._peaks or len(self._peaks) < MAX_PROCESSES:
-                peak = max(sizes["VmRSS"], sizes.get("VmHWM", 0))
-                self._peaks[process_id] = max(peak, self._peaks.get(process_id, 0))
+                rss = size
+            self._note_peak(process_id, max(size, sizes.get("VmHWM", 0)))
             waiting += children_of(process_id)
         if rss is not None:  # or else it has ended: what was seen before is the last
             self._at_ns = time.monotonic_ns()
-            self._used, self._rss, self._total = used, rss, total
+            self._used = used
+            self._rss = rss
+            self._total = total
             self._peak_of_group = max(self._peak_of_group, used or 0)
             if self._file >= 0:
-                os.pwrite(self._file, self.seen().ljust(_PADDED_BYTES) + b"\n", 0)
+                line = self.seen().ljust(_PADDED_BYTES)
+                os.pwrite(self._file, line + b"\n", 0)
         lasted = time.process_time() - before
-        self.due = time.monotonic() + max(PERIOD_SECONDS, lasted / SHARE_OF_A_CORE)
+        pause = max(PERIOD_SECONDS, lasted / SHARE_OF_A_CORE)
+        self.due = time.monotonic() + pause
+
+    def _note_peak(self, process_id: int, peak: int) -> None:
+        known = self._peaks.get(process_id)
+        if known is None and len(self._peaks) >= MAX_PROCESSES:
+            return
+        self._peaks[process_id] = max(peak, known or 0)
 
     def seen(self) -> bytes:
         """Return what was seen, in JSON; see `taxonomy.evidence.MemorySeen`."""
-        peak = self._group.peak_bytes if self._group is not None else None
+        limit = None
+        peak = None
+        if self._group is not None:
+            limit = self._group.limit_bytes
+            peak = self._group.peak_bytes
         numbers = {
             "at_ns": self._at_ns,
-            "limit_bytes": None if self._group is None else self._group.limit_bytes,
+            "limit_bytes": limit,
             "cgroup_peak_bytes": peak or self._peak_of_group or None,
             "used_bytes": self._used,
             "rss_bytes": self._rss,
             "total_rss_bytes": self._total,
         }
-        processes = (
-            _json_of({"pid": process_id, "peak_rss_bytes": peak_rss})
-            for process_id, peak_rss in sorted(self._peaks.items())
-        )
-        return (
-            f'{_json_of(numbers)[:-1]}, "processes": [{", ".join(processes)}]}}'.encode(
-                "ascii"
-            )
-        )
+        processes = []
+        for process_id, peak_rss in sorted(self._peaks.items()):
+            processes.append(_json_of({"pid": process_id, "peak_rss_bytes": peak_rss}))
+        head = _json_of(numbers)[:-1]
+        return f'{head}, "processes": [{", ".join(processes)}]}}'.encode("ascii")
 
 
 def _json_of(numbers: dict[str, int | None]) -> str:
-    """Return an object of numbers in JSON, whose module would take more memory than all this."""
-    words = (
-        f'"{name}": {"null" if each is None else each}'
-        for name, each in numbers.items()
-    )
+    """Return an object of numbers in JSON, whose module would take more memory than this."""
+    words = []
+    for name, number in numbers.items():
+        words.append(f'"{name}": {"null" if number is None else number}')
     return f"{{{', '.join(words)}}}"
 
 
@@ -607,14 +629,17 @@ def _open_file(path: str) -> int:
 def _field_in(path: str, name: str) -> int | None:
     """Return the number behind a name, in a file that has a name and a number a line."""
     for line in read_text(path).splitlines():
-        if line.startswith(f"{name} "):
-            return _number(line.removeprefix(f"{name} "))
+        field, _, number = line.partition(" ")
+        if field == name:
+            return _number(number)
     return None
 
 
 def _number(text: str) -> int | None:
     text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
+    return None
 
 
 def ask_git(

@@ -1,8 +1,8 @@
-"""Gather what failed by what is to be mended, and say it in one sentence each.
+"""Gather what failed by what is to be fixed, and say it in one sentence each.
 
-A fingerprint tells which failures are one and the same; several of them can have one cause, such as
-a package that is not installed, and a run can have several causes. Every finding of the judge is in
-exactly one cause.
+A fingerprint tells which failures are one and the same; several of them can have one
+cause, such as a package that is not installed, and a run can have several causes. Every
+finding of the judge is in exactly one cause.
 """
 
 from __future__ import annotations
@@ -186,11 +186,18 @@ def gather_causes(
 def _identity_of(finding: Finding) -> Hashable:
     """Return all by which failures of one fingerprint can differ in what is to be fixed."""
     failure = finding.failure
-    message = failure and failure.message
-    if failure is None or failure.exception is None:
-        return finding.fingerprint, message
+    if failure is None:
+        return finding.fingerprint, None
     raised = failure.exception
-    return finding.fingerprint, message, raised.message, raised.facts, raised.chain
+    if raised is None:
+        return finding.fingerprint, failure.message
+    return (
+        finding.fingerprint,
+        failure.message,
+        raised.message,
+        raised.facts,
+        raised.chain,
+    )
 
 
 def _key_before_teardown(
@@ -205,27 +212,30 @@ def _key_before_teardown(
 
 
 def _things_named(failure: TestFailure) -> frozenset[str]:
-    """Return the names of files, hosts, attributes and the like that an exception is about."""
+    """Return the names of files, hosts, attributes and so on that an exception is about."""
     raised = failure.exception
     if raised is None or raised.type in _CHECKS:
         return frozenset()
-    quoted = re.findall(r"'([^'\n]{2,200})'", raised.message[:_MAX_NAMING])
-    facts = [fact.text for fact in raised.facts if fact.name in _NAMING]
-    return frozenset({*quoted, *facts} - _COMMON_NAMES)
+    message = raised.message[:_MAX_NAMING]
+    names = set(re.findall(r"'([^'\n]{2,200})'", message))
+    for fact in raised.facts:
+        if fact.name in _NAMING:
+            names.add(fact.text)
+    return frozenset(names - _COMMON_NAMES)
 
 
 def recognise(found: Finding) -> Diagnosis | None:
-    """Return what is to be mended where a finding tells it; `None` where nobody knows."""
+    """Return what is to be fixed if a finding tells it; `None` if nobody knows."""
     failure = found.failure
     if failure is None:
         return None
     raised = failure.exception
     may_be_known = True
     if raised is not None and raised.type in _CHECKS:
-        may_be_known = any(map(raised.message.__contains__, _NOT_BY_PEOPLE))
+        may_be_known = any(text in raised.message for text in _NOT_BY_PEOPLE)
         # A check of a program that failed; what it printed says more.
-        said = [fact for fact in raised.facts if fact.name != "differs_in"]
-        may_be_known = may_be_known or bool(said)
+        for fact in raised.facts:
+            may_be_known = may_be_known or fact.name != "differs_in"
     elif raised is None and isinstance(failure, TestFailure):
         may_be_known = failure.message.startswith(_WITHOUT_EXCEPTION)
     if not may_be_known:
@@ -259,41 +269,41 @@ def _cause(
     stage: Stage,
     rootdir: str,
 ) -> Cause:
-    failures = [each.failure for each in findings if each.failure is not None]
-    nodeids = dict.fromkeys([each.nodeid for each in findings if each.nodeid])
+    failures = [finding.failure for finding in findings if finding.failure is not None]
+    nodeids = dict.fromkeys([finding.nodeid for finding in findings if finding.nodeid])
+    fingerprints: dict[str, None] = {}
     of_tests: list[TestFailure] = []
     tests: dict[str, None] = {}
     files: list[str] = []
     counts: dict[tuple[FailureReason, str], int] = {}
     unnamed = 0
-    for found in findings:
-        failure, count = found.failure, found.count
+    hung_at: dict[Hashable, str | None] = {}
+    answers = []
+    for finding in findings:
+        failure = finding.failure
+        count = finding.count
         if isinstance(failure, TestFailure):
             of_tests.append(failure)
             if failure.nodeid:
                 tests[failure.nodeid] = None
-            unnamed += not failure.nodeid
+            else:
+                unnamed += 1
             # A test that failed only because its subtests did is not counted beside them.
-            count = (
-                0 if failure.part == "sum" and found.nodeid in with_subtests else count
-            )
+            if failure.part == "sum" and finding.nodeid in with_subtests:
+                count = 0
         elif isinstance(failure, CollectionFailure):
-            files += (
-                [failure.nodeid]
-                if not failure.nodeid or failure.nodeid not in files
-                else []
-            )
-        elif found.kind == "test.failed" and failure is None and not found.nodeid:
-            unnamed += 0 if found.headline else count
-        kind = found.reason, found.kind
+            # Those without a name may be several.
+            if not failure.nodeid or failure.nodeid not in files:
+                files.append(failure.nodeid)
+        elif finding.kind == "test.failed" and failure is None and not finding.nodeid:
+            unnamed += 0 if finding.headline else count
+        kind = finding.reason, finding.kind
         counts[kind] = counts.get(kind, 0) + count
-    told = [
-        one for each in findings for one in (each.fingerprint, *each.explains) if one
-    ]
-    hung_at: dict[Hashable, str | None] = {}
-    if len(key) != 16 or key.strip(
-        "0123456789abcdef"
-    ):  # else a fingerprint is one already
+        fingerprints |= dict.fromkeys([finding.fingerprint, *finding.explains])
+        answers.append(_whether_retry_helps_one(finding, diagnosis, hung_at))
+    fingerprints.pop("", None)
+    # Else a fingerprint is one already.
+    if len(key) != 16 or key.strip("0123456789abcdef"):
         key = digest_of((key,))
     reason, most = max(counts, key=counts.__getitem__)  # of equals, the first
     count = sum(counts.values()) or 1
@@ -307,16 +317,14 @@ def _cause(
         reason=reason,
         kind=most,
         owner=owner,
-        retryable=whether_retry_helps(
-            [_whether_retry_helps_one(each, diagnosis, hung_at) for each in findings]
-        ),
+        retryable=whether_retry_helps(answers),
         failure_type=findings[0].failure_type or FailureType.UNKNOWN,
         count=count,
         nodeids=tuple(nodeids),
         tests=members.tests,
         files=tuple(files),
         unnamed=unnamed,
-        fingerprints=tuple(dict.fromkeys(told)),
+        fingerprints=tuple(fingerprints),
         charge_to=charge_of_findings(
             findings,
             stage,
@@ -350,22 +358,20 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """Return the causes of several runs, those of one key as one."""
     joined: dict[str, Cause] = {}
     for cause in causes:
-        known = joined.get(cause.key)
-        if known is None:
-            joined[cause.key] = cause
+        known = joined.setdefault(cause.key, cause)
+        if known is cause:
             continue
+        lists = {}
+        for name in ("nodeids", "tests", "files", "fingerprints"):
+            both = (*getattr(known, name), *getattr(cause, name))
+            lists[name] = tuple(dict.fromkeys(both))
         joined[cause.key] = replace(
             known,
             retryable=whether_retry_helps((known.retryable, cause.retryable)),
             count=known.count + cause.count,
             unnamed=known.unnamed + cause.unnamed,
             charge_to=one_charge((known.charge_to, cause.charge_to)),
-            **{
-                name: tuple(
-                    dict.fromkeys((*getattr(known, name), *getattr(cause, name)))
-                )
-                for name in ("nodeids", "tests", "files", "fingerprints")
-            },
+            **lists,
         )
     return in_order(joined.values())
 
@@ -380,17 +386,17 @@ def action_of(
     firsts: dict[Hashable, Cause] = {}
     for cause in causes:
         firsts.setdefault((cause.failure_type, cause.retryable, cause.kind), cause)
-    actions = [
-        (
-            cause,
-            recovery_of_failure(cause.failure_type, cause.retryable, last_good_commit),
+    ranked = []
+    for index, cause in enumerate(firsts.values()):
+        action = recovery_of_failure(
+            cause.failure_type,
+            cause.retryable,
+            last_good_commit,
         )
-        for cause in firsts.values()
-    ]
-    return min(
-        actions,
-        key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind),
-    )
+        rank = _LEAST_RECOVERABLE.index(action)
+        ranked.append((rank, cause.kind != kind, index, cause, action))
+    _, _, _, least, action = min(ranked)
+    return least, action
 
 
 def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
@@ -404,53 +410,49 @@ def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
 def headline_of_run(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     """Return what failed in one line: the one cause there is, or how many there are."""
     failed = _failed_in_words(causes, run)
+    first = causes[0]
     if len(causes) == 1:
-        return _headline_of_cause(causes[0], failed)
-    endings = [cause for cause in causes if not _has_failures(cause)]
+        has_tests = first.tests or first.unnamed
+        counts_itself = first.what.startswith((failed, f"{len(first.tests):,} tests "))
+        if not has_tests or first.files or counts_itself:
+            return first.what
+        return f"{failed}: {first.what}"
     if not failed:
-        return _headline_of_endings(endings)
-    if len(endings) != 1:
-        return f"{failed}, {counted(len(causes), 'cause')}"
-    [ending] = endings
-    headline = f"{failed}, {_joined_by(ending)} {ending.what}"
-    # With two causes, the other is what the tests failed of.
-    return f"{headline}, {len(causes)} causes" if len(causes) > 2 else headline
+        if len(causes) > 2:
+            return f"{first.what}, and {len(causes) - 1} more causes"
+        return f"{first.what}, {_joined(causes[1])}"
+    # Those that ended the whole run; with two causes, the tests failed of the other.
+    endings = [
+        cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)
+    ]
+    headline = failed
+    if len(endings) == 1:
+        headline = f"{failed}, {_joined(endings[0])}"
+        if len(causes) == 2:
+            return headline
+    return f"{headline}, {counted(len(causes), 'cause')}"
 
 
-def _has_failures(cause: Cause) -> bool:
-    """Tell whether tests failed or files were not collected; else it ended the whole run."""
-    return bool(cause.tests or cause.files or cause.unnamed)
-
-
-def _headline_of_cause(cause: Cause, failed: str) -> str:
-    has_tests = cause.tests or cause.unnamed
-    counts_itself = (failed, f"{len(cause.tests):,} tests ")
-    if not has_tests or cause.files or cause.what.startswith(counts_itself):
-        return cause.what
-    return f"{failed}: {cause.what}"
-
-
-def _headline_of_endings(endings: Sequence[Cause]) -> str:
-    first, *others = endings
-    if len(others) > 1:
-        return f"{first.what}, and {len(others)} more causes"
-    [other] = others
-    return f"{first.what}, {_joined_by(other)} {other.what}"
+def _joined(ending: Cause) -> str:
+    """Return an ending to follow what else failed."""
+    is_later = ending.kind.startswith(_LAST) or ending.kind.endswith(".stalled")
+    return f"{'then' if is_later else 'and'} {ending.what}"
 
 
 def _failed_in_words(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     """Say how many tests failed, and how many files could not be collected."""
     nodeids: set[str] = set()
     collected: set[str] = set()
-    unnamed_tests = 0
-    unnamed_files = 0
+    tests = 0
+    files = 0
     for cause in causes:
         nodeids.update(cause.tests)
-        collected.update(filter(None, cause.files))
-        unnamed_tests += cause.unnamed
-        unnamed_files += cause.files.count("")
-    tests = len(nodeids) + unnamed_tests
-    files = len(collected) + unnamed_files
+        tests += cause.unnamed
+        collected.update(cause.files)
+        files += cause.files.count("")
+    collected.discard("")
+    tests += len(nodeids)
+    files += len(collected)
     ran = run.counts.collected - len(run.not_run)
     parts = []
     if tests:
@@ -461,11 +463,6 @@ def _failed_in_words(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
         noun = "file" if tests else "test file"
         parts.append(f"{counted(files, noun)} can't be collected")
     return ", ".join(parts)
-
-
-def _joined_by(ending: Cause) -> str:
-    came_later = ending.kind.startswith(_LAST) or ending.kind.endswith(".stalled")
-    return "then" if came_later else "and"
 
 
 def _sentence_of_cause(members: _Members, rootdir: str) -> str:
@@ -493,20 +490,21 @@ def _sentence_of_cause(members: _Members, rootdir: str) -> str:
 
 
 def _in_words_of_the_kind(members: _Members) -> str:
-    """Return what happened in the words of its kind, with the name of the test that it was."""
+    """Return what happened in the words of its kind, with the name of the test."""
     finding = members.findings[0]
     kind = describe_kind(finding.kind, finding.reason)
     nodeid = finding.nodeid
-    in_order_of_detail = (kind.one, *finding.words[:1])
-    words = finding.headline or ": ".join(filter(None, in_order_of_detail))
+    parts = [part for part in (kind.one, *finding.words[:1]) if part]
+    words = finding.headline or ": ".join(parts)
     if members.shown > 1 and kind.many != kind.one:
         return _in_words_of_many(members, words)
     if nodeid is None or nodeid in words:
         return words
     if "1 test " in words:
-        of_tests = members.of_tests
-        place = _place_in_words(_own_place(of_tests[0])) if of_tests else ""
-        return words.replace("1 test", _name_of(nodeid), 1) + place
+        words = words.replace("1 test", _name_of(nodeid), 1)
+        if members.of_tests:
+            words += _place_in_words(_own_place(members.of_tests[0]))
+        return words
     if not finding.kind.startswith("process."):
         return words
     head, colon, rest = words.partition(": ")
@@ -541,38 +539,40 @@ def _where(members: _Members, sentence: str) -> str:
 
 
 def _place_of_error(error: RunError, sentence: str) -> str:
-    """Return the user's line that the words of an error name, or the conftest that it is of."""
+    """Return the user's line that an error's words name, or the conftest that it is of."""
     if error.origin in ("internal", "plugin"):
-        place = re.search(_OWN_PLACE, error.message)
+        match = re.search(_OWN_PLACE, error.message)
         is_of_plugin = _BY_PLUGIN in error.message
-        if place is None or place[1] in sentence or is_of_plugin:
+        if match is None or is_of_plugin or match[1] in sentence:
             return ""
+        place = match[1]
         origin = error.exception and error.exception.origin
         if not origin or origin.function in ("", "<module>"):
-            return place[1]
-        return f"{origin.function} ({place[1]})"
-    file = re.search(_CONFTEST, error.message)
-    if error.origin != "conftest" or file is None or file[0] in sentence:
+            return place
+        return f"{origin.function} ({place})"
+    match = re.search(_CONFTEST, error.message)
+    if error.origin != "conftest" or match is None or match.group() in sentence:
         return ""
-    at = _import_in_words(error, file[0], sentence)
-    return f"{file[0]} can't be imported{at}"
+    file = match.group()
+    return f"{file} can't be imported{_import_in_words(error, file, sentence)}"
 
 
 def _files_in_words(members: _Members, sentence: str) -> str:
-    """Return which files can't be imported or collected, and how many tests failed beside them."""
+    """Return which files can't be imported, and how many tests failed beside them."""
     failure = members.findings[0].failure
     raised = None if failure is None else failure.exception
-    first, *others = members.files
-    is_named = first.partition("::")[0] in sentence
+    first = members.files[0]
+    count = len(members.files)
     parts = []
-    if others or members.tests or not is_named:
+    if count > 1 or members.tests or first.partition("::")[0] not in sentence:
         is_import = raised is not None and raised.type not in _REFUSALS
         how = "imported" if is_import and "::" not in first else "collected"
-        if others:
-            parts.append(f"{len(members.files):,} test files can't be {how}")
-        else:
+        what = f"{count:,} test files"
+        place = ""
+        if count == 1:
+            what = shortened(first, _MAX_PATH)
             place = _import_in_words(failure, first, sentence)
-            parts.append(f"{shortened(first, _MAX_PATH)} can't be {how}{place}")
+        parts.append(f"{what} can't be {how}{place}")
     if members.tests:
         parts.append(f"{counted(len(members.tests), 'test')} failed")
     return ", ".join(parts)
@@ -584,18 +584,14 @@ def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str)
     Nothing is said of it where that is the file itself, or where the sentence names it.
     """
     at = ""
-    if (
-        isinstance(failure, CollectionFailure)
-        and (place := failure.location) is not None
-    ):
-        is_own = place.path != file.partition("::")[0] and not _ELSEWHERE.match(
-            place.path
-        )
-        at = _place_in_words(place) if is_own else ""
-    elif isinstance(failure, RunError) and (
-        found := re.search(_LOADED_BY, failure.message)
-    ):
-        at = f" ({found[1]})"
+    if isinstance(failure, CollectionFailure) and failure.location is not None:
+        path = failure.location.path
+        if path != file.partition("::")[0] and not _ELSEWHERE.match(path):
+            at = _place_in_words(failure.location)
+    elif isinstance(failure, RunError):
+        loaded = re.search(_LOADED_BY, failure.message)
+        if loaded is not None:
+            at = f" ({loaded[1]})"
     return "" if at.strip(" ()") in sentence else at
 
 
@@ -720,7 +716,7 @@ def _difference_in_words(raised: evidence.RaisedException | None) -> str:
 
 
 def _words_of_exception(raised: evidence.RaisedException) -> str:
-    """Return what an exception says; of a group, its first one; of a bare assertion, its line."""
+    """Return what an exception says; a group's first one; or a bare assertion's line."""
     if "builtins.BaseExceptionGroup" in raised.bases and raised.chain:
         leaf = raised.chain[0]
         name = leaf.bases[0].removeprefix("builtins.")
@@ -764,7 +760,8 @@ def _own_place(failure: TestFailure) -> evidence.Location | None:
 
 def _place_in_words(place: evidence.Location | None) -> str:
     if place is not None and len(place.path) > _MAX_PATH:
-        place = replace(place, path=f"…{place.path[-_MAX_PATH:]}")
+        end = place.path[-_MAX_PATH:]
+        place = replace(place, path=f"…{end}")
     return in_brackets(place)
 
 

@@ -104,7 +104,7 @@ def _type_of_heads(heads: tuple[Head, ...]) -> FailureType | None:
 @cache
 def _types_of_names() -> dict[str, FailureType]:
     """Return what an exception tells whose name alone is known."""
-    types = {}
+    types: dict[str, FailureType] = {}
     for kind, names in packaged_table("phrases")["exceptions"].items():
         types |= dict.fromkeys(names, FailureType(kind))
     return types
