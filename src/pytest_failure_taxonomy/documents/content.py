@@ -225,27 +225,28 @@ def parse_value(
 
 def _depth(value: Any) -> int:
     """Return the nesting depth of a value, without recursion."""
-    depth, level = 0, [value]
+    depth = 0
+    level = [value]
     while level:
         depth += 1
-        level = [
-            each
-            for parent in level
-            if isinstance(parent, list | dict)
-            for each in (parent.values() if isinstance(parent, dict) else parent)
-        ]
+        parts: list[Any] = []
+        for parent in level:
+            if isinstance(parent, dict):
+                parts += parent.values()
+            elif isinstance(parent, list):
+                parts += parent
+        level = parts
     return depth
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        counts = Counter(key for key, _ in pairs)
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        counts = Counter([key for key, _ in pairs])
         twice = next(key for key, count in counts.items() if count > 1)
-        raise WrongError(
-            f"the key {quoted(twice)} stands twice in one object", "give it once"
-        )
-    return found
+        what = f"the key {quoted(twice)} stands twice in one object"
+        raise WrongError(what, "give it once")
+    return values
 
 
 def _float(digits: str) -> float:
@@ -330,22 +331,23 @@ def pick(document: Any, text: str) -> Iterator[Any]:
 
 
 def _pick(value: Any, parts: tuple[Part, ...], done: int, text: str) -> Iterator[Any]:
-    part: Any = parts[done] if done < len(parts) else None
-    is_there = isinstance(value, dict) and part in value
-    if isinstance(value, list) and isinstance(part, int):
-        is_there = -len(value) <= part < len(value)
     if done == len(parts) or value is None:
         yield value
-    elif is_there:
-        yield from _pick(value[part], parts, done + 1, text)
-    elif part is None and isinstance(value, list):
-        for each in value:
-            yield from _pick(each, parts, done + 1, text)
-    else:
-        where = f"{path_words(parts[:done])} " if done else "the report "
-        raise SettingsError(
-            f"--json: there is no {text}; {where}{_content_words(value)}"
-        )
+        return
+    part: Any = parts[done]
+    is_list = isinstance(value, list)
+    if is_list and part is None:
+        for element in value:
+            yield from _pick(element, parts, done + 1, text)
+        return
+    is_there = isinstance(value, dict) and part in value
+    if is_list and isinstance(part, int):
+        is_there = -len(value) <= part < len(value)
+    if not is_there:
+        where = path_words(parts[:done]) or "the report"
+        words = f"there is no {text}; {where} {_content_words(value)}"
+        raise SettingsError(f"--json: {words}")
+    yield from _pick(value[part], parts, done + 1, text)
 
 
 def path_words(parts: tuple[Part, ...]) -> str:
@@ -365,11 +367,15 @@ def path_words(parts: tuple[Part, ...]) -> str:
 
 def _content_words(value: Any) -> str:
     if isinstance(value, dict):
-        keys = [json.dumps(key) if not key.isidentifier() else key for key in value]
+        keys = [key if key.isidentifier() else json.dumps(key) for key in value]
         return f"has the keys {listed(keys, MAX_KEYS)}" if keys else "is empty"
     if isinstance(value, list):
         if not value:
             return "is an empty list"
         return f"is a list of {len(value)}; give an index, or [] for every element"
-    sort = {str: "a text", bool: "true or false"}.get(type(value), "a number")
+    sort = "a number"
+    if isinstance(value, str):
+        sort = "a text"
+    elif isinstance(value, bool):
+        sort = "true or false"
     return f"is {sort} and has no parts"

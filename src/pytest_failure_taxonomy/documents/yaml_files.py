@@ -344,9 +344,7 @@ def _integer(text: str) -> int:
         number = int(text, base)
         str(number)  # fails where Python could not write it to JSON either
     except ValueError:
-        raise WrongError(
-            f"{quoted(text)} can't be read as a number; put it in quotes"
-        ) from None
+        raise _no_number(text) from None
     return number
 
 
@@ -354,14 +352,16 @@ def _number(text: str) -> float:
     try:
         number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError:
-        raise WrongError(
-            f"{quoted(text)} can't be read as a number; put it in quotes"
-        ) from None
+        raise _no_number(text) from None
     if not math.isfinite(number):
-        raise WrongError(
-            f"{quoted(text)} is no number to JSON; write null or put it in quotes"
-        )
+        what = f"{quoted(text)} is no number to JSON"
+        raise WrongError(what, "write null or put it in quotes")
     return number
+
+
+def _no_number(text: str) -> WrongError:
+    what = f"{quoted(text)} can't be read as a number"
+    return WrongError(what, "put it in quotes")
 
 
 _SCALARS: Final[Mapping[str, Callable[[str], object]]] = MappingProxyType(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -298,20 +298,24 @@ def _type_with_text(
 
 
 def name_libraries(run: evidence.RunEvidence) -> evidence.RunEvidence:
-    """Return the run with what exceptions of well-known libraries mean, where nobody has said it.
+    """Return the run with what well-known libraries' exceptions mean, if nobody has said it.
 
     To be asked after the user's rules.
     """
     failures = list(run.failures)
-    for index, failure in enumerate(run.failures):
-        if failure.attributed is None and failure.exception is not None:
-            known = classify_exception(failure.exception, failure.traceback)
-            if known is not None:
-                reason, kind = known
-                said = evidence.Attribution(
-                    reason=reason, kind=kind, source="library", rule=f"library:{kind}"
-                )
-                failures[index] = replace(failure, attributed=said)
+    for index, failure in enumerate(failures):
+        if failure.attributed is not None or failure.exception is None:
+            continue
+        known = classify_exception(failure.exception, failure.traceback)
+        if known is not None:
+            reason, kind = known
+            attributed = evidence.Attribution(
+                reason=reason,
+                kind=kind,
+                source="library",
+                rule=f"library:{kind}",
+            )
+            failures[index] = replace(failure, attributed=attributed)
     return replace(run, failures=tuple(failures))
 
 
@@ -319,6 +323,7 @@ _GITPYTHON_COMMANDS: Final = frozenset(
     {"git.exc.CommandError", "git.exc.GitCommandError", "git.exc.GitCommandNotFound"}
 )
 _WORTH_A_PHRASE: Final = frozenset({"llm.bad_request", "llm.rate_limited", "llm.error"})
+_NO_LIBRARIES: Final = ("builtins.", "_pytest.", "pytest.")
 _STATUS: Final = r"(?:Error code: )?([1-5][0-9]{2})\b"
 
 
@@ -327,66 +332,84 @@ def classify_exception(
 ) -> tuple[FailureReason, str] | None:
     """Return the reason and kind of a well-known library's exception.
 
-    The most derived class in the tables decides. A user's own class counts as the library's class
-    that it is derived from.
+    The most derived class in the tables decides. A user's own class counts as the library's
+    class that it is derived from.
 
     Args:
-        raised: The exception. If its base classes are unknown, only its own name is looked up.
-        traceback: The traceback that pytest printed, if any; it shows which library raised an
-            exception of a shared module.
+        raised: The exception. If its base classes are unknown, only its own name is looked
+            up.
+        traceback: The traceback that pytest printed, if any; it shows which library raised
+            an exception of a shared module.
 
     Returns:
         `None` for any other exception.
     """
-    names = [
-        public_name(name)
-        for name in raised.names
-        if not name.startswith(("builtins.", "_pytest.", "pytest."))
-    ]
-    if not names:
-        return None
-    tables = packaged_table("libraries")
+    foreign = [name for name in raised.names if not name.startswith(_NO_LIBRARIES)]
+    names = [public_name(name) for name in foreign]
     is_of_gitpython = not _GITPYTHON_COMMANDS.isdisjoint(names)
     if is_of_gitpython or "subprocess.CalledProcessError" in names:
-        if not is_voice_of_environment(raised.raiser, ["git."]):
-            return None
-        subcommand = git_subcommand(raised.message)
-        if subcommand is None and not is_of_gitpython:
-            return None
-        kind = tables["git"].get(subcommand, "tool.git")
-        return reason_of(kind), kind
-    known = [
-        (kinds_by_exception().get(name), name.rpartition(".")[0]) for name in names
-    ]
-    known += [(tables["modules"].get(module), module) for _, module in known]
-    seen = raised.message + (traceback or "").replace("\\", "/")
-    kinds = []
-    for kind, module in known:
-        texts = tables["only_within"].get(module, ("",))
-        is_believed = kind and is_voice_of_environment(raised.raiser, [module])
-        if is_believed and any(text in seen for text in texts):
-            kinds.append(kind)
-    kind = next(iter(kinds), None)
-    if kind == "llm.error":
-        status = re.match(_STATUS, raised.message)
-        kind = tables["http"].get(status and status[1], kind)
-    if kind in _WORTH_A_PHRASE:
-        said = raised.message.lower()
-        kind = next(
-            (each for phrase, each in tables["phrases"].items() if phrase in said), kind
-        )
+        kind = _kind_of_git(raised, is_of_gitpython=is_of_gitpython)
+    else:
+        kind = _kind_of_library(raised, names, traceback or "")
     return None if kind is None else (reason_of(kind), kind)
+
+
+def _kind_of_git(
+    raised: evidence.RaisedException, *, is_of_gitpython: bool
+) -> str | None:
+    if not is_voice_of_environment(raised.raiser, ["git."]):
+        return None
+    subcommand = git_subcommand(raised.message)
+    if subcommand is None and not is_of_gitpython:
+        return None
+    kind: str = packaged_table("libraries")["git"].get(subcommand, "tool.git")
+    return kind
+
+
+def _kind_of_library(
+    raised: evidence.RaisedException, names: Sequence[str], traceback: str
+) -> str | None:
+    tables = packaged_table("libraries")
+    modules = [name.rpartition(".")[0] for name in names]
+    # A class by itself says more than its module.
+    known = [
+        *zip(map(kinds_by_exception().get, names), modules, strict=True),
+        *zip(map(tables["modules"].get, modules), modules, strict=True),
+    ]
+    seen = raised.message + traceback.replace("\\", "/")
+    for kind, module in known:
+        if not kind or not is_voice_of_environment(raised.raiser, [module]):
+            continue
+        texts = tables["only_within"].get(module, ("",))
+        if any(text in seen for text in texts):
+            return _kind_by_words(kind, raised.message)
+    return None
+
+
+def _kind_by_words(kind: str, message: str) -> str:
+    """Return the kind that a service's answer says, by its status or its words."""
+    tables = packaged_table("libraries")
+    if kind == "llm.error":
+        status = re.match(_STATUS, message)
+        if status is not None:
+            kind = tables["http"].get(status[1], kind)
+    if kind in _WORTH_A_PHRASE:
+        lower = message.lower()
+        for phrase, kind_of_phrase in tables["phrases"].items():
+            if phrase in lower:
+                return str(kind_of_phrase)
+    return kind
 
 
 @cache
 def kinds_by_exception() -> Mapping[str, str]:
     """Return the kinds of single exceptions, by their dotted names."""
-    return {
-        f"{module}.{name}": kind
-        for module, rows in packaged_table("libraries")["exceptions"].items()
-        for kind, names in rows.items()
-        for name in names
-    }
+    kinds = {}
+    for module, rows in packaged_table("libraries")["exceptions"].items():
+        for kind, names in rows.items():
+            for name in names:
+                kinds[f"{module}.{name}"] = kind
+    return kinds
 
 
 _MAX_COMMAND: Final = 2_000
@@ -407,32 +430,32 @@ def git_subcommand(message: str) -> str | None:
         message: of a `subprocess.CalledProcessError` or a `git.exc.CommandError`.
 
     Returns:
-        An empty text for a git without a sub-command, `None` where it was no git, or where a
-        shell's line has several commands and the message doesn't say which of them failed.
+        An empty text for a git without a sub-command, `None` where it was no git, or where
+        a shell's line has several commands and the message doesn't say which of them
+        failed.
     """
     if not message.startswith("Command '"):
-        _, found, rest = message.partition("cmdline: ")
-        words = rest.partition("\n")[0][:_MAX_COMMAND].split() if found else []
-        return _subcommand_in(words, _MAX_SHELLS)
+        _, _, rest = message.partition("cmdline: ")
+        line = rest.partition("\n")[0]
+        return _subcommand_in(line[:_MAX_COMMAND].split(), _MAX_SHELLS)
     command = message.removeprefix("Command '")
     command = command.rpartition("' ")[0] or command
     if not command.startswith(("[", "(")):
         return _subcommand_in(["sh", "-c", command.strip("'")], _MAX_SHELLS)
-    elements = re.finditer(_ELEMENT, command[:_MAX_COMMAND])
-    words = [
-        (found[1] or found[2] or "").replace("\\\\", "\\").replace("\\n", "\n")
-        for found in elements
-    ]
+    words = []
+    for element in re.finditer(_ELEMENT, command[:_MAX_COMMAND]):
+        word = element[1] or element[2] or ""
+        words.append(word.replace("\\\\", "\\").replace("\\n", "\n"))
     return _subcommand_in(words, _MAX_SHELLS)
 
 
 def _subcommand_in(words: Sequence[str], shells_left: int) -> str | None:
     known = packaged_table("libraries")["command_lines"]
-    prefixes = takewhile(
-        lambda word: word in known["prefixes"] or re.match(_ASSIGNMENT, word), words
-    )
-    words = words[len(list(prefixes)) :]
-    program = re.split(r"[/\\]", words[0])[-1] if words else ""
+    while words and (words[0] in known["prefixes"] or re.match(_ASSIGNMENT, words[0])):
+        words = words[1:]
+    if not words:
+        return None
+    program = re.split(r"[/\\]", words[0])[-1]
     if program in known["git"]:
         is_value = False
         for word in words[1:]:
@@ -442,24 +465,20 @@ def _subcommand_in(words: Sequence[str], shells_left: int) -> str | None:
         return ""
     if program in known["shells"] and shells_left:
         for option, line in pairwise(words[1:]):
-            if (
-                option.startswith("-")
-                and not option.startswith("--")
-                and option.endswith("c")
-            ):
-                commands = [
-                    command
-                    for part in re.split(_NEXT_COMMAND, line[:_MAX_COMMAND])
-                    if (
-                        command := [
-                            word.strip("'\"") for word in re.findall(_WORD, part)
-                        ]
-                    )
-                    and command[0] not in known["without_work"]
-                ]
-                return (
-                    _subcommand_in(commands[0], shells_left - 1)
-                    if len(commands) == 1
-                    else None
-                )
+            if re.fullmatch("-[^-].*c|-c", option, re.DOTALL):
+                commands = _commands_in(line)
+                if len(commands) == 1:
+                    return _subcommand_in(commands[0], shells_left - 1)
+                return None
     return None
+
+
+def _commands_in(line: str) -> list[list[str]]:
+    """Return the words of each command in a shell's line that does some work."""
+    without_work = packaged_table("libraries")["command_lines"]["without_work"]
+    commands = []
+    for part in re.split(_NEXT_COMMAND, line[:_MAX_COMMAND]):
+        words = [word.strip("'\"") for word in re.findall(_WORD, part)]
+        if words and words[0] not in without_work:
+            commands.append(words)
+    return commands

@@ -73,9 +73,10 @@ def as_ranges(numbers: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return " ".join(
-        str(first) if first == last else f"{first}-{last}" for first, last in runs
-    )
+    words = []
+    for first, last in runs:
+        words.append(str(first) if first == last else f"{first}-{last}")
+    return " ".join(words)
 
 
 def read_ranges(text: str) -> list[int]:
@@ -87,7 +88,8 @@ def read_ranges(text: str) -> list[int]:
     numbers: list[int] = []
     for word in text.split():
         first, _, last = word.partition("-")
-        run = range(int(first), int(last or first) + 1)
+        end = int(last or first) + 1
+        run = range(int(first), end)
         if not 0 < len(run) <= MAX_STARTS - len(numbers):
             raise ValueError(f"{word!r} is no range of an order")
         numbers += run
