@@ -43,6 +43,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     TIMEOUT_EXIT_CODE,
     Cause,
     Evidence,
+    FailureJudgement,
     FailureReason,
     FailureType,
     Finding,
@@ -83,115 +84,135 @@ _ENVIRONMENT_REASONS: Final = frozenset(chain.from_iterable(KIND_FAMILIES.values
 def judge(run: RunEvidence) -> Judgement:
     """Say why a run failed, and what each of its failures is.
 
-    Success is a verdict of `None`. A baseline run is turned round: it is its task's precondition
-    that its tests fail, so a valid one has no verdict. But they have to fail by themselves: where
-    the environment failed them, that is the verdict: Docker that does not start is SANDBOX_ERROR
-    in any stage. A green run has none either, whatever the recorder has made of its tests.
+    Success is a verdict of `None`. A baseline run is turned round: it is its task's
+    precondition that its tests fail, so a valid one has no verdict. But they have to fail by
+    themselves: where the environment failed them, that is the verdict: Docker that does not
+    start is SANDBOX_ERROR in any stage. A green run has none either, whatever the recorder
+    has made of its tests.
     """
-    is_log = run.output is not None
-    judged = Judgement(
-        exit_reason=_exit_reason(run),
-        failures=judge_test_failures(run.failures, reads_text=is_log),
-        collection_failures=judge_collection_failures(
-            run.collection_failures, reads_text=is_log
-        )
-        if run.collection_failures
-        else (),
-        errors=tuple(map(judge_run_error, run.errors)),
-    )
-    if run.failures or run.collection_failures:
-        # Imported here, because a run without failures needs no groups.
-        from pytest_failure_taxonomy.taxonomy.fingerprints import group_failures
-
-        judged = replace(judged, groups=group_failures(run, judged))
-    notes = tuple(map(words.words_of_fork, run.forked))
-    judged = replace(judged, notes=notes)
+    judged = _judge_each(run)
     found = _findings(run, judged)
     if found and _is_green(run):
-        said = "pytest ended with exit code 0, so this is no verdict"
+        note = "pytest ended with exit code 0, so this is no verdict"
         causes = _causes_of(found, run)
-        faults = tuple(f"{said}: {cause.what} ({cause.kind})" for cause in causes)
-        return replace(judged, faults=faults)
-    if is_log and not found:
+        faults = [f"{note}: {cause.what} ({cause.kind})" for cause in causes]
+        return replace(judged, faults=tuple(faults))
+    if run.output is not None and not found:
         found += _from_skips(run)
-    if run.marker is not None and (found or run.exit.code is None):
+    marker = run.marker
+    if marker is not None and (found or run.exit.code is None):
         # What an agent says of its own run is no hearsay: its exit code says less.
         is_own = run.stage is Stage.AGENT_RUN and not run.is_pytest
         found.append(
-            marked_finding(run.marker.name, run.marker.reason, is_hearsay=not is_own)
+            marked_finding(marker.name, marker.reason, is_hearsay=not is_own),
         )
-    if (
+    notes = [*judged.notes]
+    if _is_failed_baseline(run, judged, found):
+        found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
+        if not found and not run.counts.ran:
+            code = f"exit code {run.exit.code} counts as a failing baseline"
+            notes.append(f"baseline: no test ran, yet {code}")
+    if run.uncounted:
+        notes.append(words.words_of_uncounted(run.uncounted))
+    held = _held(found)
+    # The verdict is the first reason that was seen, not only told.
+    seen = [reason for reason in held if not reason.findings[0].is_hearsay]
+    primary = _leading(seen or held, run)
+    causes = _causes_of(found, run)
+    verdict = None
+    lines: tuple[OutputLine, ...] = ()
+    if primary is not None:
+        if run.output is not None:
+            reasons = [primary, *held]
+            lines = _lines_about(reasons, run.output, is_finished=run.finished)
+        verdict = _verdict(primary, causes, run, lines)
+    return replace(
+        judged,
+        verdict=verdict,
+        reasons=held,
+        causes=causes,
+        lines=lines,
+        notes=tuple(notes),
+    )
+
+
+def _judge_each(run: RunEvidence) -> Judgement:
+    """Return the judgement of each failure by itself, and the groups of alike ones."""
+    is_log = run.output is not None
+    collection_failures: tuple[FailureJudgement, ...] = ()
+    if run.collection_failures:
+        collection_failures = judge_collection_failures(
+            run.collection_failures, reads_text=is_log
+        )
+    judged = Judgement(
+        exit_reason=_exit_reason(run),
+        failures=judge_test_failures(run.failures, reads_text=is_log),
+        collection_failures=collection_failures,
+        errors=tuple(map(judge_run_error, run.errors)),
+        notes=tuple(map(words.words_of_fork, run.forked)),
+    )
+    if not run.failures and not run.collection_failures:
+        return judged
+    # Imported here, because a run without failures needs no groups.
+    from pytest_failure_taxonomy.taxonomy.fingerprints import group_failures
+
+    return replace(judged, groups=group_failures(run, judged))
+
+
+def _is_failed_baseline(
+    run: RunEvidence, judged: Judgement, found: Sequence[Finding]
+) -> bool:
+    """Tell whether a baseline came to its end and failed, as its task wants it to."""
+    return (
         run.stage is Stage.BASELINE_RUN
         and run.finished
         and run.exit.code is not None
         and judged.exit_reason is None
         and not _was_interrupted(run)
-        and not any(each.kind == "stage.timeout" for each in found)
-    ):
-        found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
-        if not found and not run.counts.ran:
-            note = f"no test ran, yet exit code {run.exit.code} counts as a failing baseline"
-            judged = replace(judged, notes=(*notes, f"baseline: {note}"))
-    if run.uncounted:
-        note = words.words_of_uncounted(run.uncounted)
-        judged = replace(judged, notes=(*judged.notes, note))
-    held = _held(found)
-    # The verdict is the first reason that was seen, not only told.
-    seen = tuple(reason for reason in held if not reason.findings[0].is_hearsay)
-    primary = _leading(seen or held, run)
-    causes = _causes_of(found, run)
-    lines: tuple[OutputLine, ...] = ()
-    if primary is not None and run.output is not None:
-        lines = _lines_about([primary, *held], run.output, is_finished=run.finished)
-    return replace(
-        judged,
-        verdict=None if primary is None else _verdict(primary, causes, run, lines),
-        reasons=held,
-        causes=causes,
-        lines=lines,
+        and all(finding.kind != "stage.timeout" for finding in found)
     )
 
 
 def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
-    """Gather findings by reason and kind, in an order that doesn't depend on who came first.
+    """Gather findings by reason and kind, in an order that doesn't depend on who was first.
 
-    That is by precedence, then by how many tests it was found on, then by the table of kinds.
+    That is by precedence, then by how many tests it was found on, then by the table of
+    kinds.
     """
     grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
-    for each in found:
-        grouped.setdefault((each.reason, each.kind), []).append(each)
+    for one in found:
+        grouped.setdefault((one.reason, one.kind), []).append(one)
     held = []
-    for (reason, kind), of_one in grouped.items():
-        nodeids = tuple(
-            dict.fromkeys([one.nodeid for one in of_one if one.nodeid is not None])
-        )
-        # A test fails once, however many of its subtests do. But two workers can die on one test.
-        count = len(of_one)
-        if kind != "worker.crashed":
-            count = len(nodeids) + sum(
-                [one.count for one in of_one if one.nodeid is None]
-            )
+    for (reason, kind), findings in grouped.items():
+        nodeids: dict[str, None] = {}
+        count = 0
+        for one in findings:
+            if one.nodeid is None:
+                count += one.count
+            else:
+                nodeids[one.nodeid] = None
+        # A test fails once, however many of its subtests do. But two workers can die on one
+        # test.
+        count += len(nodeids)
+        if kind == "worker.crashed":
+            count = len(findings)
         held.append(
             HeldReason(
                 reason=reason,
                 kind=kind,
-                findings=tuple(of_one),
-                nodeids=nodeids,
+                findings=tuple(findings),
+                nodeids=tuple(nodeids),
                 count=count,
             )
         )
-    ranks = {
-        kind: rank for rank, kind in enumerate(known_kinds())
-    }  # others follow by name
-    held.sort(
-        key=lambda each: (
-            each.reason.precedence,
-            -each.count,
-            ranks.get(each.kind, len(ranks)),
-            each.kind,
-        )
-    )
-    return tuple(held)
+    kinds = [*known_kinds()]
+
+    def place(reason: HeldReason) -> tuple[int, int, int, str]:
+        # Unknown kinds follow by their names.
+        rank = kinds.index(reason.kind) if reason.kind in kinds else len(kinds)
+        return reason.reason.precedence, -reason.count, rank, reason.kind
+
+    return tuple(sorted(held, key=place))
 
 
 def _leading(held: Sequence[HeldReason], run: RunEvidence) -> HeldReason | None:
@@ -228,19 +249,20 @@ def _lines_about(
 ) -> tuple[OutputLine, ...]:
     """Return the lines of a log that speak for reasons, by number.
 
-    Those of the first reason are the last to be left out. The last line says where a log ends that
-    ends before its program did.
+    Those of the first reason are the last to be omitted. The last line says where a log ends
+    that ends before its program did.
     """
     chosen: dict[int, OutputLine] = {}
-    for each in held:
-        for line in output.lines_about(each.kind):
+    for reason in held:
+        for line in output.lines_about(reason.kind):
             if len(chosen) < MAX_LINES - 1:  # room for the summary
                 chosen.setdefault(line.number, line)
-    if output.summary is not None:
-        chosen[output.summary.number] = output.summary
-    elif output.last is not None and (not is_finished or not chosen):
-        chosen[output.last.number] = output.last
-    return tuple(chosen[number] for number in sorted(chosen))
+    ending = output.summary
+    if ending is None and (not is_finished or not chosen):
+        ending = output.last
+    if ending is not None:
+        chosen[ending.number] = ending
+    return tuple([chosen[number] for number in sorted(chosen)])
 
 
 def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
@@ -411,10 +433,14 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     if kind == "test.timeout":
         if failure.limit is not None:
             return deaths.headline_of_timeout(failure.limit)
-        said, budget = known_kinds()[kind].one, re.search(_BUDGET, failure.message)
-        return f"{said} of {float(budget[1]):g} s" if budget else said
+        headline = known_kinds()[kind].one
+        budget = re.search(_BUDGET, failure.message)
+        if budget is not None:
+            headline = f"{headline} of {float(budget[1]):g} s"
+        return headline
     if failure.stall is not None and kind == "test.stalled":
-        return f"{known_kinds()[kind].one}: {deaths.words_of_stall(failure.stall)}"
+        how = deaths.words_of_stall(failure.stall)
+        return f"{known_kinds()[kind].one}: {how}"
     return None
 
 
@@ -692,14 +718,12 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
 
 def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
     """Return the stage's own reason, and why, if the tool that it has called says so."""
-    kind, said = (
-        kind_of_stage(reason),
-        f"{run.stage} ended with exit code {run.exit.code}",
-    )
+    kind = kind_of_stage(reason)
     told = run.tool_message
     is_timeout = reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT)
     if told is None or is_timeout or run.stage not in STAGE_FAILURE_REASONS:
-        return finding(kind, "stage", said, reason=reason)
+        detail = f"{run.stage} ended with exit code {run.exit.code}"
+        return finding(kind, "stage", detail, reason=reason)
     return finding(
         kind,
         "output",
