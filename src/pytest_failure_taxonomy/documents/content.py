@@ -1,10 +1,10 @@
 """The content of what a user has named: its bytes, its text, its JSON, and what a path leads to.
 
-JSON is parsed strictly: what the standard forbids and what parsers disagree about is refused. A
-value is picked by a path such as `failures[0].nodeid`: a key, followed by any number of `.key`,
-`[0]` (an element, counted from 0, or from the end: `[-1]`), `[]` (every element) and `["any key"]`;
-a path may also begin with one of these. `.` alone is the whole document. What is picked from null
-is null.
+JSON is parsed strictly: what the standard forbids and what parsers disagree about is
+refused. A value is picked by a path such as `failures[0].nodeid`: a key, followed by
+any number of `.key`, `[0]` (an element, counted from 0, or from the end: `[-1]`), `[]`
+(every element) and `["any key"]`; a path may also begin with one of these. `.` alone is
+the whole document. What is picked from null is null.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ MAX_WORD: Final = 80
 def why_no_file(path: Path) -> str | None:
     """Return in words why a path is not a regular file, or `None` if it is one.
 
-    Ask before opening it: opening a FIFO blocks, and opening a device can have side effects.
+    Ask before opening it: opening a FIFO blocks, and opening a device can have side
+    effects.
     """
     try:
         name = name_of_special_file(path.stat().st_mode)
@@ -137,7 +138,8 @@ def read_text(
         max_bytes: The maximal size.
 
     Raises:
-        FailureTaxonomyError: The file can't be read as text; of the problems' error class.
+        FailureTaxonomyError: The file can't be read as text; of the problems' error
+            class.
     """
     try:
         content = read_content(Path(path), max_bytes)
@@ -158,7 +160,8 @@ def read_text(
 # JSON
 
 MAX_INTEGER_DIGITS: Final = 4_300
-"""Python's own limit, which writers of JSON are held to; beyond it, time grows with the square."""
+"""Python's own limit, which writers of JSON are held to; beyond it, time grows with the
+square."""
 _QUOTE: Final = "write null or put it in quotes"
 _FLATTER: Final = "write a flatter value"
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
@@ -168,8 +171,8 @@ def parse_json(data: bytes | str) -> Any:
     """Return what JSON says; bytes are UTF-8.
 
     Raises:
-        WrongError: It is no JSON, or holds NaN, a number that is too big, or the same key twice in
-            one object.
+        WrongError: It is no JSON, or holds NaN, a number that is too big, or the same
+            key twice in one object.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
@@ -203,7 +206,8 @@ def parse_value(
         max_depth: How deep it may be nested.
 
     Raises:
-        WrongError: As `parse_json`; or it is nested too deep, or holds an unpaired surrogate.
+        WrongError: As `parse_json`; or it is nested too deep, or holds an unpaired
+            surrogate.
     """
     try:
         value = parse_json(data)
@@ -325,7 +329,8 @@ def pick(document: Any, text: str) -> Iterator[Any]:
     """Yield what a path leads to: one value, or one for each element where it has `[]`.
 
     Raises:
-        SettingsError: the path is wrong, or leads nowhere; the message says how far it leads.
+        SettingsError: the path is wrong, or leads nowhere; the message says how far it
+            leads.
     """
     yield from _pick(document, parse_path(text), 0, text)
 

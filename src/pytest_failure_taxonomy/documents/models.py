@@ -3,7 +3,8 @@
 Every problem of the value is reported with its line.
 """
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+# Without `from __future__ import annotations`: pydantic needs the annotations as they
+# are.
 
 import math
 import re
@@ -101,7 +102,8 @@ def validate(
     Args:
         model: A `FileModel`.
         tree: The mapping.
-        problems: Receives what is wrong. Parts that were reported before are not reported again.
+        problems: Receives what is wrong. Parts that were reported before are not
+            reported again.
         subject: What the mapping is, for the message about a missing key.
         missing: What to write for each key that may be missing.
         prefix: The path to the mapping, for messages; empty, or ending in a dot.

@@ -111,16 +111,19 @@ class Tree:
     """A value from a file, or a part of one, and where it stands."""
 
     value: Any
-    """What JSON can represent: None, a bool, an int, a finite float, a string, a list, or a dict.
+    """What JSON can represent: None, a bool, an int, a finite float, a string, a list,
+    or a dict.
 
     `WRONG` replaces what was reported as a problem.
     """
     line: int
-    """The line in which it begins, from 1; for a value of a mapping, that of its key."""
+    """The line in which it begins, from 1; for a value of a mapping, that of its
+    key."""
     node: yaml.Node | None = None
     """The node from which it was read; `None` for a file of JSON lines."""
     places: Mapping[int, Mapping[str, tuple[int, yaml.Node]]] = MappingProxyType({})
-    """For each mapping, by the `id` of its node, the line of each key and the node of its value."""
+    """For each mapping, by the `id` of its node, the line of each key and the node of
+    its value."""
 
     def at(self, *path: int | str) -> Tree:
         """Return the part at a path of keys and indexes, or the last one on the way that exists."""

@@ -1,7 +1,7 @@
 """Read YAML files as values that know their lines, within bounds of size, depth and references.
 
-Plain scalars have the types of YAML 1.2's core schema: `no`, `on`, `1_000`, `12:30` and dates are
-strings.
+Plain scalars have the types of YAML 1.2's core schema: `no`, `on`, `1_000`, `12:30` and
+dates are strings.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _NULL: Final = f"{_YAML}null"
 _MERGE: Final = f"{_YAML}merge"
 
 _Places = dict[int, dict[str, tuple[int, yaml.Node]]]
-"""For each mapping, by the `id` of its node, the line of each key and the node of its value."""
+"""For each mapping, by the `id` of its node, the line of each key and the node of its
+value."""
 
 _TOO_DEEP: Final = "nested too deep"
 REFUSED: Final = "!refused"
@@ -57,10 +58,11 @@ _CORE: Final = (
     ("float", _FLOAT, "-+.0123456789"),
     ("merge", r"<<", "<"),
 )
-"""The tags of plain scalars in the core schema (YAML 1.2.2, section 10.3.2): name, expression, and
-the characters with which they begin.
+"""The tags of plain scalars in the core schema (YAML 1.2.2, section 10.3.2): name,
+expression, and the characters with which they begin.
 
-The core schema has no merge key; it is recognized here to be refused with a message of its own.
+The core schema has no merge key; it is recognized here to be refused with a message of
+its own.
 """
 
 
@@ -73,13 +75,16 @@ class Form:
     max_bytes: int = 64 * 1024
     """The maximal size; parsing YAML is slow."""
     takes_aliases: bool = False
-    """Whether aliases are followed, within `MAX_REPEATED`; otherwise each one is a problem."""
+    """Whether aliases are followed, within `MAX_REPEATED`; otherwise each one is a
+    problem."""
     is_fast: bool = False
-    """Whether libyaml parses it if PyYAML has it: faster, but with poorer error messages."""
+    """Whether libyaml parses it if PyYAML has it: faster, but with poorer error
+    messages."""
 
 
 def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
-    # Checked here because libyaml and PyYAML report it with different words and positions.
+    # Checked here because libyaml and PyYAML report it with different words and
+    # positions.
     forbidden = yaml.reader.Reader.NON_PRINTABLE.search(text)
     if forbidden is not None:
         line = text.count("\n", 0, forbidden.start()) + 1
@@ -206,7 +211,8 @@ def _core_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for name, expression, firsts in _CORE:
         for first in firsts:
-            # PyYAML looks resolvers up by the first character, and by "" for an empty scalar.
+            # PyYAML looks resolvers up by the first character, and by "" for an empty
+            # scalar.
             resolvers.setdefault(first.strip("\0"), []).append(
                 (f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{expression})\Z"))
             )
@@ -233,13 +239,15 @@ def read_tree(
         form: How to read the file.
         root: The types that the whole value may have: `dict`, `list`, or both.
         example: What to write, for the message about another type.
-        if_empty: The message about a file without a value; `None` if that is no problem.
+        if_empty: The message about a file without a value; `None` if that is no
+            problem.
 
     Returns:
         The value, or `None` if the file has none or one of another type.
 
     Raises:
-        FailureTaxonomyError: The file can't be read or isn't YAML; of the problems' error class.
+        FailureTaxonomyError: The file can't be read or isn't YAML; of the problems'
+            error class.
     """
     text = read_text(path, problems, right=form.right, max_bytes=form.max_bytes)
     try:

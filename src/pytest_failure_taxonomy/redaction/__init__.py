@@ -51,7 +51,8 @@ def is_cut(text: str) -> bool:
 def without_colours(text: str) -> str:
     """Return a text without the codes that colour it, as they are or escaped.
 
-    The last letter of a code would belong to the word behind it, and a code may part a word.
+    The last letter of a code would belong to the word behind it, and a code may part a
+    word.
     """
     return _COLOUR.sub("", text) if "\x1b" in text or "\\" in text else text
 

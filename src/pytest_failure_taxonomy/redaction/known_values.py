@@ -35,7 +35,8 @@ _SURE_LENGTH: Final = 8
 _MOST_OF_CUT: Final = 400
 """Characters of a value's start or end looked for at a cut."""
 _MANY: Final = 8
-"""Values from which on it is faster to take a text apart than to look for each of their parts."""
+"""Values from which on it is faster to take a text apart than to look for each of their
+parts."""
 _CHARACTERS: Final = 4
 """Characters of a value's start or end that give it away beside a cut.
 
@@ -105,7 +106,8 @@ class KnownValues:
         self._by_part: dict[str, set[str]] = {}
         self._new: list[str] = []
         self.count = 0
-        """How many were ever added. When it grows, earlier texts are to be searched again."""
+        """How many were ever added. When it grows, earlier texts are to be searched
+        again."""
 
     def __contains__(self, secret: str) -> bool:
         return secret in self._forms
@@ -245,8 +247,9 @@ class KnownValues:
 class LearntValues(KnownValues):
     """The values that the texts of one run have given away.
 
-    A password that one text shows beside its name may stand in another without it. Ordinary words
-    are not learnt: the password `test` must not take the word out of every text.
+    A password that one text shows beside its name may stand in another without it.
+    Ordinary words are not learnt: the password `test` must not take the word out of
+    every text.
     """
 
     def __init__(self) -> None:
@@ -279,8 +282,9 @@ def forms_of(text: str) -> tuple[str, ...]:
     """Return the value in all forms in which it is looked for.
 
     That is as it is, with its accents as letters of their own or not, in a URL, in HTML
-    and quoted for a shell; all of these in a repr and in JSON, and the JSON in a repr and
-    in JSON again. Its bytes in a repr, in hexadecimal digits, and in base64 with others.
+    and quoted for a shell; all of these in a repr and in JSON, and the JSON in a repr
+    and in JSON again. Its bytes in a repr, in hexadecimal digits, and in base64 with
+    others.
     """
     try:
         raw = text.encode("utf-8", "surrogateescape")

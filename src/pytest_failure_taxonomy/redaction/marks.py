@@ -31,16 +31,18 @@ _CHARACTERS_OF_A_LOOK: Final = 20
 """The same to see that there is nothing to judge."""
 _FREE: Final = 400 * _CHARACTERS_OF_A_PLACE
 _MOST_JUDGED: Final = 1.5
-"""How often each character of a text is judged at most, on the average: a place in 70 characters,
-beside those that are free. Of 4,500 files of source code, the worst has one in 150."""
+"""How often each character of a text is judged at most, on the average: a place in 70
+characters, beside those that are free. Of 4,500 files of source code, the worst has one
+in 150."""
 
 
 class Search:
     """A search of texts, which takes time in proportion to their lengths whatever they hold.
 
-    Where a secret may be, a few characters are judged, and the same ones again for each place that
-    is near: `key=key=key=…`. So what is judged is counted, and a text is searched only as far as it
-    is in proportion. Nobody knows what is in the rest, which is removed.
+    Where a secret may be, a few characters are judged, and the same ones again for each
+    place that is near: `key=key=key=…`. So what is judged is counted, and a text is
+    searched only as far as it is in proportion. Nobody knows what is in the rest, which
+    is removed.
 
     Args:
         note: counts a removal and returns its mark.

@@ -1,7 +1,7 @@
 """Remove secrets beside their names: headers, assignments, options, markup, pairs.
 
-Such as `<password>…</password>`, `name="csrf_token" value="…"`, `('password', '…')`, and
-`machine example.org login me password …`; also behind names that were cut.
+Such as `<password>…</password>`, `name="csrf_token" value="…"`, `('password', '…')`,
+and `machine example.org login me password …`; also behind names that were cut.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ def secrets_behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
 def _is_between_literals(found: re.Match[str], group: str) -> bool:
     """Return whether what a group has matched is code between two literals.
 
-    In `"?password=" + password + "&x="` the quote behind the name closes the literal that
-    holds the name. Both the code and the quotes before it must say so: prose has
+    In `"?password=" + password + "&x="` the quote behind the name closes the literal
+    that holds the name. Both the code and the quotes before it must say so: prose has
     apostrophes.
     """
     text = found.string

@@ -1,9 +1,9 @@
 """Tell which names have a secret beside them: keys, variables, options and commands.
 
 Names stand before values as options (`--api-token`), keys (`"client_secret"`,
-`<password>`) and environment variables (`DB_PASSWORD`). Programs have options that don't
-say so: `curl -u me:…`, `mysql -p…`. Every run loads this module for its own arguments, so
-expressions are compiled when they are first needed.
+`<password>`) and environment variables (`DB_PASSWORD`). Programs have options that
+don't say so: `curl -u me:…`, `mysql -p…`. Every run loads this module for its own
+arguments, so expressions are compiled when they are first needed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ KINDS_OF_KEYS: Final = tuple(WORDS["kinds_of_keys"])
 _WORDS: Final = tuple(WORDS["ends_of_names"])
 """With one of these the name of a secret may end, whatever stands before it."""
 _WHOLE_WORDS: Final = ("pass", "pwd", "pw", "auth")
-"""These also end the names of other things, such as `--bypass`, unless a sign is before them."""
+"""These also end the names of other things, such as `--bypass`, unless a sign is before
+them."""
 _LONGEST_NAME: Final = 100
 _ENDS: Final[Mapping[str, Mapping[str, str]]] = WORDS["names_beside_values"]
 """The words in names of secrets beside a value, and how a name may go on behind one.
 
-They are listed by a part that they share: it is seldom there, and then its words need not
-be looked for."""
+They are listed by a part that they share: it is seldom there, and then its words need
+not be looked for."""
 _BEHIND: Final = r"[0-9]?(?:\\{0,2}[\"']|[\])]?(?:[\s=,>&;!}]|:(?!:)|/>))"
 """What follows a name that has a value.
 
@@ -48,12 +49,14 @@ _OPTION_ENDS: Final = (
 )
 
 _PARTS_OF_VARIABLES: Final = WORDS["parts_of_variables"]
-"""The name of a variable that holds a secret has one of these, in capitals and between `_`."""
+"""The name of a variable that holds a secret has one of these, in capitals and between
+`_`."""
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """The shell's variables for the current folder and the one before."""
 
 DECLARED: Final[set[str]] = set()
-"""The environment variables whose values were declared to be secret, in this process."""
+"""The environment variables whose values were declared to be secret, in this
+process."""
 
 
 def mark_id(name: str) -> str:
@@ -171,9 +174,11 @@ PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
     for group in WORDS["programs"]
     for name in group["names"].split()
 }
-"""Options whose name alone does not say that their value is secret, by the program that has them.
+"""Options whose name alone does not say that their value is secret, by the program that
+has them.
 
-Names without an end such as `.exe` or a version; a word before an option is a command of it."""
+Names without an end such as `.exe` or a version; a word before an option is a command
+of it."""
 SOME_IN_ALL: Final = [
     name
     for name in PROGRAMS
@@ -234,7 +239,8 @@ def _secrets_in(args: Sequence[str]) -> dict[int, tuple[int, str]]:
 
 
 _Named = dict[str, tuple[str, str]]
-"""What a command line has named so far: its programs' options, and a login, their command."""
+"""What a command line has named so far: its programs' options, and a login, their
+command."""
 
 
 def _add_word(named: _Named, word: str) -> None:

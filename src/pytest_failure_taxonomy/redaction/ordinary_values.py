@@ -20,7 +20,8 @@ _PADDED: Final = re.compile(r"[A-Za-z0-9+/]{8,}={1,2}")
 _LONGEST_WORD: Final = 20
 _SHORTEST_OF_CHANCE: Final = 12
 _SHORTEST_AVERAGE: Final = 3
-"""Letters of the words of a `CamelCase` name, on the average: `dXNlcjpwYXNz` has fewer."""
+"""Letters of the words of a `CamelCase` name, on the average: `dXNlcjpwYXNz` has
+fewer."""
 
 _NO_VALUES: Final = frozenset(WORDS["no_values"])
 """Words that say that there is no value, or name its type."""
@@ -222,9 +223,9 @@ def is_ordinary(text: str) -> bool:
 def is_telling(value: str) -> bool:
     """Return whether a value is long and odd enough to be looked for everywhere.
 
-    It has eight characters or more, and no blanks. It is not made of words, perhaps with a
-    few digits behind them, is no date, number, version, path or address; it has digits
-    among its letters, capitals anywhere, or other signs beside a digit.
+    It has eight characters or more, and no blanks. It is not made of words, perhaps
+    with a few digits behind them, is no date, number, version, path or address; it has
+    digits among its letters, capitals anywhere, or other signs beside a digit.
     """
     if (
         not _SHORTEST_TELLING <= len(value) <= _LONGEST_TELLING

@@ -30,7 +30,8 @@ from pytest_failure_taxonomy.redaction.ordinary_values import (
 from pytest_failure_taxonomy.redaction.user_patterns import UserPattern
 
 SECONDS_PER_TEXT: Final = 1.0
-"""CPU time that a pattern of the user's may take for one text. Most take a thousandth of that."""
+"""CPU time that a pattern of the user's may take for one text. Most take a thousandth
+of that."""
 SECONDS_PER_RUN: Final = 10.0
 """CPU time that it may take for all texts of a run."""
 
@@ -48,8 +49,10 @@ class Redactor:
     """Removes secrets from texts: by their form, their name, the environment, the user's patterns.
 
     Args:
-        extra_patterns: the user's regular expressions, already checked by `check_patterns`.
-        environment: where the secret values are; `os.environ` as it is at each text by default.
+        extra_patterns: the user's regular expressions, already checked by
+            `check_patterns`.
+        environment: where the secret values are; `os.environ` as it is at each text by
+            default.
 
     Attributes:
         counts: how many secrets were removed, by the id in their marks.
@@ -72,9 +75,9 @@ class Redactor:
     def redact(self, text: str) -> str:
         """Return the text with a mark such as `[REDACTED:github-token]` for each secret in it.
 
-        A value that was removed once is removed from all later texts, too, without its name
-        beside it. A text that can't be searched, for whatever cause, is replaced as a whole. One
-        with a secret that the codes of colours hide loses these codes.
+        A value that was removed once is removed from all later texts, too, without its
+        name beside it. A text that can't be searched, for whatever cause, is replaced
+        as a whole. One with a secret that the codes of colours hide loses these codes.
         """
         plain = without_colours(text)
         if plain != text and (without := self._redact(plain)) != plain:
@@ -97,7 +100,8 @@ class Redactor:
     def holds_none(self, texts: Sequence[str]) -> bool:
         """Return whether a search of all the texts at once finds nothing; it counts nothing.
 
-        The user's own patterns are left out: they may look at where a text begins or ends.
+        The user's own patterns are left out: they may look at where a text begins or
+        ends.
         """
         together = without_colours(_BETWEEN_TEXTS.join(texts))
         return self._remove_known_forms(together, _mark) == together
@@ -105,8 +109,8 @@ class Redactor:
     def redact_json(self, value: Any) -> Any:
         """Return the JSON value with every text in it redacted, keys included.
 
-        Under a key that says so (`password`, `api_key`) any text or number is a secret. A value
-        without secrets is returned itself.
+        Under a key that says so (`password`, `api_key`) any text or number is a secret.
+        A value without secrets is returned itself.
         """
         if not self._patterns and isinstance(value, dict | list):
             texts: dict[str, bool | None] = {}
@@ -164,9 +168,9 @@ class Redactor:
     def _remove_known_forms(self, text: str, note: marks.Note) -> str:
         """Return the text without the secrets that one pass finds by itself.
 
-        The user's patterns are not asked. Values of the environment go first: their mark
-        names the variable, whatever form they have. What was learnt goes last, so that a
-        mark says what stood there.
+        The user's patterns are not asked. Values of the environment go first: their
+        mark names the variable, whatever form they have. What was learnt goes last, so
+        that a mark says what stood there.
         """
         cut = is_cut(text)
         search = marks.Search(note)
@@ -294,12 +298,12 @@ def _may_be_secret(value: Any) -> bool:
 def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
     """Add all texts of a JSON value to the keys of a dict, each once.
 
-    Those that are keys of the value are mapped to whether they say that they stand for a
-    secret.
+    Those that are keys of the value are mapped to whether they say that they stand for
+    a secret.
 
     Returns:
-        False for a value that has a secret under a key that says so, or a key that is no
-        text.
+        False for a value that has a secret under a key that says so, or a key that is
+        no text.
     """
     if isinstance(value, str):
         texts.setdefault(value)
@@ -325,7 +329,8 @@ def _mark(name: str, _: str = "", /) -> str:
 
 # Tokens
 
-# No token begins inside of such a run. So each run is read once, however many heads it has.
+# No token begins inside of such a run. So each run is read once, however many heads it
+# has.
 _START_OF_RUN: Final = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 _RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
 _SHORTEST_REST: Final = 4
@@ -339,7 +344,8 @@ def remove_tokens(text: str, search: marks.Search, *, cut: bool) -> str:
     Args:
         text: any text.
         search: removes what was found.
-        cut: whether the text has places where something was cut out, perhaps of a token.
+        cut: whether the text has places where something was cut out, perhaps of a
+            token.
     """
     tokens = signs.known_tokens()
     literals = tokens.literals_in(text)
@@ -391,8 +397,8 @@ def _wrapped_token(found: re.Match[str]) -> marks.Removal | None:
         taken = whole.end() - len(token) if whole else 0
         if taken <= 0:
             break
-        # What begins a line belongs to the token that ended the one before, if it is like
-        # one.
+        # What begins a line belongs to the token that ended the one before, if it is
+        # like one.
         is_like_one = len(part) >= _SHORTEST_REST and looks_random(part)
         if form.fullmatch(token) and not is_like_one:
             break
@@ -454,7 +460,8 @@ _BEGIN_OF_KEY: Final = re.compile(
 )
 _END_OF_KEY: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _LONGEST_KEY: Final = 30_000
-"""Characters between the start of a key and its end; an RSA key of 16,384 bits has 13,000."""
+"""Characters between the start of a key and its end; an RSA key of 16,384 bits has
+13,000."""
 
 _OF_A_KEY: Final = (
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/= \t\r\n\\"

@@ -3,10 +3,10 @@
 No text is searched twice: one without secrets is remembered by its hash until more is
 known to be secret.
 
-pytest, xdist and other plugins use the real node ids, and so does all code that compares
-a node id with theirs. Only the record and the report show them without secrets. Each mark
-there has a digest of the whole node id, so that two node ids stay different:
-`test_login[[REDACTED:github-token 3f2a9c41b0]]`. See docs/decisions/0016.
+pytest, xdist and other plugins use the real node ids, and so does all code that
+compares a node id with theirs. Only the record and the report show them without
+secrets. Each mark there has a digest of the whole node id, so that two node ids stay
+different: `test_login[[REDACTED:github-token 3f2a9c41b0]]`. See docs/decisions/0016.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ _DIGITS: Final = 6
 _MOST_REMEMBERED: Final = 20_000
 """Texts that are remembered to hold no secret: about 2 MB."""
 _MOST_PASSES: Final = 4
-"""How often the texts of one value are searched: one may show a secret that is in another."""
+"""How often the texts of one value are searched: one may show a secret that is in
+another."""
 
 _NEEDED_TO_LOAD: Final = ("builtins", "functools", "json", "re")
 
@@ -75,8 +76,8 @@ UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
 class Secrets:
     """Take the secrets out of the texts of one run.
 
-    The redactor is loaded with the first text that may hold a secret. A run that passes has no
-    texts but its arguments, and never loads it.
+    The redactor is loaded with the first text that may hold a secret. A run that passes
+    has no texts but its arguments, and never loads it.
     """
 
     def __init__(self, patterns: Sequence[str] = (), key: bytes | None = None) -> None:
@@ -84,8 +85,8 @@ class Secrets:
 
         Args:
             patterns: the user's own regular expressions.
-            key: of the digests that stand for secrets; a new one where it is left out. It is
-                written nowhere.
+            key: of the digests that stand for secrets; a new one where it is left out.
+                It is written nowhere.
         """
         self.patterns = tuple(patterns)
         self.key = os.urandom(16) if key is None else key
@@ -134,7 +135,8 @@ class Secrets:
     def state(self) -> tuple[int, ...]:
         """What changes as soon as more is known to be secret than was looked for before.
 
-        The values that are known when the redactor is loaded have been looked for by their signs.
+        The values that are known when the redactor is loaded have been looked for by
+        their signs.
         """
         learnt = self.known - self._known_when_loaded
         return learnt, len(self._suspicion.words), self._times_learnt
@@ -157,8 +159,9 @@ class Secrets:
     def holds_none(self, texts: Sequence[str]) -> bool:
         """Return whether none of the texts holds a secret, by one search of all of them.
 
-        False means that each has to be redacted by itself. With patterns of the user's this is the
-        answer for new texts, because a pattern may ask where a text begins or ends.
+        False means that each has to be redacted by itself. With patterns of the user's
+        this is the answer for new texts, because a pattern may ask where a text begins
+        or ends.
         """
         texts = self._to_search(texts)
         if not texts:
@@ -230,7 +233,8 @@ class Secrets:
 
         redactor = Redactor(self.patterns)
         redactor.see_environment()
-        # Variables that a test has unset or changed since, and those of other processes.
+        # Variables that a test has unset or changed since, and those of other
+        # processes.
         for name, value in self._suspicion.variables.items():
             if os.environ.get(name) != value:
                 redactor.know([(name, value)])
@@ -377,7 +381,8 @@ class NodeIds:
 _Fields = tuple[list[str], list[str]]
 """Which fields of a value are searched.
 
-First those with texts, then those with other values, or with tuples of values or texts."""
+First those with texts, then those with other values, or with tuples of values or
+texts."""
 
 
 @cache

@@ -1,9 +1,9 @@
 """Tell quickly whether texts may hold a secret at all; most texts don't.
 
-A detector of secrets is loaded only for a text with the literals that its patterns need.
-The redactor asks for them in the same words. So do the forms of tokens (`ghp_…`, `AKIA…`,
-`eyJ…`): each names its literals, and its expression is compiled with the first text that
-has one of them. See docs/decisions/0015.
+A detector of secrets is loaded only for a text with the literals that its patterns
+need. The redactor asks for them in the same words. So do the forms of tokens (`ghp_…`,
+`AKIA…`, `eyJ…`): each names its literals, and its expression is compiled with the first
+text that has one of them. See docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from pytest_failure_taxonomy.redaction.names import (
 BETWEEN_TEXTS: Final = "\0"
 """It is no blank, because a blank may stand between a name and its secret."""
 _LONGEST: Final = 20_000
-"""Characters of texts up to which their signs are looked for; longer ones are searched at once."""
+"""Characters of texts up to which their signs are looked for; longer ones are searched
+at once."""
 
 _SIGNATURES: Final = ("sig=", "signature=", "sig%3d", "signature%3d")
 _SHORTEST_VALUE: Final = 6
@@ -83,7 +84,8 @@ class ChangingVariables:
         So are those of variables that were declared to be secret since. The variable in
         which pytest names the running test is not among them.
         """
-        # To compare the mapping beneath `os.environ` takes 2 µs, to decode all of it 100.
+        # To compare the mapping beneath `os.environ` takes 2 µs, to decode all of it
+        # 100.
         variables = getattr(self._environment, "_data", self._environment)
         seen = self._seen
         # pytest changes it all the time.
@@ -138,7 +140,8 @@ class Suspicion:
     def see_environment(self) -> None:
         """Add the values of variables that were set or changed to what is looked for.
 
-        They stay: a test may unset a variable before the text that quotes it is searched.
+        They stay: a test may unset a variable before the text that quotes it is
+        searched.
         """
         for name, value in self._environment.changed():
             secrets = url_passwords(value)
@@ -166,8 +169,8 @@ def base64_parts(raw: bytes) -> list[str]:
     """Return what stands in each text with the bytes in base64, behind others or alone.
 
     Three bytes make a group of four letters. Behind a user's name and a colon, say, the
-    bytes may begin at any of three places in a group, and the letters at both ends may be
-    those of others.
+    bytes may begin at any of three places in a group, and the letters at both ends may
+    be those of others.
     """
     parts = []
     for before in range(3):
@@ -187,8 +190,9 @@ _SHORTEST_COPY: Final = 12
 def blocks_of(form: str) -> tuple[int, Mapping[int, str]]:
     """Return how many characters of a form are a copy, and blocks of it by their places.
 
-    A copy may be changed at its start and end, so half of the form is one, but at least 12
-    characters or all. Wherever it begins in the form, it has one of the blocks as a whole.
+    A copy may be changed at its start and end, so half of the form is one, but at least
+    12 characters or all. Wherever it begins in the form, it has one of the blocks as a
+    whole.
     """
     length = len(form)
     least = max(_SHORTEST_COPY, length // 2)
@@ -204,8 +208,8 @@ def blocks_of(form: str) -> tuple[int, Mapping[int, str]]:
 def _telling_words(value: str) -> Iterator[str]:
     """Yield parts of a value, of which each text that shows half of it has one.
 
-    It may be quoted or encoded there. A word is empty, which stands in every text, where
-    no part is long enough.
+    It may be quoted or encoded there. A word is empty, which stands in every text,
+    where no part is long enough.
     """
     raw = value.encode("utf-8", "surrogateescape")
     digits = raw.hex()
@@ -224,14 +228,15 @@ def _telling_words(value: str) -> Iterator[str]:
                 yield ""
 
 
-# A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character
-# is a letter or a digit.
+# A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last
+# character is a letter or a digit.
 START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 _LINE_END: Final = r"[A-Za-z0-9_.+/=~-]{0,400}+(?:\\{1,2}r|\r)?\\?\n"
 _LETTERS_OF_JOINED: Final = 4
 _MOST_PLAIN: Final = 10_000
 _LONGEST_PLAIN: Final = 100
-"""How many lines and words are remembered, and their characters: failures repeat them."""
+"""How many lines and words are remembered, and their characters: failures repeat
+them."""
 
 
 _TO_BLANKS: Final = re.sub("[^A-Za-z0-9]", " ", bytes(range(128)).decode())
@@ -294,8 +299,8 @@ class Tokens:
     def literals_in(self, text: str) -> list[str]:
         """Return the literals of the forms that may have a token in a text.
 
-        One that a line was broken in begins with the last word of a line, also of one in a
-        repr.
+        One that a line was broken in begins with the last word of a line, also of one
+        in a repr.
         """
         escaped = text.replace("\\n", "\n") if "\\" in text else text
         lines = set(escaped.replace(BETWEEN_TEXTS, "\n").split("\n"))
@@ -316,7 +321,8 @@ class Tokens:
         """Return the literals that a text may have, by its words."""
         if "\\" in text or "%" in text:  # behind which a word may begin
             text = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", text)
-        # In ASCII, as most texts are, to translate takes a third of an expression's time.
+        # In ASCII, as most texts are, to translate takes a third of an expression's
+        # time.
         is_ascii = text.isascii()
         text = text.translate(_TO_BLANKS) if is_ascii else _NO_WORD.sub(" ", text)
         words = set(text.split()) - self._plain_words

@@ -1,8 +1,8 @@
 """Regular expressions that users write, in rules and for redaction, searched with a time limit.
 
-Some patterns take exponential time, and a search of Python's `re` can't be stopped. The library
-`regex` reads the same syntax and takes a timeout. It is imported with the first pattern. See
-docs/decisions/0017.
+Some patterns take exponential time, and a search of Python's `re` can't be stopped. The
+library `regex` reads the same syntax and takes a timeout. It is imported with the first
+pattern. See docs/decisions/0017.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import regex
 
 MAX_REPEATED: Final = 20_000
-"""Parts of a pattern once its repetitions are written out, each as often as it has to be there.
-Compiling takes 1 µs and 1 kB for each of them, and can't be stopped."""
+"""Parts of a pattern once its repetitions are written out, each as often as it has to
+be there. Compiling takes 1 µs and 1 kB for each of them, and can't be stopped."""
 _MOST_DIGITS: Final = 12
 
 
@@ -63,8 +63,8 @@ def compile_quietly(pattern: str) -> regex.Pattern[str]:
     The pattern is the user's, and pytest may turn warnings into errors.
 
     Raises:
-        re.error: the pattern is not a regular expression. The message is that of `re` where `re`
-            refuses it, too.
+        re.error: the pattern is not a regular expression. The message is that of `re`
+            where `re` refuses it, too.
         OverflowError: its repetitions are too large to be compiled.
         RecursionError: the pattern is nested too deeply.
     """
@@ -80,7 +80,8 @@ def compile_quietly(pattern: str) -> regex.Pattern[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # The cache of compiled patterns is left to the tests, which may fill or clear it.
+            # The cache of compiled patterns is left to the tests, which may fill or
+            # clear it.
             return regex.compile(source, regex.VERSION0, cache_pattern=False)
         except regex.error as error:
             re.compile(pattern)

@@ -1,6 +1,7 @@
 """Read a user's file of rules, or of known failures, or report everything that is wrong with it."""
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+# Without `from __future__ import annotations`: pydantic needs the annotations as they
+# are.
 
 import os
 import re
@@ -80,8 +81,8 @@ def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
         The rules in the order of the file, in which they are also applied.
 
     Raises:
-        RulesError: The file can't be read or used; the message has one line for each problem, as
-            `FILE:LINE: what is wrong; what would be right`.
+        RulesError: The file can't be read or used; the message has one line for each
+            problem, as `FILE:LINE: what is wrong; what would be right`.
     """
     problems = Problems(os.fspath(path), RulesError)
     if_empty = f"the file is empty; {_EXAMPLE}"
@@ -262,8 +263,8 @@ def load_known(path: str | os.PathLike[str]) -> tuple[KnownFailure, ...]:
     """Read a file of known failures.
 
     Raises:
-        RulesError: the file can't be read or used; the message has one line for each problem, as
-            `FILE:LINE: what is wrong; what would be right`.
+        RulesError: the file can't be read or used; the message has one line for each
+            problem, as `FILE:LINE: what is wrong; what would be right`.
     """
     problems = Problems(os.fspath(path), RulesError)
     root = read_tree(

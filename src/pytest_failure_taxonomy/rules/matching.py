@@ -22,16 +22,19 @@ LIMIT_SECONDS: Final = 0.5
 SECONDS_PER_TEXT: Final = 0.000_05
 """CPU time that it may take in addition for each text: a run can have many of them."""
 MAX_WASTED_SECONDS: Final = 5.0
-"""CPU time of switched-off patterns together, after which the others are not tried any more."""
+"""CPU time of switched-off patterns together, after which the others are not tried any
+more."""
 
 
 class RuleMatcher:
     """The rules of one run.
 
-    A pattern that has used up its time is switched off: from then on its rules match nothing.
+    A pattern that has used up its time is switched off: from then on its rules match
+    nothing.
 
     Attributes:
-        problems: one sentence for each pattern that was switched off, in order of occurrence.
+        problems: one sentence for each pattern that was switched off, in order of
+            occurrence.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -54,7 +57,8 @@ class RuleMatcher:
             ]
             if len(self._switched_off) == known:
                 return matched
-            # A pattern was switched off on the way. What it matched before must not count.
+            # A pattern was switched off on the way. What it matched before must not
+            # count.
 
     def _search(self, pattern: str, text: str) -> bool:
         key = (pattern, text)

@@ -1,6 +1,7 @@
 """What the machine and the interpreter give: files of our own, streams, processes, imports.
 
-Every pytest run of an environment loads this module, so it has only what each of them needs.
+Every pytest run of an environment loads this module, so it has only what each of them
+needs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """Read, write and remove only this package's own files, in folders that others may write to.
 
-Anybody may replace such a file or folder by a link, a pipe or another folder. So a folder is opened
-once, without following links, and its files are accessed by that descriptor. A file is read only if
-it is a regular file of the folder's owner, and only up to a maximum size. Systems without
-descriptors for folders check each path right before they use it.
+Anybody may replace such a file or folder by a link, a pipe or another folder. So a
+folder is opened once, without following links, and its files are accessed by that
+descriptor. A file is read only if it is a regular file of the folder's owner, and only
+up to a maximum size. Systems without descriptors for folders check each path right
+before they use it.
 
-A journal is a file to which whole lines are appended, by one process or several. A process may die
-at any time, and a disk fill up: then a line is torn, and the next one has to begin anew.
+A journal is a file to which whole lines are appended, by one process or several. A
+process may die at any time, and a disk fill up: then a line is torn, and the next one
+has to begin anew.
 """
 
 from __future__ import annotations
@@ -119,12 +121,12 @@ def _read_and_close(descriptor: int, max_bytes: int) -> bytes:
 def open_shared(path: Path, *, make: bool) -> int:
     """Return a descriptor to read and write a regular file that others may share.
 
-    An existing file is opened without `O_CREAT`: in folders such as `/tmp` Linux refuses that for
-    another user's file, even to root.
+    An existing file is opened without `O_CREAT`: in folders such as `/tmp` Linux
+    refuses that for another user's file, even to root.
 
     Raises:
-        OSError: if it can't be opened or created, is not a regular file, or `make` is false and it
-            does not exist.
+        OSError: if it can't be opened or created, is not a regular file, or `make` is
+            false and it does not exist.
     """
     while True:
         try:
@@ -152,15 +154,15 @@ def replace_file(
 ) -> None:
     """Replace a file atomically by a new one that is created beside it.
 
-    A reader sees the old file or the new one. The folder is opened once, so that nobody can replace
-    it in between, and the name of the new file can't be predicted.
+    A reader sees the old file or the new one. The folder is opened once, so that nobody
+    can replace it in between, and the name of the new file can't be predicted.
 
     Args:
         path: of the file.
         content: of the new one.
-        fill: creates the new file, if not `write_new` is to do it. It is called with the descriptor
-            of the folder and a name, or with `None` and a path on systems without descriptors for
-            folders.
+        fill: creates the new file, if not `write_new` is to do it. It is called with
+            the descriptor of the folder and a name, or with `None` and a path on
+            systems without descriptors for folders.
 
     Raises:
         OSError: if it can't be created or moved; the earlier file is as it was.
@@ -185,7 +187,8 @@ def write_new(name: str | Path, content: bytes, *, dir_fd: int | None = None) ->
     """Create a new file, with the mode that `open()` would give it.
 
     Raises:
-        OSError: if anything with that name exists, a link included, or it can't be written.
+        OSError: if anything with that name exists, a link included, or it can't be
+            written.
     """
     with os.fdopen(os.open(name, _NEW, 0o666, dir_fd=dir_fd), "wb") as file:
         file.write(content)
@@ -194,7 +197,8 @@ def write_new(name: str | Path, content: bytes, *, dir_fd: int | None = None) ->
 def create_file(path: Path, content: bytes) -> None:
     """Create a file with all of its content at once, unless there is one by now.
 
-    On a file system without links, a process that does the same at the same time may replace it.
+    On a file system without links, a process that does the same at the same time may
+    replace it.
 
     Raises:
         OSError: if it can't be created.
@@ -371,7 +375,8 @@ def open_folder(path: Path, identity: Identity | None = None) -> Folder:
         identity: that the folder must have, if it is known.
 
     Raises:
-        OSError: if it can't be opened, is a link, has another owner or another identity.
+        OSError: if it can't be opened, is a link, has another owner or another
+            identity.
     """
     is_any = identity is not None or _user() == 0
     folder = _open(path, path, None, owner=None if is_any else _user())
@@ -394,8 +399,9 @@ def make_folder(path: Path) -> Folder:
     owner: int | None = _user()
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
-        # Some file systems give all new files to one user, so the owner is not checked here. If
-        # somebody has replaced the folder, `open_file` raises, because the owners differ.
+        # Some file systems give all new files to one user, so the owner is not checked
+        # here. If somebody has replaced the folder, `open_file` raises, because the
+        # owners differ.
         owner = None
     folder = _open(path, path, None, owner=owner, is_private=True)
     folder.is_new = owner is None
@@ -480,8 +486,8 @@ def move_high(descriptor: int) -> int:
 class KeptDescriptor:
     """A descriptor that is kept open while tests run.
 
-    It has a number so high that programs don't get it. A test may close it nevertheless and open a
-    file of its own under that number: ask `is_open` before it is used.
+    It has a number so high that programs don't get it. A test may close it nevertheless
+    and open a file of its own under that number: ask `is_open` before it is used.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -552,8 +558,8 @@ class Journal(KeptDescriptor):
 def whole_lines(file: BinaryIO, offset: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield each line from an offset on, and the offset at which it begins.
 
-    One at a time: a hostile file may have more than fit into memory. A last line without an end is
-    left out: it is torn, or still being written.
+    One at a time: a hostile file may have more than fit into memory. A last line
+    without an end is left out: it is torn, or still being written.
     """
     file.seek(offset)
     for line in file:

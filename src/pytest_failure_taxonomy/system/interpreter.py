@@ -1,12 +1,12 @@
 """Work with the interpreter as it was at the start, whatever tests have made of it.
 
-A test may patch a function and never put it back, and a file beside it may have the name of a
-library that this package imports at the end of a run.
+A test may patch a function and never put it back, and a file beside it may have the
+name of a library that this package imports at the end of a run.
 
-What is written to stdout and stderr has no effect on the exit status. A stream may be closed, on a
-full disk, or a pipe without a reader. Python keeps what it could not write, tries again when it
-exits, and changes the exit status to 120. So the text goes to the descriptor, past the buffer of
-the stream.
+What is written to stdout and stderr has no effect on the exit status. A stream may be
+closed, on a full disk, or a pipe without a reader. Python keeps what it could not
+write, tries again when it exits, and changes the exit status to 120. So the text goes
+to the descriptor, past the buffer of the stream.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ _COPIED: Final = frozenset(
         *("signal", "struct", "subprocess", "time", "tokenize", "tomllib", "traceback"),
     }
 )
-"""Modules of Python of which our modules get a copy. Their functions assign to no global name, so
-those of a copy do the same."""
+"""Modules of Python of which our modules get a copy. Their functions assign to no
+global name, so those of a copy do the same."""
 _SHARED: Final = frozenset(
     {"asyncio", "logging", "pdb", "signal", "sys", "threading", "warnings"}
 )
-"""Modules of Python in which others replace functions for good, or whose state threads share."""
+"""Modules of Python in which others replace functions for good, or whose state threads
+share."""
 _REPLACEABLE: Final = frozenset((BuiltinFunctionType, FunctionType, ModuleType, type))
 _BUILTINS: Final = {
     name: value for name, value in vars(builtins).items() if not name.startswith("_")
@@ -80,9 +81,9 @@ WAIT_SECONDS: Final = 5.0
 def isolate_module(module: ModuleType) -> ModuleType:
     """Return a copy of a module that keeps what a test replaces in the module and never puts back.
 
-    The functions of a copy call each other and those of other copies, never what a test has put in
-    their place. Write `os = isolate_module(os)` behind the imports of a module that is not loaded
-    when `isolate_package` is called.
+    The functions of a copy call each other and those of other copies, never what a test
+    has put in their place. Write `os = isolate_module(os)` behind the imports of a
+    module that is not loaded when `isolate_package` is called.
     """
     if module in _ISOLATED:
         return _ISOLATED[module]
@@ -120,7 +121,8 @@ def _isolate_names(names: dict[str, Any]) -> None:
 def isolate_package() -> None:
     """Isolate the loaded modules of this package from what tests are going to replace.
 
-    They get copies of Python's modules, and all that Python's modules have is remembered.
+    They get copies of Python's modules, and all that Python's modules have is
+    remembered.
 
     To be called before any test runs, and again when more modules are loaded.
     """
@@ -255,7 +257,8 @@ def write_words(stream: IO[str] | None, text: str) -> OSError | None:
     """Write text at once, after what was written before.
 
     Args:
-        stream: `sys.stdout` or `sys.stderr`, which is `None` if it was closed from the start.
+        stream: `sys.stdout` or `sys.stderr`, which is `None` if it was closed from the
+            start.
         text: whole lines. Characters that the encoding lacks are written as escapes.
 
     Returns:

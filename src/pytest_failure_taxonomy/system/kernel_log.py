@@ -1,7 +1,8 @@
 """The kernel's log, and which processes it says were killed for want of memory.
 
-Reading it takes a privilege on most systems, and in most containers there is none. Where it can be
-read it is the only place that says for certain who was killed, and how much that process used.
+Reading it takes a privilege on most systems, and in most containers there is none.
+Where it can be read it is the only place that says for certain who was killed, and how
+much that process used.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ _MAX_RECORD_BYTES: Final = 8192
 _FIRST_FACILITY_OF_USERS: Final = 8
 """The kernel's own records are of facility 0; programs can't write those."""
 _NAMESPACE_OF_ALL: Final = 0xEFFF_FFFC
-"""The inode of the first process id namespace (linux/proc_ns.h), whose numbers the log has."""
+"""The inode of the first process id namespace (linux/proc_ns.h), whose numbers the log
+has."""
 _SLACK_SECONDS: Final = 30.0
-"""By how much the log's clock, which nobody adjusts, may differ from the monotonic one."""
+"""By how much the log's clock, which nobody adjusts, may differ from the monotonic
+one."""
 
 _LIMIT: Final = re.compile(r"memory: usage [0-9]+kB, limit ([0-9]{1,16})kB")
 _KILLED: Final = re.compile(
@@ -88,7 +91,8 @@ def victim_among(
 def parse_victims(records: Iterable[str]) -> Iterator[OomVictim]:
     """Yield the processes that were killed, from records in the form of `/dev/kmsg`.
 
-    That is `PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT`, and further lines that describe a device.
+    That is `PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT`, and further lines that describe a
+    device.
     """
     limit_bytes: int | None = None
     is_of_group = False

@@ -23,24 +23,26 @@ _MAX_LOCK_BYTES: Final = 200
 """Of what the file of a lock says."""
 
 _held: set[Path] = set()
-"""Paths that runs of this process have locked. A POSIX lock does not exclude its own process, and a
-test may run another pytest in this process."""
+"""Paths that runs of this process have locked. A POSIX lock does not exclude its own
+process, and a test may run another pytest in this process."""
 
 
 class FileLock:
     """A lock on a path, held until this process ends or releases it.
 
-    It is a POSIX lock on a file of its own. Unlike a `flock`, it is not inherited by a process that
-    a test leaves behind. A test may close its descriptor, and the lock is gone then; so the file
-    names its process as well, and is nobody else's as long as that lives. Where a system or a file
-    system has no such locks, that name is all there is.
+    It is a POSIX lock on a file of its own. Unlike a `flock`, it is not inherited by a
+    process that a test leaves behind. A test may close its descriptor, and the lock is
+    gone then; so the file names its process as well, and is nobody else's as long as
+    that lives. Where a system or a file system has no such locks, that name is all
+    there is.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         """Of the file that is locked."""
         self.owner: dict[str, Any] = {}
-        """The `pid` of the process that had it when this one asked, and what identifies that."""
+        """The `pid` of the process that had it when this one asked, and what identifies
+        that."""
         self._lock: KeptDescriptor | None = None
 
     def acquire(self, *, make: bool = True) -> bool:
@@ -50,13 +52,15 @@ class FileLock:
             make: create the file of the lock if it does not exist.
 
         Raises:
-            OSError: if the file can't be created or opened; another user may own it, for one.
+            OSError: if the file can't be created or opened; another user may own it,
+                for one.
         """
         if self.path in _held:
             self.owner = {"pid": os.getpid()}
             return False
         while True:
-            # Its number moves first: closing any descriptor of a file releases all locks on it.
+            # Its number moves first: closing any descriptor of a file releases all
+            # locks on it.
             lock = KeptDescriptor(open_shared(self.path, make=make))
             is_free = _lock_file(lock.descriptor)
             self.owner = _read_owner(lock.descriptor)

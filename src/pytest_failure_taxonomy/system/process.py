@@ -1,8 +1,9 @@
 """Processes of this machine: their identity, limits, memory, parents and children.
 
-Most of it is read from `/proc` and `/sys/fs/cgroup`, which only Linux has; elsewhere the
-functions return no answer. The watcher asks as long as pytest lives, for the memory once a
-second, so that nothing is imported here but what the interpreter has loaded anyway.
+Most of it is read from `/proc` and `/sys/fs/cgroup`, which only Linux has; elsewhere
+the functions return no answer. The watcher asks as long as pytest lives, for the memory
+once a second, so that nothing is imported here but what the interpreter has loaded
+anyway.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _PR_SET_PTRACER = 0x59616D61
 _RESTARTED = (
     "futex", "do_wait", "pipe_", "unix_stream_", "sk_wait", "tcp_", "inet_csk_", "locks_", "flock_"
 )  # fmt: skip
-"""How the functions of Linux begin in which locks, children, pipes and sockets are waited for."""
+"""How the functions of Linux begin in which locks, children, pipes and sockets are
+waited for."""
 
 _MAX_COMMAND_BYTES = 1024 * 1024
 
@@ -54,7 +56,8 @@ MAX_ANCESTORS = 12
 
 CGROUPS = "/sys/fs/cgroup"
 _NO_LIMIT = 1 << 60
-"""From here on a limit is none: what version 1 says for that is the largest number of pages."""
+"""From here on a limit is none: what version 1 says for that is the largest number of
+pages."""
 _NAMES_V2 = ("memory.max", "memory.current", "memory.peak")
 _NAMES_V1 = (
     "memory.limit_in_bytes",
@@ -95,8 +98,9 @@ def read_text(path: str, max_bytes: int = 65_536) -> str:
 def fields_of(process: int | str) -> list[bytes]:
     """Return the fields of `/proc/PID/stat` after the name: state, parent, group and so on.
 
-    The usual states are `R` running, `S` sleeping, `D` waiting for a disk, `T` stopped, `t` stopped
-    by a debugger, `Z` ended. Field 19 is the start in clock ticks since the boot.
+    The usual states are `R` running, `S` sleeping, `D` waiting for a disk, `T` stopped,
+    `t` stopped by a debugger, `Z` ended. Field 19 is the start in clock ticks since the
+    boot.
     """
     return read(f"/proc/{process}/stat", 4096).rpartition(b") ")[2].split()
 
@@ -127,8 +131,8 @@ def read_identity(process_id: int) -> dict[str, Any]:
     """Return what distinguishes a process from a later one with the same id.
 
     Returns:
-        `pid`, `start_ticks` (its start in clock ticks since the boot) and `boot_id`; the last two
-        are `None` if they can't be read.
+        `pid`, `start_ticks` (its start in clock ticks since the boot) and `boot_id`;
+        the last two are `None` if they can't be read.
     """
     fields = fields_of(process_id)
     return {
@@ -203,7 +207,8 @@ def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
         if budget is None:
             continue
         seconds = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        # Start times count the time in which the machine was suspended, the clock does not.
+        # Start times count the time in which the machine was suspended, the clock does
+        # not.
         seconds -= time.clock_gettime(time.CLOCK_BOOTTIME)
         seconds += time.clock_gettime(time.CLOCK_MONOTONIC)
         limits.append(
@@ -294,9 +299,9 @@ def descendants(process_id: int) -> list[int]:
 def outlives_this_process(descriptor: int) -> bool:
     """Tell whether a stream surely stays open for others when this process has ended.
 
-    A terminal is hung up when the leader of its session ends: by `ssh -t host pytest` that is this
-    process, and by `docker run -it image sh -c "pytest"` one that ends right after it. An
-    interactive shell goes on.
+    A terminal is hung up when the leader of its session ends: by `ssh -t host pytest`
+    that is this process, and by `docker run -it image sh -c "pytest"` one that ends
+    right after it. An interactive shell goes on.
     """
     if not os.isatty(descriptor) or not hasattr(os, "getsid"):
         return True
@@ -374,8 +379,8 @@ class ControlGroup:
     def used_bytes(self) -> int | None:
         """What it uses now.
 
-        The kernel counts the cache of files, too, and drops that when memory gets scarce.
-        So near the limit it is omitted, as far as nobody has used it lately.
+        The kernel counts the cache of files, too, and drops that when memory gets
+        scarce. So near the limit it is omitted, as far as nobody has used it lately.
         """
         used = _number(read_text(self._use))
         if used is None or self.limit_bytes is None:

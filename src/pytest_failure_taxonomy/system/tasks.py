@@ -43,8 +43,8 @@ def waiting_tasks(frames: Iterable[FrameType]) -> dict[str, list[FrameType]]:
         frames: of one thread, in any order.
 
     Returns:
-        By the name of the task: its frames, the outermost first. The task that the loop is run
-        for comes first; nothing is returned without a loop.
+        By the name of the task: its frames, the outermost first. The task that the loop
+        is run for comes first; nothing is returned without a loop.
     """
     asyncio: Any = sys.modules.get("asyncio")
     if asyncio is None:
@@ -120,16 +120,17 @@ def awaiting_traceback(
 ) -> TracebackType | None:
     """Return the stack of the task that was awaited when an exception came into a selector.
 
-    A signal's handler raises such a one, pytest-timeout's for one: of the code that waits its
-    traceback has nothing. Where the loop was closed since, nothing is left of the task either.
+    A signal's handler raises such a one, pytest-timeout's for one: of the code that
+    waits its traceback has nothing. Where the loop was closed since, nothing is left of
+    the task either.
 
     Args:
         traceback: of the exception.
         is_own: tells whether a file is the user's own.
 
     Returns:
-        A traceback of the frames of the first task that runs the user's code; `None` where there
-        is none, or the exception was raised elsewhere.
+        A traceback of the frames of the first task that runs the user's code; `None`
+        where there is none, or the exception was raised elsewhere.
     """
     frames = []
     is_selecting = False

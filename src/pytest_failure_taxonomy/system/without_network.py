@@ -1,7 +1,8 @@
 """Run a command without a network: `python without_network.py COMMAND…`, on Linux.
 
-The command has a network namespace of its own, where there is nothing but the loopback. It needs
-the right to make one: as root, or where users may have namespaces. The user stays the same one.
+The command has a network namespace of its own, where there is nothing but the loopback.
+It needs the right to make one: as root, or where users may have namespaces. The user
+stays the same one.
 
 It is run by its path, in an interpreter of its own, and imports nothing of ours.
 """

@@ -1,7 +1,7 @@
 """The pure core: reasons, stages, kinds, evidence and the judge.
 
-Nothing in this package imports anything but the standard library, looks at a clock or reads a file
-but its own tables, `data/*`, each when it is first needed.
+Nothing in this package imports anything but the standard library, looks at a clock or
+reads a file but its own tables, `data/*`, each when it is first needed.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 MAX_WHAT: Final = 200
 """Characters of the sentence of a cause, its place included."""
 _MAX_ENDING: Final = 320
-"""The same of an ending of the whole run, which may name several things and no place."""
+"""The same of an ending of the whole run, which may name several things and no
+place."""
 _MAX_NAME: Final = 80
 """Characters of the name of a test; its parameters can be of any length."""
 
@@ -85,7 +86,8 @@ _LEAST_RECOVERABLE: Final = (
 """The order in which one action stands for several."""
 
 _CHECKS: Final = frozenset({"AssertionError", "Failed", "Skipped"})
-"""What people raise to say that something is wrong; they have said it in their own words."""
+"""What people raise to say that something is wrong; they have said it in their own
+words."""
 _NOT_BY_PEOPLE: Final = (
     *(
         "async def functions are not",
@@ -101,7 +103,8 @@ _NOT_BY_PEOPLE: Final = (
 _CHECKING_MODULES: Final = frozenset(
     {"_pytest.doctest", "_pytest.python_api", "_pytest.raises", "_pytest.recwarn"}
 )
-"""Modules of pytest that fail a test because of what the test has asked them to check."""
+"""Modules of pytest that fail a test because of what the test has asked them to
+check."""
 _MAX_NAMING: Final = 2_000
 """Characters of a message that are searched for names."""
 _NAMING: Final = frozenset({"command", "file", "filename", "host", "name", "url"})
@@ -109,7 +112,8 @@ _NAMING: Final = frozenset({"command", "file", "filename", "host", "name", "url"
 _COMMON_NAMES: Final = frozenset({"NoneType", "dict", "int", "list", "object", "str"})
 """Names that two exceptions may have in common by chance."""
 _WITHOUT_EXCEPTION: Final = (STRICT_XPASS, "bdb.BdbQuit")
-"""How a test's failure begins that has no exception and that a row of the table knows."""
+"""How a test's failure begins that has no exception and that a row of the table
+knows."""
 _PLAIN: Final = (
     "AssertionError: ",
     "Failed: ",
@@ -138,15 +142,16 @@ def gather_causes(
 ) -> tuple[Cause, ...]:
     """Return the causes of what was found: first what explains others, then the biggest.
 
-    Failures of one fingerprint are in one cause, unless they say that different things are to be
-    fixed, such as two hosts that one function asks. Of equals, those of which it is known what is
-    to be fixed are first, then what failed first.
+    Failures of one fingerprint are in one cause, unless they say that different things
+    are to be fixed, such as two hosts that one function asks. Of equals, those of which
+    it is known what is to be fixed are first, then what failed first.
 
     Args:
-        findings: all of a run, in the order of the evidence. What was only said, as by a marker, is
-            a cause where nothing was seen.
+        findings: all of a run, in the order of the evidence. What was only said, as by
+            a marker, is a cause where nothing was seen.
         stage: the step of an attempt that the run was.
-        rootdir: absolute; paths below it are told relative to it. Empty where it is not known.
+        rootdir: absolute; paths below it are told relative to it. Empty where it is not
+            known.
     """
     findings = list(findings)
     seen = [finding for finding in findings if not finding.is_hearsay]
@@ -288,7 +293,8 @@ def _cause(
                 tests[failure.nodeid] = None
             else:
                 unnamed += 1
-            # A test that failed only because its subtests did is not counted beside them.
+            # A test that failed only because its subtests did is not counted beside
+            # them.
             if failure.part == "sum" and finding.nodeid in with_subtests:
                 count = 0
         elif isinstance(failure, CollectionFailure):
@@ -638,7 +644,8 @@ def _function_of(failure: TestFailure) -> str:
     place = _own_place(failure)
     if not origin or not place or origin.path.startswith("_pytest/"):
         return ""
-    # Without a line of the user's the function is a library's, and the place the test's.
+    # Without a line of the user's the function is a library's, and the place the
+    # test's.
     return origin.function if place.line or origin.text else ""
 
 
@@ -744,7 +751,8 @@ def _own_place(failure: TestFailure) -> evidence.Location | None:
     origin = None if raised is None else raised.origin
     frame = None if raised is None else raised.frame
     if frame is not None and frame.owner in _USERS:
-        # Of a group pytest shows where it left the test; what is in it was raised further in.
+        # Of a group pytest shows where it left the test; what is in it was raised
+        # further in.
         is_of_group = origin is not None and origin.leaf
         is_shown = place.line == frame.line and place.path.endswith(f"/{frame.path}")
         if is_of_group or not (is_own or is_shown):
@@ -796,8 +804,9 @@ def _key_of_fixture(raised: evidence.RaisedException, finding: Finding) -> str:
 def _key_in_foreign_code(raised: evidence.RaisedException) -> str:
     """Return what refusals of one function have in common, whichever line of the user's meets them.
 
-    Return an empty text for what the user's own code has raised, for checks that a library makes
-    for a test, such as `numpy.testing` or `pytest.raises`, and where there are no words to compare.
+    Return an empty text for what the user's own code has raised, for checks that a
+    library makes for a test, such as `numpy.testing` or `pytest.raises`, and where
+    there are no words to compare.
     """
     function = raised.raising_function
     if raised.type in OUTCOMES:

@@ -1,7 +1,7 @@
 """Say whom a failure is charged to in a harness's score; that never decides whether a test passed.
 
-`data/charges.json` has the rows, each with the reason for its choice. It is no TOML, because every
-run that fails needs it, and such a run needs no parser of TOML else.
+`data/charges.json` has the rows, each with the reason for its choice. It is no TOML,
+because every run that fails needs it, and such a run needs no parser of TOML else.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _RELATIVE: Final = "attempted relative import with no known parent"
 def charges() -> list[dict[str, Any]]:
     """Return the rows of the table in their order.
 
-    A row has words for `kinds` (a name, or `family.*`), `reasons`, `stages`, `owners`, `raised` and
-    `callers`; what it does not name may be anything. The last one names nothing.
+    A row has words for `kinds` (a name, or `family.*`), `reasons`, `stages`, `owners`,
+    `raised` and `callers`; what it does not name may be anything. The last one names
+    nothing.
     """
     rows: list[dict[str, Any]] = json.loads(packaged("charges.json"))
     return rows
@@ -49,10 +50,12 @@ def charge_of(
         kind: of the failure.
         reason: that the kind refines.
         stage: the step of an attempt in which it failed.
-        owner: who has to mend it, or whose code raised it; `None` where that is not known.
-        raised: the name of its exception's class; of a bench's case, of the one that its system
-            raised, or else the code of its failure mode.
-        caller: whose line called the library that refused to be imported or used in a collection.
+        owner: who has to mend it, or whose code raised it; `None` where that is not
+            known.
+        raised: the name of its exception's class; of a bench's case, of the one that
+            its system raised, or else the code of its failure mode.
+        caller: whose line called the library that refused to be imported or used in a
+            collection.
     """
     is_about: dict[str, set[str | None]] = {
         "kinds": {kind, f"{kind.partition('.')[0]}.*"},
@@ -87,8 +90,10 @@ def charge_of_findings(
         findings: of the cause.
         stage: the step of an attempt in which they failed.
         owner: who has to fix it.
-        is_simulated: the environment was not at fault; its exception was raised on purpose.
-        is_of_run: another test or worker of the same run has taken or changed what was needed.
+        is_simulated: the environment was not at fault; its exception was raised on
+            purpose.
+        is_of_run: another test or worker of the same run has taken or changed what was
+            needed.
     """
     seen = set()
     for finding in findings:

@@ -1,8 +1,9 @@
 """Classify each failure by itself: its reason and kind, its failure type and its fingerprint.
 
-An exception is recognised by the dotted names of its class and base classes, which are made of
-`__module__` and `__qualname__`; a class is not always imported by that name. No library is imported
-for it: what those of well-known libraries mean is in `data/libraries.toml`.
+An exception is recognised by the dotted names of its class and base classes, which are
+made of `__module__` and `__qualname__`; a class is not always imported by that name. No
+library is imported for it: what those of well-known libraries mean is in
+`data/libraries.toml`.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ WRAPPERS: Final = frozenset(
 _ERRNO: Final = re.compile(r"\[Errno (\d{1,5})\]")
 
 NEAR_LIMIT_SHARE: Final = 0.9
-"""How much of a limit must be used for a `MemoryError` to be the limit's doing. A test that asks
-for more than any machine has gets one, too, and that is the test's own failure."""
+"""How much of a limit must be used for a `MemoryError` to be the limit's doing. A test
+that asks for more than any machine has gets one, too, and that is the test's own
+failure."""
 
 
 def judge_test_failures(
@@ -68,13 +70,14 @@ def judge_test_failures(
 ) -> tuple[FailureJudgement, ...]:
     """Return the judgement of each failed test, in their order.
 
-    Failures that are judged alike share one object, so that many failures take little memory. A
-    test that failed only because its subtests did has the fingerprint of the first of them.
+    Failures that are judged alike share one object, so that many failures take little
+    memory. A test that failed only because its subtests did has the fingerprint of the
+    first of them.
 
     Args:
         failures: all of a run.
-        reads_text: the text of a failure may tell its type, too, as in a log, where text is all
-            there is.
+        reads_text: the text of a failure may tell its type, too, as in a log, where
+            text is all there is.
     """
     if not failures:
         return ()
@@ -144,8 +147,8 @@ def judge_collection_failures(
 def judge_run_error(error: evidence.RunError) -> FailureJudgement:
     """Return the judgement of an error outside of the tests and of collection.
 
-    A conftest that could not be loaded is broken code. Of anything else the exception alone can say
-    so: what pytest refuses is no failed check, whatever words it uses.
+    A conftest that could not be loaded is broken code. Of anything else the exception
+    alone can say so: what pytest refuses is no failed check, whatever words it uses.
     """
     is_conftest = error.origin == "conftest"
     if error.exception is not None:
@@ -165,9 +168,9 @@ def judge_run_error(error: evidence.RunError) -> FailureJudgement:
 def is_timeout(failure: evidence.TestFailure) -> bool:
     """Tell whether pytest-timeout ended this test.
 
-    Its thread method ends the process, too, and leaves no message; then the test has used up its
-    limit. Its signal method calls `pytest.fail` from its own module. The wording can't be relied
-    on: it changed in pytest-timeout 2.4.
+    Its thread method ends the process, too, and leaves no message; then the test has
+    used up its limit. Its signal method calls `pytest.fail` from its own module. The
+    wording can't be relied on: it changed in pytest-timeout 2.4.
     """
     if failure.crashed:
         return is_used_up(failure.limit)
@@ -190,7 +193,8 @@ def is_voice_of_environment(raiser: str | None, names: Iterable[str]) -> bool:
     """Tell whether an exception was raised where a fault of the environment is raised.
 
     Args:
-        raiser: as of `RaisedException`; where it isn't known, the exception is believed.
+        raiser: as of `RaisedException`; where it isn't known, the exception is
+            believed.
         names: dotted names of those of its classes that speak of the environment.
     """
     if not raiser:
@@ -206,10 +210,10 @@ def failure_type_of(
 ) -> FailureType:
     """Return the failure type of an exception in a report.
 
-    The first of its classes that is listed decides. Any other exception failed a test, whatever its
-    message says: the code runs and does not pass. During collection it means that the code can't
-    even be loaded. The text is read only if the exception wraps another one, and then only for the
-    exceptions that its tracebacks name.
+    The first of its classes that is listed decides. Any other exception failed a test,
+    whatever its message says: the code runs and does not pass. During collection it
+    means that the code can't even be loaded. The text is read only if the exception
+    wraps another one, and then only for the exceptions that its tracebacks name.
 
     Args:
         raised: the exception.
@@ -286,8 +290,9 @@ def _type_with_text(
 ) -> FailureType:
     """Return the failure type, by the failure's text where that says more.
 
-    A log names an exception without its module and its bases, so the one at the text's head may be
-    known better than by `failure_type`; the words count where nothing else does.
+    A log names an exception without its module and its bases, so the one at the text's
+    head may be known better than by `failure_type`; the words count where nothing else
+    does.
     """
     raised = failure.exception
     text = failure.message if raised is None else f"{raised.type}: {raised.message}"
@@ -332,14 +337,14 @@ def classify_exception(
 ) -> tuple[FailureReason, str] | None:
     """Return the reason and kind of a well-known library's exception.
 
-    The most derived class in the tables decides. A user's own class counts as the library's
-    class that it is derived from.
+    The most derived class in the tables decides. A user's own class counts as the
+    library's class that it is derived from.
 
     Args:
-        raised: The exception. If its base classes are unknown, only its own name is looked
-            up.
-        traceback: The traceback that pytest printed, if any; it shows which library raised
-            an exception of a shared module.
+        raised: The exception. If its base classes are unknown, only its own name is
+            looked up.
+        traceback: The traceback that pytest printed, if any; it shows which library
+            raised an exception of a shared module.
 
     Returns:
         `None` for any other exception.
@@ -413,7 +418,8 @@ def kinds_by_exception() -> Mapping[str, str]:
 
 
 _MAX_COMMAND: Final = 2_000
-"""Characters of a command that are looked at; the sub-command stands near its beginning."""
+"""Characters of a command that are looked at; the sub-command stands near its
+beginning."""
 _MAX_SHELLS: Final = 3
 """How deep a shell may be started within a shell."""
 
@@ -430,9 +436,9 @@ def git_subcommand(message: str) -> str | None:
         message: of a `subprocess.CalledProcessError` or a `git.exc.CommandError`.
 
     Returns:
-        An empty text for a git without a sub-command, `None` where it was no git, or where
-        a shell's line has several commands and the message doesn't say which of them
-        failed.
+        An empty text for a git without a sub-command, `None` where it was no git, or
+        where a shell's line has several commands and the message doesn't say which of
+        them failed.
     """
     if not message.startswith("Command '"):
         _, _, rest = message.partition("cmdline: ")

@@ -1,7 +1,7 @@
 """Judge how a process ended that did not finish its session, or that no plugin has seen.
 
-What is inferred and not seen is `likely`, and what can't be told apart is named. The test
-that was in flight "was running when it died"; it never "caused" it.
+What is inferred and not seen is `likely`, and what can't be told apart is named. The
+test that was in flight "was running when it died"; it never "caused" it.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ from pytest_failure_taxonomy.taxonomy.words import (
 )
 
 TEST_LIMIT_SHARE: Final = 0.98
-"""How much of a test's time limit must be used up for the limit to be what ended the process.
-Timers fire late, never early; the rest is the resolution of the record."""
+"""How much of a test's time limit must be used up for the limit to be what ended the
+process. Timers fire late, never early; the rest is the resolution of the record."""
 
 TEST_LIMIT_EXIT_CODE: Final = 1
-"""What a process leaves with that a test's limit ends: by pytest-timeout's thread method and by
-faulthandler alike."""
+"""What a process leaves with that a test's limit ends: by pytest-timeout's thread
+method and by faulthandler alike."""
 
 PROCESS_LIMIT_SHARE: Final = 0.97
-"""The same for GNU `timeout` around the run, whose start is known to 10 ms only. That there is one
-says nothing: taken alone it made a timeout of every kill."""
+"""The same for GNU `timeout` around the run, whose start is known to 10 ms only. That
+there is one says nothing: taken alone it made a timeout of every kill."""
 
 LATE_SHARE: Final = 0.2
-"""How much of a limit is used up after the session by a process that is stuck at its end. Most end
-within a tenth of a second; the rest is room for slow machines and large reports of coverage."""
+"""How much of a limit is used up after the session by a process that is stuck at its
+end. Most end within a tenth of a second; the rest is room for slow machines and large
+reports of coverage."""
 
 LEAST_LATE_SECONDS: Final = 1.0
-"""After how long an interpreter that has not ended waits for a thread that was left. Others end
-within this time by themselves."""
+"""After how long an interpreter that has not ended waits for a thread that was left.
+Others end within this time by themselves."""
 
 KILLED_EXIT_CODE: Final = 137
 """What a shell, or a container, answers for a process that SIGKILL ended."""
@@ -70,7 +71,8 @@ _NEVER_STARTED: Final = (126, 127)
 """A shell's exit codes for a command that it may not run, or does not find."""
 
 KILLED_BY: Final = ("process.oom", "process.killed")
-"""What a SIGKILL without further evidence could be: want of memory, or a time limit from outside.
+"""What a SIGKILL without further evidence could be: want of memory, or a time limit
+from outside.
 """
 
 
@@ -118,7 +120,8 @@ def _judge_end(end: evidence.ProcessExit) -> Finding:
 def _place_of_crash(traces: evidence.Traces | None) -> str:
     """Say where a process crashed: on a line of the user's, or else in which library.
 
-    Nothing is said of the standard library and of pytest, which all crashes have in common.
+    Nothing is said of the standard library and of pytest, which all crashes have in
+    common.
     """
     if traces is None or traces.stack is None:
         return ""
@@ -328,7 +331,8 @@ ENDED_FROM_OUTSIDE: Final = frozenset(
         *("interrupt.keyboard", "stage.setup_timeout", "stage.timeout"),
     )
 )
-"""How a run ends that somebody has ended, or may have; what was stalled then explains why."""
+"""How a run ends that somebody has ended, or may have; what was stalled then explains
+why."""
 
 
 def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
@@ -478,8 +482,8 @@ def _limit_words(limit: evidence.TimeLimit) -> str:
 
 
 _CODES_OF_REFUSALS: Final = frozenset({0, 1, 3, 4})
-"""Exit codes of a pytest that can't load a plugin or read its files; versions of it differ. With 0
-a plugin has ended it."""
+"""Exit codes of a pytest that can't load a plugin or read its files; versions of it
+differ. With 0 a plugin has ended it."""
 
 
 def judge_command(
@@ -530,9 +534,9 @@ def judge_command(
 def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
     """Yield that a command failed because of what a tool says, of tests or of containers.
 
-    Of a stage that is a tool's own work, such as the setup, the stage says it; but what the
-    machine lacks counts in each. A script whose last command succeeded ran no tests where a
-    shell had not found what runs them.
+    Of a stage that is a tool's own work, such as the setup, the stage says it; but what
+    the machine lacks counts in each. A script whose last command succeeded ran no tests
+    where a shell had not found what runs them.
     """
     told = run.tool_message
     if told is None:

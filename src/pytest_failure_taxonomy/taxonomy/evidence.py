@@ -1,7 +1,7 @@
 """What was seen of a run, as frozen values. What it means is for the judge to say.
 
-Every value here is plain data of the standard library, so that it can come from the live plugin,
-from a record on disk or from a log alike.
+Every value here is plain data of the standard library, so that it can come from the
+live plugin, from a record on disk or from a log alike.
 """
 
 from __future__ import annotations
@@ -34,20 +34,23 @@ if TYPE_CHECKING:
 class OriginPlace:
     """The place in the user's own code that a failure comes from.
 
-    It holds no line number and no absolute path, so that it stays the same when other lines are
-    edited, in other folders and on other machines.
+    It holds no line number and no absolute path, so that it stays the same when other
+    lines are edited, in other folders and on other machines.
     """
 
     path: str
     """Relative to the root directory, or to where its package is imported from."""
     function: str
-    """Qualified name of the function, `<module>` outside of any; empty where none ran."""
+    """Qualified name of the function, `<module>` outside of any; empty where none
+    ran."""
     text: str = ""
     """The statement, on one line; empty where it isn't the user's or can't be had."""
     entry: str = ""
-    """`path: function` of the user's outermost function on the way, if that is another one."""
+    """`path: function` of the user's outermost function on the way, if that is another
+    one."""
     leaf: str = ""
-    """Of an exception group: the type of the exception in it that the place belongs to."""
+    """Of an exception group: the type of the exception in it that the place belongs
+    to."""
 
 
 Phase = Literal["setup", "call", "teardown"]
@@ -55,9 +58,11 @@ Completeness = Literal["full", "reconstructed", "running"]
 TestOutcome = Literal[
     "passed", "failed", "error", "skipped", "xfailed", "xpassed", "flaky", "in_flight"
 ]
-"""How a test ended: `error` in its setup or teardown, `flaky` if it passed after it had failed."""
+"""How a test ended: `error` in its setup or teardown, `flaky` if it passed after it had
+failed."""
 Part = Literal["test", "subtest", "sum"]
-"""What failed: the test itself, one of its subtests, or the test only because its subtests did."""
+"""What failed: the test itself, one of its subtests, or the test only because its
+subtests did."""
 MAX_LISTED: Final = 1_000
 """Failures that are kept whole, and that a report lists."""
 
@@ -68,8 +73,8 @@ ErrorOrigin = Literal["internal", "usage", "conftest", "plugin"]
 class RaisingFrame:
     """The frame that raised an exception, and whose code that is.
 
-    Frames of the standard library are passed over to who called them, and so are those of pytest
-    and pluggy above a plugin's.
+    Frames of the standard library are passed over to who called them, and so are those
+    of pytest and pluggy above a plugin's.
     """
 
     owner: CodeOwner
@@ -103,8 +108,8 @@ class Fact:
     """One thing that an exception holds besides its message."""
 
     name: str
-    """`errno`, `filename`, `host`, `port`, `status`, `url`, `name` (of a module), `distribution`
-    (that has it), and others that the table of causes asks for."""
+    """`errno`, `filename`, `host`, `port`, `status`, `url`, `name` (of a module),
+    `distribution` (that has it), and others that the table of causes asks for."""
     text: str
 
 
@@ -113,7 +118,8 @@ class LinkedException:
     """An exception that another one was raised from, or while it was handled."""
 
     bases: tuple[str, ...]
-    """Dotted names of its classes, itself first, in method resolution order, without `object`."""
+    """Dotted names of its classes, itself first, in method resolution order, without
+    `object`."""
     message: str
     is_cause: bool
     """Whether the other one was raised `from` it."""
@@ -133,28 +139,34 @@ class RaisedException:
     message: str
     """`str()` of it, or a placeholder where that failed; capped."""
     bases: tuple[str, ...] = ()
-    """Dotted names of its classes, itself first, in method resolution order, without `object`."""
+    """Dotted names of its classes, itself first, in method resolution order, without
+    `object`."""
     raised_in: str = ""
-    """Dotted name of the module that called `pytest.fail`; empty for other exceptions."""
+    """Dotted name of the module that called `pytest.fail`; empty for other
+    exceptions."""
     origin: OriginPlace | None = None
     """The place in the user's own code that it comes from."""
     frame: RaisingFrame | None = None
     """The frame that raised it."""
     memory: MemoryPressure | None = None
-    """Of a `MemoryError`: the limit of which most was used when it was seen, if there is one."""
+    """Of a `MemoryError`: the limit of which most was used when it was seen, if there
+    is one."""
     facts: tuple[Fact, ...] = ()
     """What its fields and the standard library's own frames say, each name once."""
     chain: tuple[LinkedException, ...] = ()
-    """What it was raised from, or while it was handled, from the nearest to the root."""
+    """What it was raised from, or while it was handled, from the nearest to the
+    root."""
     fixture: str | None = None
     """The name of the fixture whose setup or teardown raised it."""
     fixture_place: Location | None = None
     """Where that is defined; `None` where it is not the user's, and in a log."""
     raiser: str | None = None
-    """Dotted name of the module whose `raise` statement raised it. Empty for compiled code and for
-    the standard library, `unittest.mock` apart; `None` where it isn't known, as in a log."""
+    """Dotted name of the module whose `raise` statement raised it. Empty for compiled
+    code and for the standard library, `unittest.mock` apart; `None` where it isn't
+    known, as in a log."""
     raising_function: str = ""
-    """Dotted name of the innermost function, if it is Python's, pytest's or a library's."""
+    """Dotted name of the innermost function, if it is Python's, pytest's or a
+    library's."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -182,7 +194,8 @@ class TimeLimit:
     """A time limit that was running when the process ended."""
 
     owner: str
-    """Who would enforce it: `pytest-timeout (thread)`, `faulthandler_timeout`, `timeout`."""
+    """Who would enforce it: `pytest-timeout (thread)`, `faulthandler_timeout`,
+    `timeout`."""
     budget_seconds: float
     elapsed_seconds: float | None
     """`None` where the time of the end can't be known."""
@@ -205,7 +218,8 @@ class Attribution:
     kind: KindName
     """What refines the reason."""
     source: str
-    """Who says it: `test`, `hook`, `rule` (the user's) or `library` (the packaged table)."""
+    """Who says it: `test`, `hook`, `rule` (the user's) or `library` (the packaged
+    table)."""
     rule: str | None = None
     """The rule's name."""
     detail: str | None = None
@@ -247,7 +261,8 @@ class TestFailure:
     exception: RaisedException | None = None
     part: Part = "test"
     crashed: bool = False
-    """The process that ran this test died: an xdist worker, unless it was forked for the test."""
+    """The process that ran this test died: an xdist worker, unless it was forked for
+    the test."""
     forked: bool = False
     """It was a process that pytest-forked had made for this test alone."""
     limit: TimeLimit | None = None
@@ -283,11 +298,12 @@ def in_order_of_selection(
 ) -> tuple[TestFailure, ...]:
     """Return failures in the order in which their tests were selected.
 
-    In one process that is the order of occurrence. With several workers that order differs from
-    run to run, and a report must not depend on it.
+    In one process that is the order of occurrence. With several workers that order
+    differs from run to run, and a report must not depend on it.
 
     Args:
-        failures: in order of occurrence. Of those that are listed, all come before the others.
+        failures: in order of occurrence. Of those that are listed, all come before the
+            others.
         selected: the node ids of all tests that were to run, in their order.
     """
     if all(failure.worker is None for failure in failures):
@@ -322,7 +338,8 @@ class Interruption:
     """Something that ended the session early and is no error."""
 
     exception: Literal["KeyboardInterrupt", "Exit", "Interrupted"]
-    """`Interrupted` is pytest's and xdist's own way to stop, a subclass of KeyboardInterrupt."""
+    """`Interrupted` is pytest's and xdist's own way to stop, a subclass of
+    KeyboardInterrupt."""
     message: str
     location: Location | None = None
 
@@ -343,11 +360,12 @@ Failure = FailureAtNode | RunError
 
 
 StallState = Literal["blocked", "frozen", "polling", "busy"]
-"""Nothing moves; Python runs nothing, or the process is stopped; it looks around now and then, and
-does nothing else; it works."""
+"""Nothing moves; Python runs nothing, or the process is stopped; it looks around now
+and then, and does nothing else; it works."""
 Activity = Literal["collection", "session", "shutdown", "controller"]
-"""What a pytest can be doing that is no test: `session` is the session's end, `shutdown` that of
-the interpreter after it, `controller` is xdist's while its workers wait."""
+"""What a pytest can be doing that is no test: `session` is the session's end,
+`shutdown` that of the interpreter after it, `controller` is xdist's while its workers
+wait."""
 
 
 @value
@@ -382,7 +400,8 @@ class RunningActivity:
 
     what: Activity
     name: str | None = None
-    """The node id of what was collected, or the hook that was called, with its plugins."""
+    """The node id of what was collected, or the hook that was called, with its
+    plugins."""
     is_hook: bool = False
     """Whether the name is that of a hook."""
 
@@ -398,7 +417,8 @@ class SeenStall:
     """Of the test."""
     phase: Phase | None = None
     name: str | None = None
-    """What is being imported or called, such as the node id of a file or the name of a hook."""
+    """What is being imported or called, such as the node id of a file or the name of a
+    hook."""
     began_ns: int = 0
     """When the last progress was seen, on the monotonic clock."""
     seen_ns: int = 0
@@ -544,14 +564,15 @@ class WorkerEnd:
     """By name, such as `SIGSEGV`."""
     crashed_on: str | None = None
     ending: Literal["finished", "died", "interrupted", "exited"] = "finished"
-    """Whether its session came to an end, it went down in the middle, it got a Ctrl+C, or
-    `pytest.exit` was called in it."""
+    """Whether its session came to an end, it went down in the middle, it got a Ctrl+C,
+    or `pytest.exit` was called in it."""
     error: str | None = None
     """xdist's own words."""
     limit: TimeLimit | None = None
     """The time limit of its test that was running when it died."""
     out_of_memory: bool = False
-    """The cgroup's count of processes that the OOM killer ended rose until its death."""
+    """The cgroup's count of processes that the OOM killer ended rose until its
+    death."""
     stall: Stall | None = None
     """What its test was stalled at, where that is why it was ended."""
     peak_rss_bytes: Count | None = None
@@ -621,17 +642,20 @@ class ProcessExit:
     code: int | None
     """The exit status, as a shell would show it; `None` where it can't be known."""
     source: str
-    """How it is known: `pytest` (returned by it), `exception` (by what left it), `none`, or the
-    process that observed the end: `watcher`, `supervisor`, `finalize`."""
+    """How it is known: `pytest` (returned by it), `exception` (by what left it),
+    `none`, or the process that observed the end: `watcher`, `supervisor`,
+    `finalize`."""
     signal: str | None = None
     observed: bool = False
     """A second process saw it."""
     session_code: int | None = None
     """What the session itself said before, where it had ended when the process did."""
     late_seconds: float | None = None
-    """How long the process went on after its session; `None` where that is not known."""
+    """How long the process went on after its session; `None` where that is not
+    known."""
     waited_for: str | None = None
-    """The thread that was to end before it, and what that was at when the session ended."""
+    """The thread that was to end before it, and what that was at when the session
+    ended."""
     enforced_limit_seconds: float | None = None
     """The limit of our own supervisor, if that ended the process."""
     out_of_memory: bool = False
@@ -714,7 +738,8 @@ class Output:
     """The lines of a log that may say why its program failed, by what they are about."""
 
     by_subject: Mapping[str, tuple[OutputLine, ...]]
-    """By kind, such as `test.timeout`, or by the first word of kinds, such as `test`."""
+    """By kind, such as `test.timeout`, or by the first word of kinds, such as
+    `test`."""
     others: tuple[OutputLine, ...] = ()
     """Those for all other kinds: lines that look like an error's, else the last one."""
     error: OutputLine | None = None
@@ -766,14 +791,16 @@ class RunEvidence:
     collection_failures: tuple[CollectionFailure, ...] = ()
     errors: tuple[RunError, ...] = ()
     early_refusal: RunError | None = None
-    """An error that must have stopped pytest before it loaded a plugin, such as a wrong `-p`."""
+    """An error that must have stopped pytest before it loaded a plugin, such as a wrong
+    `-p`."""
     interruptions: tuple[Interruption, ...] = ()
     mismatch: CollectionMismatch | None = None
     """Set where xdist's workers collected different tests, so that none was run."""
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""
     forked: tuple[str, ...] = ()
-    """Tests whose forked child came back into pytest, so that what followed ran twice."""
+    """Tests whose forked child came back into pytest, so that what followed ran
+    twice."""
     stalls: tuple[SeenStall, ...] = ()
     """What was stalled at the end and is no test, in order of occurrence."""
     ended_tests: tuple[SeenStall, ...] = ()
@@ -785,7 +812,8 @@ class RunEvidence:
     not_run: tuple[str, ...] = ()
     """Node ids of selected tests that never started, in their order."""
     order: Order | None = None
-    """In which order tests started; `None` where that is not known, or nothing has failed."""
+    """In which order tests started; `None` where that is not known, or nothing has
+    failed."""
     workers: tuple[WorkerEnd, ...] = ()
     """Sorted by id."""
     unrecorded: Unrecorded = Unrecorded()
@@ -799,7 +827,8 @@ class RunEvidence:
     tool_message: ToolMessage | None = None
     """What a tool has said at the end of the output of a command that is no pytest."""
     tests: tuple[TestRun, ...] | None = None
-    """Every test that ran or was skipped, in order of its start; `None` where nobody asked."""
+    """Every test that ran or was skipped, in order of its start; `None` where nobody
+    asked."""
     settled: tuple[Finding, ...] = ()
     """Findings of a report that is judged again, now with the end of its process."""
     settled_causes: tuple[Cause, ...] = ()
@@ -840,7 +869,8 @@ class Attempt:
 
 
 _HARMLESS: Final = re.compile(r"(?:-[bBdEIOqRsSuv]+ |-[XW] ?[\w=:]+ )*")
-"""Options of Python that run no code. A category of `-W` with a dot imports its module."""
+"""Options of Python that run no code. A category of `-W` with a dot imports its
+module."""
 
 
 def python_options(line: str) -> str:
@@ -854,18 +884,20 @@ class Surroundings:
     """What a run had besides its arguments that a command which repeats it has not."""
 
     variables: tuple[str, ...] = ()
-    """Names of the environment variables that are set from which pytest takes options."""
+    """Names of the environment variables that are set from which pytest takes
+    options."""
     cache: bool = True
     """Whether pytest's cache knows what has failed."""
     folder: str | None = None
     """Where pytest was started; `None` if that was its root directory."""
     root: str | None = None
-    """The root directory's path from the top of its Git repository, `.` there; `None` outside."""
+    """The root directory's path from the top of its Git repository, `.` there; `None`
+    outside."""
     python: str = ""
     """Options of Python itself, such as `-X dev`."""
     path: str | None = None
-    """The folder that `python -m pytest` or a script has put in front of `sys.path`, from the root
-    directory; `None` for the command `pytest`."""
+    """The folder that `python -m pytest` or a script has put in front of `sys.path`,
+    from the root directory; `None` for the command `pytest`."""
 
 
 @value
@@ -938,7 +970,8 @@ class Faces:
     junit: str | None = None
     """Where JUnit XML goes."""
     junit_family: str = "xunit2"
-    """Which dialect of it, by pytest's name; `xunit1` has files, lines and properties of tests."""
+    """Which dialect of it, by pytest's name; `xunit1` has files, lines and properties
+    of tests."""
     html: str | None = None
     """Where the HTML page goes."""
     github: bool = False
@@ -968,7 +1001,7 @@ class RunContext:
     """`None` outside of one, and where nobody has looked."""
     attempt: Attempt | None = None
     history: str | None = None
-    """Where the run is to be recorded: a URL without password, empty for the default; `None` for
-    nowhere."""
+    """Where the run is to be recorded: a URL without password, empty for the default;
+    `None` for nowhere."""
     faces: Faces = Faces()
     surroundings: Surroundings = Surroundings()

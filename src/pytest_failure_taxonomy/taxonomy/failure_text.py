@@ -1,8 +1,8 @@
 """Tell the sort of a failure from a text, where a text is all that is known.
 
-The exceptions that tracebacks in it name stand at the head of a line. The lines are read
-once. After a head, the lines up to the next traceback, stack or section belong to its
-message, and no head is looked for in them.
+The exceptions that tracebacks in it name stand at the head of a line. The lines are
+read once. After a head, the lines up to the next traceback, stack or section belong to
+its message, and no head is looked for in them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import FailureType, is_circular_fix
 
 MAX_WIDER_TEXT: Final = 200_000
-"""Characters at the start and at the end of a text that are searched for our own patterns."""
+"""Characters at the start and at the end of a text that are searched for our own
+patterns."""
 
 _LETTERS: Final = re.sub(rb"[^a-z]", b" ", bytes(range(256)).lower())
 """A translation of bytes that leaves the words of a text, in lower case, and blanks."""
@@ -46,16 +47,16 @@ def classify_failure(
 ) -> FailureType:
     """Return the failure type of what a failed command printed.
 
-    The exception that a traceback names decides first; of a chain it is the last one. Then
-    come the diagnostics of compilers and test runners, the published phrases in their
-    order, our own phrases, and last the earlier attempts.
+    The exception that a traceback names decides first; of a chain it is the last one.
+    Then come the diagnostics of compilers and test runners, the published phrases in
+    their order, our own phrases, and last the earlier attempts.
 
     Args:
         error: What was printed: a message, a traceback, a compiler's or a test runner's
             output.
         subtask_id: The subtask that failed.
-        history: Earlier attempts, the oldest first: either approaches as strings, all of
-            this subtask, or objects with `subtask_id` and `approach`; those of other
+        history: Earlier attempts, the oldest first: either approaches as strings, all
+            of this subtask, or objects with `subtask_id` and `approach`; those of other
             subtasks are ignored.
         approach: What this attempt tried; without it no repetition can be found.
 
@@ -83,8 +84,8 @@ def classify_failure(
 def failure_type_at_head(text: str) -> FailureType | None:
     """Return the failure type of the exceptions that a text's tracebacks name.
 
-    It is `None` if none of them is listed. Phrases are not searched for: the words of a message are
-    pytest's, or anybody's.
+    It is `None` if none of them is listed. Phrases are not searched for: the words of a
+    message are pytest's, or anybody's.
     """
     return _type_of_heads(deciding_heads(text))
 
@@ -92,7 +93,8 @@ def failure_type_at_head(text: str) -> FailureType | None:
 def _type_of_heads(heads: tuple[Head, ...]) -> FailureType | None:
     """Return the failure type of exceptions that stand side by side, by their last names.
 
-    A broken build comes before a failed check; `None` means that no exception is listed.
+    A broken build comes before a failed check; `None` means that no exception is
+    listed.
     """
     types = {_types_of_names().get(head) for head in heads}
     for failure_type in (FailureType.BROKEN_BUILD, FailureType.VERIFICATION_FAILED):
@@ -279,8 +281,8 @@ def deciding_heads(text: str) -> tuple[Head, ...]:
     """Return the exceptions that a text ends with.
 
     pytest's short summary names one for each failed test, and all of them are returned.
-    Without a summary there is at most one: the last that pytest marked with `E`, else the
-    last of all tracebacks.
+    Without a summary there is at most one: the last that pytest marked with `E`, else
+    the last of all tracebacks.
     """
     signs = packaged_table("phrases")["heads"]
     endings = tuple(signs["type_endings"])
@@ -300,8 +302,8 @@ class _Reader:
 
     Args:
         type_endings: how the names of exceptions end.
-        boundaries: how lines begin, after blanks, that start a traceback or a section or belong to
-            a stack.
+        boundaries: how lines begin, after blanks, that start a traceback or a section
+            or belong to a stack.
     """
 
     def __init__(
@@ -310,10 +312,12 @@ class _Reader:
         self._type_endings, self._boundaries = type_endings, boundaries
         self.summary: list[Head] = []
         self.marked: Head | None = None
-        """On a line that pytest marks with `E`, or after a location: `test_a.py:3: ValueError`."""
+        """On a line that pytest marks with `E`, or after a location: `test_a.py:3:
+        ValueError`."""
         self.plain: Head | None = None
         self.indented: Head | None = None
-        """As test runners of other languages print it; source code may look like this, too."""
+        """As test runners of other languages print it; source code may look like this,
+        too."""
         self._in_marked = False
         self._in_message = False
 
@@ -327,7 +331,8 @@ class _Reader:
         if is_summary:
             self._read_summary(line[:_MAX_LINE].rstrip())
             return
-        # Most lines are indented. Within a message they must be read, as they may end it.
+        # Most lines are indented. Within a message they must be read, as they may end
+        # it.
         is_read = first != " " or self._in_message
         if first and (is_read or any(hint in line for hint in _HINTS)):
             self._read_other(line[:_MAX_LINE])
@@ -371,7 +376,8 @@ class _Reader:
         match = _SUMMARY.match(line)
         if match is not None:
             head = match[1] or match[2]
-            # pytest itself failed the collection: an unknown mark, a wrong `parametrize`.
+            # pytest itself failed the collection: an unknown mark, a wrong
+            # `parametrize`.
             is_refusal = is_error and head == "Failed" and ".py - " in line
         else:
             head = ""

@@ -22,7 +22,8 @@ from pytest_failure_taxonomy.taxonomy.words import (
 )
 
 VALUE: Final = "<*>"
-"""Stands for whatever was taken out; several in a row are one, so that no length counts."""
+"""Stands for whatever was taken out; several in a row are one, so that no length
+counts."""
 
 MAX_READ: Final = 8_000
 """Characters of a message that are looked at."""
@@ -40,7 +41,8 @@ _Step = tuple[
     str | _Replacement,
     frozenset[str],
 ]
-"""What is replaced, its pattern, the replacement, and characters of which it has one."""
+"""What is replaced, its pattern, the replacement, and characters of which it has
+one."""
 
 
 def _file_name(match: re.Match[str]) -> str:
@@ -129,7 +131,8 @@ def _unless_name(match: re.Match[str]) -> str:
 
 
 VERSION: Final = "1"
-"""Counts up when the rule changes, so that no old fingerprint equals a new one by accident."""
+"""Counts up when the rule changes, so that no old fingerprint equals a new one by
+accident."""
 
 MAX_TITLE: Final = 160
 """Characters of a group's title."""
@@ -148,7 +151,8 @@ _NAMING: Final = _IMPORT_ERRORS | {
 _WORDLESS: Final = frozenset(
     {"RecursionError", "SyntaxError", "IndentationError", "TabError"}
 )
-"""Their messages differ between versions of Python and add nothing to type and place."""
+"""Their messages differ between versions of Python and add nothing to type and
+place."""
 _CHECKS: Final = frozenset({"AssertionError", "Failed"})
 """Raised by a check; the same check in one helper fails for any number of causes."""
 _DOCTESTS: Final = frozenset(

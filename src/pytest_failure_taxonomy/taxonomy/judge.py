@@ -1,7 +1,8 @@
 """The judge: from the evidence of a run to the reasons that hold and the one that is primary.
 
-There is no second place that decides. Each `_from_…` below looks at one sort of evidence and
-yields what it found; that is grouped by reason and kind and sorted by precedence.
+There is no second place that decides. Each `_from_…` below looks at one sort of
+evidence and yields what it found; that is grouped by reason and kind and sorted by
+precedence.
 """
 
 from __future__ import annotations
@@ -60,13 +61,15 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _SESSION_LIMIT: Final = "session-timeout:"
-"""How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
+"""How the message of pytest-timeout's --session-timeout begins; it leaves nothing else
+behind."""
 
 _BUDGET: Final = re.compile(r"Timeout \(?>(\d+(?:\.\d+)?)s")
 """How pytest-timeout says what a test was allowed."""
 
 _OF_XDIST: Final = re.compile(r"<WorkerController|\((?:xdist|execnet)/[^()]*\)$")
-"""What xdist's own errors name: a worker, or a place in itself or in what it talks through."""
+"""What xdist's own errors name: a worker, or a place in itself or in what it talks
+through."""
 
 _PYTESTS_STAGES: Final = (Stage.AGENT_RUN, Stage.FINAL_TEST)
 """Whose table of exit codes is pytest's."""
@@ -75,20 +78,22 @@ _STAGE_KINDS: Final = frozenset(
     kind_of_stage(reason)
     for reason in (*STAGE_FAILURE_REASONS.values(), FailureReason.BASELINE_NOT_FAILING)
 )
-"""What a stage makes of an exit code. A time limit overrides it, as exit codes 124 and 137 do."""
+"""What a stage makes of an exit code. A time limit overrides it, as exit codes 124 and
+137 do."""
 
 _ENVIRONMENT_REASONS: Final = frozenset(chain.from_iterable(KIND_FAMILIES.values()))
-"""Reasons that say more than a stage's name can; where one holds, the stage adds none."""
+"""Reasons that say more than a stage's name can; where one holds, the stage adds
+none."""
 
 
 def judge(run: RunEvidence) -> Judgement:
     """Say why a run failed, and what each of its failures is.
 
     Success is a verdict of `None`. A baseline run is turned round: it is its task's
-    precondition that its tests fail, so a valid one has no verdict. But they have to fail by
-    themselves: where the environment failed them, that is the verdict: Docker that does not
-    start is SANDBOX_ERROR in any stage. A green run has none either, whatever the recorder
-    has made of its tests.
+    precondition that its tests fail, so a valid one has no verdict. But they have to
+    fail by themselves: where the environment failed them, that is the verdict: Docker
+    that does not start is SANDBOX_ERROR in any stage. A green run has none either,
+    whatever the recorder has made of its tests.
     """
     judged = _judge_each(run)
     found = _findings(run, judged)
@@ -191,8 +196,8 @@ def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
                 count += one.count
             else:
                 nodeids[one.nodeid] = None
-        # A test fails once, however many of its subtests do. But two workers can die on one
-        # test.
+        # A test fails once, however many of its subtests do. But two workers can die on
+        # one test.
         count += len(nodeids)
         if kind == "worker.crashed":
             count = len(findings)
@@ -218,8 +223,8 @@ def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
 def _leading(held: Sequence[HeldReason], run: RunEvidence) -> HeldReason | None:
     """Return the reason of the run: the first one, with one exception.
 
-    A service or a tool that failed only the smaller part of the failed tests is not what the run
-    failed of: then the other tests lead.
+    A service or a tool that failed only the smaller part of the failed tests is not
+    what the run failed of: then the other tests lead.
     """
     tests_lead = next(
         (each for each in held if each.reason is FailureReason.TESTS_FAILED), None
@@ -249,8 +254,8 @@ def _lines_about(
 ) -> tuple[OutputLine, ...]:
     """Return the lines of a log that speak for reasons, by number.
 
-    Those of the first reason are the last to be omitted. The last line says where a log ends
-    that ends before its program did.
+    Those of the first reason are the last to be omitted. The last line says where a log
+    ends that ends before its program did.
     """
     chosen: dict[int, OutputLine] = {}
     for reason in held:
@@ -341,7 +346,8 @@ def _whether_retry_helps(causes: Sequence[Cause], run: RunEvidence) -> bool | No
 def _is_green(run: RunEvidence) -> bool:
     """Tell whether pytest came to its end with exit code 0, and left nothing undone or broken.
 
-    Then no test has failed for good: pytest itself, or a plugin of the user's, has said so.
+    Then no test has failed for good: pytest itself, or a plugin of the user's, has said
+    so.
     """
     end = run.exit
     is_undone = (
@@ -460,9 +466,10 @@ def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Find
             fingerprint=one.fingerprint,
         )
     for error, one_error in zip(run.errors, judged.errors, strict=True):
-        # xdist's controller asserts that a worker that is done has run all of its tests, looks for
-        # one that has never come to its tests, and writes to workers that are gone. All of that
-        # follows where something else had ended a worker's session.
+        # xdist's controller asserts that a worker that is done has run all of its
+        # tests, looks for one that has never come to its tests, and writes to workers
+        # that are gone. All of that follows where something else had ended a worker's
+        # session.
         if _OF_XDIST.search(error.message) and (
             "interrupt.exit" in map(_interruption_kind, run.interruptions)
             or any(not _OF_XDIST.search(other.message) for other in run.errors)
@@ -568,7 +575,8 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
         *_from_session(run, judged, told),
     ]
     end = run.exit
-    # With our own limit it is late even where a handler of SIGTERM has left with the same status.
+    # With our own limit it is late even where a handler of SIGTERM has left with the
+    # same status.
     is_late = run.finished and end.enforced_limit_seconds is not None
     is_late = is_late or end.session_code not in (None, end.code)
     if is_ended and stalled and (is_late or not run.finished):
@@ -607,7 +615,8 @@ def _add_late_death(found: list[Finding], run: RunEvidence) -> list[Finding]:
     late = _of_stage(deaths.judge_late_death(run.exit, run.counts), run)
     if late.reason in (FailureReason.TIMEOUT, FailureReason.SETUP_TIMEOUT):
         found = [each for each in found if each.kind not in _STAGE_KINDS]  # overridden
-    # A session that had failed for reasons of its own left with another code: they hold.
+    # A session that had failed for reasons of its own left with another code: they
+    # hold.
     if found and run.exit.session_code and late.kind == "exit_status.changed":
         return found
     return [*found, late]
@@ -737,8 +746,8 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
 def _of_stage(death: Finding, run: RunEvidence) -> Finding:
     """Return the end of a process at its time limit as what the stage makes of it.
 
-    A limit counts as exit code 124 does. In the stages whose table is pytest's, the end of a pytest
-    says more of itself: what was in flight.
+    A limit counts as exit code 124 does. In the stages whose table is pytest's, the end
+    of a pytest says more of itself: what was in flight.
     """
     is_plain = run.stage in _PYTESTS_STAGES
     if death.kind != "process.timeout" or (

@@ -2,7 +2,8 @@
 
 With the tables from stages, exit codes and markers to reasons.
 
-What is recommended is advice only: nothing here runs git, reruns a test or notifies anybody.
+What is recommended is advice only: nothing here runs git, reruns a test or notifies
+anybody.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 class Stage(StrEnum):
     """Name the step of an attempt that a command belongs to.
 
-    The value is what users write on the command line and find in the report. A plain test run
-    is the `final_test` of its attempt.
+    The value is what users write on the command line and find in the report. A plain
+    test run is the `final_test` of its attempt.
     """
 
     GIT_CLONE = "git_clone"
@@ -50,8 +51,9 @@ class Stage(StrEnum):
 class FailureReason(StrEnum):
     """Say why an attempt failed; success is `None`, never a member.
 
-    Members stand in order of precedence: where several reasons hold, the earliest is the primary
-    one, because a failure of an earlier stage explains those of the later ones.
+    Members stand in order of precedence: where several reasons hold, the earliest is
+    the primary one, because a failure of an earlier stage explains those of the later
+    ones.
     """
 
     GIT_CLONE_FAILED = "GIT_CLONE_FAILED"
@@ -79,8 +81,8 @@ class FailureReason(StrEnum):
     def from_pytest_exit_code(cls, exit_code: int) -> FailureReason | None:
         """Return the reason that pytest's exit code alone stands for.
 
-        The code is taken as the table has it: a negative return code of `subprocess` goes through
-        `exit_code_from_returncode` first.
+        The code is taken as the table has it: a negative return code of `subprocess`
+        goes through `exit_code_from_returncode` first.
 
         Args:
             exit_code: the status a shell would show, 0 to 255.
@@ -99,13 +101,14 @@ class FailureReason(StrEnum):
     ) -> FailureReason | None:
         """Return the reason for the end of one stage of an attempt.
 
-        An exception decides first, then the exit codes of a time limit (124 and 137), then the
-        stage's own table.
+        An exception decides first, then the exit codes of a time limit (124 and 137),
+        then the stage's own table.
 
         Args:
             stage: a `Stage` or its name.
             exit_code: the exit code of the stage's command.
-            exception: what ended the stage in the harness itself, as an instance or a type.
+            exception: what ended the stage in the harness itself, as an instance or a
+                type.
 
         Returns:
             `None` for success; also for a baseline whose tests fail, as they should.
@@ -147,8 +150,8 @@ PYTEST_EXIT_CODES: Final[Mapping[int, tuple[str | None, FailureReason | None]]] 
         }
     )
 )
-"""What pytest's exit code alone says: the name in `pytest.ExitCode`, where 6 exists from pytest 9.1
-on, and the reason. 124 is GNU `timeout`'s own, 137 is 128 + SIGKILL."""
+"""What pytest's exit code alone says: the name in `pytest.ExitCode`, where 6 exists
+from pytest 9.1 on, and the reason. 124 is GNU `timeout`'s own, 137 is 128 + SIGKILL."""
 
 TIMEOUT_EXIT_CODE: Final = 124
 """GNU `timeout`'s own, when the time was up."""
@@ -200,15 +203,17 @@ def signal_of_exit_code(code: int) -> str | None:
 
 
 MARKER_START: Final = "[GZA_FAILURE:"
-"""How the line begins by which an agent says in its output that it has given up, and why.
+"""How the line begins by which an agent says in its output that it has given up, and
+why.
 
-A marker is a line of its own: `[GZA_FAILURE:REASON]`. It is one more reason beside what was
-observed, and never takes the place of an exit code, a time limit or a crash.
+A marker is a line of its own: `[GZA_FAILURE:REASON]`. It is one more reason beside what
+was observed, and never takes the place of an exit code, a time limit or a crash.
 """
 MARKER_BLANKS: Final = " \t\r"
 """What may stand on a marker's line beside it."""
 MARKER_COLOUR: Final = r"\x1b\[[0-9;:]*+m"
-"""How a terminal is told a colour, as a pattern: no more than a blank beside a marker."""
+"""How a terminal is told a colour, as a pattern: no more than a blank beside a
+marker."""
 
 UNKNOWN_MARKER: Final = "UNKNOWN"
 
@@ -219,7 +224,8 @@ MARKER_REASONS: Final[Mapping[str, FailureReason]] = MappingProxyType(
         UNKNOWN_MARKER: FailureReason.UNKNOWN,
     }
 )
-"""The markers that every configuration knows. One that a user adds stands for `UNKNOWN`."""
+"""The markers that every configuration knows. One that a user adds stands for
+`UNKNOWN`."""
 
 
 def marker_on_line(line: str) -> str | None:
@@ -258,8 +264,8 @@ KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType
         "git": (FailureReason.GIT_CLONE_FAILED, FailureReason.GIT_CHECKOUT_FAILED),
     }
 )
-"""The services and tools that a run needs, by the first word of the kinds that stand for their
-failures, and the reasons that such kinds may refine."""
+"""The services and tools that a run needs, by the first word of the kinds that stand
+for their failures, and the reasons that such kinds may refine."""
 
 
 class Kind(NamedTuple):
@@ -270,8 +276,8 @@ class Kind(NamedTuple):
     reason: FailureReason | None
     """The reason it refines; `None` where the exit table or the stage decides."""
     retryable: bool | None
-    """Whether running the same thing again could end differently; `None` if nothing speaks
-    either way."""
+    """Whether running the same thing again could end differently; `None` if nothing
+    speaks either way."""
     one: str
     """What happened, in words, when it happened to one test."""
     many: str
@@ -286,8 +292,9 @@ class Kind(NamedTuple):
 def known_kinds() -> Mapping[str, Kind]:
     """Return every kind that this version gives, by name, in the order of the published table.
 
-    Rules and plugins may name others. The table is `data/kinds.json`: to each name the reason,
-    whether a retry may help, and the words for one and, where a run can have several, for those.
+    Rules and plugins may name others. The table is `data/kinds.json`: to each name the
+    reason, whether a retry may help, and the words for one and, where a run can have
+    several, for those.
     """
     kinds = {}
     for name, (reason, retryable, one, *many) in json.loads(
@@ -381,12 +388,13 @@ class Advice:
 def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
     """Tell whether an approach was tried before: two of the last three earlier ones are similar.
 
-    Two approaches are similar if more than 30 % of all their words are in both. Words are runs of
-    letters, digits and underscores, without the stop words.
+    Two approaches are similar if more than 30 % of all their words are in both. Words
+    are runs of letters, digits and underscores, without the stop words.
 
     Args:
         approach: The approach of this attempt, in words.
-        earlier_approaches: Those of earlier attempts at the same subtask, the oldest first.
+        earlier_approaches: Those of earlier attempts at the same subtask, the oldest
+            first.
 
     Raises:
         TypeError: `approach` is not a string, or `earlier_approaches` is one.
@@ -417,7 +425,8 @@ def recommend_recovery(
 
     Args:
         failure_type: The type of the failure, or its name.
-        attempt_count: Attempts made so far at this subtask, including this one; 1 or more.
+        attempt_count: Attempts made so far at this subtask, including this one; 1 or
+            more.
         last_good_commit: The commit to roll back to, if one is known.
 
     Raises:
@@ -455,12 +464,13 @@ def recovery_of_failure(
 ) -> RecoveryAction:
     """Recommend the next step after a failure in a report, in agreement with its `retryable`.
 
-    A retry is never recommended if it can't help, and comes first if it can. If that isn't known,
-    the type alone decides.
+    A retry is never recommended if it can't help, and comes first if it can. If that
+    isn't known, the type alone decides.
 
     Args:
         failure_type: The type of the failure.
-        retryable: Whether running the same again could end differently; `None` if unknown.
+        retryable: Whether running the same again could end differently; `None` if
+            unknown.
         last_good_commit: The commit to roll back to, if one is known.
     """
     action = recommend_recovery(
@@ -495,8 +505,8 @@ def explain_recovery(
 ) -> Advice:
     """Recommend the next step, and explain it for people and for agents.
 
-    Takes and raises the same as `recommend_recovery`. The action goes by the type and the
-    attempts alone, the words go by the traits as well.
+    Takes and raises the same as `recommend_recovery`. The action goes by the type and
+    the attempts alone, the words go by the traits as well.
     """
     action = recommend_recovery(
         failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
@@ -563,7 +573,8 @@ ProofType = Literal[
 """What an experiment can say of a cause; `data/proofs.toml` has the words for each."""
 
 MAX_EVIDENCE: Final = 10
-"""How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
+"""How many pieces of evidence a verdict quotes; all of them stand in the rest of the
+report."""
 MAX_LINES: Final = 20
 """How many lines of a log are quoted."""
 
@@ -582,7 +593,8 @@ class FailureJudgement:
     timed_out: bool = False
     """A time limit of the test's own ended it, whatever its kind is."""
     fingerprint: str = ""
-    """Equal for failures that are one and the same; empty for an error outside of the tests."""
+    """Equal for failures that are one and the same; empty for an error outside of the
+    tests."""
 
 
 @value
@@ -703,21 +715,25 @@ class Finding:
     ambiguous: tuple[str, ...] = ()
     """Kinds that it could be, where the evidence can't tell."""
     headline: str | None = None
-    """What the verdict says in place of the kind's own words, where it is found on one test."""
+    """What the verdict says in place of the kind's own words, where it is found on one
+    test."""
     retryable: bool | None = None
     """What a rule says of it; `None` where the kind decides."""
     failure_type: FailureType | None = None
     """`None` where nothing is known of the code that failed."""
     words: tuple[str, ...] = ()
-    """What names the thing that it is about, each in one line for the verdict's message."""
+    """What names the thing that it is about, each in one line for the verdict's
+    message."""
     is_hearsay: bool = False
-    """It was only said, as by a marker; it is not the verdict where anything was seen."""
+    """It was only said, as by a marker; it is not the verdict where anything was
+    seen."""
     failure: evidence.Failure | None = None
     """What it was found on, where that has a place and an exception."""
     fingerprint: str = ""
     """Of that failure."""
     explains: tuple[str, ...] = ()
-    """Fingerprints of failures that it is the end of, and that are no findings of their own."""
+    """Fingerprints of failures that it is the end of, and that are no findings of their
+    own."""
 
 
 def finding(
@@ -787,10 +803,11 @@ class HeldReason:
 
 
 CauseOwner = Literal[CodeOwner, "environment"]
-"""Who has to mend a cause: whose code raised it, or who runs the machine and its services."""
+"""Who has to mend a cause: whose code raised it, or who runs the machine and its
+services."""
 ChargedTo = Literal["subject", "environment", "verifier", "ambiguous"]
-"""Whom a score charges a failure to: what is judged, the machine and its services, the tests and
-their harness, or nobody can tell."""
+"""Whom a score charges a failure to: what is judged, the machine and its services, the
+tests and their harness, or nobody can tell."""
 
 
 @value
@@ -884,13 +901,15 @@ class Judgement:
     reasons: tuple[HeldReason, ...] = ()
     """All that hold, primary first."""
     failures: tuple[FailureJudgement, ...] = ()
-    """One for each of the evidence's `failures`, in their order; so are the next two."""
+    """One for each of the evidence's `failures`, in their order; so are the next
+    two."""
     collection_failures: tuple[FailureJudgement, ...] = ()
     errors: tuple[FailureJudgement, ...] = ()
     causes: tuple[Cause, ...] = ()
     """Of all that failed: what explains others first, then by count."""
     groups: tuple[Group, ...] = ()
-    """Of test failures and collection failures: biggest first, then by their first failure."""
+    """Of test failures and collection failures: biggest first, then by their first
+    failure."""
     lines: tuple[evidence.OutputLine, ...] = ()
     """The lines of a log that speak for the reasons, by number."""
     notes: tuple[str, ...] = ()

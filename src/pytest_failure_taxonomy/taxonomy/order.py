@@ -1,7 +1,8 @@
 """In which order the tests of a run started, so that an experiment can repeat it.
 
-A report names the tests by their numbers in the list that pytest was about to run, as `0-41 60`,
-and has a digest of that list: whoever collects again sees whether the numbers mean the same tests.
+A report names the tests by their numbers in the list that pytest was about to run, as
+`0-41 60`, and has a digest of that list: whoever collects again sees whether the
+numbers mean the same tests.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ MAX_STARTS: Final = 100_000
 MAIN: Final = "main"
 """What the only process is called where xdist has no workers."""
 INDEX_BITS: Final = 24
-"""A start is one number: the worker's number above so many bits, which hold the test's, from 1 on.
+"""A start is one number: the worker's number above so many bits, which hold the test's,
+from 1 on.
 """
 LAST_WORKER: Final = 255
 """Stands for all workers from this number on, whose order is not kept."""
@@ -83,7 +85,8 @@ def read_ranges(text: str) -> list[int]:
     """Read what `as_ranges` has written.
 
     Raises:
-        ValueError: the text is none of that, or has more numbers than a report may have.
+        ValueError: the text is none of that, or has more numbers than a report may
+            have.
     """
     numbers: list[int] = []
     for word in text.split():
@@ -110,8 +113,8 @@ def order_of(
     Args:
         starts: as they were recorded; 0 stands for none.
         names: of the workers, by their numbers.
-        nodeids: all that were selected, by which the starts are numbered. With `--dist each` they
-            are the lists of all workers, one after the other.
+        nodeids: all that were selected, by which the starts are numbered. With `--dist
+            each` they are the lists of all workers, one after the other.
         plan: has the list of one process.
     """
     tests, names = plan.tests, names[:LAST_WORKER]

@@ -71,7 +71,8 @@ class Diagnosis:
     """What is to be mended, as far as one failure tells it."""
 
     key: str
-    """In words, the same for all failures that the same change mends: `import cachetools`."""
+    """In words, the same for all failures that the same change mends: `import
+    cachetools`."""
     what: str
     """One line without a place: `nothing listens on 127.0.0.1:5439`."""
     fix: str | None = None
@@ -80,7 +81,8 @@ class Diagnosis:
     """`None` where the frame that raised it says so."""
     retryable: bool | None = None
     is_simulated: bool = False
-    """It reads like a fault of the environment, but a mock or the code itself raised it."""
+    """It reads like a fault of the environment, but a mock or the code itself raised
+    it."""
     is_of_run: bool = False
     """Another test or worker of the same run has taken or changed what was needed."""
 
@@ -148,7 +150,8 @@ class _Row(NamedTuple):
     def believes(self, link: _Link) -> bool:
         """Tell whether an exception is what it says, as far as this row is concerned.
 
-        Raised by a mock library or by a test, an exception of the environment is simulated.
+        Raised by a mock library or by a test, an exception of the environment is
+        simulated.
         """
         if not link.raiser or not self.is_environment:
             return True
@@ -453,7 +456,8 @@ def _install(values: _Values) -> str:
         return which_to_install(asks, name)
     if values.get("own_package"):
         return "pip install -e ."
-    # Of a dotted name all but its last part is there: Python would have missed that first.
+    # Of a dotted name all but its last part is there: Python would have missed that
+    # first.
     module = values.get("module") or name
     distribution = values.get("distribution", "")
     if not distribution:

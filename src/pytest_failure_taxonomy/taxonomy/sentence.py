@@ -1,7 +1,7 @@
 """Make one sentence of the message of an exception.
 
-Messages are written for a screen of their own: with rulers, boxes, headings, addresses of objects,
-links to documentation. One line of a summary has room for the words alone.
+Messages are written for a screen of their own: with rulers, boxes, headings, addresses
+of objects, links to documentation. One line of a summary has room for the words alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _HEADING: Final = (
     r".*[:,]$|while |"
     r"\d{1,6} [\w ]{0,40}(?:error|failure|problem|issue|violation)s?\b[^:]{0,80}$"
 )
-"""What the next lines go on with: `Missing:`, `while parsing a block`, `2 errors for User`."""
+"""What the next lines go on with: `Missing:`, `while parsing a block`, `2 errors for
+User`."""
 
 _LINK: Final = (
     r"(?<=\S)[:;]? [(\[]?(?:[Ss]ee|[Vv]isit|[Rr]ead|[Rr]efer to|[Cc]heck|For more"
@@ -35,8 +36,9 @@ _LINK: Final = (
 )
 """Where to read on, behind what is wrong."""
 
-# Each replacement takes an end of a line away or makes the text shorter, so that doing it again
-# and again comes to an end. Repetitions are bounded or begin at a sign: a search is linear.
+# Each replacement takes an end of a line away or makes the text shorter, so that doing
+# it again and again comes to an end. Repetitions are bounded or begin at a sign: a
+# search is linear.
 _REPLACEMENTS: Final = (
     # Lines below a heading.
     ("\n", r"\n(\S+)\n[ \t]+(?=\S)", r"; \1: "),
@@ -71,7 +73,8 @@ _REPLACEMENTS: Final = (
     # Where to read on.
     ("://", _LINK, ""),
 )
-"""A text in which something may be left out, the pattern of that, and what stands in its place."""
+"""A text in which something may be left out, the pattern of that, and what stands in
+its place."""
 
 _PLACE: Final = r" \([^()\s]{1,200}:\d{1,7}[^()]{0,200}\)$"
 _QUOTATION: Final = r"(?<!\w)(?:'[^']+'|\"[^\"]+\")|\([^()]+\)|\[[^][]+\]|\{[^{}]+\}"
@@ -80,12 +83,14 @@ _QUOTATION: Final = r"(?<!\w)(?:'[^']+'|\"[^\"]+\")|\([^()]+\)|\[[^][]+\]|\{[^{}
 def make_sentence(text: str, limit: int) -> str:
     """Return a message as one sentence of so many characters at most.
 
-    It is empty only if the message is blank. Of a sentence that it has made it makes the same one.
+    It is empty only if the message is blank. Of a sentence that it has made it makes
+    the same one.
 
     Args:
         text: one line or many.
-        limit: at least 40. What is too long loses the end of its quotations, then its last words.
-            Cuts are made between words: half of a secret would not be recognised as one.
+        limit: at least 40. What is too long loses the end of its quotations, then its
+            last words. Cuts are made between words: half of a secret would not be
+            recognised as one.
     """
     sentence = _take_words(text)[:MAX_READ]
     while True:

@@ -35,12 +35,14 @@ class Rule:
     message: str | None = None
     """A regular expression that is searched in the message."""
     nodeid: str | None = None
-    """A glob: `*` stands for any text, `?` for any character, brackets for themselves."""
+    """A glob: `*` stands for any text, `?` for any character, brackets for
+    themselves."""
     phase: Phase | None = None
     code_owner: judgement.CodeOwner | None = None
     """Whose code has raised the exception."""
     package: str | None = None
-    """A glob for the name of the distribution that has raised it, or for name and version."""
+    """A glob for the name of the distribution that has raised it, or for name and
+    version."""
     severity: Severity = "block"
     retryable: bool | None = None
     """Whether a retry can help; `None` where the rule doesn't say."""
@@ -72,10 +74,10 @@ def match_rule(
 
     Args:
         rules: in the order in which they are asked.
-        failure: a rule's pattern is searched in the message of its exception and, where it
-            isn't found there, in its own, as pytest words it.
-        is_found: searches a pattern in a text. Python's own search can take for ever with
-            a bad pattern, and is what is used where none is given.
+        failure: a rule's pattern is searched in the message of its exception and, where
+            it isn't found there, in its own, as pytest words it.
+        is_found: searches a pattern in a text. Python's own search can take for ever
+            with a bad pattern, and is what is used where none is given.
     """
     texts = [failure.message[:MAX_SEARCHED]]
     if failure.exception is not None:
@@ -111,8 +113,8 @@ def is_exception(raised: RaisedException, name: str) -> bool:
     """Tell whether an exception is of a class, or of one derived from it.
 
     A dotted name needs the first package and the class; the modules in between may be
-    missing, because libraries offer their classes in other modules than those that define
-    them.
+    missing, because libraries offer their classes in other modules than those that
+    define them.
     """
     wanted = name.split(".")
     for dotted in raised.names:
@@ -142,7 +144,8 @@ class KnownFailure:
 
     line: int
     nodeid: str | None = None
-    """A pattern: `*` stands for any text, `?` for one character, brackets for themselves."""
+    """A pattern: `*` stands for any text, `?` for one character, brackets for
+    themselves."""
     fingerprint: str | None = None
     """The first characters of a group's fingerprint, six or more."""
     owner: str | None = None

@@ -79,7 +79,8 @@ def defaults_of(cls: Any) -> Mapping[str, Any]:
 
 
 to_told: Final = methodcaller("_told")
-"""Return the same without the fields that are as they are by default, which most are."""
+"""Return the same without the fields that are as they are by default, which most
+are."""
 
 
 def _begin(self: Any, **fields: Any) -> None:

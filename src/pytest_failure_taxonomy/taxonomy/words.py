@@ -152,7 +152,8 @@ FIXTURE_ERROR: Final = "FixtureLookupError"
 TYPES_OF_PYTEST: Final = frozenset(
     {FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"}
 )
-"""Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
+"""Exceptions of pytest's whose text says all. pytest shows it without their type, and
+so do we."""
 
 
 def words_of_test_failure(failure: evidence.TestFailure) -> tuple[str, ...]:
@@ -234,8 +235,8 @@ def words_of_interruption(stop: evidence.Interruption) -> tuple[str, ...]:
 def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str:
     """Return an exception's type and the first line of what it says.
 
-    Where pytest itself says it, in words for people, the type is omitted as pytest does. A test
-    that fails by `pytest.fail` is shown with it.
+    Where pytest itself says it, in words for people, the type is omitted as pytest
+    does. A test that fails by `pytest.fail` is shown with it.
     """
     words = one_line(message)
     if not words:
