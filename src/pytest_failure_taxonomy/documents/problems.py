@@ -89,7 +89,10 @@ def nearest(given: str, allowed: Iterable[str], *, count: int = 3) -> list[str]:
 
     by_lower_case = {word.lower(): word for word in allowed}
     close = difflib.get_close_matches(
-        given.lower()[:_MAX_WORD], by_lower_case, n=count, cutoff=0.6
+        given.lower()[:_MAX_WORD],
+        by_lower_case,
+        n=count,
+        cutoff=0.6,
     )
     return [by_lower_case[word] for word in close]
 
@@ -143,7 +146,12 @@ class Tree:
                     line = line_of(node)
             else:
                 break
-            found = Tree(value=values[step], line=line, node=node, places=self.places)
+            found = Tree(
+                value=values[step],
+                line=line,
+                node=node,
+                places=self.places,
+            )
         return found
 
     def items(self) -> Iterator[tuple[str, Tree]]:

@@ -249,7 +249,12 @@ def read_tree(
         FailureTaxonomyError: The file can't be read or isn't YAML; of the problems'
             error class.
     """
-    text = read_text(path, problems, right=form.right, max_bytes=form.max_bytes)
+    text = read_text(
+        path,
+        problems,
+        right=form.right,
+        max_bytes=form.max_bytes,
+    )
     try:
         node = _compose(text, problems, form)
     except WrongError as error:
@@ -260,7 +265,12 @@ def read_tree(
         return None
     reader = _Reader(problems)
     value = reader.read(node)
-    found = Tree(value=value, line=line_of(node), node=node, places=reader.places)
+    found = Tree(
+        value=value,
+        line=line_of(node),
+        node=node,
+        places=reader.places,
+    )
     if isinstance(found.value, root):
         return found
     if found.value is not WRONG:
@@ -319,7 +329,13 @@ class _Reader:
         key = self.read(node)
         if isinstance(key, str) or key is WRONG:
             return key
-        what = not_a_string(Tree(value=key, line=line_of(node), node=node))
+        what = not_a_string(
+            Tree(
+                value=key,
+                line=line_of(node),
+                node=node,
+            )
+        )
         return self._report(node, f"a key {what}")
 
     def _report(self, node: yaml.Node, what: str) -> object:

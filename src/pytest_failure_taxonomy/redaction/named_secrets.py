@@ -33,7 +33,14 @@ from pytest_failure_taxonomy.redaction.ordinary_values import (
     looks_random,
 )
 
-_ALONE: Final = frozenset(("pass=", "pwd", "pw", "auth"))
+_ALONE: Final = frozenset(
+    (
+        "pass=",
+        "pwd",
+        "pw",
+        "auth",
+    )
+)
 """Words that are others' parts: `compass`, `author`."""
 
 _LONGEST_JUDGED: Final = 400

@@ -23,7 +23,12 @@ KINDS_OF_KEYS: Final = tuple(WORDS["kinds_of_keys"])
 """What stands before `key` in the name of a secret: `api_key`, `signing-key`."""
 _WORDS: Final = tuple(WORDS["ends_of_names"])
 """With one of these the name of a secret may end, whatever stands before it."""
-_WHOLE_WORDS: Final = ("pass", "pwd", "pw", "auth")
+_WHOLE_WORDS: Final = (
+    "pass",
+    "pwd",
+    "pw",
+    "auth",
+)
 """These also end the names of other things, such as `--bypass`, unless a sign is before
 them."""
 _LONGEST_NAME: Final = 100
@@ -189,7 +194,14 @@ SOME_IN_ALL: Final = [
 _LONGEST_COMMAND: Final = 2_000
 """Characters of a command behind the name of its program, or the value of an option."""
 _STANDS_FOR_ONE: Final = frozenset(
-    ("pass", "password", "passwd", "pwd", "secret", "token")
+    (
+        "pass",
+        "password",
+        "passwd",
+        "pwd",
+        "secret",
+        "token",
+    )
 )
 _LOGIN: Final = "login"
 """A command that the passwords of some programs belong to."""
@@ -360,7 +372,13 @@ _BEGIN_OF_OPTION: Final = re.compile(rf"-(?=[{_LETTERS}])(?<=[ '\",\t\n]-)")
 
 
 _PARTS: Final = {
-    "programs": "|".join(sorted(sorted(PROGRAMS), key=len, reverse=True)),
+    "programs": "|".join(
+        sorted(
+            sorted(PROGRAMS),
+            key=len,
+            reverse=True,
+        )
+    ),
     "long_options": "|".join([name for name in _OPTIONS if len(name) > 2]),
     "letters": _LETTERS,
 }

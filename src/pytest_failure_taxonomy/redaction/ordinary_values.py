@@ -31,7 +31,15 @@ _FORMAT: Final = re.compile(
     r"[<>^=]?[+ -]?#?[0-9]{0,3}[_,]?(?:\.[0-9]{1,2})?[bcdeEfFgGnosxX%]?"
 )
 """How a value is written: `{token:02x}`."""
-_WEAK_NAMES: Final = frozenset(("token", "auth", "credential", "credentials", "pass"))
+_WEAK_NAMES: Final = frozenset(
+    (
+        "token",
+        "auth",
+        "credential",
+        "credentials",
+        "pass",
+    )
+)
 _SHORTEST_WEAK: Final = 8
 _USER_AND_PASSWORD: Final = re.compile(r"[^\s:./]+:[^\s:./]+")
 _ENTRY_START: Final = re.compile(r"(?:E )?[ \t]*(?:- )?[\w-]{0,40}")

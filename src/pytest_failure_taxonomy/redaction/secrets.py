@@ -35,7 +35,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NODEIDS: Final = frozenset(
-    {"nodeid", "crashed_on", "not_run", "other_nodeid", "lacking", "added"}
+    {
+        "nodeid",
+        "crashed_on",
+        "not_run",
+        "other_nodeid",
+        "lacking",
+        "added",
+    }
 )
 """The fields of values that hold node ids."""
 _KEPT: Final = frozenset(
@@ -50,7 +57,14 @@ _KEPT: Final = frozenset(
 They are names, and what is compared with other fields."""
 _TEXTS: Final = ("str", "str | None")
 _NO_VALUES: Final = frozenset(
-    {*_TEXTS, "bool", "int", "int | None", "float", "float | None"}
+    {
+        *_TEXTS,
+        "bool",
+        "int",
+        "int | None",
+        "float",
+        "float | None",
+    }
 )
 """Annotations of fields that hold no other value."""
 _NO_FREE_TEXTS: Final = _NO_VALUES | {"tuple[str, ...]", "Location | None"}
@@ -67,7 +81,12 @@ _MOST_PASSES: Final = 4
 """How often the texts of one value are searched: one may show a secret that is in
 another."""
 
-_NEEDED_TO_LOAD: Final = ("builtins", "functools", "json", "re")
+_NEEDED_TO_LOAD: Final = (
+    "builtins",
+    "functools",
+    "json",
+    "re",
+)
 
 UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
 """Stands for a text that can't be searched."""
@@ -150,7 +169,11 @@ class Secrets:
             return {}
         fillers = {}
         forms = sorted(self._redactor.take_new())
-        for form in sorted(forms, key=len, reverse=True):
+        for form in sorted(
+            forms,
+            key=len,
+            reverse=True,
+        ):
             if len(form) >= _SHORTEST_ERASED:
                 digits = digest(form, self.key)[:_DIGITS]
                 fillers[form] = digits.rjust(len(form), "*")
@@ -247,7 +270,11 @@ class Secrets:
 def digest(text: str, key: bytes) -> str:
     """Return ten hexadecimal digits of a text, by which none can guess it without the key."""
     content = text.encode("utf-8", "backslashreplace")
-    return blake2s(content, key=key, digest_size=5).hexdigest()
+    return blake2s(
+        content,
+        key=key,
+        digest_size=5,
+    ).hexdigest()
 
 
 def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:

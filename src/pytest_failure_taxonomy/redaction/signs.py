@@ -31,7 +31,12 @@ _LONGEST: Final = 20_000
 """Characters of texts up to which their signs are looked for; longer ones are searched
 at once."""
 
-_SIGNATURES: Final = ("sig=", "signature=", "sig%3d", "signature%3d")
+_SIGNATURES: Final = (
+    "sig=",
+    "signature=",
+    "sig%3d",
+    "signature%3d",
+)
 _SHORTEST_VALUE: Final = 6
 _SHORTEST_WORD: Final = 4
 _SHORTEST_HALVED: Final = 12
@@ -217,7 +222,11 @@ def _telling_words(value: str) -> Iterator[str]:
         _, blocks = blocks_of(form)
         for block in blocks.values():
             words = re.findall("[A-Za-z0-9_.~-]+", block)  # they are quoted nowhere
-            word = max(words, key=len, default="")[:_LONGEST_WORD]
+            word = max(
+                words,
+                key=len,
+                default="",
+            )[:_LONGEST_WORD]
             half = len(word) // 2
             if len(word) >= _SHORTEST_HALVED:  # a line may be broken in it
                 yield word[:half]
@@ -289,7 +298,11 @@ class Tokens:
                     start = f"(?:{START}|(?<=[A-Za-z0-9]_))"
                 by_head[head] = f"{start}{re.escape(head)}{rest}"
         # The longest heads first: `sk-ant-` is not a key of `sk-`.
-        heads = sorted(sorted(by_head), key=len, reverse=True)
+        heads = sorted(
+            sorted(by_head),
+            key=len,
+            reverse=True,
+        )
         forms = {head: by_head[head] for head in heads}
         for shape in self.table["shapes"]:
             for literal in shape["literals"]:

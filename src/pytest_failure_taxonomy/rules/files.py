@@ -87,7 +87,12 @@ def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
     problems = Problems(os.fspath(path), RulesError)
     if_empty = f"the file is empty; {_EXAMPLE}"
     root = read_tree(
-        path, problems, _FORM, root=(dict,), example=_EXAMPLE, if_empty=if_empty
+        path,
+        problems,
+        _FORM,
+        root=(dict,),
+        example=_EXAMPLE,
+        if_empty=if_empty,
     )
     rules = () if root is None else _read_rules(root, problems)
     if problems:
@@ -139,7 +144,13 @@ def _read_rule(part: Tree, problems: Problems) -> dict[str, Any] | None:
             what = f"a rule is {kind_of(part)}; write keys and values, such as `reason: LLM_ERROR`"
             problems.add(part.line, what)
         return None
-    entry = validate(_RuleEntry, part, problems, subject="the rule", missing=_MISSING)
+    entry = validate(
+        _RuleEntry,
+        part,
+        problems,
+        subject="the rule",
+        missing=_MISSING,
+    )
     # What a misspelled key was meant to be is not missing.
     named = {closest(key, _RuleEntry.model_fields) or key for key in part.value}
     if named.isdisjoint(MATCH_FIELDS):

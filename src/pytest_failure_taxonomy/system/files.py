@@ -176,7 +176,12 @@ def replace_file(
             else:
                 fill(folder, temporary)
             target = path if folder is None else Path(path.name)
-            os.replace(temporary, target, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(
+                temporary,
+                target,
+                src_dir_fd=folder,
+                dst_dir_fd=folder,
+            )
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
@@ -286,7 +291,14 @@ class Folder:
         """
         where, at = self._at(name)
         with suppress(FileNotFoundError):
-            _refuse_special(os.stat(where, dir_fd=at, follow_symlinks=False), name)
+            _refuse_special(
+                os.stat(
+                    where,
+                    dir_fd=at,
+                    follow_symlinks=False,
+                ),
+                name,
+            )
         descriptor = os.open(where, flags | CAREFUL, mode, dir_fd=at)
         try:
             status = os.fstat(descriptor)
@@ -331,7 +343,12 @@ class Folder:
             OSError: if it can't be moved.
         """
         where, at = self._at(name)
-        os.replace(where, target, src_dir_fd=at, dst_dir_fd=dir_fd)
+        os.replace(
+            where,
+            target,
+            src_dir_fd=at,
+            dst_dir_fd=dir_fd,
+        )
 
     def rename(self, name: str, target: str) -> None:
         """Give a file another name in the folder, and replace what has that name.
@@ -340,7 +357,12 @@ class Folder:
             OSError: if it can't be renamed.
         """
         where, at = self._at(name)
-        os.replace(where, self._at(target)[0], src_dir_fd=at, dst_dir_fd=at)
+        os.replace(
+            where,
+            self._at(target)[0],
+            src_dir_fd=at,
+            dst_dir_fd=at,
+        )
 
     def rmdir(self) -> None:
         """Remove the folder.
@@ -350,7 +372,11 @@ class Folder:
         """
         with _descriptor_of(self.path.parent) as parent:
             where = self.path if parent is None else Path(self.path.name)
-            status = os.stat(where, dir_fd=parent, follow_symlinks=False)
+            status = os.stat(
+                where,
+                dir_fd=parent,
+                follow_symlinks=False,
+            )
             if identity_of(status) != self.identity:
                 raise _not_ours(self.path)
             os.rmdir(where, dir_fd=parent)
@@ -403,7 +429,13 @@ def make_folder(path: Path) -> Folder:
         # here. If somebody has replaced the folder, `open_file` raises, because the
         # owners differ.
         owner = None
-    folder = _open(path, path, None, owner=owner, is_private=True)
+    folder = _open(
+        path,
+        path,
+        None,
+        owner=owner,
+        is_private=True,
+    )
     folder.is_new = owner is None
     return folder
 
@@ -416,7 +448,11 @@ def _open(
     owner: int | None,
     is_private: bool = False,
 ) -> Folder:
-    status = os.stat(where, dir_fd=at, follow_symlinks=False)
+    status = os.stat(
+        where,
+        dir_fd=at,
+        follow_symlinks=False,
+    )
     is_link = getattr(status, "st_file_attributes", 0) & _REPARSE_POINT
     if stat.S_ISLNK(status.st_mode) or is_link:
         raise OSError(errno.ELOOP, "is a symbolic link", str(path))

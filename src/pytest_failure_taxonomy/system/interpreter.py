@@ -59,11 +59,26 @@ _COPIED: Final = frozenset(
 """Modules of Python of which our modules get a copy. Their functions assign to no
 global name, so those of a copy do the same."""
 _SHARED: Final = frozenset(
-    {"asyncio", "logging", "pdb", "signal", "sys", "threading", "warnings"}
+    {
+        "asyncio",
+        "logging",
+        "pdb",
+        "signal",
+        "sys",
+        "threading",
+        "warnings",
+    }
 )
 """Modules of Python in which others replace functions for good, or whose state threads
 share."""
-_REPLACEABLE: Final = frozenset((BuiltinFunctionType, FunctionType, ModuleType, type))
+_REPLACEABLE: Final = frozenset(
+    (
+        BuiltinFunctionType,
+        FunctionType,
+        ModuleType,
+        type,
+    )
+)
 _BUILTINS: Final = {
     name: value for name, value in vars(builtins).items() if not name.startswith("_")
 }

@@ -32,10 +32,34 @@ for _name in (
 ):  # a test may put anything beside the record
     _FLAGS |= getattr(os, _name, 0)
 
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_OPTIONS_WITH_A_VALUE = frozenset({"-k", "--kill-after", "-s", "--signal"})
+_UNITS = {
+    "": 1.0,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+_OPTIONS_WITH_A_VALUE = frozenset(
+    {
+        "-k",
+        "--kill-after",
+        "-s",
+        "--signal",
+    }
+)
 
-_SHELLS = frozenset({"bash", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"})
+_SHELLS = frozenset(
+    {
+        "bash",
+        "dash",
+        "fish",
+        "ksh",
+        "mksh",
+        "sh",
+        "tcsh",
+        "zsh",
+    }
+)
 _OPTIONS_WITH_A_FILE = frozenset({"--init-file", "--rcfile"})
 
 _PR_SET_PDEATHSIG = 1
@@ -44,7 +68,7 @@ _PR_SET_PTRACER = 0x59616D61
 """From linux/prctl.h."""
 
 _RESTARTED = (
-    "futex", "do_wait", "pipe_", "unix_stream_", "sk_wait", "tcp_", "inet_csk_", "locks_", "flock_"
+    "futex", "do_wait", "pipe_", "unix_stream_", "sk_wait", "tcp_", "inet_csk_", "locks_", "flock_",
 )  # fmt: skip
 """How the functions of Linux begin in which locks, children, pipes and sockets are
 waited for."""

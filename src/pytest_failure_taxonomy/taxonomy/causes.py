@@ -62,7 +62,12 @@ _FIRST: Final = (
     *("internal.", "process.", "worker."),
 )
 """How kinds begin that explain what else failed, or did not run; stalls do so, too."""
-_LAST: Final = ("interrupt.", "process.", "session.", "exit_status.")
+_LAST: Final = (
+    "interrupt.",
+    "process.",
+    "session.",
+    "exit_status.",
+)
 """How the kinds begin of endings that came after what had failed."""
 _AT_A_NODE: Final = (
     "process.",
@@ -73,7 +78,13 @@ _AT_A_NODE: Final = (
     "stage.",
 )
 """How the kinds begin of endings that are others at another node."""
-_STATES: Final = ("new", "came_back", None, "known", "flaky")
+_STATES: Final = (
+    "new",
+    "came_back",
+    None,
+    "known",
+    "flaky",
+)
 """What a history says, in the order in which people want to see it."""
 
 _LEAST_RECOVERABLE: Final = (
@@ -101,15 +112,38 @@ _NOT_BY_PEOPLE: Final = (
 )
 """One of them is in the text where pytest or a plugin raises the same."""
 _CHECKING_MODULES: Final = frozenset(
-    {"_pytest.doctest", "_pytest.python_api", "_pytest.raises", "_pytest.recwarn"}
+    {
+        "_pytest.doctest",
+        "_pytest.python_api",
+        "_pytest.raises",
+        "_pytest.recwarn",
+    }
 )
 """Modules of pytest that fail a test because of what the test has asked them to
 check."""
 _MAX_NAMING: Final = 2_000
 """Characters of a message that are searched for names."""
-_NAMING: Final = frozenset({"command", "file", "filename", "host", "name", "url"})
+_NAMING: Final = frozenset(
+    {
+        "command",
+        "file",
+        "filename",
+        "host",
+        "name",
+        "url",
+    }
+)
 """Facts of an exception that name what it is about."""
-_COMMON_NAMES: Final = frozenset({"NoneType", "dict", "int", "list", "object", "str"})
+_COMMON_NAMES: Final = frozenset(
+    {
+        "NoneType",
+        "dict",
+        "int",
+        "list",
+        "object",
+        "str",
+    }
+)
 """Names that two exceptions may have in common by chance."""
 _WITHOUT_EXCEPTION: Final = (STRICT_XPASS, "bdb.BdbQuit")
 """How a test's failure begins that has no exception and that a row of the table
@@ -756,14 +790,30 @@ def _own_place(failure: TestFailure) -> evidence.Location | None:
         is_of_group = origin is not None and origin.leaf
         is_shown = place.line == frame.line and place.path.endswith(f"/{frame.path}")
         if is_of_group or not (is_own or is_shown):
-            return replace(place, path=frame.path, line=frame.line)
+            return replace(
+                place,
+                path=frame.path,
+                line=frame.line,
+            )
         return place
     if is_own:
         return place
     if origin is not None and origin.text:
-        return replace(place, path=origin.path, line=None)
+        return replace(
+            place,
+            path=origin.path,
+            line=None,
+        )
     file = failure.nodeid.partition("::")[0]
-    return replace(place, path=file, line=None) if file else None
+    return (
+        replace(
+            place,
+            path=file,
+            line=None,
+        )
+        if file
+        else None
+    )
 
 
 def _place_in_words(place: evidence.Location | None) -> str:

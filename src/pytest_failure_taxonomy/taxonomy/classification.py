@@ -162,7 +162,11 @@ def judge_run_error(error: evidence.RunError) -> FailureJudgement:
     elif found is not FailureType.BROKEN_BUILD:
         found = FailureType.UNKNOWN
     kind = f"{error.origin}.error"
-    return FailureJudgement(reason=reason_of(kind), kind=kind, failure_type=found)
+    return FailureJudgement(
+        reason=reason_of(kind),
+        kind=kind,
+        failure_type=found,
+    )
 
 
 def is_timeout(failure: evidence.TestFailure) -> bool:

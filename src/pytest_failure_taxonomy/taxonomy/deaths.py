@@ -225,7 +225,11 @@ def judge_late_death(
         headline = f"the interpreter crashed ({end.signal})"
     elif _waits_for_thread(end) and died.kind in ENDED_FROM_OUTSIDE:
         headline = f"the interpreter waited for {end.waited_for}"
-        died = replace(died, confidence="likely", ambiguous=())
+        died = replace(
+            died,
+            confidence="likely",
+            ambiguous=(),
+        )
         retryable = False
     elif died.kind == "process.timeout" and _is_stuck(end):
         headline = known_kinds()[died.kind].one
@@ -345,7 +349,11 @@ def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
         if test.stall is not None:
             nodeid = test.nodeid
             stalls.append(
-                evidence.SeenStall(what="test", stall=test.stall, nodeid=nodeid)
+                evidence.SeenStall(
+                    what="test",
+                    stall=test.stall,
+                    nodeid=nodeid,
+                )
             )
     stalls += [*run.ended_tests, *run.stalls]
     findings = []
@@ -481,7 +489,14 @@ def _limit_words(limit: evidence.TimeLimit) -> str:
     return f"{limit.elapsed_seconds:.2f} s of the {budget}"
 
 
-_CODES_OF_REFUSALS: Final = frozenset({0, 1, 3, 4})
+_CODES_OF_REFUSALS: Final = frozenset(
+    {
+        0,
+        1,
+        3,
+        4,
+    }
+)
 """Exit codes of a pytest that can't load a plugin or read its files; versions of it
 differ. With 0 a plugin has ended it."""
 

@@ -239,7 +239,11 @@ def _patterns(sort: str, number: int) -> tuple[bool, list[tuple[bytes, _Patterns
         lowered = words.lower().encode()
         inner = re.findall(rb"(?<=[^a-z])[a-z]{2,}(?=[^a-z])", lowered)
         candidates = inner or re.findall(rb"[a-z]+", lowered)
-        word = max(candidates, key=len, default=b"")
+        word = max(
+            candidates,
+            key=len,
+            default=b"",
+        )
         groups.setdefault(word, []).append((words, expression))
     return table.get("in_lower_case", False), [*groups.items()]
 

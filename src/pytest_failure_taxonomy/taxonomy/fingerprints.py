@@ -149,7 +149,12 @@ _NAMING: Final = _IMPORT_ERRORS | {
 }
 """Their messages name things of the code, in quotes."""
 _WORDLESS: Final = frozenset(
-    {"RecursionError", "SyntaxError", "IndentationError", "TabError"}
+    {
+        "RecursionError",
+        "SyntaxError",
+        "IndentationError",
+        "TabError",
+    }
 )
 """Their messages differ between versions of Python and add nothing to type and
 place."""
@@ -321,7 +326,13 @@ def group_failures(
         if not is_sum or seen.nodeid not in with_subtests:
             members.setdefault(ruling.fingerprint, []).append(member)
     groups = [_group(fingerprint, alike) for fingerprint, alike in members.items()]
-    return tuple(sorted(groups, key=attrgetter("count"), reverse=True))
+    return tuple(
+        sorted(
+            groups,
+            key=attrgetter("count"),
+            reverse=True,
+        )
+    )
 
 
 _Member = tuple[

@@ -405,7 +405,9 @@ def _from_tests(
                 ended = replace(ended, explains=(fingerprint,))
             else:
                 ended = replace(
-                    ended, failure=run.failures[place], fingerprint=fingerprint
+                    ended,
+                    failure=run.failures[place],
+                    fingerprint=fingerprint,
                 )
         yield ended
 
@@ -546,7 +548,13 @@ def _from_session(
     ):
         if count:
             detail = f"{count} counted, but what happened could not be written down"
-            yield finding(kind, "record", detail, count=count, confidence="likely")
+            yield finding(
+                kind,
+                "record",
+                detail,
+                count=count,
+                confidence="likely",
+            )
 
 
 def _interruption_kind(stop: Interruption) -> str:
@@ -584,7 +592,10 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
     if not run.finished:
         if run.early_refusal is not None and run.exit.code == 0:
             found += deaths.judge_command(
-                0, run.exit.source, is_pytest=True, refusal=run.early_refusal
+                0,
+                run.exit.source,
+                is_pytest=True,
+                refusal=run.early_refusal,
             )
         found.append(_of_stage(deaths.judge_death(run), run))
     else:
@@ -631,11 +642,23 @@ def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
     if output is None or run.is_pytest or is_over or run.stage not in _PYTESTS_STAGES:
         return
     for name in output.test_names:
-        yield finding("test.failed", "log", name, nodeid=name, confidence="likely")
+        yield finding(
+            "test.failed",
+            "log",
+            name,
+            nodeid=name,
+            confidence="likely",
+        )
     unnamed = output.failed_tests - len(output.test_names)
     if unnamed > 0:
         said = f"{unnamed} failed"
-        yield finding("test.failed", "log", said, count=unnamed, confidence="likely")
+        yield finding(
+            "test.failed",
+            "log",
+            said,
+            count=unnamed,
+            confidence="likely",
+        )
 
 
 def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
@@ -665,7 +688,11 @@ def _from_skips(run: RunEvidence) -> Iterator[Finding]:
     ):
         words = (f"{skipped} skipped",)
         yield finding(
-            "tests.none_run", "log", words[0], confidence="likely", words=words
+            "tests.none_run",
+            "log",
+            words[0],
+            confidence="likely",
+            words=words,
         )
 
 
@@ -700,7 +727,11 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or run.last_words or f"exit code {code}"
         yield finding(
-            "exit_status.changed", "exit status", why, reason=reason, words=(why,)
+            "exit_status.changed",
+            "exit status",
+            why,
+            reason=reason,
+            words=(why,),
         )
 
 
@@ -758,7 +789,12 @@ def _of_stage(death: Finding, run: RunEvidence) -> Finding:
     kind = kind_of_stage(reason)
     says_more = is_plain or run.activity is not None
     headline = death.headline if says_more else None
-    return replace(death, reason=reason, kind=kind, headline=headline)
+    return replace(
+        death,
+        reason=reason,
+        kind=kind,
+        headline=headline,
+    )
 
 
 def _exit_reason(run: RunEvidence) -> FailureReason | None:

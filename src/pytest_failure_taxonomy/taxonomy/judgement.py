@@ -181,10 +181,22 @@ def primary_reason(reasons: Iterable[FailureReason | None]) -> FailureReason | N
     `None` among the reasons stands for a stage that succeeded and counts for nothing.
     """
     held = [reason for reason in reasons if reason is not None]
-    return min(held, key=lambda reason: reason.precedence, default=None)
+    return min(
+        held,
+        key=lambda reason: reason.precedence,
+        default=None,
+    )
 
 
-CRASH_SIGNALS: Final = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"})
+CRASH_SIGNALS: Final = frozenset(
+    {
+        "SIGSEGV",
+        "SIGABRT",
+        "SIGBUS",
+        "SIGILL",
+        "SIGFPE",
+    }
+)
 """Signals that a process earns by its own fault; others come from outside."""
 
 
@@ -474,7 +486,9 @@ def recovery_of_failure(
         last_good_commit: The commit to roll back to, if one is known.
     """
     action = recommend_recovery(
-        failure_type, attempt_count=1, last_good_commit=last_good_commit
+        failure_type,
+        attempt_count=1,
+        last_good_commit=last_good_commit,
     )
     if retryable is None or action is RecoveryAction.CONTINUE:
         return action
@@ -509,7 +523,9 @@ def explain_recovery(
     the attempts alone, the words go by the traits as well.
     """
     action = recommend_recovery(
-        failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
+        failure_type,
+        attempt_count=attempt_count,
+        last_good_commit=last_good_commit,
     )
     traits = traits or FailureTraits()
     asked = {
@@ -540,7 +556,11 @@ def explain_recovery(
     )
 
 
-_RETRYABLE: Final = {True: "yes", False: "no", None: "unknown"}
+_RETRYABLE: Final = {
+    True: "yes",
+    False: "no",
+    None: "unknown",
+}
 
 
 def _keywords(approach: str) -> frozenset[str]:
@@ -772,7 +792,12 @@ def marked_finding(
     """Return the finding that a marker is: what somebody said, not what was seen."""
     kind, said = f"marker.{name.lower()}", f"[GZA_FAILURE:{name}]"
     return finding(
-        kind, "marker", said, reason=reason, nodeid=nodeid, is_hearsay=is_hearsay
+        kind,
+        "marker",
+        said,
+        reason=reason,
+        nodeid=nodeid,
+        is_hearsay=is_hearsay,
     )
 
 

@@ -158,7 +158,11 @@ def _fit(sentence: str, limit: int) -> str:
         words = sentence.removesuffix(ending)
         return _fit(words, limit - len(ending)) + ending
     quotations = re.findall(_QUOTATION, sentence)
-    longest = max(quotations, key=len, default="")
+    longest = max(
+        quotations,
+        key=len,
+        default="",
+    )
     if len(longest) > _MIN_QUOTATION:
         shorter = _shorten_quotation(longest, excess)
         return _fit(sentence.replace(longest, shorter, 1), limit)

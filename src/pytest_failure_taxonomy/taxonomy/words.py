@@ -16,7 +16,13 @@ _MINUTE: Final = 60
 ALONE_SHARE: Final = 0.75
 """From which share of a limit on a killed process counts as too large by itself."""
 
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_UNITS: Final = (
+    "bytes",
+    "KiB",
+    "MiB",
+    "GiB",
+    "TiB",
+)
 
 
 def counted(count: int, noun: str) -> str:
