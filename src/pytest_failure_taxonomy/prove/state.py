@@ -23,11 +23,11 @@ import sys
 import threading
 import time
 import warnings
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -42,9 +42,13 @@ from pytest_failure_taxonomy.taxonomy.words import shortened
 locale, os, random, signal = map(isolate_module, (locale, os, random, signal))
 
 
-def _fill_ordered(one: OrderedDict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
-    for key, held in pairs:  # its `update` would call a `__setitem__` of the user's
-        OrderedDict.__setitem__(one, key, held)
+def _fill_ordered(
+    ordered: OrderedDict[Any, Any],
+    pairs: Iterable[tuple[Any, Any]],
+) -> None:
+    # Its `update` would call a `__setitem__` of the user's.
+    for key, element in pairs:
+        OrderedDict.__setitem__(ordered, key, element)
 
 
 _MISSING: Final = object()
@@ -64,16 +68,24 @@ _MOST_SAME: Final = 20
 """Characters of two long values before they differ."""
 _MOST_SEARCHED: Final = 20_000
 """Characters of a value that are searched for secrets."""
+_MOST_BITS: Final = 10_000
+"""Of an integer; Python refuses to write more digits in decimal."""
 
 _IGNORED: Final = frozenset(packaged_table("experiments")["no_state"]["names"])
 _PLAIN: Final = frozenset(map(id, (str, int, float, bool, bytes, complex, type(None))))
 """The ids of types, for a metaclass may have a `__hash__` of its own."""
-_CONTAINERS: Final[tuple[tuple[Any, Any], ...]] = (
-    *((list, list.extend), (deque, deque.extend), (bytearray, bytearray.extend)),
-    *((set, set.update), (OrderedDict, _fill_ordered), (dict, dict.update)),
-    *((tuple, None), (frozenset, None)),
-)
-"""Types, subclasses first, each with what fills an empty one."""
+_FILLERS: Final[dict[Any, Any]] = {
+    list: list.extend,
+    deque: deque.extend,
+    bytearray: bytearray.extend,
+    set: set.update,
+    OrderedDict: _fill_ordered,
+    dict: dict.update,
+    tuple: None,
+    frozenset: None,
+}
+"""Containers, subclasses first, each with what fills an empty one."""
+_UNORDERED: Final = (set, frozenset, dict)
 _CACHE: Final = type(lru_cache(lambda: None))
 _IDENTITY: Final = re.compile("\0[^\0]*\0")
 """Stands in a text of a value behind a name; it tells objects apart and isn't shown."""
@@ -93,12 +105,19 @@ class _Source(NamedTuple):
     """Where state is found by name."""
 
     start: str
-    """Of what is said of a difference, and of its key; of objects their path."""
+    """Begins the key and the words of each difference; of objects it is their path."""
     take: Callable[[], Mapping[str, Any]]
     put: Callable[[str, Any], object] | None = None
     """Makes what has a name what it was, or removes it where that is `_MISSING`."""
     acts: tuple[str, str, str] | None = ("set", "removed", "changed")
-    """What is said of values that are not shown."""
+    """The verbs for values that are not shown."""
+
+
+class _Names(NamedTuple):
+    """What a source had by name at the moment of a snapshot."""
+
+    source: _Source
+    values: Mapping[str, Any]
 
 
 class Snapshot:
@@ -123,17 +142,15 @@ class Snapshot:
             modules: those of the project that may not be in `sys.modules`, such as a `conftest.py`.
             fixtures: the same object for each snapshot; its attributes are values that tests share.
         """
-        self.sources: dict[int | str, tuple[_Source, Mapping[str, Any]]] = {}
+        self.sources: dict[int | str, _Names] = {}
         self.contents: dict[int, _Content] = {}
         self._seen: set[int] = set()
         self._objects_left = _MOST_OBJECTS
         self._home = ""
         own, libraries = _modules(project, modules)
-        self._own = {_name_in(module) for module in own.values()}
+        self._own = set(map(_name_in, own.values()))
         # What several modules hold is reported where it was made rather than where it is imported.
-        for name in sorted(
-            own, key=lambda name: (_is_of_tests(name), -name.count("."))
-        ):
+        for name in sorted(own, key=_walking_order):
             self._home = _name_in(own[name])
             self._walk(name, own[name])
         if fixtures is not None and vars(fixtures):
@@ -141,79 +158,89 @@ class Snapshot:
         for source in _LIKELY:
             self._add(source.start, source)
         for name, module in libraries.items():
-            for inner, one in self._add_object(name, module).items():
-                is_class = issubclass(type(one), type)
-                if is_class and inspection.body_of(one).get("__module__") == name:
-                    self._add_object(f"{name}.{inner}", one)
-        for source in (*_UNLIKELY, _FILES._replace(take=partial(take_files, project))):
+            for inner, member in self._add_object(name, module).items():
+                if _is_class_of(name, member):
+                    self._add_object(f"{name}.{inner}", member)
+        files = _FILES._replace(take=partial(take_files, project))
+        for source in (*_UNLIKELY, files):
             self._add(source.start, source)
 
     def add_new(self, later: Snapshot) -> None:
         """Take from a later snapshot what was not there yet, such as what a fixture has made."""
-        known = {source.start for source, _ in self.sources.values()}
-        for place, found in later.sources.items():
-            if found[0].start not in known:
-                self.sources.setdefault(place, found)
+        starts = {names.source.start for names in self.sources.values()}
+        for place, names in later.sources.items():
+            if names.source.start not in starts:
+                self.sources.setdefault(place, names)
         self.contents = {**later.contents, **self.contents}
 
-    def content_of(self, one: Any) -> _Content:
+    def content_of(self, value: Any) -> _Content:
         """Return what was in a container, or else what is known of a value at any moment."""
-        return self.contents.get(id(one)) or _Content(one)
+        return self.contents.get(id(value)) or _Content(value)
 
     def _add(self, place: int | str, source: _Source) -> Mapping[str, Any]:
-        names: Mapping[str, Any] = {}
-        with suppress(Exception):  # there is no `/proc` here, or a module is broken
-            names = source.take()
-        return self.sources.setdefault(place, (source, names))[1]
+        values: Mapping[str, Any] = {}
+        # There may be no `/proc` here, or a module is broken.
+        with suppress(Exception):
+            values = source.take()
+        return self.sources.setdefault(place, _Names(source, values)).values
 
-    def _add_object(self, path: str, one: Any) -> Mapping[str, Any]:
-        takes, puts = partial(_names_in, one), partial(_put_attribute, one)
-        return self._add(id(one), _Source(f"{path}.", takes, puts, acts=None))
+    def _add_object(self, path: str, holder: Any) -> Mapping[str, Any]:
+        source = _Source(
+            f"{path}.",
+            partial(_names_in, holder),
+            partial(_put_attribute, holder),
+            acts=None,
+        )
+        return self._add(id(holder), source)
 
-    def _walk(self, path: str, one: Any, depth: int = 0) -> None:
+    def _walk(self, path: str, holder: Any, depth: int = 0) -> None:
         """Go on to what an object holds by name, and to what is in lists and dicts.
 
         Args:
             path: where it was found.
-            one: the object.
+            holder: the object.
             depth: how many steps the module is away.
         """
         self._objects_left -= 1
-        if id(one) in self._seen or depth > _DEEPEST or self._objects_left < 0:
+        if depth > _DEEPEST or self._objects_left < 0 or id(holder) in self._seen:
             return
-        found = [(f"{path}{label}", held) for label, held in _elements_of(one)]
-        is_looked_into = self._is_looked_into(one, depth)
-        if found or is_looked_into:  # any other may be met again where it was made
-            self._seen.add(id(one))
+        parts = [*_elements_of(holder)]
+        is_looked_into = self._is_looked_into(holder, depth)
+        # Any other may be met again where it was made.
+        if parts or is_looked_into:
+            self._seen.add(id(holder))
         if is_looked_into:
-            for name, held in self._add_object(path, one).items():
-                found.append((f"{path}.{name}", held))
-                if (
-                    _base_of(type(held))[0] is not None
-                    and id(held) not in self.contents
-                ):
-                    self.contents[id(held)] = _Content(held)
-        for inner_path, held in found:
-            if id(type(held)) not in _PLAIN:
-                self._walk(inner_path, held, depth + 1)
+            for name, attribute in self._add_object(path, holder).items():
+                parts.append((f".{name}", attribute))
+                self._note_content(attribute)
+        for label, part in parts:
+            if id(type(part)) not in _PLAIN:
+                self._walk(path + label, part, depth + 1)
 
-    def _is_looked_into(self, one: Any, depth: int) -> bool:
-        kind, module = type(one), inspection.module_of(type(one))
+    def _note_content(self, attribute: Any) -> None:
+        if _base_of(type(attribute)) and id(attribute) not in self.contents:
+            self.contents[id(attribute)] = _Content(attribute)
+
+    def _is_looked_into(self, holder: Any, depth: int) -> bool:
+        kind = type(holder)
+        module = inspection.module_of(kind)
         if issubclass(kind, type):
-            return inspection.module_of(one) == self._home
+            return inspection.module_of(holder) == self._home
         if _is_function(kind):
-            return bool(type(one.__module__) is str and one.__module__ == self._home)
+            return bool(
+                type(holder.__module__) is str and holder.__module__ == self._home
+            )
+        if depth == 0 or module in self._own:
+            return True
         # Of others' instances those that a module holds: an application, a session.
-        is_other = (
-            module == "builtins"
-            or issubclass(kind, logging.Logger)
-            or _is_of_runner(module)
-        )
-        return depth == 0 or module in self._own or (depth == 1 and not is_other)
+        is_excluded = module == "builtins" or issubclass(kind, logging.Logger)
+        return depth == 1 and not is_excluded and not _is_of_runner(module)
 
 
 def differences(
-    before: Snapshot, after: Snapshot, redact: Callable[[str], str]
+    before: Snapshot,
+    after: Snapshot,
+    redact: Callable[[str], str],
 ) -> tuple[Difference, ...]:
     """Return what has changed between two snapshots of a process, likely culprits first.
 
@@ -222,77 +249,82 @@ def differences(
         after: taken later.
         redact: removes secrets from a text.
     """
-    found = []
+    changes = []
     reported: set[int] = set()
-    for place, (source, old_names) in before.sources.items():
-        _, names = after.sources.get(place, (source, old_names))
-        for name in _names_of_both(old_names, names):
-            was, now = old_names.get(name, _MISSING), names.get(name, _MISSING)
-            is_same = was is now and (
-                id(now) not in after.contents or id(now) in reported
-            )
-            if is_same or name in _IGNORED:
+    for place, (source, old_values) in before.sources.items():
+        values = after.sources.get(place, before.sources[place]).values
+        for name in _names_of_both(old_values, values):
+            was = old_values.get(name, _MISSING)
+            now = values.get(name, _MISSING)
+            is_open = id(now) in after.contents and id(now) not in reported
+            if (was is now and not is_open) or name in _IGNORED:
                 continue
-            old, new = before.content_of(was), after.content_of(now)
+            old = before.content_of(was).text
+            new = after.content_of(now).text
             # That a package got an attribute for a module is part of the import.
-            is_import = (
-                was is _MISSING
-                and issubclass(type(now), ModuleType)
-                and not source.acts
-            )
-            if old.text == new.text or is_import:
+            is_new_module = was is _MISSING and issubclass(type(now), ModuleType)
+            if old == new or (is_new_module and not source.acts):
                 continue
             reported.add(id(now))
-            text = _say(source, name, old.text, new.text, redact)
-            found.append(Difference(source.start + name, text, source.put is not None))
-    return tuple(found)
+            change = Difference(
+                source.start + name,
+                _describe(source, name, old, new, redact),
+                can_be_put_back=source.put is not None,
+            )
+            changes.append(change)
+    return tuple(changes)
 
 
 def put_back(before: Snapshot, keys: Collection[str]) -> None:
     """Make things what they were, where that is possible."""
-    sources = {
-        source.start: (source, names) for source, names in before.sources.values()
-    }
+    by_start = {names.source.start: names for names in before.sources.values()}
     for key in keys:
-        with suppress(Exception):  # whatever the system says of it
+        # Whatever the system says of it.
+        with suppress(Exception):
             # Names may have dots as well: the longest start that is known is the source's.
-            starts = (key[:end] for end in range(len(key), -1, -1))
-            source, names = next(sources[start] for start in starts if start in sources)
-            name = key.removeprefix(source.start)
-            was = names.get(name, _MISSING)
+            lengths = range(len(key), -1, -1)
+            start = next(key[:end] for end in lengths if key[:end] in by_start)
+            source, values = by_start[start]
+            name = key.removeprefix(start)
+            was = values.get(name, _MISSING)
             source.put(name, was)  # type: ignore[misc]  # those that have none are left out
             for container, copy in before.content_of(was).copies:
-                base, fill = _base_of(type(container))
+                base = _base_of(type(container))
                 base.clear(container)
-                fill(container, copy)
+                _FILLERS[base](container, copy)
 
 
 def changed_files(
-    before: Mapping[str, Any], after: Mapping[str, Any]
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
 ) -> tuple[str, ...]:
     """Return words for the files that were added, changed or removed, from two `take_files`."""
-    return tuple(
-        _say(_FILES, name, _Content(was).text, _Content(now).text, str)
-        for name in _names_of_both(before, after)
-        if (was := before.get(name, _MISSING)) != (now := after.get(name, _MISSING))
-    )
+    words = []
+    for name in _names_of_both(before, after):
+        was = before.get(name, _MISSING)
+        now = after.get(name, _MISSING)
+        if was != now:
+            old, new = _Content(was).text, _Content(now).text
+            words.append(_describe(_FILES, name, old, new, str))
+    return tuple(words)
 
 
 def take_files(project: Path) -> dict[str, tuple[int, int]]:
     """Return size and time of the project's files, by their paths, without caches and the like."""
-    found: dict[str, tuple[int, int]] = {}
-    for folder, folders, files in os.walk(project):
-        if "pyvenv.cfg" in files or len(found) >= _MOST_FILES:
+    sizes_and_times: dict[str, tuple[int, int]] = {}
+    for folder, folders, names in os.walk(project):
+        if "pyvenv.cfg" in names or len(sizes_and_times) >= _MOST_FILES:
             folders.clear()
             continue
-        folders[:] = sorted(each for each in {*folders} - _NO_FOLDERS if each[0] != ".")
-        for name in sorted(files):
+        sources = sorted(set(folders) - _NO_FOLDERS)
+        folders[:] = [name for name in sources if not name.startswith(".")]
+        for name in sorted(names):
             path = os.path.join(folder, name)
             with suppress(OSError):
                 status = os.lstat(path)
                 place = os.path.relpath(path, project).replace(os.sep, "/")
-                found[place] = status.st_size, status.st_mtime_ns
-    return found
+                sizes_and_times[place] = status.st_size, status.st_mtime_ns
+    return sizes_and_times
 
 
 _NO_FOLDERS: Final = own_files.NOT_SOURCES | {"__pycache__", "node_modules"}
@@ -300,10 +332,9 @@ _NO_FOLDERS: Final = own_files.NOT_SOURCES | {"__pycache__", "node_modules"}
 
 def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     # Where only some files were read, others have not come or gone.
-    is_cut = max(len(before), len(after)) >= _MOST_FILES
-    return sorted(
-        before.keys() & after.keys() if is_cut else before.keys() | after.keys()
-    )
+    if max(len(before), len(after)) >= _MOST_FILES:
+        return sorted(before.keys() & after.keys())
+    return sorted(before.keys() | after.keys())
 
 
 # Attributes of modules, classes, instances and functions.
@@ -319,7 +350,8 @@ def modules_now() -> dict[str, ModuleType]:
 
 
 def _modules(
-    project: Path, others: Iterable[ModuleType]
+    project: Path,
+    others: Iterable[ModuleType],
 ) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
     """Return the project's modules and the libraries', by their names."""
     finder = origin.OriginFinder(project)
@@ -328,11 +360,13 @@ def _modules(
     for key, module in [*modules_now().items(), *unnamed]:
         names = inspection.own_names_of(module)
         file = names.get("__file__")
-        found = finder.file(file, names) if type(file) is str else None
-        name = key or (
-            found.path.removesuffix(".py").replace("/", ".") if found else "?"
-        )
-        if found and found.owner == tracebacks.OWN:
+        place = None
+        if type(file) is str:
+            place = finder.file(file, names)
+        name = key or "?"
+        if place and not key:
+            name = place.path.removesuffix(".py").replace("/", ".")
+        if place and place.owner == tracebacks.OWN:
             own[name] = module
         elif not _is_of_runner(name):
             libraries[name] = module
@@ -343,82 +377,83 @@ def _name_in(module: ModuleType) -> str:
     return tracebacks.module_name_in(inspection.own_names_of(module))
 
 
-def _is_of_tests(module: str) -> bool:
+def _walking_order(module: str) -> tuple[bool, int]:
+    """Sort the modules of tests last, and packages behind what is in them."""
     parts = module.split(".")
-    return any(
-        part in ("conftest", "test", "tests") or part.startswith("test_")
-        for part in parts
-    )
+    is_of_tests = any(map(_is_test_name, parts))
+    return is_of_tests, -len(parts)
 
 
-def _is_compared(name: object) -> bool:
-    return type(name) is str and not _is_of_runner(name)
+def _is_test_name(part: str) -> bool:
+    return part in ("conftest", "test", "tests") or part.startswith("test_")
 
 
 def _is_of_runner(module: str) -> bool:
     """Tell whether a module is pytest's or a plugin's, which keep what they know of each test."""
-    # Hypothesis notes how long the garbage collector takes.
     package = module.partition(".")[0]
-    return (
-        package in tracebacks.RUNNERS
-        or package == "hypothesis"
-        or module.startswith("pytest_")
-    )
+    # Hypothesis notes how long the garbage collector takes.
+    is_plugin = package == "hypothesis" or module.startswith("pytest_")
+    return is_plugin or package in tracebacks.RUNNERS
+
+
+def _is_class_of(module: str, member: Any) -> bool:
+    if not issubclass(type(member), type):
+        return False
+    return bool(inspection.body_of(member).get("__module__") == module)
 
 
 def _is_function(kind: type) -> bool:
     return kind is FunctionType or kind is _CACHE
 
 
-def _elements_of(one: Any) -> Iterator[tuple[str, Any]]:
+def _elements_of(container: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a list, tuple or dict holds, with where it is found."""
-    base, _ = _base_of(type(one))
+    base = _base_of(type(container))
     pairs: Iterable[tuple[Any, Any]] = ()
     if base is list or base is tuple:
-        pairs = enumerate(base.__iter__(one))
+        pairs = enumerate(base.__iter__(container))
     elif base is dict or base is OrderedDict:
-        pairs = dict.items(one)
-    for number, (key, held) in enumerate([*islice(pairs, _MOST_LOOKED_INTO)]):
-        is_named = id(type(key)) in _PLAIN or issubclass(type(key), type)
-        yield (
-            f"[{_IDENTITY.sub('', _Content(key).text) if is_named else f'#{number}'}]",
-            held,
-        )
+        pairs = dict.items(container)
+    for number, (key, element) in enumerate([*islice(pairs, _MOST_LOOKED_INTO)]):
+        label = f"#{number}"
+        if id(type(key)) in _PLAIN or issubclass(type(key), type):
+            label = _IDENTITY.sub("", _Content(key).text)
+        yield f"[{label}]", element
 
 
-def _names_in(one: Any) -> dict[str, Any]:
+def _names_in(holder: Any) -> dict[str, Any]:
     """Return what an object holds by name; of a function also what it keeps between calls."""
-    kind = type(one)
-    names = dict(inspection.body_of(one) if issubclass(kind, type) else _dict_of(one))
+    kind = type(holder)
+    is_class = issubclass(kind, type)
+    names = dict(inspection.body_of(holder) if is_class else _dict_of(holder))
     if kind is FunctionType:
-        names |= {
-            "__defaults__": one.__defaults__,
-            "__kwdefaults__": one.__kwdefaults__,
-        }
+        names["__defaults__"] = holder.__defaults__
+        names["__kwdefaults__"] = holder.__kwdefaults__
     elif kind is _CACHE:
-        cached = _CACHE.cache_info(one)
+        cached = _CACHE.cache_info(holder)
         # Misses tell of results that have taken the place of others.
         names["cache_info()"] = {"currsize": cached.currsize, "misses": cached.misses}
-    return {name: held for name, held in names.items() if type(name) is str}
+    return {name: value for name, value in names.items() if type(name) is str}
 
 
-def _put_attribute(one: Any, name: str, was: Any) -> None:
+def _put_attribute(holder: Any, name: str, was: Any) -> None:
     if name == "cache_info()":
-        _CACHE.cache_clear(one)
-    elif not issubclass(type(one), type):
-        _put_item(_dict_of(one), name, was)
+        _CACHE.cache_clear(holder)
+    elif not issubclass(type(holder), type):
+        _put_item(_dict_of(holder), name, was)
     elif was is _MISSING:
-        type.__delattr__(one, name)
+        type.__delattr__(holder, name)
     else:
-        type.__setattr__(one, name, was)
+        type.__setattr__(holder, name, was)
 
 
-def _dict_of(one: Any) -> Any:
+def _dict_of(holder: Any) -> Any:
     # The first look of a thread at one of the user's own classes would call its `__init__`.
-    is_pythons = inspection.module_of(type(one)) in ("_thread", "asyncio.events")
-    if is_pythons and issubclass(type(one), threading.local):
-        return threading.local.__getattribute__(one, "__dict__")
-    return inspection.own_names_of(one)
+    kind = type(holder)
+    is_pythons = inspection.module_of(kind) in ("_thread", "asyncio.events")
+    if is_pythons and issubclass(kind, threading.local):
+        return threading.local.__getattribute__(holder, "__dict__")
+    return inspection.own_names_of(holder)
 
 
 def _put_item(items: Any, name: str, was: Any) -> None:
@@ -439,82 +474,93 @@ class _Content:
         copies: the containers in it that can be filled again, each with a copy of what it holds.
     """
 
-    def __init__(self, one: Any) -> None:
+    def __init__(self, value: Any) -> None:
         self.copies: list[tuple[Any, Any]] = []
         self._elements_left = _MOST_ELEMENTS
-        self.text = self._text(one, 0)
+        self.text = self._text(value, 0)
 
-    def _text(self, one: Any, depth: int) -> str:
-        kind = type(one)
-        if one is _MISSING:
+    def _text(self, value: Any, depth: int) -> str:
+        kind = type(value)
+        if value is _MISSING:
             return _NOT_SET
+        if kind is int and value.bit_length() > _MOST_BITS:
+            return hex(value)
         if id(kind) in _PLAIN:
-            # Python refuses to write so many digits.
-            return hex(one) if kind is int and one.bit_length() > 10_000 else repr(one)
-        base, fill = _base_of(kind)
+            return repr(value)
+        base = _base_of(kind)
         if base is None:
-            return f"{_name_of(one)}\0{id(one)}\0"
-        name, length = (
-            inspection.dotted_name_of(kind).removeprefix("builtins."),
-            base.__len__(one),
-        )
+            return f"{_name_of(value)}\0{id(value)}\0"
+        name = inspection.dotted_name_of(kind).removeprefix("builtins.")
+        length = base.__len__(value)
         self._elements_left -= length
         if depth > _DEEPEST or self._elements_left < 0:
             return f"{name} with {length} elements"
-        pairs = (
-            list(dict.items(one))
-            if issubclass(base, dict)
-            else [*zip(base.__iter__(one))]
-        )
-        if fill and (copy := _copy_of(one, base)) is not None:
-            self.copies.append((one, copy))
-        opening, closing = (
-            "()" if base is tuple else "{}" if issubclass(base, dict) else "[]"
-        )
-        texts = [
-            ": ".join([self._text(inner, depth + 1) for inner in each])
-            for each in pairs
-        ]
-        is_ordered = issubclass(base, (list, tuple, deque, bytearray))
-        text = f"{opening}{', '.join(texts if is_ordered else sorted(texts))}{closing}"
+        copy = _copy_of(value, base)
+        if copy is not None:
+            self.copies.append((value, copy))
+        texts = self._texts_of_elements(value, base, depth + 1)
+        if issubclass(base, _UNORDERED):
+            texts.sort()
+        text = f"[{', '.join(texts)}]"
+        if base is tuple:
+            text = f"({text[1:-1]})"
+        elif issubclass(base, dict):
+            text = f"{{{text[1:-1]}}}"
         return text if kind in (list, dict, tuple) else f"{name}({text})"
 
+    def _texts_of_elements(self, container: Any, base: Any, depth: int) -> list[str]:
+        if not issubclass(base, dict):
+            return [
+                self._text(element, depth) for element in [*base.__iter__(container)]
+            ]
+        texts = []
+        for key, element in [*dict.items(container)]:
+            text = self._text(key, depth)
+            texts.append(f"{text}: {self._text(element, depth)}")
+        return texts
 
-def _copy_of(one: Any, base: Any) -> Any:
+
+def _copy_of(container: Any, base: Any) -> Any:
     """Return a copy of a container that fills it without a `__hash__` of the user's; else `None`.
 
     A dict and a set take the hashes from another one.
     """
+    if _FILLERS[base] is None:
+        return None
     if base is set:
-        return set(one)
+        return set(container)
     if not issubclass(base, dict):
-        return [*base.__iter__(one)]
-    if type(one) is dict or type(one) is defaultdict:
-        return dict.copy(one)
-    pairs = list(dict.items(one))
-    return pairs if all(id(type(key)) in _PLAIN for key, _ in pairs) else None
+        return [*base.__iter__(container)]
+    if type(container) is dict or type(container) is defaultdict:
+        return dict.copy(container)
+    pairs = [*dict.items(container)]
+    for key, _ in pairs:
+        if id(type(key)) not in _PLAIN:
+            return None
+    return pairs
 
 
-def _name_of(one: Any) -> str:
+def _name_of(value: Any) -> str:
     """Return how an object that isn't shown is called."""
-    kind = type(one)
+    kind = type(value)
     if _is_function(kind) or kind is BuiltinFunctionType:
-        module = one.__module__
-        return (
-            f"the function {module if type(module) is str else '?'}.{one.__qualname__}"
-        )
+        module = value.__module__
+        if type(module) is not str:
+            module = "?"
+        return f"the function {module}.{value.__qualname__}"
     if issubclass(kind, type):
-        return f"the class {inspection.dotted_name_of(one)}"
+        return f"the class {inspection.dotted_name_of(value)}"
     if issubclass(kind, ModuleType):
-        return f"the module {_name_in(one)}"
+        return f"the module {_name_in(value)}"
     return f"an object of {inspection.dotted_name_of(kind)}"
 
 
-def _base_of(kind: type) -> tuple[Any, Any]:
-    return next((row for row in _CONTAINERS if issubclass(kind, row[0])), (None, None))
+def _base_of(kind: type) -> Any:
+    """Return the container of Python's that a type is made from; `None` for any other type."""
+    return next((base for base in _FILLERS if issubclass(kind, base)), None)
 
 
-def _say(
+def _describe(
     source: _Source,
     name: str,
     was_text: str,
@@ -524,35 +570,33 @@ def _say(
     """Return what something is and what it was, to stand behind "the test leaves"."""
     subject = source.start + name
     if source.acts:
-        added, removed, changed = source.acts
-        act = (
-            added
-            if was_text == _NOT_SET
-            else removed
-            if now_text == _NOT_SET
-            else changed
-        )
+        added, removed, act = source.acts
+        if was_text == _NOT_SET:
+            act = added
+        elif now_text == _NOT_SET:
+            act = removed
         return f"{redact(subject)} {act}"
-    start = f"{subject} = "  # the name of a value may tell that it is a secret
-    was, now = (
-        redact(start + _IDENTITY.sub("", text)[:_MOST_SEARCHED]).removeprefix(start)
-        for text in (was_text, now_text)
-    )
-    if was_text == _NOT_SET:
-        return f"{start}{shortened(now, _MOST_SHOWN)} (was not set)"
+    start = f"{subject} = "
+
+    def redact_value(text: str) -> str:
+        # The name of a value may tell that it is a secret.
+        named = start + _IDENTITY.sub("", text)[:_MOST_SEARCHED]
+        return redact(named).removeprefix(start)
+
+    was, now = redact_value(was_text), redact_value(now_text)
     if now_text == _NOT_SET:
         return f"{subject} removed (was {shortened(was, _MOST_SHOWN)})"
-    if was == now:
+    if was_text == _NOT_SET:
+        was = _NOT_SET
+    elif was == now:
         other = shortened(now, _MOST_SHOWN).removeprefix("the ").removeprefix("an ")
         return f"{start}another {other}"
     # Of long values, from where they differ on.
-    common = sum(
-        1
-        for _ in takewhile(lambda pair: pair[0] == pair[1], zip(was, now, strict=False))
-    )
+    common = len(os.path.commonprefix((was, now)))
     same = max(was.rfind(", ", 0, common) + 2, common - _MOST_SAME)
     if same > 1 and max(len(was), len(now)) > _MOST_SHOWN:
-        was, now = f"…{was[same:]}", f"…{now[same:]}"
+        was = f"…{was[same:]}"
+        now = f"…{now[same:]}"
     return f"{start}{shortened(now, _MOST_SHOWN)} (was {shortened(was, _MOST_SHOWN)})"
 
 
@@ -577,27 +621,29 @@ def _put_filters(was: Any) -> None:
 
 def _loops() -> Any:
     """Return asyncio's notes on the event loop of this thread, if it has any yet."""
-    policy = inspection.attribute_of(
-        sys.modules.get("asyncio.events"), "_event_loop_policy"
-    )
+    events = sys.modules.get("asyncio.events")
+    policy = inspection.attribute_of(events, "_event_loop_policy")
     return _dict_of(inspection.attribute_of(policy, "_local"))
 
 
 def _take_loop() -> tuple[Any, ...]:
-    return dict(_loops()), inspection.attribute_of(_loops().get("_loop"), "_closed")
+    loops = _loops()
+    return dict(loops), inspection.attribute_of(loops.get("_loop"), "_closed")
 
 
 def _put_loop(was: Any) -> None:
-    _loops().clear()
-    _loops().update(was[0])
+    loops = _loops()
+    loops.clear()
+    loops.update(was[0])
 
 
 def _take_settings() -> dict[str, Any]:
-    found = {}
+    settings = {}
     for name, (take, _) in _SETTINGS.items():
-        with suppress(Exception):  # the working directory may have gone
-            found[name] = take()
-    return found
+        # The working directory may have gone.
+        with suppress(Exception):
+            settings[name] = take()
+    return settings
 
 
 _set_locale: Final = partial(locale.setlocale, locale.LC_ALL)
@@ -608,43 +654,61 @@ _SETTINGS: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]] =
         _put_time_zone,
     ),
     "locale": (_set_locale, _set_locale),
-    "list warnings.filters": (lambda: [*warnings.filters], _put_filters),
+    "list warnings.filters": (
+        lambda: [*warnings.filters],
+        _put_filters,
+    ),
     "list sys.path": (
         lambda: [*sys.path],
         lambda was: sys.path.__setitem__(slice(None), was),
     ),
     "event loop of asyncio": (_take_loop, _put_loop),
-    "level of logging.disable": (lambda: logging.root.manager.disable, logging.disable),
-    "umask": (_take_umask, lambda was: os.umask(int(was, 8))),
+    "level of logging.disable": (
+        lambda: logging.root.manager.disable,
+        logging.disable,
+    ),
+    "umask": (
+        _take_umask,
+        lambda was: os.umask(int(was, 8)),
+    ),
 }
 """What there is one of, each with what reads it and what puts it back."""
 
 
 def _loggers() -> dict[str, dict[str, Any]]:
-    """Return what each logger holds by name."""
+    """Return what each logger holds by name, without placeholders."""
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
-    names = {name: inspection.own_names_of(one) for name, one in loggers.items()}
-    return {
-        name: held for name, held in names.items() if "handlers" in held
-    }  # no placeholders
+    fields_by_path = {}
+    for path, logger in loggers.items():
+        fields = inspection.own_names_of(logger)
+        if "handlers" in fields:
+            fields_by_path[path] = fields
+    return fields_by_path
+
+
+def _fields_of_new_logger() -> dict[str, Any]:
+    return inspection.own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
 
 
 def _take_logging() -> dict[str, Any]:
-    found = {}
-    # What is still as it was made is left out: loggers are made all the time.
-    fresh = inspection.own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
-    for path, names in _loggers().items():
+    settings = {}
+    # What is still as it was made is omitted: loggers are made all the time.
+    fresh = _fields_of_new_logger()
+    for path, fields in _loggers().items():
         for name in ("level", "disabled", "propagate", "handlers", "filters"):
-            held = [*names[name]] if type(names[name]) is list else names[name]
-            if _Content(held).text != _Content(fresh[name]).text:
-                found[f"{path}.{name}"] = held
-    return found
+            setting = fields[name]
+            if type(setting) is list:
+                setting = [*setting]
+            if _Content(setting).text != _Content(fresh[name]).text:
+                settings[f"{path}.{name}"] = setting
+    return settings
 
 
 def _put_logging(name: str, was: Any) -> None:
     path, _, attribute = name.rpartition(".")
-    fresh = inspection.own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
-    _loggers()[path][attribute] = fresh[attribute] if was is _MISSING else was
+    if was is _MISSING:
+        was = _fields_of_new_logger()[attribute]
+    _loggers()[path][attribute] = was
     # This makes loggers forget for which levels they were enabled.
     logging.disable(logging.root.manager.disable)
 
@@ -652,8 +716,9 @@ def _put_logging(name: str, was: Any) -> None:
 def random_states() -> dict[str, bytes]:
     """Return the states of the generators that all tests share: Python's and NumPy's."""
     states = {"random": pickle.dumps(random.getstate())}
-    if "numpy.random" in modules_now():
-        states["numpy.random"] = pickle.dumps(sys.modules["numpy.random"].get_state())
+    numpy_random = modules_now().get("numpy.random")
+    if numpy_random is not None:
+        states["numpy.random"] = pickle.dumps(numpy_random.get_state())
     return states
 
 
@@ -662,13 +727,30 @@ def _put_random_state(name: str, was: Any) -> None:
     put(pickle.loads(was))  # noqa: S301 - our own bytes
 
 
-def _take_descriptors() -> dict[str, int]:
-    found: dict[str, int] = {}
+def _take_descriptors() -> Counter[str]:
+    targets: Counter[str] = Counter()
     for number in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # it was the one of this very listing
-            target = os.readlink(f"/proc/self/fd/{number}")
-            found[target] = found.get(target, 0) + 1
-    return found
+        # One was that of this very listing.
+        with suppress(OSError):
+            targets[os.readlink(f"/proc/self/fd/{number}")] += 1
+    return targets
+
+
+def _take_handlers() -> dict[str, Any]:
+    return {number.name: signal.getsignal(number) for number in signal.Signals}
+
+
+def _take_modules() -> dict[str, Any]:
+    return {
+        name: module
+        for name, module in [*sys.modules.items()]
+        if type(name) is str and not _is_of_runner(name)
+    }
+
+
+def _take_threads() -> dict[str, Any]:
+    threads = threading.enumerate()
+    return {str(inspection.attribute_of(one, "_name")): one for one in threads}
 
 
 _LIKELY: Final = (
@@ -678,33 +760,38 @@ _LIKELY: Final = (
         partial(_put_item, os.environ),
     ),
     _Source(
-        "the ", _take_settings, lambda name, was: _SETTINGS[name][1](was), acts=None
+        "the ",
+        _take_settings,
+        lambda name, was: _SETTINGS[name][1](was),
+        acts=None,
     ),
-    _Source("the logging setting ", _take_logging, _put_logging, acts=None),
+    _Source(
+        "the logging setting ",
+        _take_logging,
+        _put_logging,
+        acts=None,
+    ),
     _Source(
         "the handler of ",
-        lambda: {number.name: signal.getsignal(number) for number in signal.Signals},
+        _take_handlers,
         lambda name, was: signal.signal(signal.Signals[name], was),
     ),
 )
 _UNLIKELY: Final = (
     _Source(
         "the module ",
-        lambda: {
-            name: module
-            for name, module in [*sys.modules.items()]
-            if _is_compared(name)
-        },
+        _take_modules,
         partial(_put_item, sys.modules),
-        ("imported", "removed from sys.modules", "replaced in sys.modules"),
+        acts=("imported", "removed from sys.modules", "replaced in sys.modules"),
     ),
-    _Source("the state of ", random_states, _put_random_state),
+    _Source(
+        "the state of ",
+        random_states,
+        _put_random_state,
+    ),
     _Source(
         "the thread ",
-        lambda: {
-            str(inspection.attribute_of(one, "_name")): one
-            for one in threading.enumerate()
-        },
+        _take_threads,
         acts=("running", "ended", "replaced"),
     ),
     _Source(
@@ -714,4 +801,8 @@ _UNLIKELY: Final = (
     ),
 )
 """Tests leave these behind, too, but they seldom make another one fail."""
-_FILES: Final = _Source("the file ", dict, acts=("added", "removed", "changed"))
+_FILES: Final = _Source(
+    "the file ",
+    dict,
+    acts=("added", "removed", "changed"),
+)
