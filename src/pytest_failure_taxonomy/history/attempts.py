@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import delete, insert, select
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.history.tables import ATTEMPTS, clean_text, started_at
+from pytest_failure_taxonomy.history.tables import (
+    ATTEMPT,
+    ATTEMPTS,
+    clean_text,
+    started_at,
+)
 from pytest_failure_taxonomy.logs.log_lines import marker_in
 from pytest_failure_taxonomy.report.build import (
     baseline_commit,
@@ -121,9 +126,9 @@ def recover(
             connection, subtask, approach, error, report, success=success, commit=commit
         )
         last_good = connection.scalar(
-            select(ATTEMPTS.c.commit_id)
-            .where(ATTEMPTS.c.success, ATTEMPTS.c.commit_id.is_not(None))
-            .order_by(ATTEMPTS.c.at.desc(), ATTEMPTS.c.id.desc())
+            select(ATTEMPT.commit_id)
+            .where(ATTEMPT.success, ATTEMPT.commit_id.is_not(None))
+            .order_by(ATTEMPT.at.desc(), ATTEMPT.id.desc())
             .limit(1)
         )
     count = 1 + next(
@@ -226,18 +231,18 @@ def _record(
         "at": at,
     }
     if run_id is not None:
-        connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id))
+        connection.execute(delete(ATTEMPTS).where(ATTEMPT.run_id == run_id))
     connection.execute(insert(ATTEMPTS), [attempt])
     return attempt, tried
 
 
 def _attempts_of(connection: Connection, subtask: str) -> list[PastAttempt]:
     columns = [
-        ATTEMPTS.c[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c
+        ATTEMPT[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c
     ]
     rows = connection.execute(
-        select(*columns, ATTEMPTS.c.commit_id.label("commit"))
-        .where(ATTEMPTS.c.subtask_id == subtask)
-        .order_by(ATTEMPTS.c.at, ATTEMPTS.c.id)
+        select(*columns, ATTEMPT.commit_id.label("commit"))
+        .where(ATTEMPT.subtask_id == subtask)
+        .order_by(ATTEMPT.at, ATTEMPT.id)
     )
     return [PastAttempt(**row) for row in rows.mappings()]

@@ -10,7 +10,21 @@ from math import sqrt
 from statistics import NormalDist
 from typing import Any, Final
 
-import sqlalchemy as sa
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    select,
+    true,
+)
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import VERDICT
@@ -18,16 +32,25 @@ from pytest_failure_taxonomy.history.companions import comparable_tests, find_cl
 from pytest_failure_taxonomy.history.database import History
 from pytest_failure_taxonomy.history.signals import Seen, suspicions_of
 from pytest_failure_taxonomy.history.tables import (
+    ATTEMPT,
     ATTEMPTS,
+    CAUSE,
     CAUSES,
+    ENVIRONMENT,
     ENVIRONMENTS,
-    FAILURES,
+    FAILURE,
     MAX_NODEID,
+    OUTCOME,
     OUTCOMES,
+    PROJECT,
     PROJECTS,
+    PROOF,
     PROOFS,
+    RUN,
+    RUN_CAUSE,
     RUN_CAUSES,
     RUNS,
+    TEST,
     TESTS,
     TRIAL,
     WATCHED_RUNS,
@@ -62,13 +85,13 @@ WORTH_QUARANTINE: Final = 0.02
 _CONFIDENCE: Final = 0.95
 MAX_CHANGES: Final = 4
 """Distributions that are named of those that have changed."""
-_PROVEN: Final = (PROOFS.c.project_id == CAUSES.c.project_id) & (
-    PROOFS.c.name == CAUSES.c.fingerprint
+_PROVEN: Final = (PROOF.project_id == CAUSE.project_id) & (
+    PROOF.name == CAUSE.fingerprint
 )
 """Joins causes with what is proven of them."""
 
-_NO_STORM: Final = RUNS.c.storm.is_(None)
-_TELLS_OF_FLAKINESS: Final = sa.and_(_NO_STORM, RUNS.c.source != TRIAL)
+_NO_STORM: Final = RUN.storm.is_(None)
+_TELLS_OF_FLAKINESS: Final = and_(_NO_STORM, RUN.source != TRIAL)
 """Trials have no code in common: what fails in one and passes in the next may be as it should."""
 
 
@@ -168,7 +191,7 @@ class FlakyRow:
 
 def list_runs(
     history: History, wanted: Wanted = ALL, *, limit: int = 20, storms: bool = False
-) -> list[sa.Row[Any]]:
+) -> list[Row[Any]]:
     """Return the latest runs, the last one first, with the columns of `history list --format csv`.
 
     A filter by node id finds the runs in which a test of that name failed; one by reason, kind or
@@ -185,22 +208,22 @@ def list_runs(
         ("reason", "kind", "owner"),
     )
     query = (
-        sa.select(
-            RUNS.c.id,
-            PROJECTS.c.name.label("project"),
-            *RUNS.c[(*began, *verdict, "nodeid", "message")],
-            RUNS.c.commit_id.label("commit"),
-            *RUNS.c["branch", "passed", "failed", "errors", "completeness"],
-            *RUNS.c["storm", "storm_tests"],
-            ATTEMPTS.c.subtask_id.label("task"),
-            ATTEMPTS.c.approach.label("system"),
+        select(
+            RUN.id,
+            PROJECT.name.label("project"),
+            *RUN[(*began, *verdict, "nodeid", "message")],
+            RUN.commit_id.label("commit"),
+            *RUN["branch", "passed", "failed", "errors", "completeness"],
+            *RUN["storm", "storm_tests"],
+            ATTEMPT.subtask_id.label("task"),
+            ATTEMPT.approach.label("system"),
         )
         .join(PROJECTS)
-        .outerjoin(ATTEMPTS, ATTEMPTS.c.run_id == RUNS.c.id)
+        .outerjoin(ATTEMPTS, ATTEMPT.run_id == RUN.id)
         .where(
             *of_runs(wanted), *_of_verdicts(wanted), *([~_NO_STORM] if storms else [])
         )
-        .order_by(RUNS.c.started_at.desc(), RUNS.c.number.desc())
+        .order_by(RUN.started_at.desc(), RUN.number.desc())
         .limit(limit)
     )
     with history.reading() as connection:
@@ -218,49 +241,45 @@ def find_top(
         limit: how many causes to return.
         each: each cause by itself; else one of those that runs have together stands for all.
     """
-    runs, causes = of_runs(wanted, nodeid=False), _of_verdicts(wanted, CAUSES)
+    runs, causes = of_runs(wanted, nodeid=False), _of_verdicts(wanted, CAUSE)
     if wanted.nodeid is not None:
-        of_tests = sa.select(FAILURES.c.cause_id).join(
-            TESTS, TESTS.c.id == FAILURES.c.test_id
-        )
+        of_tests = select(FAILURE.cause_id).join(TESTS, TEST.id == FAILURE.test_id)
         causes.append(
-            CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid)))
+            CAUSE.id.in_(of_tests.where(*matches(TEST.nodeid, wanted.nodeid)))
         )
     counts = (
-        sa.func.count().label("runs"),
-        sa.func.sum(RUN_CAUSES.c.count).label("failures"),
-        sa.func.sum(RUN_CAUSES.c.seconds).label("seconds"),
+        func.count().label("runs"),
+        func.sum(RUN_CAUSE.count).label("failures"),
+        func.sum(RUN_CAUSE.seconds).label("seconds"),
     )
     most = [each.desc() for each in counts[:2]]
     counted = (
-        sa.select(RUN_CAUSES.c.cause_id, *counts)
-        .group_by(RUN_CAUSES.c.cause_id)
-        .order_by(*most, RUN_CAUSES.c.cause_id)
+        select(RUN_CAUSE.cause_id, *counts)
+        .group_by(RUN_CAUSE.cause_id)
+        .order_by(*most, RUN_CAUSE.cause_id)
         .limit(limit if each else 10 * limit)
     )
     if runs:
         counted = counted.join(RUNS).where(*runs)
     if causes:
-        counted = counted.where(
-            RUN_CAUSES.c.cause_id.in_(sa.select(CAUSES.c.id).where(*causes))
-        )
+        counted = counted.where(RUN_CAUSE.cause_id.in_(select(CAUSE.id).where(*causes)))
     best = counted.subquery()
     query = (
-        sa.select(
-            PROJECTS.c.name.label("project"),
-            *CAUSES.c["id", "fingerprint", "reason", "kind", "title", "owner"],
+        select(
+            PROJECT.name.label("project"),
+            *CAUSE["id", "fingerprint", "reason", "kind", "title", "owner"],
             *best.c["runs", "failures", "seconds"],
-            PROOFS.c.type.label("proof"),
-            sa.func.min(RUNS.c.started_at).label("first_seen"),
-            sa.func.max(RUNS.c.started_at).label("last_seen"),
+            PROOF.type.label("proof"),
+            func.min(RUN.started_at).label("first_seen"),
+            func.max(RUN.started_at).label("last_seen"),
         )
-        .select_from(best.join(CAUSES, best.c.cause_id == CAUSES.c.id))
-        .join(PROJECTS, PROJECTS.c.id == CAUSES.c.project_id)
-        .join(RUN_CAUSES, RUN_CAUSES.c.cause_id == CAUSES.c.id)
-        .join(RUNS, RUNS.c.number == RUN_CAUSES.c.run_number)
+        .select_from(best.join(CAUSES, best.c.cause_id == CAUSE.id))
+        .join(PROJECTS, PROJECT.id == CAUSE.project_id)
+        .join(RUN_CAUSES, RUN_CAUSE.cause_id == CAUSE.id)
+        .join(RUNS, RUN.number == RUN_CAUSE.run_number)
         .outerjoin(PROOFS, _PROVEN)
-        .group_by(CAUSES.c.id, PROJECTS.c.name, *best.c, PROOFS.c.type)
-        .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSES.c.id)
+        .group_by(CAUSE.id, PROJECT.name, *best.c, PROOF.type)
+        .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSE.id)
     )
     with history.reading() as connection:
         found = [dict(row) for row in connection.execute(query).mappings()]
@@ -269,12 +288,12 @@ def find_top(
             return [*rows.values()]
         window = _window([*runs, _NO_STORM], WINDOW_RUNS)
         had = dict.fromkeys(rows, 0)  # sets of runs: whole numbers with one bit a run
-        of_causes = sa.select(RUN_CAUSES).join(
-            window, window.c.number == RUN_CAUSES.c.run_number
+        of_causes = select(RUN_CAUSES).join(
+            window, window.c.number == RUN_CAUSE.run_number
         )
-        for row in rows_with(connection, of_causes, RUN_CAUSES.c.cause_id, list(rows)):
+        for row in rows_with(connection, of_causes, RUN_CAUSE.cause_id, list(rows)):
             had[row.cause_id] |= 1 << row.run_number
-        every = sum(1 << run for run in connection.scalars(sa.select(window.c.number)))
+        every = sum(1 << run for run in connection.scalars(select(window.c.number)))
     for cluster in find_clusters(had, dict.fromkeys(had, every)):
         first, *others = [cause for cause in rows if cause in cluster]
         joined = [rows[first], *map(rows.pop, others)]
@@ -293,7 +312,7 @@ def count_periods(
     history: History, wanted: Wanted = ALL, *, by: str = "week"
 ) -> list[Period]:
     """Return the runs of each day, week (it begins on Monday) or month, the earliest first."""
-    query = sa.select(RUNS.c.started_at, RUNS.c.reason, RUNS.c.duration_seconds).where(
+    query = select(RUN.started_at, RUN.reason, RUN.duration_seconds).where(
         *of_runs(wanted), *_of_verdicts(wanted)
     )
     with history.reading() as connection:
@@ -345,70 +364,64 @@ def prune(
     """
     wanted = Wanted(project=project, until=before)
     with history.writing() as connection:
-        numbers = list(
-            connection.scalars(sa.select(RUNS.c.number).where(*of_runs(wanted)))
-        )
+        numbers = list(connection.scalars(select(RUN.number).where(*of_runs(wanted))))
         if dry_run:
             return len(numbers)
         remove_runs(connection, numbers)
-        gone = TESTS.c.last_seen < before
+        gone = TEST.last_seen < before
         if project is not None:
-            gone = sa.and_(gone, TESTS.c.project_id.in_(_projects(project)))
-        used = sa.select(OUTCOMES.c.test_id).where(OUTCOMES.c.test_id == TESTS.c.id)
+            gone = and_(gone, TEST.project_id.in_(_projects(project)))
+        used = select(OUTCOME.test_id).where(OUTCOME.test_id == TEST.id)
         connection.execute(TESTS.delete().where(gone, ~used.exists()))
-        old = PROOFS.c.known_since < before
+        old = PROOF.known_since < before
         if project is not None:
-            old = sa.and_(old, PROOFS.c.project_id.in_(_projects(project)))
+            old = and_(old, PROOF.project_id.in_(_projects(project)))
         connection.execute(PROOFS.delete().where(old))
     if numbers and history.is_sqlite:
         history.shrink()
     return len(numbers)
 
 
-def _projects(name: str) -> sa.Select[tuple[int]]:
-    return sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name)
+def _projects(name: str) -> Select[tuple[int]]:
+    return select(PROJECT.id).where(PROJECT.name == name)
 
 
-def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[sa.ColumnElement[bool]]:
+def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[ColumnElement[bool]]:
     """Return the conditions on runs, whatever their verdict is."""
     found = [
-        *matches(RUNS.c.branch, wanted.branch),
-        *_equals(RUNS.c.stage, wanted.stage),
+        *matches(RUN.branch, wanted.branch),
+        *_equals(RUN.stage, wanted.stage),
     ]
     if wanted.project is not None:
-        found.append(RUNS.c.project_id.in_(_projects(wanted.project)))
+        found.append(RUN.project_id.in_(_projects(wanted.project)))
     if wanted.since is not None:
-        found.append(RUNS.c.started_at >= wanted.since)
+        found.append(RUN.started_at >= wanted.since)
     if wanted.until is not None:
-        found.append(RUNS.c.started_at < wanted.until)
+        found.append(RUN.started_at < wanted.until)
     if nodeid and wanted.nodeid is not None:
         failing = (
-            sa.select(OUTCOMES.c.run_number)
+            select(OUTCOME.run_number)
             .join(TESTS)
-            .where(
-                *matches(TESTS.c.nodeid, wanted.nodeid), OUTCOMES.c.outcome.in_(FAILING)
-            )
+            .where(*matches(TEST.nodeid, wanted.nodeid), OUTCOME.outcome.in_(FAILING))
         )
-        found.append(RUNS.c.number.in_(failing))
+        found.append(RUN.number.in_(failing))
     return found
 
 
-def _of_verdicts(
-    wanted: Wanted, table: sa.Table = RUNS
-) -> list[sa.ColumnElement[bool]]:
+def _of_verdicts(wanted: Wanted, columns: Any = RUN) -> list[ColumnElement[bool]]:
     """Return the conditions on what runs, or causes, are found to have."""
-    equal = (
-        *_equals(table.c.reason, wanted.reason),
-        *_equals(table.c.owner, wanted.owner),
-    )
-    return [*matches(table.c.kind, wanted.kind), *equal]
+    return [
+        *matches(columns.kind, wanted.kind),
+        *_equals(columns.reason, wanted.reason),
+        *_equals(columns.owner, wanted.owner),
+    ]
 
 
-def _equals(column: Any, wanted: str | None) -> list[sa.ColumnElement[bool]]:
+def _equals(column: Any, wanted: str | None) -> list[ColumnElement[bool]]:
     return [] if wanted is None else [column == wanted]
 
 
-def matches(column: Any, pattern: str | None) -> list[sa.ColumnElement[bool]]:
+def matches(column: Any, pattern: str | None) -> list[ColumnElement[bool]]:
     """Return the condition that a text matches a pattern with `*` and `?`, if there is one."""
     if pattern is None:
         return []
@@ -446,8 +459,8 @@ def find_flaky(
     """
     with history.reading() as connection:
         window = _window([*of_runs(wanted, nodeid=False), _TELLS_OF_FLAKINESS], runs)
-        pattern = matches(TESTS.c.nodeid, wanted.nodeid)
-        of_names = sa.select(TESTS.c.id).where(*pattern) if pattern else None
+        pattern = matches(TEST.nodeid, wanted.nodeid)
+        of_names = select(TEST.id).where(*pattern) if pattern else None
         found, ended = _flaky_rows(connection, window, of_names)
         shown = sorted(found, key=lambda test: (-found[test].failures, test))
         clusters: dict[
@@ -483,12 +496,9 @@ def find_flaky(
 
 def count_trials(history: History, wanted: Wanted = ALL) -> int:
     """Return how many runs are trials of a harness, which say nothing of flaky tests."""
-    trials = RUNS.c.source == TRIAL, *of_runs(wanted, nodeid=False)
+    trials = RUN.source == TRIAL, *of_runs(wanted, nodeid=False)
     with history.reading() as connection:
-        return (
-            connection.scalar(sa.select(sa.func.count(RUNS.c.number)).where(*trials))
-            or 0
-        )
+        return connection.scalar(select(func.count(RUN.number)).where(*trials)) or 0
 
 
 def find_new_tests(
@@ -502,21 +512,19 @@ def find_new_tests(
     at, name = started_at(report), project_of(report)
     digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
     with history.reading() as connection:
-        project = (
-            sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name).scalar_subquery()
-        )
-        earlier = sa.select(RUNS.c.number).where(
-            RUNS.c.project_id == project, RUNS.c.started_at < at
+        project = select(PROJECT.id).where(PROJECT.name == name).scalar_subquery()
+        earlier = select(RUN.number).where(
+            RUN.project_id == project, RUN.started_at < at
         )
         if connection.scalar(earlier.limit(1)) is None:
             raise HistoryError(
                 f"history: it has no run of {name} before that of the report, so every test would "
                 "be new; add earlier ones by: failure-taxonomy history add REPORT"
             )
-        seen = sa.select(TESTS.c.digest).where(
-            TESTS.c.project_id == project, TESTS.c.first_seen < at
+        seen = select(TEST.digest).where(
+            TEST.project_id == project, TEST.first_seen < at
         )
-        rows = rows_with(connection, seen, TESTS.c.digest, list(digests))
+        rows = rows_with(connection, seen, TEST.digest, list(digests))
         known = {row.digest for row in rows}
     return [nodeid for digest, nodeid in digests.items() if digest not in known]
 
@@ -532,18 +540,18 @@ def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def _window(conditions: Iterable[sa.ColumnElement[bool]], runs: int) -> Any:
+def _window(conditions: Iterable[ColumnElement[bool]], runs: int) -> Any:
     """Return the latest runs of those that are meant, as a table expression."""
     return (
-        sa.select(
-            RUNS.c.number,
-            RUNS.c.started_at,
-            RUNS.c.commit_id,
-            RUNS.c.branch,
-            RUNS.c.dirty,
+        select(
+            RUN.number,
+            RUN.started_at,
+            RUN.commit_id,
+            RUN.branch,
+            RUN.dirty,
         )
         .where(*conditions)
-        .order_by(RUNS.c.started_at.desc())
+        .order_by(RUN.started_at.desc())
         .limit(runs)
         .cte("recent")
     )
@@ -554,7 +562,7 @@ _Tests = frozenset[int]
 
 
 def _flaky_rows(
-    connection: sa.Connection, window: Any, ids: Any
+    connection: Connection, window: Any, ids: Any
 ) -> tuple[dict[int, FlakyRow], list[tuple[_Tests, _Tests]]]:
     """Return the flaky tests within a window of runs, by id, and how the tests of each run ended.
 
@@ -569,21 +577,19 @@ def _flaky_rows(
         window: the runs, as `_window` returns them.
         ids: the tests to look at, as a list or a query; `None` for all.
     """
-    conditions = [] if ids is None else [OUTCOMES.c.test_id.in_(ids)]
-    test = sa.cast(OUTCOMES.c.test_id, sa.Text)
+    conditions = [] if ids is None else [OUTCOME.test_id.in_(ids)]
+    test = cast(OUTCOME.test_id, Text)
     of_runs = (
-        sa.select(
-            OUTCOMES.c.run_number,
+        select(
+            OUTCOME.run_number,
             *(
-                sa.func.aggregate_strings(
-                    sa.case((OUTCOMES.c.outcome.in_(outcomes), test)), ","
-                )
+                func.aggregate_strings(case((OUTCOME.outcome.in_(outcomes), test)), ",")
                 for outcomes in (FAILING, ("passed",), ("flaky",))
             ),
         )
-        .select_from(OUTCOMES.join(window, window.c.number == OUTCOMES.c.run_number))
+        .select_from(OUTCOMES.join(window, window.c.number == OUTCOME.run_number))
         .where(*conditions)
-        .group_by(OUTCOMES.c.run_number)
+        .group_by(OUTCOME.run_number)
     )
     outcomes = {
         number: [
@@ -603,7 +609,7 @@ def _flaky_rows(
     )
     have_passed: set[int] = set()
     ended = []
-    by_time = sa.select(window).order_by(window.c.started_at, window.c.number)
+    by_time = select(window).order_by(window.c.started_at, window.c.number)
     for run in connection.execute(by_time).all():
         if run.number not in outcomes:
             continue
@@ -636,9 +642,9 @@ def _flaky_rows(
         and (commits[test] or reruns[test] or changes[test] >= CHANGES_OF_MIND)
     ]
     unwritten = _passes_unwritten(connection, window, flaky)
-    named = sa.select(TESTS.c.id, TESTS.c.nodeid)
+    named = select(TEST.id, TEST.nodeid)
     nodeids = {
-        row.id: row.nodeid for row in rows_with(connection, named, TESTS.c.id, flaky)
+        row.id: row.nodeid for row in rows_with(connection, named, TEST.id, flaky)
     }
     rows = {}
     for row_id in flaky:
@@ -679,21 +685,17 @@ def _sets_of_runs(
     return failed, known
 
 
-def _in_common(
-    connection: sa.Connection, window: Any, tests: Sequence[int]
-) -> str | None:
+def _in_common(connection: Connection, window: Any, tests: Sequence[int]) -> str | None:
     """Return what most of some tests have failed of: a failure, else its words or its exception.
 
     Where each test connects by itself, it has a failure of its own, and the others' words.
     """
     query = (
-        sa.select(
-            FAILURES.c.test_id, FAILURES.c.message, CAUSES.c.title, sa.func.count()
-        )
-        .join(CAUSES, CAUSES.c.id == FAILURES.c.cause_id)
-        .join(window, window.c.number == FAILURES.c.run_number)
-        .where(FAILURES.c.test_id.in_(tests))
-        .group_by(FAILURES.c.test_id, FAILURES.c.message, CAUSES.c.title)
+        select(FAILURE.test_id, FAILURE.message, CAUSE.title, func.count())
+        .join(CAUSES, CAUSE.id == FAILURE.cause_id)
+        .join(window, window.c.number == FAILURE.run_number)
+        .where(FAILURE.test_id.in_(tests))
+        .group_by(FAILURE.test_id, FAILURE.message, CAUSE.title)
     )
     levels = [(defaultdict[str, set[int]](set), Counter[str]()) for _ in range(3)]
     for test, message, title, times in connection.execute(query) if tests else ():
@@ -714,29 +716,29 @@ def _in_common(
 
 
 def _types_of(
-    connection: sa.Connection, window: Any, tests: Sequence[int]
+    connection: Connection, window: Any, tests: Sequence[int]
 ) -> dict[int, dict[str, str]]:
     """Return type, status and evidence of tests of which they are proven or suspected."""
-    failures = sa.select(*FAILURES.c["test_id", "run_number", "message"]).join(
-        window, window.c.number == FAILURES.c.run_number
+    failures = select(*FAILURE["test_id", "run_number", "message"]).join(
+        window, window.c.number == FAILURE.run_number
     )
-    raised = rows_with(connection, failures, FAILURES.c.test_id, tests)
+    raised = rows_with(connection, failures, FAILURE.test_id, tests)
     messages = {(row.test_id, row.run_number): row.message or "" for row in raised}
-    of_seen = RUNS.c["started_at", "branch", "duration_seconds", "collected", "ci_job"]
-    has_failed = OUTCOMES.c.outcome != "passed"
+    of_seen = RUN["started_at", "branch", "duration_seconds", "collected", "ci_job"]
+    has_failed = OUTCOME.outcome != "passed"
     ended = (
-        sa.select(
-            *OUTCOMES.c["test_id", "run_number"],
+        select(
+            *OUTCOME["test_id", "run_number"],
             *of_seen,
             has_failed,
-            OUTCOMES.c.seconds,
+            OUTCOME.seconds,
         )
-        .select_from(OUTCOMES.join(RUNS).join(window, window.c.number == RUNS.c.number))
-        .where(OUTCOMES.c.outcome.in_((*FAILING, "passed", "flaky")))
-        .order_by(RUNS.c.started_at, RUNS.c.number)
+        .select_from(OUTCOMES.join(RUNS).join(window, window.c.number == RUN.number))
+        .where(OUTCOME.outcome.in_((*FAILING, "passed", "flaky")))
+        .order_by(RUN.started_at, RUN.number)
     )
     seen = defaultdict[int, list[Seen]](list)
-    for row in rows_with(connection, ended, OUTCOMES.c.test_id, tests):
+    for row in rows_with(connection, ended, OUTCOME.test_id, tests):
         test, run, *of_run = tuple(row)
         seen[test].append(Seen._make([messages.get((test, run), ""), *of_run]))
     types = {}
@@ -748,12 +750,10 @@ def _types_of(
                 "evidence": found.evidence,
             }
     # The few causes first: tests may have very many failures.
-    proofs = connection.execute(
-        sa.select(CAUSES.c.id, PROOFS.c.proof).join(PROOFS, _PROVEN)
-    )
+    proofs = connection.execute(select(CAUSE.id, PROOF.proof).join(PROOFS, _PROVEN))
     proven = {row.id: row.proof for row in proofs}
-    failed_of = sa.select(*FAILURES.c["test_id", "cause_id"]).distinct()
-    for row in rows_with(connection, failed_of, FAILURES.c.cause_id, list(proven)):
+    failed_of = select(*FAILURE["test_id", "cause_id"]).distinct()
+    for row in rows_with(connection, failed_of, FAILURE.cause_id, list(proven)):
         if row.test_id in seen:
             proof = _stored_proof(proven[row.cause_id])
             words = {"status": "proven", "evidence": proof_words(proof, None)[0]}
@@ -766,7 +766,7 @@ def _types_of(
 
 
 def _passes_unwritten(
-    connection: sa.Connection, window: Any, ids: list[int]
+    connection: Connection, window: Any, ids: list[int]
 ) -> dict[int, int]:
     """Return how often tests have passed before the first outcome of theirs that is written down.
 
@@ -776,25 +776,25 @@ def _passes_unwritten(
     found: dict[int, int] = {}
     for some in parts(ids):
         first = (
-            sa.select(OUTCOMES.c.test_id, sa.func.min(window.c.started_at).label("at"))
-            .join(window, window.c.number == OUTCOMES.c.run_number)
-            .where(OUTCOMES.c.test_id.in_(some))
-            .group_by(OUTCOMES.c.test_id)
+            select(OUTCOME.test_id, func.min(window.c.started_at).label("at"))
+            .join(window, window.c.number == OUTCOME.run_number)
+            .where(OUTCOME.test_id.in_(some))
+            .group_by(OUTCOME.test_id)
             .subquery()
         )
         passes = (
-            sa.select(TESTS.c.id, sa.func.count())
+            select(TEST.id, func.count())
             .select_from(TESTS)
-            .join(first, first.c.test_id == TESTS.c.id)
-            .join(RUNS, RUNS.c.project_id == TESTS.c.project_id)
-            .join(window, window.c.number == RUNS.c.number)
+            .join(first, first.c.test_id == TEST.id)
+            .join(RUNS, RUN.project_id == TEST.project_id)
+            .join(window, window.c.number == RUN.number)
             .where(
-                TESTS.c.first_seen <= RUNS.c.started_at,
-                RUNS.c.started_at < first.c.at,
-                RUNS.c.completeness == "full",
-                RUNS.c.not_run == 0,
+                TEST.first_seen <= RUN.started_at,
+                RUN.started_at < first.c.at,
+                RUN.completeness == "full",
+                RUN.not_run == 0,
             )
-            .group_by(TESTS.c.id)
+            .group_by(TEST.id)
         )
         found.update(tuple(row) for row in connection.execute(passes))
     return found
@@ -895,12 +895,10 @@ def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str
     """
     names = [cause["key"] for cause in report["causes"]]
     names += [group["fingerprint"] for group in report["groups"]]
-    query = sa.select(PROOFS).where(
-        PROOFS.c.project_id.in_(_projects(project_of(report)))
-    )
+    query = select(PROOFS).where(PROOF.project_id.in_(_projects(project_of(report))))
     found = {}
     with history.reading() as connection:
-        for row in rows_with(connection, query, PROOFS.c.name, names):
+        for row in rows_with(connection, query, PROOF.name, names):
             since = f"{row.known_since.isoformat(timespec='seconds')}Z"
             found[row.name] = {**_stored_proof(row.proof), "known_since": since}
     return found
@@ -929,8 +927,8 @@ def find_since(
         HistoryError: there is no such cause, or several begin so.
     """
     with history.reading() as connection:
-        query = _named(CAUSES.c.fingerprint, project, *CAUSES.c)
-        query = query.where(*matches(CAUSES.c.fingerprint, f"{fingerprint}*"))
+        query = _named(CAUSE.fingerprint, project, *CAUSES.c)
+        query = query.where(*matches(CAUSE.fingerprint, f"{fingerprint}*"))
         cause = _only_one(
             [*connection.execute(query)],
             fingerprint,
@@ -956,17 +954,17 @@ def find_since_of_test(
         HistoryError: there is no such test, or several are called so.
     """
     with history.reading() as connection:
-        query = _named(TESTS.c.nodeid, project, TESTS.c.id)
-        failed = query.where(sa.exists().where(FAILURES.c.test_id == TESTS.c.id))
-        rows = [*connection.execute(failed.where(TESTS.c.digest == digest_of(nodeid)))]
-        part = matches(TESTS.c.nodeid, f"*{nodeid}*")
+        query = _named(TEST.nodeid, project, TEST.id)
+        failed = query.where(exists().where(FAILURE.test_id == TEST.id))
+        rows = [*connection.execute(failed.where(TEST.digest == digest_of(nodeid)))]
+        part = matches(TEST.nodeid, f"*{nodeid}*")
         if not rows:
-            rows = [*connection.execute(failed.where(*part).order_by(TESTS.c.nodeid))]
+            rows = [*connection.execute(failed.where(*part).order_by(TEST.nodeid))]
         if not rows:
-            passed = query.add_columns(*RUNS.c["started_at", "commit_id"]).where(*part)
-            passed = passed.join(RUNS, RUNS.c.number == TESTS.c.last_passed_run)
+            passed = query.add_columns(*RUN["started_at", "commit_id"]).where(*part)
+            passed = passed.join(RUNS, RUN.number == TEST.last_passed_run)
             if last := connection.execute(
-                passed.order_by(RUNS.c.started_at.desc())
+                passed.order_by(RUN.started_at.desc())
             ).first():
                 raise HistoryError(
                     f"{nodeid}: no failure of such a test is known; {last.name} passed last: "
@@ -980,35 +978,31 @@ def find_since_of_test(
             several="several tests are called so",
             right="give the whole node id, or --project",
         )
-        failures = (
-            sa.select(FAILURES.c.cause_id)
-            .join(RUNS)
-            .where(FAILURES.c.test_id == test.id)
+        failures = select(FAILURE.cause_id).join(RUNS).where(FAILURE.test_id == test.id)
+        latest = failures.with_only_columns(RUN.number).order_by(
+            RUN.started_at.desc(), RUN.number.desc()
         )
-        latest = failures.with_only_columns(RUNS.c.number).order_by(
-            RUNS.c.started_at.desc(), RUNS.c.number.desc()
-        )
-        causes = sa.select(CAUSES).where(
-            CAUSES.c.id.in_(
-                failures.where(RUNS.c.number == latest.limit(1).scalar_subquery())
+        causes = select(CAUSES).where(
+            CAUSE.id.in_(
+                failures.where(RUN.number == latest.limit(1).scalar_subquery())
             )
         )
-        found = connection.execute(causes.order_by(CAUSES.c.id)).all()
+        found = connection.execute(causes.order_by(CAUSE.id)).all()
         return tuple(_since(connection, cause, test) for cause in found)
 
 
 def _named(
-    name: sa.Column[str], project: str | None, *columns: sa.Column[Any]
-) -> sa.Select[Any]:
+    name: Column[str], project: str | None, *columns: Column[Any]
+) -> Select[Any]:
     """Return the question for rows with a `name` and a `project`, of a project if it is given."""
-    query = sa.select(*columns, name.label("name"), PROJECTS.c.name.label("project"))
+    query = select(*columns, name.label("name"), PROJECT.name.label("project"))
     query = query.select_from(name.table).join(PROJECTS)
-    return query.where(*_equals(PROJECTS.c.name, project)).limit(5)
+    return query.where(*_equals(PROJECT.name, project)).limit(5)
 
 
 def _only_one(
-    rows: list[sa.Row[Any]], given: str, *, none: str, several: str, right: str
-) -> sa.Row[Any]:
+    rows: list[Row[Any]], given: str, *, none: str, several: str, right: str
+) -> Row[Any]:
     if not rows:
         raise HistoryError(f"{given}: {none}")
     if len(rows) > 1:
@@ -1017,16 +1011,16 @@ def _only_one(
     return rows[0]
 
 
-def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
+def _since(connection: Connection, cause: Any, test: Any = None) -> Since:
     """Return when a cause began, or when it began to fail one test."""
-    had = RUNS.c.number.in_(
-        sa.select(RUN_CAUSES.c.run_number).where(RUN_CAUSES.c.cause_id == cause.id)
+    had = RUN.number.in_(
+        select(RUN_CAUSE.run_number).where(RUN_CAUSE.cause_id == cause.id)
         if test is None
-        else sa.select(FAILURES.c.run_number).where(
-            FAILURES.c.cause_id == cause.id, FAILURES.c.test_id == test.id
+        else select(FAILURE.run_number).where(
+            FAILURE.cause_id == cause.id, FAILURE.test_id == test.id
         )
     )
-    by_time = sa.select(RUNS).where(had).order_by(RUNS.c.started_at, RUNS.c.number)
+    by_time = select(RUNS).where(had).order_by(RUN.started_at, RUN.number)
     runs = connection.execute(by_time).all()
     first, last = runs[0], runs[-1]
     here = [each for each in runs if each.branch == last.branch]
@@ -1053,17 +1047,15 @@ def _since(connection: sa.Connection, cause: Any, test: Any = None) -> Since:
         last_passed_at=passed.started_at if passed else None,
         last_seen=last.started_at,
         proof=connection.scalar(
-            sa.select(PROOFS.c.type)
-            .join(CAUSES, _PROVEN)
-            .where(CAUSES.c.id == cause.id)
+            select(PROOF.type).join(CAUSES, _PROVEN).where(CAUSE.id == cause.id)
         ),
     )
 
 
 _TIMES_OF_RUNS: Final = (
-    sa.func.count().label("times"),
-    sa.func.min(RUNS.c.started_at).label("first"),
-    sa.func.max(RUNS.c.started_at).label("last"),
+    func.count().label("times"),
+    func.min(RUN.started_at).label("first"),
+    func.max(RUN.started_at).label("last"),
 )
 _NEW: Final = GroupState(
     state="new", first_seen=None, first_commit=None, runs=0, last_passed_commit=None
@@ -1073,43 +1065,41 @@ _NEW: Final = GroupState(
 class _Earlier:
     """What the runs before one run say of its failures."""
 
-    def __init__(self, connection: sa.Connection, report: Mapping[str, Any]) -> None:
+    def __init__(self, connection: Connection, report: Mapping[str, Any]) -> None:
         self._connection = connection
         self._report = report
         self._project = connection.scalar(
-            sa.select(PROJECTS.c.id).where(PROJECTS.c.name == project_of(report))
+            select(PROJECT.id).where(PROJECT.name == project_of(report))
         )
         self._branch = branch_of(report)
-        self._earlier = sa.and_(
-            RUNS.c.project_id == self._project,
-            RUNS.c.id != report["run"]["id"],
-            RUNS.c.started_at <= started_at(report),
+        self._earlier = and_(
+            RUN.project_id == self._project,
+            RUN.id != report["run"]["id"],
+            RUN.started_at <= started_at(report),
         )
 
     def states_of(
         self, groups: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, GroupState]:
         """Return the states of groups by fingerprint."""
-        of_project = sa.select(CAUSES.c.fingerprint, CAUSES.c.id).where(
-            CAUSES.c.project_id == self._project
+        of_project = select(CAUSE.fingerprint, CAUSE.id).where(
+            CAUSE.project_id == self._project
         )
-        rows = rows_with(
-            self._connection, of_project, CAUSES.c.fingerprint, list(groups)
-        )
+        rows = rows_with(self._connection, of_project, CAUSE.fingerprint, list(groups))
         causes = {row.fingerprint: row.id for row in rows}
         had = (
-            sa.select(RUN_CAUSES.c.cause_id, RUNS.c.branch, *_TIMES_OF_RUNS)
+            select(RUN_CAUSE.cause_id, RUN.branch, *_TIMES_OF_RUNS)
             .join(RUNS)
             .where(self._earlier)
-            .group_by(RUN_CAUSES.c.cause_id, RUNS.c.branch)
+            .group_by(RUN_CAUSE.cause_id, RUN.branch)
         )
         if (
             storm_of(self._report)[0] is None
         ):  # what a storm brought is known to storms alone
-            had = had.where(RUN_CAUSES.c.in_storm.is_not(sa.true()))
+            had = had.where(RUN_CAUSE.in_storm.is_not(true()))
         seen = defaultdict[int, list[Any]](list)
         for row in rows_with(
-            self._connection, had, RUN_CAUSES.c.cause_id, list(causes.values())
+            self._connection, had, RUN_CAUSE.cause_id, list(causes.values())
         ):
             seen[row.cause_id].append(row)
         looked_at = max(
@@ -1121,9 +1111,9 @@ class _Earlier:
             for nodeids in named.values()
             for nodeid in nodeids
         }
-        columns = TESTS.c["digest", "id", "last_passed_run"]
-        known = sa.select(*columns).where(TESTS.c.project_id == self._project)
-        rows = rows_with(self._connection, known, TESTS.c.digest, list(digests))
+        columns = TEST["digest", "id", "last_passed_run"]
+        known = select(*columns).where(TEST.project_id == self._project)
+        rows = rows_with(self._connection, known, TEST.digest, list(digests))
         tests = {digests[row.digest]: row for row in rows}
         old = {
             tests[each].id for name in causes for each in named[name] if each in tests
@@ -1141,23 +1131,21 @@ class _Earlier:
                 found[name] = self._state(seen[causes[name]], ids, flaky, passes)
             else:  # passes of tests that have never failed are not kept, each by itself
                 last = max((row.last_passed_run or 0 for row in of_group), default=0)
-                passed = self._run(RUNS.c.number == last) or self._last_pass([], passes)
+                passed = self._run(RUN.number == last) or self._last_pass([], passes)
                 found[name] = replace(_NEW, **self._since_pass(passed))
         return found
 
     def state_of_verdict(self) -> GroupState:
         """Return the state of the verdict."""
         verdict = self._report["verdict"]
-        had = sa.and_(
+        had = and_(
             self._earlier,
-            RUNS.c.reason == verdict["reason"],
-            RUNS.c.kind == verdict["kind"],
-            RUNS.c.nodeid.is_not_distinct_from(
-                clean_text(verdict["nodeid"], MAX_NODEID)
-            ),
+            RUN.reason == verdict["reason"],
+            RUN.kind == verdict["kind"],
+            RUN.nodeid.is_not_distinct_from(clean_text(verdict["nodeid"], MAX_NODEID)),
         )
         of_branches = (
-            sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(had).group_by(RUNS.c.branch)
+            select(RUN.branch, *_TIMES_OF_RUNS).where(had).group_by(RUN.branch)
         )
         rows = self._connection.execute(of_branches).all()
         passes = [
@@ -1219,11 +1207,11 @@ class _Earlier:
             ),
         }
 
-    def _run(self, *where: sa.ColumnElement[bool]) -> Any:
+    def _run(self, *where: ColumnElement[bool]) -> Any:
         """Return commit and distributions of an earlier run."""
-        columns = RUNS.c.commit_id, ENVIRONMENTS.c.installed
-        both = RUNS.outerjoin(ENVIRONMENTS, ENVIRONMENTS.c.id == RUNS.c.environment_id)
-        wanted = sa.select(*columns).select_from(both).where(self._earlier, *where)
+        columns = RUN.commit_id, ENVIRONMENT.installed
+        both = RUNS.outerjoin(ENVIRONMENTS, ENVIRONMENT.id == RUN.environment_id)
+        wanted = select(*columns).select_from(both).where(self._earlier, *where)
         return self._connection.execute(wanted.limit(1)).first()
 
     def _passes(
@@ -1236,40 +1224,39 @@ class _Earlier:
         """
         found: list[tuple[int | None, Any]] = []
         left = set(tests)
-        here = RUNS.c.branch.is_not_distinct_from(self._branch)
+        here = RUN.branch.is_not_distinct_from(self._branch)
         for where, runs in (
             *((here, runs) for runs in _LAST_RUNS),
-            (sa.true(), WINDOW_RUNS),
+            (true(), WINDOW_RUNS),
         ):
             window = _window([self._earlier, where], runs)
             query = (
-                sa.select(
-                    OUTCOMES.c.test_id,
+                select(
+                    OUTCOME.test_id,
                     window.c.branch,
-                    sa.func.max(window.c.started_at).label("last"),
+                    func.max(window.c.started_at).label("last"),
                 )
                 .select_from(window)
-                .join(OUTCOMES, OUTCOMES.c.run_number == window.c.number)
-                .where(OUTCOMES.c.outcome == "passed")
-                .group_by(OUTCOMES.c.test_id, window.c.branch)
+                .join(OUTCOMES, OUTCOME.run_number == window.c.number)
+                .where(OUTCOME.outcome == "passed")
+                .group_by(OUTCOME.test_id, window.c.branch)
             )
             for row in rows_with(
-                self._connection, query, OUTCOMES.c.test_id, sorted(left)
+                self._connection, query, OUTCOME.test_id, sorted(left)
             ):
                 found.append((row.test_id, row))
                 left.discard(row.test_id)
-        whole = sa.select(RUNS.c.branch, *_TIMES_OF_RUNS).where(
+        whole = select(RUN.branch, *_TIMES_OF_RUNS).where(
             self._earlier, *_succeeded(self._report["run"]["stage"], collected)
         )
         found += [
-            (None, row)
-            for row in self._connection.execute(whole.group_by(RUNS.c.branch))
+            (None, row) for row in self._connection.execute(whole.group_by(RUN.branch))
         ]
         return found
 
 
-def _run_at(at: datetime, branch: str | None) -> tuple[sa.ColumnElement[bool], ...]:
-    return RUNS.c.started_at == at, RUNS.c.branch.is_not_distinct_from(branch)
+def _run_at(at: datetime, branch: str | None) -> tuple[ColumnElement[bool], ...]:
+    return RUN.started_at == at, RUN.branch.is_not_distinct_from(branch)
 
 
 def changed_versions(
@@ -1296,42 +1283,38 @@ def changed_versions(
     return (*changed[:MAX_CHANGES], *filter(None, [more]))
 
 
-def _succeeded(stage: str, collected: int) -> list[sa.ColumnElement[bool]]:
+def _succeeded(stage: str, collected: int) -> list[ColumnElement[bool]]:
     """Return the conditions under which a run says that all tests of another one have passed."""
     return [
-        RUNS.c.reason.is_(None),
-        RUNS.c.failed + RUNS.c.errors == 0,
-        RUNS.c.completeness == "full",
-        RUNS.c.stage == stage,
-        RUNS.c.collected >= max(1, collected),
+        RUN.reason.is_(None),
+        RUN.failed + RUN.errors == 0,
+        RUN.completeness == "full",
+        RUN.stage == stage,
+        RUN.collected >= max(1, collected),
     ]
 
 
-def _last_pass_before(
-    connection: sa.Connection, cause: Any, last: Any, test: Any
-) -> Any:
+def _last_pass_before(connection: Connection, cause: Any, last: Any, test: Any) -> Any:
     """Return the latest run before a cause's last one, on its branch, in which its tests passed."""
-    query = (
-        sa.select(FAILURES.c.test_id).where(FAILURES.c.cause_id == cause.id).distinct()
-    )
+    query = select(FAILURE.test_id).where(FAILURE.cause_id == cause.id).distinct()
     tests = (
         [test.id] if test else list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
     )
-    branch = RUNS.c.branch.is_not_distinct_from(last.branch)
+    branch = RUN.branch.is_not_distinct_from(last.branch)
     earlier = (
-        sa.select(*RUNS.c["id", "started_at", "commit_id"])
+        select(*RUN["id", "started_at", "commit_id"])
         .where(
-            RUNS.c.project_id == cause.project_id,
+            RUN.project_id == cause.project_id,
             branch,
-            RUNS.c.started_at < last.started_at,
+            RUN.started_at < last.started_at,
         )
-        .order_by(RUNS.c.started_at.desc())
+        .order_by(RUN.started_at.desc())
         .limit(1)
     )
-    passes = sa.exists().where(
-        OUTCOMES.c.run_number == RUNS.c.number,
-        OUTCOMES.c.test_id.in_(tests),
-        OUTCOMES.c.outcome == "passed",
+    passes = exists().where(
+        OUTCOME.run_number == RUN.number,
+        OUTCOME.test_id.in_(tests),
+        OUTCOME.outcome == "passed",
     )
     found = [
         connection.execute(earlier.where(passes)).one_or_none(),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final, NamedTuple
 
-import sqlalchemy as sa
+from sqlalchemy import select
 
 from pytest_failure_taxonomy.bench.bounds import (
     ALPHA,
@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.bench.bounds import (
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.database import History
 from pytest_failure_taxonomy.history.questions import ALL, Wanted, of_runs
-from pytest_failure_taxonomy.history.tables import ATTEMPTS, RUNS
+from pytest_failure_taxonomy.history.tables import ATTEMPT, RUN, RUNS
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import listed
 from pytest_failure_taxonomy.text import safe_text
@@ -112,10 +112,8 @@ class _Trial(NamedTuple):
 
 def _trials(history: History, wanted: Wanted) -> list[_Trial]:
     query = (
-        sa.select(
-            ATTEMPTS.c.subtask_id, ATTEMPTS.c.approach, RUNS.c.reason, RUNS.c.charge_to
-        )
-        .join(RUNS, RUNS.c.id == ATTEMPTS.c.run_id)
+        select(ATTEMPT.subtask_id, ATTEMPT.approach, RUN.reason, RUN.charge_to)
+        .join(RUNS, RUN.id == ATTEMPT.run_id)
         .where(*of_runs(wanted))
     )
     with history.reading() as connection:

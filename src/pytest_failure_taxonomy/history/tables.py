@@ -12,41 +12,77 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import groupby
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-import sqlalchemy as sa
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    Select,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    Update,
+    bindparam,
+    case,
+    delete,
+    event,
+    exists,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from pytest_failure_taxonomy.text import bench_name
 
-METADATA: Final = sa.MetaData()
+METADATA: Final = MetaData()
 
 # SQLite counts up whole INTEGER keys alone.
-_Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_Key = BigInteger().with_variant(Integer, "sqlite")
+
+# The lengths that PostgreSQL holds texts to.
+_CODE = String(16)
+_WORD = String(32)
+_HASH = String(64)
 
 
-def _columns(kind: Any, *names: str, nullable: bool = True) -> list[sa.Column[Any]]:
-    return [sa.Column(name, kind, nullable=nullable) for name in names]
+def _columns(kind: Any, *names: str, nullable: bool = True) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=nullable) for name in names]
 
 
-PROJECTS: Final = sa.Table(
+def _id(kind: Any = Integer) -> Column[Any]:
+    return Column("id", kind, primary_key=True)
+
+
+PROJECTS: Final = Table(
     "ft_projects",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
+    _id(),
+    Column("name", Text, nullable=False, unique=True),
 )
 """Whose tests the runs are of: two projects can have tests and commits of the same names."""
 TRIAL: Final = "trial"
 """The source of a run that a harness of agents has left."""
 
-ENVIRONMENTS: Final = sa.Table(
+ENVIRONMENTS: Final = Table(
     "ft_environments",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("digest", sa.String(32), nullable=False, unique=True),
-    sa.Column("installed", sa.Text, nullable=False),
+    _id(),
+    Column("digest", _WORD, nullable=False, unique=True),
+    Column("installed", Text, nullable=False),
 )
 """What runs had installed, as `installed_in` tells it, one a line. Each list is there once."""
 
@@ -60,179 +96,189 @@ COUNTED: Final = (
     "not_run",
 )
 """Of a report's `summary`, what the history keeps."""
-RUNS: Final = sa.Table(
+RUNS: Final = Table(
     "ft_runs",
     METADATA,
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("id", sa.String(32), nullable=False, unique=True),
-    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
-    sa.Column("source", sa.String(16), nullable=False),
-    sa.Column("started_at", sa.DateTime, nullable=False),
-    sa.Column("duration_seconds", sa.Float),
-    *_columns(sa.String(16), "stage", "completeness", nullable=False),
-    *_columns(sa.Integer, "shard_index", "shard_total", "exit_code"),
-    sa.Column("exit_signal", sa.String(16)),
-    sa.Column("reason", sa.String(32)),
-    *_columns(sa.Text, "kind", "message", "nodeid"),
-    sa.Column("retryable", sa.Boolean),
-    sa.Column("owner", sa.String(16)),
-    sa.Column("commit_id", sa.String(64)),
-    sa.Column("branch", sa.Text),
-    sa.Column("dirty", sa.Boolean),
-    sa.Column("merge_base", sa.String(64)),
-    sa.Column("ci_provider", sa.String(32)),
-    *_columns(sa.Text, "ci_run_id", "ci_job"),
-    *_columns(sa.Integer, *COUNTED, nullable=False),
-    sa.Column("added_at", sa.DateTime, nullable=False),
-    sa.Column("environment_id", sa.Integer),
-    sa.Column("charge_to", sa.String(16)),
-    sa.Column("storm", sa.Text),
-    sa.Column("storm_tests", sa.Integer),
-    sa.Index("ft_runs_by_time", "project_id", "started_at"),
+    Column("number", Integer, primary_key=True),
+    Column("id", _WORD, nullable=False, unique=True),
+    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
+    Column("source", _CODE, nullable=False),
+    Column("started_at", DateTime, nullable=False),
+    Column("duration_seconds", Float),
+    *_columns(_CODE, "stage", "completeness", nullable=False),
+    *_columns(Integer, "shard_index", "shard_total", "exit_code"),
+    Column("exit_signal", _CODE),
+    Column("reason", _WORD),
+    *_columns(Text, "kind", "message", "nodeid"),
+    Column("retryable", Boolean),
+    Column("owner", _CODE),
+    Column("commit_id", _HASH),
+    Column("branch", Text),
+    Column("dirty", Boolean),
+    Column("merge_base", _HASH),
+    Column("ci_provider", _WORD),
+    *_columns(Text, "ci_run_id", "ci_job"),
+    *_columns(Integer, *COUNTED, nullable=False),
+    Column("added_at", DateTime, nullable=False),
+    Column("environment_id", Integer),
+    Column("charge_to", _CODE),
+    Column("storm", Text),
+    Column("storm_tests", Integer),
+    Index("ft_runs_by_time", "project_id", "started_at"),
 )
 """One row a run; `reason` and what follows it are null where it succeeded. `source` is `report`,
 `junit` or `TRIAL`; `environment_id` is that of a row of `ft_environments`; `charge_to` is null,
 too, where nobody had asked; `storm` is what of the environment most tests failed of, and
 `storm_tests` how many, where there is such a cause."""
 
-TESTS: Final = sa.Table(
+
+def _number_of_run(**options: Any) -> Column[Any]:
+    run = ForeignKey(RUNS.c.number, ondelete="CASCADE")
+    return Column("run_number", run, **options)
+
+
+TESTS: Final = Table(
     "ft_tests",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
-    sa.Column("digest", sa.String(32), nullable=False),
-    sa.Column("nodeid", sa.Text, nullable=False),
-    *_columns(sa.DateTime, "first_seen", "last_seen", nullable=False),
-    sa.Column("last_failed", sa.DateTime),
-    sa.Column("last_passed_run", sa.Integer),
-    sa.UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
+    _id(),
+    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
+    Column("digest", _WORD, nullable=False),
+    Column("nodeid", Text, nullable=False),
+    *_columns(DateTime, "first_seen", "last_seen", nullable=False),
+    Column("last_failed", DateTime),
+    Column("last_passed_run", Integer),
+    UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
 )
 """One row a test, updated in place. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal,
 because PostgreSQL can't index long texts."""
 # Room to update a row beside its old version. (`postgresql_with` is new in SQLAlchemy 2.1.)
-sa.event.listen(
+event.listen(
     TESTS,
     "after_create",
-    sa.DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
         "ALTER TABLE ft_tests SET (fillfactor = 45)"
     ).execute_if(dialect="postgresql"),
 )
 
-OUTCOMES: Final = sa.Table(
+OUTCOMES: Final = Table(
     "ft_outcomes",
     METADATA,
-    sa.Column(
-        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True
-    ),
-    sa.Column("test_id", sa.ForeignKey(TESTS.c.id), primary_key=True),
-    sa.Column("outcome", sa.String(16), nullable=False),
-    sa.Column("seconds", sa.Float),
-    sa.Index("ft_outcomes_by_test", "test_id", "run_number"),
+    _number_of_run(primary_key=True),
+    Column("test_id", ForeignKey(TESTS.c.id), primary_key=True),
+    Column("outcome", _CODE, nullable=False),
+    Column("seconds", Float),
+    Index("ft_outcomes_by_test", "test_id", "run_number"),
     sqlite_with_rowid=False,  # the key has all of a row, so that one search finds a run's
 )
 """How a test ended in a run, where that was no plain pass; and passes of tests that have failed."""
 
-CAUSES: Final = sa.Table(
+CAUSES: Final = Table(
     "ft_causes",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), nullable=False),
-    sa.Column("fingerprint", sa.String(64), nullable=False),
-    sa.Column("reason", sa.String(32), nullable=False),
-    *_columns(sa.Text, "kind", "title", nullable=False),
-    sa.Column("owner", sa.String(16)),
-    sa.UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
+    _id(),
+    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
+    Column("fingerprint", _HASH, nullable=False),
+    Column("reason", _WORD, nullable=False),
+    *_columns(Text, "kind", "title", nullable=False),
+    Column("owner", _CODE),
+    UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
 )
 """One row a group of failures of one fingerprint."""
 
-RUN_CAUSES: Final = sa.Table(
+RUN_CAUSES: Final = Table(
     "ft_run_causes",
     METADATA,
-    sa.Column(
-        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True
-    ),
-    sa.Column("cause_id", sa.ForeignKey(CAUSES.c.id), primary_key=True),
-    sa.Column("count", sa.Integer, nullable=False),
-    sa.Column("seconds", sa.Float, nullable=False),
-    sa.Column("in_storm", sa.Boolean),
-    sa.Index("ft_run_causes_by_cause", "cause_id", "run_number"),
+    _number_of_run(primary_key=True),
+    Column("cause_id", ForeignKey(CAUSES.c.id), primary_key=True),
+    Column("count", Integer, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("in_storm", Boolean),
+    Index("ft_run_causes_by_cause", "cause_id", "run_number"),
     sqlite_with_rowid=False,
 )
 """How many failures a run had of a cause, those that its report doesn't list included, the seconds
 that the listed ones took, and whether they are those of the run's storm."""
 
-FAILURES: Final = sa.Table(
+FAILURES: Final = Table(
     "ft_failures",
     METADATA,
-    sa.Column("id", _Key, primary_key=True),
-    sa.Column(
-        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False
-    ),
-    sa.Column("test_id", sa.ForeignKey(TESTS.c.id), nullable=False),
-    sa.Column("cause_id", sa.ForeignKey(CAUSES.c.id), nullable=False),
-    sa.Column("phase", sa.String(8), nullable=False),
-    sa.Column("seconds", sa.Float),
-    sa.Column("message", sa.Text),
-    sa.Index("ft_failures_by_run", "run_number"),
-    sa.Index("ft_failures_by_cause", "cause_id", "run_number"),
-    sa.Index("ft_failures_by_test", "test_id", "run_number"),
+    _id(_Key),
+    _number_of_run(nullable=False),
+    Column("test_id", ForeignKey(TESTS.c.id), nullable=False),
+    Column("cause_id", ForeignKey(CAUSES.c.id), nullable=False),
+    Column("phase", String(8), nullable=False),
+    Column("seconds", Float),
+    Column("message", Text),
+    Index("ft_failures_by_run", "run_number"),
+    Index("ft_failures_by_cause", "cause_id", "run_number"),
+    Index("ft_failures_by_test", "test_id", "run_number"),
 )
 """One row a failure that a report lists; `phase` is `collect` for what could not be collected."""
 
-PROOFS: Final = sa.Table(
+PROOFS: Final = Table(
     "ft_proofs",
     METADATA,
-    sa.Column("project_id", sa.ForeignKey(PROJECTS.c.id), primary_key=True),
-    sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("type", sa.String(32), nullable=False),
-    sa.Column("proof", sa.Text, nullable=False),
-    sa.Column("known_since", sa.DateTime, nullable=False),
+    Column("project_id", ForeignKey(PROJECTS.c.id), primary_key=True),
+    Column("name", _HASH, primary_key=True),
+    Column("type", _WORD, nullable=False),
+    Column("proof", Text, nullable=False),
+    Column("known_since", DateTime, nullable=False),
 )
 """What was proven of a cause, by its key and by each of its fingerprints: `causes[].proof` of the
 report as JSON, and the start of the first run of which it was proven."""
 
-ATTEMPTS: Final = sa.Table(
+ATTEMPTS: Final = Table(
     "ft_attempts",
     METADATA,
-    sa.Column("id", _Key, primary_key=True),
-    *_columns(sa.Text, "subtask_id", "approach", nullable=False),
-    sa.Column("success", sa.Boolean, nullable=False),
-    sa.Column("error", sa.Text),
-    *_columns(sa.String(32), "failure_type", "reason"),
-    sa.Column("run_id", sa.String(32)),
-    sa.Column("commit_id", sa.String(64)),
-    sa.Column("at", sa.DateTime, nullable=False),
-    sa.Index("ft_attempts_by_subtask", "subtask_id", "at"),
-    sa.Index("ft_attempts_by_run", "run_id"),
+    _id(_Key),
+    *_columns(Text, "subtask_id", "approach", nullable=False),
+    Column("success", Boolean, nullable=False),
+    Column("error", Text),
+    *_columns(_WORD, "failure_type", "reason"),
+    Column("run_id", _WORD),
+    Column("commit_id", _HASH),
+    Column("at", DateTime, nullable=False),
+    Index("ft_attempts_by_subtask", "subtask_id", "at"),
+    Index("ft_attempts_by_run", "run_id"),
 )
 """One row an attempt at a subtask."""
 
-BENCH_RUNS: Final = sa.Table(
+BENCH_RUNS: Final = Table(
     "ft_bench_runs",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column(
-        "run_number", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), nullable=False
-    ),
-    *_columns(sa.Text, "bench_run_id", "task_class", nullable=False),
-    sa.Column("complete", sa.Boolean, nullable=False),
-    *_columns(sa.Integer, "scheduled", "graded", "passed", nullable=False),
-    *_columns(sa.Float, "mean_score", "lower_bound_95", "total_cost_usd"),
-    sa.Column("gate", sa.String(16)),
-    sa.UniqueConstraint("run_number", "bench_run_id", name="ft_bench_runs_by_id"),
+    _id(),
+    _number_of_run(nullable=False),
+    *_columns(Text, "bench_run_id", "task_class", nullable=False),
+    Column("complete", Boolean, nullable=False),
+    *_columns(Integer, "scheduled", "graded", "passed", nullable=False),
+    *_columns(Float, "mean_score", "lower_bound_95", "total_cost_usd"),
+    Column("gate", _CODE),
+    UniqueConstraint("run_number", "bench_run_id", name="ft_bench_runs_by_id"),
 )
 """One row a task class that a run has run."""
 
-TASKS: Final = sa.Table(
+TASKS: Final = Table(
     "tasks",
-    sa.MetaData(),
-    sa.Column("id", sa.String(200), primary_key=True),
-    sa.Column("status", sa.String(32), nullable=False),
-    sa.Column("failure_reason", sa.Text),
-    sa.Column("based_on", sa.String(200)),
-    *_columns(sa.DateTime, "created_at", "updated_at", nullable=False),
+    MetaData(),
+    Column("id", String(200), primary_key=True),
+    Column("status", _WORD, nullable=False),
+    Column("failure_reason", Text),
+    Column("based_on", String(200)),
+    *_columns(DateTime, "created_at", "updated_at", nullable=False),
 )
 """The table of tasks in a database that had none of another program."""
+
+# The columns, by which nearly all statements are made.
+RUN: Final = RUNS.c
+TEST: Final = TESTS.c
+OUTCOME: Final = OUTCOMES.c
+CAUSE: Final = CAUSES.c
+FAILURE: Final = FAILURES.c
+PROJECT: Final = PROJECTS.c
+ATTEMPT: Final = ATTEMPTS.c
+RUN_CAUSE: Final = RUN_CAUSES.c
+PROOF: Final = PROOFS.c
+ENVIRONMENT: Final = ENVIRONMENTS.c
 
 MAX_TEXT: Final = 2_000
 """Characters of a message that are kept."""
@@ -249,9 +295,8 @@ def clean_text(text: Any, limit: int = MAX_TEXT) -> Any:
     """Return a text that any database can hold: capped, without nulls and lone surrogates."""
     if not isinstance(text, str):
         return None
-    return (
-        text[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-    )
+    without_nulls = text[:limit].replace("\0", "\ufffd")
+    return without_nulls.encode("utf-8", "replace").decode("utf-8")
 
 
 def digest_of(nodeid: str) -> str:
@@ -272,15 +317,15 @@ def parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def rows_with(
-    connection: sa.Connection,
-    query: sa.Select[Any],
+    connection: Connection,
+    query: Select[Any],
     column: Any,
-    values: Sequence[Any],
-    **given: Any,
-) -> Iterator[sa.Row[Any]]:
+    values: Iterable[Any],
+    **parameters: Any,
+) -> Iterator[Row[Any]]:
     """Yield the rows of a query in which a column has one of the values, however many these are."""
-    for some in parts(values):
-        yield from connection.execute(query.where(column.in_(some)), given).all()
+    for part in parts([*values]):
+        yield from connection.execute(query.where(column.in_(part)), parameters).all()
 
 
 WATCHED_RUNS: Final = 1_000
@@ -288,15 +333,20 @@ WATCHED_RUNS: Final = 1_000
 _FAILED: Final = frozenset({"failed", "error", "flaky", "in_flight"})
 """Outcomes after which a test counts as one that has failed."""
 _OF_VERDICT: Final = ("reason", "kind", "retryable", "charge_to")
+_OF_BENCH: Final = ("complete", "mean_score", "total_cost_usd")
+_BENCH_COUNTS: Final = ("scheduled", "graded", "passed")
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
 
 
-def add_run(connection: sa.Connection, report: Mapping[str, Any], source: str) -> bool:
-    """Take a run in, unless it is there already and as complete; tell which of the two."""
-    wanted = RUNS.c.id == report["run"]["id"]
-    known = connection.execute(
-        sa.select(RUNS.c.number, RUNS.c.completeness).where(wanted)
-    ).first()
+def add_run(
+    connection: Connection,
+    report: Mapping[str, Any],
+    source: str,
+) -> bool:
+    """Add a run, unless it is there already and as complete; tell which of the two."""
+    columns = select(RUN.number, RUN.completeness)
+    by_id = columns.where(RUN.id == report["run"]["id"])
+    known = connection.execute(by_id).first()
     if known is not None:
         rank = _COMPLETENESS.index
         if rank(report["completeness"]) <= rank(known.completeness):
@@ -306,24 +356,24 @@ def add_run(connection: sa.Connection, report: Mapping[str, Any], source: str) -
     return True
 
 
-def keep_proofs(connection: sa.Connection, report: Mapping[str, Any]) -> None:
+def keep_proofs(connection: Connection, report: Mapping[str, Any]) -> None:
     """Keep what experiments on a run have proven of its causes, in the place of earlier proofs."""
     proven: dict[str, Mapping[str, Any]] = {}
     for cause in report["causes"]:
         proof = cause["proof"]
         if proof and proof["status"] == "proven" and proof["known_since"] is None:
-            proven |= dict.fromkeys((cause["key"], *cause["fingerprints"]), proof)
+            names = (cause["key"], *cause["fingerprints"])
+            proven |= dict.fromkeys(names, proof)
     if not proven:
         return
     project = _id_of_project(connection, report)
-    known = sa.select(PROOFS).where(PROOFS.c.project_id == project)
-    since = {
-        (row.name, row.type): row.known_since
-        for row in rows_with(connection, known, PROOFS.c.name, list(proven))
-    }
-    for some in parts(list(proven)):
-        is_one = (PROOFS.c.project_id == project) & PROOFS.c.name.in_(some)
-        connection.execute(sa.delete(PROOFS).where(is_one))
+    of_project = PROOF.project_id == project
+    earlier = select(PROOFS).where(of_project)
+    since = {}
+    for row in rows_with(connection, earlier, PROOF.name, proven):
+        since[row.name, row.type] = row.known_since
+    for part in parts([*proven]):
+        connection.execute(delete(PROOFS).where(of_project, PROOF.name.in_(part)))
     at = started_at(report)
     rows = [
         {
@@ -335,7 +385,7 @@ def keep_proofs(connection: sa.Connection, report: Mapping[str, Any]) -> None:
         }
         for name, proof in proven.items()
     ]
-    connection.execute(sa.insert(PROOFS), rows)
+    connection.execute(insert(PROOFS), rows)
 
 
 FEWEST_IN_STORM: Final = 10
@@ -347,22 +397,30 @@ def storm_of(report: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, int]:
     causes = [
         cause for cause in report["causes"] if cause["charge_to"] == "environment"
     ]
+    if not causes:
+        return None, 0
+    biggest = max(causes, key=itemgetter("count"))
     summary = report["summary"]
     failed = summary["failed"] + summary["errors"]
-    biggest = max(causes, key=itemgetter("count"), default=None)
-    tests = min(biggest["count"], failed) if biggest else 0
+    tests = min(biggest["count"], failed)
     is_storm = tests >= FEWEST_IN_STORM and 2 * tests > summary["passed"] + failed
     return (biggest, tests) if is_storm else (None, 0)
 
 
-def _id_of_project(connection: sa.Connection, report: Mapping[str, Any]) -> int:
+def _id_of_project(connection: Connection, report: Mapping[str, Any]) -> int:
     """Return the id of a report's project, which gets one if it has none."""
     name = project_of(report)
-    known = connection.scalar(sa.select(PROJECTS.c.id).where(PROJECTS.c.name == name))
-    if known is None:
-        done = connection.execute(sa.insert(PROJECTS).values(name=name))
-        (known,) = done.inserted_primary_key or (0,)
-    return int(known)
+    project: int | None = connection.scalar(
+        select(PROJECT.id).where(PROJECT.name == name)
+    )
+    return project or _insert_row(connection, PROJECTS, name=name)
+
+
+def _insert_row(connection: Connection, table: Table, **values: Any) -> int:
+    """Insert a row, and return its key."""
+    done = connection.execute(insert(table), values)
+    (key,) = done.inserted_primary_key or (0,)
+    return int(key)
 
 
 def project_of(report: Mapping[str, Any]) -> str:
@@ -381,66 +439,70 @@ def project_of(report: Mapping[str, Any]) -> str:
 
 def branch_of(report: Mapping[str, Any]) -> str | None:
     """Return the branch that was tested, as git or the CI system tells it."""
-    git, ci = report["environment"]["git"] or {}, report["environment"]["ci"] or {}
+    environment = report["environment"]
+    git, ci = environment["git"] or {}, environment["ci"] or {}
+    if branch := git.get("branch"):
+        return str(branch)
     ref = ci.get("ref")
-    return git.get("branch") or (str(ref).removeprefix("refs/heads/") if ref else None)
+    return str(ref).removeprefix("refs/heads/") if ref else None
 
 
 def installed_in(report: Mapping[str, Any]) -> list[str]:
     """Return `name-version` of what was installed, Python too; nothing where nobody has looked."""
     environment = report["environment"]
-    listed = environment["distributions"]
-    return (
-        [] if listed is None else sorted([f"python-{environment['python']}", *listed])
-    )
+    distributions = environment["distributions"]
+    if distributions is None:
+        return []
+    return sorted([f"python-{environment['python']}", *distributions])
 
 
-def remove_runs(connection: sa.Connection, numbers: Sequence[int]) -> None:
+def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
     """Remove runs with all that is known of them, and the causes that no other run had."""
-    for some in parts(numbers):
+    for part in parts(numbers):
         for table in (OUTCOMES, FAILURES, RUN_CAUSES, BENCH_RUNS):
-            connection.execute(sa.delete(table).where(table.c.run_number.in_(some)))
-        connection.execute(sa.delete(RUNS).where(RUNS.c.number.in_(some)))
-    had = sa.exists().where(RUN_CAUSES.c.cause_id == CAUSES.c.id)
-    connection.execute(sa.delete(CAUSES).where(~had))
-    had = sa.exists().where(RUNS.c.environment_id == ENVIRONMENTS.c.id)
-    connection.execute(sa.delete(ENVIRONMENTS).where(~had))
+            connection.execute(delete(table).where(table.c.run_number.in_(part)))
+        connection.execute(delete(RUNS).where(RUN.number.in_(part)))
+    has_run = exists().where(RUN_CAUSE.cause_id == CAUSE.id)
+    connection.execute(delete(CAUSES).where(~has_run))
+    has_run = exists().where(RUN.environment_id == ENVIRONMENT.id)
+    connection.execute(delete(ENVIRONMENTS).where(~has_run))
 
 
-_AT: Final = sa.bindparam("at", type_=sa.DateTime)
+_AT: Final = bindparam("at", type_=DateTime)
 
 
-def _later_than(column: sa.Column[Any]) -> Any:
-    return sa.case(((column < _AT) | column.is_(None), _AT), else_=column)
+def _later_than(column: Column[Any]) -> Any:
+    is_earlier = (column < _AT) | column.is_(None)
+    return case((is_earlier, _AT), else_=column)
 
 
-def _update_of_tests(**changed: Any) -> sa.Update:
-    is_one = TESTS.c.id.between(sa.bindparam("first"), sa.bindparam("last"))
-    earliest = sa.case((TESTS.c.first_seen > _AT, _AT), else_=TESTS.c.first_seen)
-    always = {"first_seen": earliest, "last_seen": _later_than(TESTS.c.last_seen)}
-    return sa.update(TESTS).where(is_one).values({**always, **changed})
+def _update_of_tests(**changes: Any) -> Update:
+    is_in_range = TEST.id.between(bindparam("first"), bindparam("last"))
+    changes["first_seen"] = case((TEST.first_seen > _AT, _AT), else_=TEST.first_seen)
+    changes["last_seen"] = _later_than(TEST.last_seen)
+    return update(TESTS).where(is_in_range).values(changes)
 
 
 # Made once: SQLAlchemy takes longer to make a statement than SQLite to execute it.
 _SEEN_TESTS: Final = _update_of_tests()
-_PASSED_TESTS: Final = _update_of_tests(last_passed_run=sa.bindparam("run"))
-_FAILED_TESTS: Final = _update_of_tests(last_failed=_later_than(TESTS.c.last_failed))
+_PASSED_TESTS: Final = _update_of_tests(last_passed_run=bindparam("run"))
+_FAILED_TESTS: Final = _update_of_tests(last_failed=_later_than(TEST.last_failed))
 _NTH_LAST_RUN: Final = (
-    sa.select(RUNS.c.started_at)
-    .where(RUNS.c.project_id == sa.bindparam("project"))
-    .order_by(RUNS.c.started_at.desc())
-    .offset(sa.bindparam("offset"))
+    select(RUN.started_at)
+    .where(RUN.project_id == bindparam("project"))
+    .order_by(RUN.started_at.desc())
+    .offset(bindparam("offset"))
     .limit(1)
 )
-_TESTS_OF_PROJECT: Final = sa.select(
-    *TESTS.c["id", "digest", "last_passed_run"],
+_TESTS_OF_PROJECT: Final = select(
+    *TEST["id", "digest", "last_passed_run"],
     # Failed in one of the last `WATCHED_RUNS` runs.
-    (TESTS.c.last_failed > sa.bindparam("since")).label("is_watched"),
-).where(TESTS.c.project_id == sa.bindparam("project"))
+    (TEST.last_failed > bindparam("since")).label("is_watched"),
+).where(TEST.project_id == bindparam("project"))
 
 
-class _Seen(NamedTuple):
-    """One test in one run."""
+class _End(NamedTuple):
+    """How a test ended in one run."""
 
     outcome: str
     seconds: float | None
@@ -450,7 +512,10 @@ class _Addition:
     """One run on its way into the tables."""
 
     def __init__(
-        self, connection: sa.Connection, report: Mapping[str, Any], source: str
+        self,
+        connection: Connection,
+        report: Mapping[str, Any],
+        source: str,
     ) -> None:
         self._connection = connection
         self._report = report
@@ -458,55 +523,49 @@ class _Addition:
         self._at = started_at(report)
         self._project = _id_of_project(connection, report)
         self._number = 0
-        # Who has to mend a cause, rather than whose code has raised it.
-        self._owners = {
-            name: cause["owner"]
-            for cause in reversed(report["causes"])
-            for name in (cause["kind"], *cause["fingerprints"])
-        }
+        # Who has to fix a cause, rather than whose code has raised it.
+        self._owners = {}
+        for cause in reversed(report["causes"]):
+            names = (cause["kind"], *cause["fingerprints"])
+            self._owners.update(dict.fromkeys(names, cause["owner"]))
 
     def add(self) -> None:
         """Write all rows."""
         self._number = self._insert_run()
-        seen = self._seen()
-        tests = self._tests(
-            seen, {each for each, one in seen.items() if one.outcome in _FAILED}
-        )
-        self._insert_failures(tests, self._causes())
-        self._insert_all(
-            OUTCOMES,
-            (
-                {
-                    "run_number": self._number,
-                    "test_id": tests[nodeid].id,
-                    "outcome": one.outcome,
-                    "seconds": one.seconds if isfinite(one.seconds or 0.0) else None,
-                }
-                for nodeid, one in seen.items()
-                if one.outcome != "passed" or tests[nodeid].is_watched
-            ),
-        )
+        ends = self._read_ends()
+        tests = self._update_tests(ends)
+        self._insert_failures(tests, self._insert_causes())
+        rows = [
+            {
+                "run_number": self._number,
+                "test_id": tests[nodeid].id,
+                "outcome": end.outcome,
+                "seconds": end.seconds if isfinite(end.seconds or 0.0) else None,
+            }
+            for nodeid, end in ends.items()
+            if end.outcome != "passed" or tests[nodeid].is_watched
+        ]
+        self._insert_all(OUTCOMES, rows)
         self._insert_benches()
 
-    def _insert(self, table: sa.Table, **values: Any) -> int:
-        done = self._connection.execute(sa.insert(table), values)
-        return int((done.inserted_primary_key or (0,))[0])
+    def _insert(self, table: Table, **values: Any) -> int:
+        return _insert_row(self._connection, table, **values)
 
-    def _insert_all(self, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
-        if listed := list(rows):
-            self._connection.execute(sa.insert(table), listed)
+    def _insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            self._connection.execute(insert(table), rows)
 
     def _insert_run(self) -> int:
         report = self._report
-        run, verdict, summary = (
-            report["run"],
-            report["verdict"] or {},
-            report["summary"],
-        )
-        shard, environment = run["shard"] or {}, report["environment"]
+        run = report["run"]
+        verdict = report["verdict"] or {}
+        shard = run["shard"] or {}
+        environment = report["environment"]
         git, ci = environment["git"] or {}, environment["ci"] or {}
         repository = report["repository"] or {}
         storm, tests = storm_of(report)
+        values = {name: verdict.get(name) for name in _OF_VERDICT}
+        values |= {name: report["summary"][name] for name in COUNTED}
         return self._insert(
             RUNS,
             storm=storm and clean_text(storm["what"]),
@@ -524,7 +583,6 @@ class _Addition:
             exit_signal=report["exit"]["signal"],
             message=clean_text(verdict.get("message")),
             nodeid=clean_text(verdict.get("nodeid"), MAX_NODEID),
-            **{name: verdict.get(name) for name in _OF_VERDICT},
             owner=self._owners.get(verdict.get("kind"), verdict.get("owner")),
             commit_id=clean_text(git.get("commit") or ci.get("commit"), 64),
             branch=clean_text(branch_of(report)),
@@ -534,150 +592,148 @@ class _Addition:
             ci_run_id=clean_text(ci.get("run_id")),
             ci_job=clean_text(ci.get("job")),
             added_at=datetime.now(UTC).replace(tzinfo=None),
-            environment_id=self._environment(),
-            **{name: summary[name] for name in COUNTED},
+            environment_id=self._insert_environment(),
+            **values,
         )
 
-    def _environment(self) -> int | None:
+    def _insert_environment(self) -> int | None:
         """Return the id of what the run had installed, which is added if it is new."""
         installed = clean_text("\n".join(installed_in(self._report)), MAX_INSTALLED)
         if not installed:
             return None
         digest = digest_of(installed)
-        wanted = sa.select(ENVIRONMENTS.c.id).where(ENVIRONMENTS.c.digest == digest)
-        known: int | None = self._connection.scalar(wanted)
+        by_digest = select(ENVIRONMENT.id).where(ENVIRONMENT.digest == digest)
+        known: int | None = self._connection.scalar(by_digest)
         return known or self._insert(ENVIRONMENTS, digest=digest, installed=installed)
 
-    def _seen(self) -> dict[str, _Seen]:
+    def _read_ends(self) -> dict[str, _End]:
         """Return how each test ended, by its node id; without `tests`, of those that failed."""
-        seen: dict[str, _Seen] = {}
-        for test in self._report["tests"] or ():
-            seen[_nodeid(test["nodeid"])] = _Seen(
-                test["outcome"], test["duration_seconds"]
-            )
-        for failure in self._report["failures"]:
+        report = self._report
+        ends: dict[str, _End] = {}
+        for test in report["tests"] or ():
+            ends[_nodeid_of(test)] = _End(test["outcome"], test["duration_seconds"])
+        for failure in report["failures"]:
+            nodeid = _nodeid_of(failure)
+            if nodeid in ends and ends[nodeid].outcome in _FAILED:
+                continue
             outcome = "failed" if failure["phase"] == "call" else "error"
-            nodeid = _nodeid(failure["nodeid"])
-            if nodeid not in seen or seen[nodeid].outcome not in _FAILED:
-                seen[nodeid] = _Seen(outcome, failure["duration_seconds"])
-        for failed in self._report["collection_errors"]:
-            seen.setdefault(_nodeid(failed["nodeid"]), _Seen("error", None))
-        for test in self._report["in_flight"]:
-            seen[_nodeid(test["nodeid"])] = _Seen("in_flight", test["elapsed_seconds"])
-        return seen
+            ends[nodeid] = _End(outcome, failure["duration_seconds"])
+        for error in report["collection_errors"]:
+            ends.setdefault(_nodeid_of(error), _End("error", None))
+        for test in report["in_flight"]:
+            ends[_nodeid_of(test)] = _End("in_flight", test["elapsed_seconds"])
+        return ends
 
-    def _tests(
-        self, seen: Mapping[str, _Seen], failing: set[str]
-    ) -> dict[str, sa.Row[Any]]:
+    def _update_tests(self, ends: Mapping[str, _End]) -> dict[str, Row[Any]]:
         """Bring the rows of tests up to date; return what they were before, by node id."""
-        digests = {digest_of(nodeid): nodeid for nodeid in seen}
-        known = {digests[each.digest]: each for each in self._known(digests)}
-        made = [nodeid for nodeid in seen if nodeid not in known]
-        self._insert_all(
-            TESTS,
-            (
-                {
-                    "project_id": self._project,
-                    "digest": digest_of(nodeid),
-                    "nodeid": nodeid,
-                    "first_seen": self._at,
-                    "last_seen": self._at,
-                    "last_failed": self._at if nodeid in failing else None,
-                    "last_passed_run": self._number
-                    if seen[nodeid].outcome == "passed"
-                    else None,
-                }
-                for nodeid in made
-            ),
+        known = self._find_tests(ends)
+        passed, failing = set(), set()
+        for nodeid, end in ends.items():
+            if end.outcome == "passed":
+                passed.add(nodeid)
+            elif end.outcome in _FAILED:
+                failing.add(nodeid)
+        new = [nodeid for nodeid in ends if nodeid not in known]
+        rows = [
+            {
+                "project_id": self._project,
+                "digest": digest_of(nodeid),
+                "nodeid": nodeid,
+                "first_seen": self._at,
+                "last_seen": self._at,
+                "last_failed": self._at if nodeid in failing else None,
+                "last_passed_run": self._number if nodeid in passed else None,
+            }
+            for nodeid in new
+        ]
+        self._insert_all(TESTS, rows)
+        updates = (
+            (_PASSED_TESTS, passed),
+            (_FAILED_TESTS, failing),
+            (_SEEN_TESTS, ends.keys() - passed - failing),
         )
-        passed = {nodeid for nodeid, one in seen.items() if one.outcome == "passed"}
+        for statement, nodeids in updates:
+            ids = {known[nodeid].id for nodeid in nodeids & known.keys()}
+            self._update_rows(statement, sorted(ids))
+        rows_of_failing = [row for name, row in known.items() if name in failing]
+        self._write_last_passes(rows_of_failing)
+        return known | self._find_tests(new)
+
+    def _update_rows(self, statement: Update, ids: Sequence[int]) -> None:
         # The tests of a run were numbered one after the other, so they are few ranges of rows.
-        for nodeids, update in (
-            (passed, _PASSED_TESTS),
-            (failing, _FAILED_TESTS),
-            (seen.keys() - passed - failing, _SEEN_TESTS),
-        ):
-            ids = {known[nodeid].id for nodeid in nodeids if nodeid in known}
-            successive = groupby(
-                enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0]
-            )
-            for row_ids in ([row_id for _, row_id in pairs] for _, pairs in successive):
-                ends = {"first": row_ids[0], "last": row_ids[-1]}
-                given = {**ends, "at": self._at, "run": self._number}
-                self._connection.execute(update, given)
-        self._tell_last_passes(known, failing)
-        if made:
-            fresh = {digest_of(nodeid): nodeid for nodeid in made}
-            known |= {fresh[each.digest]: each for each in self._known(fresh)}
-        return known
+        ranges: list[dict[str, int]] = []
+        for row_id in ids:
+            if not ranges or row_id != ranges[-1]["last"] + 1:
+                ranges.append({"first": row_id})
+            ranges[-1]["last"] = row_id
+        for ends in ranges:
+            parameters = {**ends, "at": self._at, "run": self._number}
+            self._connection.execute(statement, parameters)
 
-    def _known(self, digests: Mapping[str, str]) -> Sequence[Any]:
-        """Return the tests with these digests that are there."""
+    def _find_tests(self, nodeids: Iterable[str]) -> dict[str, Row[Any]]:
+        """Return the rows of those tests that are there, by node id."""
+        digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
         if not digests:
-            return []
-        given: dict[str, Any] = {"project": self._project}
-        offset = {"offset": WATCHED_RUNS + 1}  # this run is there already
-        since = self._connection.scalar(_NTH_LAST_RUN, {**given, **offset})
-        given["since"] = since or datetime.min  # noqa: DTZ901 - as the tables have it, in UTC
+            return {}
+        execute = self._connection.execute
+        parameters: dict[str, Any] = {
+            "project": self._project,
+            "offset": WATCHED_RUNS + 1,  # this run is there already
+        }
+        since = self._connection.scalar(_NTH_LAST_RUN, parameters)
+        parameters["since"] = since or datetime.min  # noqa: DTZ901 - as the tables have it, in UTC
+        rows: Any
         if len(digests) > 4 * AT_ONCE:  # quicker than many queries
-            rows: Sequence[Any] = self._connection.execute(
-                _TESTS_OF_PROJECT, given
-            ).all()
-            return [row for row in rows if row.digest in digests]
-        named = TESTS.c.digest, list(digests)
-        return [*rows_with(self._connection, _TESTS_OF_PROJECT, *named, **given)]
+            rows = execute(_TESTS_OF_PROJECT, parameters).all()
+        else:
+            rows = rows_with(
+                self._connection,
+                _TESTS_OF_PROJECT,
+                TEST.digest,
+                digests,
+                **parameters,
+            )
+        return {digests[row.digest]: row for row in rows if row.digest in digests}
 
-    def _tell_last_passes(
-        self, known: Mapping[str, sa.Row[Any]], failing: set[str]
-    ) -> None:
+    def _write_last_passes(self, failing: Iterable[Row[Any]]) -> None:
         """Write the last pass down of tests that fail for the first time in a long while.
 
         Passes of tests that don't fail are not kept, each by itself. With this one it can be seen
         that a test has passed and failed on one commit.
         """
-        passes = {
-            each.id: each.last_passed_run
-            for nodeid, each in known.items()
-            if nodeid in failing
-            and not each.is_watched
-            and each.last_passed_run is not None
-        }
-        is_there = rows_with(
+        passes = {}
+        for test in failing:
+            if test.last_passed_run is not None and not test.is_watched:
+                passes[test.id] = test.last_passed_run
+        numbers = rows_with(
             self._connection,
-            sa.select(RUNS.c.number),
-            RUNS.c.number,
+            select(RUN.number),
+            RUN.number,
             sorted(set(passes.values())),
         )
-        runs = {row.number for row in is_there}
-        for row in rows_with(
+        runs = {row.number for row in numbers}
+        # From when the test was watched.
+        written = rows_with(
             self._connection,
-            sa.select(OUTCOMES.c.test_id),
-            sa.tuple_(OUTCOMES.c.test_id, OUTCOMES.c.run_number),
-            list(passes.items()),
-        ):
-            del passes[row.test_id]  # from when the test was watched
-        self._insert_all(
-            OUTCOMES,
-            (
-                {
-                    "run_number": run,
-                    "test_id": test,
-                    "outcome": "passed",
-                    "seconds": None,
-                }
-                for test, run in passes.items()
-                if run in runs
-            ),
+            select(OUTCOME.test_id),
+            tuple_(OUTCOME.test_id, OUTCOME.run_number),
+            passes.items(),
         )
+        for row in [*written]:
+            del passes[row.test_id]
+        rows = [
+            {"run_number": run, "test_id": test, "outcome": "passed"}
+            for test, run in passes.items()
+            if run in runs
+        ]
+        self._insert_all(OUTCOMES, rows)
 
-    def _causes(self) -> dict[str, int]:
+    def _insert_causes(self) -> dict[str, int]:
         """Add the causes that are new; return the ids of all by fingerprint."""
-        groups = {each["fingerprint"]: each for each in self._report["groups"]}
-        of_project = sa.select(CAUSES).where(CAUSES.c.project_id == self._project)
-        found = rows_with(
-            self._connection, of_project, CAUSES.c.fingerprint, list(groups)
-        )
-        ids = {row.fingerprint: int(row.id) for row in found}
+        groups = {group["fingerprint"]: group for group in self._report["groups"]}
+        of_project = select(CAUSES).where(CAUSE.project_id == self._project)
+        rows = rows_with(self._connection, of_project, CAUSE.fingerprint, groups)
+        ids = {row.fingerprint: int(row.id) for row in rows}
         for fingerprint, group in groups.items():
             if fingerprint not in ids:
                 ids[fingerprint] = self._insert(
@@ -692,78 +748,74 @@ class _Addition:
         return ids
 
     def _insert_failures(
-        self, tests: Mapping[str, sa.Row[Any]], causes: Mapping[str, int]
+        self,
+        tests: Mapping[str, Row[Any]],
+        causes: Mapping[str, int],
     ) -> None:
-        groups = self._report["groups"]
-        of_node = {
-            nodeid: each["fingerprint"] for each in groups for nodeid in each["nodeids"]
-        }
-        listed = [
-            *(
-                (each, each["phase"], each["fingerprint"])
-                for each in self._report["failures"]
-            ),
-            *(
-                (each, "collect", of_node.get(each["nodeid"]))
-                for each in self._report["collection_errors"]
-            ),
+        report = self._report
+        failures = [
+            (failure, failure["phase"], failure["fingerprint"])
+            for failure in report["failures"]
+        ]
+        by_node = {}
+        for group in report["groups"]:
+            by_node.update(dict.fromkeys(group["nodeids"], group["fingerprint"]))
+        failures += [
+            (error, "collect", by_node.get(error["nodeid"]))
+            for error in report["collection_errors"]
         ]
         rows = []
-        took = dict.fromkeys(causes, 0.0)
-        for failure, phase, fingerprint in listed:
-            if fingerprint not in causes:  # groups are capped as well
+        seconds_by_cause = dict.fromkeys(causes, 0.0)
+        for failure, phase, fingerprint in failures:
+            # Groups are capped as well.
+            if fingerprint not in causes:
                 continue
-            seconds, raised = (
-                failure.get("duration_seconds"),
-                failure["exception"] or {},
-            )
-            took[fingerprint] += seconds or 0.0
-            said = raised.get("message") or failure.get("message") or ""
-            rows.append(
-                {
-                    "run_number": self._number,
-                    "test_id": tests[_nodeid(failure["nodeid"])].id,
-                    "cause_id": causes[fingerprint],
-                    "phase": phase,
-                    "seconds": seconds,
-                    "message": clean_text(
-                        f"{raised['type']}: {said}" if raised else said
-                    ),
-                }
-            )
+            seconds = failure.get("duration_seconds")
+            seconds_by_cause[fingerprint] += seconds or 0.0
+            row = {
+                "run_number": self._number,
+                "test_id": tests[_nodeid_of(failure)].id,
+                "cause_id": causes[fingerprint],
+                "phase": phase,
+                "seconds": seconds,
+                "message": clean_text(_message_of(failure)),
+            }
+            rows.append(row)
         self._insert_all(FAILURES, rows)
-        storm, _ = storm_of(self._report)
-        self._insert_all(
-            RUN_CAUSES,
-            (
-                {
-                    "run_number": self._number,
-                    "cause_id": causes[group["fingerprint"]],
-                    "count": group["count"],
-                    "seconds": took[group["fingerprint"]],
-                    "in_storm": storm and group["fingerprint"] in storm["fingerprints"],
-                }
-                for group in groups
-            ),
-        )
+        storm, _ = storm_of(report)
+        rows = [
+            {
+                "run_number": self._number,
+                "cause_id": causes[group["fingerprint"]],
+                "count": group["count"],
+                "seconds": seconds_by_cause[group["fingerprint"]],
+                "in_storm": storm and group["fingerprint"] in storm["fingerprints"],
+            }
+            for group in report["groups"]
+        ]
+        self._insert_all(RUN_CAUSES, rows)
 
     def _insert_benches(self) -> None:
         for bench in self._report["bench"]:
-            counts, gate = bench["counts"], bench.get("gate") or {}
+            gate = bench.get("gate") or {}
             bound = bench.get("lower_bound_95") or {}
             self._insert(
                 BENCH_RUNS,
                 run_number=self._number,
                 bench_run_id=clean_text(bench["run_id"]),
                 task_class=clean_text(bench_name(bench)),
-                complete=bench["complete"],
-                **{name: counts[name] for name in ("scheduled", "graded", "passed")},
-                mean_score=bench["mean_score"],
                 lower_bound_95=bound.get("value"),
-                total_cost_usd=bench["total_cost_usd"],
                 gate=clean_text(gate.get("verdict"), 16),
+                **{name: bench[name] for name in _OF_BENCH},
+                **{name: bench["counts"][name] for name in _BENCH_COUNTS},
             )
 
 
-def _nodeid(nodeid: str) -> str:
-    return clean_text(nodeid, MAX_NODEID) or ""
+def _message_of(failure: Mapping[str, Any]) -> str:
+    exception = failure["exception"] or {}
+    message = exception.get("message") or failure.get("message") or ""
+    return f"{exception['type']}: {message}" if exception else message
+
+
+def _nodeid_of(test: Mapping[str, Any]) -> str:
+    return clean_text(test["nodeid"], MAX_NODEID) or ""

@@ -193,7 +193,12 @@ class Snapshot:
         )
         return self._add(id(holder), source)
 
-    def _walk(self, path: str, holder: Any, depth: int = 0) -> None:
+    def _walk(
+        self,
+        path: str,
+        holder: Any,
+        depth: int = 0,
+    ) -> None:
         """Go on to what an object holds by name, and to what is in lists and dicts.
 
         Args:
@@ -215,7 +220,11 @@ class Snapshot:
                 self._note_content(attribute)
         for label, part in parts:
             if id(type(part)) not in _PLAIN:
-                self._walk(path + label, part, depth + 1)
+                self._walk(
+                    path + label,
+                    part,
+                    depth + 1,
+                )
 
     def _note_content(self, attribute: Any) -> None:
         if _base_of(type(attribute)) and id(attribute) not in self.contents:
@@ -282,7 +291,11 @@ def put_back(before: Snapshot, keys: Collection[str]) -> None:
         # Whatever the system says of it.
         with suppress(Exception):
             # Names may have dots as well: the longest start that is known is the source's.
-            lengths = range(len(key), -1, -1)
+            lengths = range(
+                len(key),
+                -1,
+                -1,
+            )
             start = next(key[:end] for end in lengths if key[:end] in by_start)
             source, values = by_start[start]
             name = key.removeprefix(start)
@@ -436,7 +449,11 @@ def _names_in(holder: Any) -> dict[str, Any]:
     return {name: value for name, value in names.items() if type(name) is str}
 
 
-def _put_attribute(holder: Any, name: str, was: Any) -> None:
+def _put_attribute(
+    holder: Any,
+    name: str,
+    was: Any,
+) -> None:
     if name == "cache_info()":
         _CACHE.cache_clear(holder)
     elif not issubclass(type(holder), type):
@@ -456,7 +473,11 @@ def _dict_of(holder: Any) -> Any:
     return inspection.own_names_of(holder)
 
 
-def _put_item(items: Any, name: str, was: Any) -> None:
+def _put_item(
+    items: Any,
+    name: str,
+    was: Any,
+) -> None:
     if was is _MISSING:
         items.pop(name, None)
     else:
@@ -508,7 +529,12 @@ class _Content:
             text = f"{{{text[1:-1]}}}"
         return text if kind in (list, dict, tuple) else f"{name}({text})"
 
-    def _texts_of_elements(self, container: Any, base: Any, depth: int) -> list[str]:
+    def _texts_of_elements(
+        self,
+        container: Any,
+        base: Any,
+        depth: int,
+    ) -> list[str]:
         if not issubclass(base, dict):
             return [
                 self._text(element, depth) for element in [*base.__iter__(container)]
